@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,11 +21,6 @@ from bertc.cli.options import (
     say,
 )
 
-if TYPE_CHECKING:
-    from bertc.ir.program.resolved import Resolved
-
-TEXTS = "texts"
-"""The length that stands for the mean of a task's own texts."""
 OF_STEPS = ("set", "against", "device", "rounds", "compile", "profile", "json", "out")
 OF_ANSWERS = (
     *("latency", "set", "length", "batch", "runtime", "precision", "threads", "seconds"),
@@ -51,9 +46,7 @@ def bench(
     latency: Annotated[
         bool, typer.Option("--latency", help="time answers of run folders and specs instead")
     ] = False,
-    length: Annotated[
-        str, typer.Option(help="latency: tokens of a text, 32,128; texts: as the task's own")
-    ] = "128",
+    length: Annotated[str, typer.Option(help="latency: tokens of a text, 32,128")] = "128",
     batch: Annotated[str, typer.Option(help="latency: texts at once, 1,8")] = "1",
     runtime: Annotated[str, typer.Option(help="latency: torch, onnx, or torch,onnx")] = "torch",
     precision: Annotated[str, typer.Option(help="latency: fp32, bf16 (torch), int8 (onnx)")] = (
@@ -123,25 +116,8 @@ def _time_answers(
         of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, overrides), name)
         for name in networks
     ]
-    length = choices[-1]
-    if TEXTS in length:
-        programs = [subject.resolved for subject in subjects]
-        length = length.replace(TEXTS, str(_mean_length(programs)))
-    table = latencies(subjects, chosen(*choices[:4], length), seconds=seconds, predict=predict)
+    table = latencies(subjects, chosen(*choices), seconds=seconds, predict=predict)
     say(table.as_json() if json else table.as_table())
-
-
-def _mean_length(programs: "list[Resolved]") -> int:
-    """The mean number of tokens of the training texts of the first task among some programs."""
-    from bertc.check.facts.examples import row_lengths
-
-    of_tasks = [program for program in programs if program.stages[-1].tasks]
-    if not of_tasks:
-        raise UsageError(
-            f"--length {TEXTS}: none of these networks has a task", help="--length 32,128"
-        )
-    (lengths,) = row_lengths(of_tasks[:1])
-    return int(lengths[-1])
 
 
 @app.command()

@@ -157,22 +157,6 @@ def file_to_write(help: str, *names: str) -> Any:
     return typer.Option(*names, help=help, dir_okay=False, callback=_in_a_folder)
 
 
-PICTURES = (".png", ".svg")
-
-
-def _a_picture(path: Path | None) -> Path | None:
-    """Refuse a name of another form than pictures are drawn in."""
-    if path and path.suffix.lower() not in PICTURES:
-        raise typer.BadParameter(f"{path.name}: pictures are drawn as {' or '.join(PICTURES)}")
-    return _in_a_folder(path)
-
-
-def picture_to_write(help: str) -> Any:
-    """An option that names a picture in an existing folder."""
-    help = f"a {' or '.join(PICTURES)} file: {help}"
-    return typer.Option(help=help, dir_okay=False, callback=_a_picture)
-
-
 ProfileOption = Annotated[
     Path | None, typer.Option(file_okay=False, help="folder for a profile of a few warm steps")
 ]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.cli.options import JsonOption, app, in_color, picture_to_write, say
+from bertc.cli.options import JsonOption, app, file_to_write, in_color, say
 
 ScaleOption = Annotated[
     str, typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
@@ -36,7 +36,7 @@ def reproduce(
         bool, typer.Option("--show", help="show what came out so far; trains nothing")
     ] = False,
     device: Annotated[str, typer.Option(help="of estimates")] = "h200",
-    plot: Annotated[Path | None, picture_to_write("the scores")] = None,
+    plot: Annotated[Path | None, file_to_write("a .png or .svg file: the scores")] = None,
     json: JsonOption = False,
 ) -> None:
     """Train the rows of a published table, and show them next to the paper's figures.

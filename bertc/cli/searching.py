@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.cli.options import JsonOption, SetOption, app, picture_to_write, say
+from bertc.cli.options import JsonOption, SetOption, app, say
 
 
 @app.command()
@@ -34,7 +34,6 @@ def sweep(
     prune: Annotated[
         str | None, typer.Option(help="halving: stop bad trials at evaluations 1, 2, 4, 8, ...")
     ] = None,
-    plot: Annotated[Path | None, picture_to_write("what mattered, and each setting")] = None,
     json: JsonOption = False,
 ) -> None:
     """Search the ranges and lists of a spec for the best score, each trial in a run folder.
@@ -45,8 +44,6 @@ def sweep(
     from bertc.lab.search.sweeping import sweep as run
 
     swept = run(spec, set or (), for_, trials, out, budget, prune, partial(say, err=True))
-    if plot:
-        swept.outcome.plot(plot)
     if json:
         say(swept.outcome.as_json())
         return

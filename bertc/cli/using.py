@@ -118,10 +118,7 @@ def embed_(
     out: Annotated[Path, typer.Option("-o", "--out", help="vectors.npy, or .parquet with texts")],
     pooling: Annotated[
         str,
-        typer.Option(
-            help="mean, cls, max, last4 (side by side) or last4-sum; default: as trained or as its "
-            "folder says, else mean"
-        ),
+        typer.Option(help="mean, cls or max; default: as trained or as its folder says, else mean"),
     ] = "",
     normalise: Annotated[bool | None, typer.Option(help="vectors of length 1")] = None,
     prompt: Annotated[str, typer.Option(help="a prompt of its folder by name: query, ...")] = "",

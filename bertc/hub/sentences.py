@@ -36,7 +36,7 @@ OF_TASKS = ("pooling", "normalise", "longest", "prompt")
 _MOST_BYTES, _UNLIMITED = 2**20, 10**6
 _KINDS = ("Transformer", "Pooling", "Normalize")
 _PACKAGE = "sentence_transformers"
-MODES = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
+MODES: dict[Pooling, str] = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
 """Their names of poolings, of those that ``bertc embed`` has."""
 _OLD_MODE = "pooling_mode_"
 _WITHOUT_POOLER = {"add_pooling_layer": False}

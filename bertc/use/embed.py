@@ -4,10 +4,9 @@ Axes: n texts, b rows of a batch, s tokens, h hidden, e embedding.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -24,13 +23,10 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import LabelledExample
 from bertc.data.vocab.existing import vocabulary_of
-from bertc.hub.sentences import LONGEST_TEXT, Sentences, vectors_of
+from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
 from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
-from bertc.ir.network.wanted import Wanted
-from bertc.ir.program.network import MAIN
 from bertc.ir.program.run import RunPrecision
-from bertc.ir.terms.features import LAST, Concat, LayersRead, LayerSum
 from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.machine.display import choose
 from bertc.model import EncoderInputs, Model
@@ -38,14 +34,6 @@ from bertc.run.evaluation.device import placed
 from bertc.run.models.loading import load
 
 ROWS_AT_ONCE, TOKENS_AT_ONCE = 256, 1 << 14
-VECTORS_BY: Mapping[str, tuple[Pooling, LayersRead]] = {
-    "mean": ("mean", LAST),
-    "cls": ("cls", LAST),
-    "max": ("max", LAST),
-    "last4": ("mean", Concat(last=4)),
-    "last4-sum": ("mean", LayerSum(last=4)),
-}
-"""Poolings by name: of tokens' states, and the layers that these are of."""
 
 
 @dataclass(frozen=True)
@@ -116,14 +104,16 @@ def embed(
 ) -> Embedded:
     """A vector for each text: the mean or the maximum over tokens, or the first token's state.
 
-    ``last4`` are the means of the last four layers side by side, ``last4-sum`` their sum. What is
-    empty or None is as the model has learned to embed, else as its folder of sentence-transformers
-    says, else the mean. ``prompt`` names one of the folder's. Special tokens count, as there.
+    What is empty or None is as the model has learned to embed, else as its folder of
+    sentence-transformers says, else the mean. ``prompt`` names one of the folder's. Special tokens
+    count, as there.
     """
     sentences = _sentences(model, folder, pooling, prompt)
     pooling = pooling or sentences.pooling
     normalise = sentences.normalise if normalise is None else normalise
-    pool = _pooling_of(model, pooling)
+    pool = next((known for known in MODES if known == pooling), None)
+    if pool is None:
+        raise UsageError(f"--pooling {pooling}: there is none", help=f"one of {', '.join(MODES)}")
     node = model.encoder.node
     started, progress = time.perf_counter(), progress or Silent()
     vocabulary = vocabulary_of(folder, node.vocab_size)
@@ -131,15 +121,13 @@ def embed(
     examples = [LabelledExample(str(n), (sentences.prompt + t,), None) for n, t in enumerate(texts)]
     rows = encode(Classify(), examples, vocabulary, longest, node.kinds_of_segments)
     order_n = np.argsort(-rows.lengths, kind="stable")
-    features = VECTORS_BY[pooling][1]
-    width = node.hidden * (features.least if features.joins == "concat" else 1)
-    vectors = np.empty((len(texts), width), np.float32)
+    vectors = np.empty((len(texts), node.hidden), np.float32)
     progress.begin(f"embedding {several(len(texts), 'text')}", len(texts), "texts")
     begin = 0
     while begin < len(order_n):
         fitting = max(1, TOKENS_AT_ONCE // int(rows.lengths[order_n[begin]]))
         chosen = order_n[begin : begin + min(ROWS_AT_ONCE, fitting)]
-        vectors_be = pool(*batch_of_rows(rows, chosen, vocabulary.pad))
+        vectors_be = _vectors(model, pool, *batch_of_rows(rows, chosen, vocabulary.pad))
         if normalise:
             vectors_be = torch.nn.functional.normalize(vectors_be, dim=1)
         vectors[chosen] = vectors_be.cpu().numpy()
@@ -182,42 +170,14 @@ def batch_of_rows(
     return ids_bs, segments_bs, lengths_b
 
 
-def _pooling_of(model: Model, pooling: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """The function of ids, segments and lengths that makes vectors."""
-    if pooling not in VECTORS_BY:
-        raise UsageError(
-            f"--pooling {pooling}: there is none", help=f"one of {', '.join(VECTORS_BY)}"
-        )
-    of_tokens, features = VECTORS_BY[pooling]
-    depth = model.encoder.node.depth
-    if depth < features.least:
-        raise UsageError(
-            f"--pooling {pooling} takes {several(features.least, 'layer')}, there are {depth}",
-            help="--pooling mean",
-        )
-    layers = () if features == LAST else features.layers(depth)
-    return partial(_vectors, model, of_tokens, layers, features.joins == "sum")
-
-
 def _vectors(
-    model: Model,
-    pooling: Pooling,
-    layers: tuple[int, ...],
-    summed: bool,
-    ids_bs: Tensor,
-    segments_bs: Tensor,
-    lengths_b: Tensor,
+    model: Model, pooling: Pooling, ids_bs: Tensor, segments_bs: Tensor, lengths_b: Tensor
 ) -> Tensor:
     device = next(model.parameters()).device
     ids_bs, segments_bs, lengths_b = (x.to(device) for x in (ids_bs, segments_bs, lengths_b))
     mask_bs = torch.arange(ids_bs.shape[1], device=device) < lengths_b[:, None]
     inputs = EncoderInputs(ids_bs, segments_bs, mask_bs)
-    outputs = model.read_on(inputs, MAIN, Wanted(states=layers))
-    if not layers:
-        return pooled(pooling, outputs.last, mask_bs)
-    assert outputs.by_layer is not None, "they are wanted"
-    vectors = [pooled(pooling, outputs.by_layer[layer], mask_bs) for layer in layers]
-    return torch.stack(vectors).sum(0) if summed else torch.cat(vectors, 1)
+    return pooled(pooling, model.read_on(inputs).last, mask_bs)
 
 
 def refuse_other_files(to: Path) -> None:

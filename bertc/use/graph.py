@@ -20,18 +20,7 @@ from bertc.ir.learning.task import Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
-from bertc.ir.program.stage import AnyStage
-from bertc.ir.terms.heads import (
-    BoundaryHead,
-    Classifier,
-    ConditionedSpanHead,
-    CopyingHead,
-    DetectorHead,
-    Projections,
-    VectorHead,
-    VocabularyHead,
-)
-from bertc.ir.terms.task_head import StatesHead
+from bertc.ir.terms.heads import ConditionedSpanHead, VocabularyHead
 from bertc.learn.objectives import token_logits
 from bertc.learn.objectives.answers import TaskTensors
 from bertc.learn.objectives.softmax.similarities import pooled
@@ -84,14 +73,6 @@ class Graph(nn.Module):
         """
         if obstacle := first_of(_obstacles(self.model)):
             raise DataError(str(obstacle), help=obstacle.way_out)
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """Notes on heads of the last stage that the graph lacks, with the reason."""
-        stage = self.model.resolved.stages[-1]
-        terms = () if stage.tasks else _terms(self.model)
-        reasons = {term.head_name: _left_out(stage, term) for term in terms}
-        return tuple(f"{name} is left out: {why}" for name, why in reasons.items() if why)
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -154,28 +135,9 @@ class Graph(nn.Module):
             states_bkh = states_bsh if reads_all else cls_b1h
             scores_bkc = head(TaskTensors(term).features(states_bkh, network, reading)).float()
             return _of_examples(term.answer, scores_bkc)
-        match term.head_node:
-            case VocabularyHead():
-                b, s, h = states_bsh.shape
-                scores_nv = token_logits(states_bsh.reshape(b * s, h), head, network)
-                return scores_nv.reshape(b, s, -1).float()
-            case Classifier():
-                pooled_bc: torch.Tensor = head(self._pooled(states_bsh, cls_b1h, reading))[:, 0]
-                return pooled_bc.float()
-            case DetectorHead():
-                scores_bs: torch.Tensor = head(states_bsh)
-                return scores_bs.float()
-            case (
-                BoundaryHead()
-                | ConditionedSpanHead()
-                | CopyingHead()
-                | Projections()
-                | StatesHead()
-                | VectorHead()
-            ):
-                raise AssertionError("left out")
-            case unreachable:
-                assert_never(unreachable)
+        b, s, h = states_bsh.shape
+        scores_nv = token_logits(states_bsh.reshape(b * s, h), head, network)
+        return scores_nv.reshape(b, s, -1).float()
 
 
 def _of_examples(answer: Answer, scores_bkc: torch.Tensor) -> torch.Tensor:
@@ -208,40 +170,28 @@ def _output(term: Objective) -> Output:
                 return Output(term.title, ("batch", "hidden"))
             case unreachable:
                 assert_never(unreachable)
-    if isinstance(term.head_node, Classifier):
-        return Output(term.head_name, ("batch", "label"))
-    last = ("token",) if isinstance(term.head_node, VocabularyHead) else ()
-    return Output(term.head_name, ("batch", "length", *last))
+    return Output(term.head_name, ("batch", "length", "token"))
 
 
 def graph_of(model: Model, *, heads: bool = True, cls_last: bool = False) -> Graph:
-    """The graph of the last stage: its tasks, or states and, with ``heads``, other scores."""
+    """The graph of the last stage: its tasks, or states and, with ``heads``, scores of tokens."""
     stage = model.resolved.stages[-1]
     if stage.tasks:
         return Graph(model.eval(), stage.tasks, states=False, cls_last=cls_last)
     results = {term.head_name: term for term in _terms(model)} if heads else {}
-    terms = tuple(term for term in results.values() if not _left_out(stage, term))
-    return Graph(model.eval(), terms, states=True, cls_last=cls_last)
+    return Graph(model.eval(), (*results.values(),), states=True, cls_last=cls_last)
 
 
 def _terms(model: Model) -> Iterator[Objective]:
-    """The objectives of the last stage whose heads have trained weights."""
-    for term in model.resolved.stages[-1].objective:
-        node = term.objective
+    """The objectives of the last stage that predict tokens of a row as it is, with weights."""
+    stage = model.resolved.stages[-1]
+    for node in (term.objective for term in stage.objective):
         compared = node.teaching and not node.teaching.asks_head
         reads = (node.order == "forward") == model.resolved.encoder.causal and not compared
-        if reads and node.head_name not in model.untrained:
+        of_tokens = isinstance(node.head_node, VocabularyHead) and node.order != "permuted"
+        is_main = stage.learner(node).name == MAIN
+        if reads and of_tokens and is_main and node.head_name not in model.untrained:
             yield node
-
-
-def _left_out(stage: AnyStage, term: Objective) -> str:
-    if stage.learner(term).name != MAIN:
-        return "it is of the generator"
-    if term.order == "permuted":
-        return "it reads rows in a permuted order"
-    if isinstance(term.head_node, CopyingHead):
-        return "its scores are of tokens and of copying the input"
-    return "it scores spans between two tokens" * isinstance(term.head_node, BoundaryHead)
 
 
 def _obstacles(model: Model) -> Iterator[Obstacle]:

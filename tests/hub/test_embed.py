@@ -12,27 +12,22 @@ import bertc
 from bertc import cli
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.hub.sentences import MODES
-from bertc.ir.network.wanted import Wanted
-from bertc.ir.program.network import MAIN
 from bertc.model import EncoderInputs
 from bertc.use import embed as module
-from bertc.use.embed import VECTORS_BY, embed_file
+from bertc.use.embed import embed_file
 from bertc.use.trained import Trained
 from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of
 
 WAYS = {
-    "mean": lambda states: states[-1].mean(0),
-    "cls": lambda states: states[-1][0],
-    "max": lambda states: states[-1].amax(0),
-    "last4": lambda states: torch.cat([each.mean(0) for each in states]),
-    "last4-sum": lambda states: sum(each.mean(0) for each in states),
+    "mean": lambda states: states.mean(0),
+    "cls": lambda states: states[0],
+    "max": lambda states: states.amax(0),
 }
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    network = NETWORK.replace("layers=2", "layers=5")
-    return run_of(tmp_path_factory.mktemp("embed") / "run", f"{network} objective=mlm")
+    return run_of(tmp_path_factory.mktemp("embed") / "run", f"{NETWORK} objective=mlm")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +35,7 @@ def model(run: Path) -> Trained:
     return bertc.load(run)
 
 
-@pytest.mark.parametrize("pooling", VECTORS_BY)
+@pytest.mark.parametrize("pooling", WAYS)
 @torch.no_grad()
 def test_each_text_has_the_vector_that_it_has_alone(
     pooling: str, model: Trained, monkeypatch: pytest.MonkeyPatch
@@ -50,9 +45,7 @@ def test_each_text_has_the_vector_that_it_has_alone(
     for text, vector in zip(TEXTS, found, strict=True):
         row = model.tokenizer(text)
         inputs = EncoderInputs(row["token_ids"], row["segment_ids"], row["attention_mask"])
-        outputs = model.read_on(inputs, MAIN, Wanted(states=(2, 3, 4, 5)))
-        assert outputs.by_layer is not None
-        expected = WAYS[pooling]([outputs.by_layer[n][0] for n in (2, 3, 4, 5)])
+        expected = WAYS[pooling](model.read_on(inputs).last[0])
         np.testing.assert_allclose(vector, expected, atol=1e-5)
     long = np.linalg.norm(model.embed(TEXTS, pooling, normalise=True), axis=1)
     np.testing.assert_allclose(long, 1, atol=1e-6)
@@ -84,15 +77,12 @@ def test_what_cannot_be_embedded_is_refused(run: Path, model: Trained, tmp_path:
         embed_file(run, tmp_path / "empty.txt", quiet=True)
     with pytest.raises(UsageError, match="there is none") as error:
         model.embed(TEXTS, "median")
-    assert "last4-sum" in error.value.help
-    assert model.embed([], "last4").shape == (0, 4 * 24)
+    assert error.value.help == "one of mean, cls, max"
+    assert model.embed([]).shape == (0, 24)
     with pytest.raises(TypeError, match="a list expected"):
         model.embed(TEXTS[0])
     with pytest.raises(UsageError, match=r"\.npy or \.parquet"):
         module.refuse_other_files(tmp_path / "vectors.csv")
-    shallow = bertc.load(run_of(tmp_path / "shallow", f"{NETWORK} objective=mlm"))
-    with pytest.raises(UsageError, match="takes 4 layers, there are 2"):
-        shallow.embed(TEXTS, "last4")
 
 
 @pytest.mark.parametrize("pooling", MODES)

@@ -118,8 +118,6 @@ def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
     assert outcome.importances() == {}
     found = str(document("", "", [Section("", search_section(tmp_path))]))
     assert f"mlm 0.5000 (trial {1 + first.number}). 2 trials took" in found
-    outcome.plot(tmp_path / "p.png")
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UsageError, match="another spec"):
         open_store(tmp_path, GOAL, {"spec": "y"}, False)
 

@@ -38,7 +38,7 @@ class OnnxFolder:
         ]
         if size := self.sizes.get(INT8):
             lines.append(f"{INT8}: {units.bytes_text(size)}, {size / first:.2f} of that")
-        return "\n".join([*lines, *(f"note: {note}" for note in graph.left_out)])
+        return "\n".join(lines)
 
 
 def export_onnx(run: Path, to: Path, *, int8: bool = False, quiet: bool = False) -> OnnxFolder:

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc import Space, UsageError, formatted
-from bertc.lab.results.drawing import save
+from bertc import Space, formatted
 from bertc.lab.search.cost import cost_of
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.store import DAMAGE, Store, read_store, reading_store, run_folder
@@ -111,35 +110,6 @@ class Outcome:
         }
         return json.dumps(facts, indent=1)
 
-    def plot(self, path: Path) -> None:
-        """Draw the importances, and the scores over the values of each setting, as a PNG.
-
-        Raises:
-            UsageError: if no trial was evaluated.
-            CannotWriteError: if the disk has no room.
-        """
-        from matplotlib.figure import Figure
-
-        slices, importances = self.slices(), self.importances()
-        if not slices:
-            raise UsageError("there is nothing to draw: no trial was evaluated")
-        figure = Figure(figsize=(3.2 * (len(slices) + 1), 3.5), layout="constrained")
-        first, *others = figure.subplots(1, len(slices) + 1)
-        names = list(reversed(importances))
-        first.barh([_plain(name) for name in names], [importances[name] for name in names])
-        first.set(title="what mattered", xlabel="share" if names else "too few finished trials")
-        for axes, (name, pairs) in zip(others, slices.items(), strict=True):
-            values = [
-                value if isinstance(value, float) else _plain(str(value)) for value, _ in pairs
-            ]
-            axes.scatter(values, [score for _, score in pairs], s=14)
-            axes.set(xlabel=_plain(name))
-            axes.grid(alpha=0.3)
-            if self.spans_decades(name):
-                axes.set_xscale("log")
-        others[0].set(ylabel=_plain(self.goal.name))
-        save(figure, path)
-
     def spans_decades(self, name: str) -> bool:
         """True if the values tried of a setting are numbers of several magnitudes."""
         values = [t.values[name] for t in self.trials if name in t.values]
@@ -204,8 +174,3 @@ def _importances(store: Store) -> dict[str, float]:
     except (ValueError, RuntimeError):  # all trials have the same score, for one
         return {}
     return {name: float(share) for name, share in shares.items()}
-
-
-def _plain(text: str) -> str:
-    """Text that matplotlib draws as it is."""
-    return text.replace("$", r"\$")

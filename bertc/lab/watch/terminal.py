@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from bertc import MissingInputError, RunFolder, escaped
+from bertc import RunFolder, escaped
 from bertc.lab.watch.view import RunView, look
 
 LOOK_SECONDS = 2.0
@@ -24,11 +24,6 @@ def show_once(folder: Path, console: Console) -> None:
     Raises:
         MissingInputError, DataError: if there is no run, or its files are damaged.
     """
-    if RunFolder(folder).in_use and not RunFolder(folder).holds_a_run:
-        raise MissingInputError(
-            f"the run in {folder} is preparing its text, and has no figures yet",
-            help=f"bertc watch {folder}, without --once, waits for them",
-        )
     _print(look(folder), console)
 
 

@@ -113,25 +113,6 @@ def test_the_last_layer_of_a_task_is_not_predicted_whole(tmp_path: Path) -> None
     assert seconds(task, case(128)) < 0.8 * seconds("layers=1", case(128))
 
 
-def test_a_text_is_as_long_as_those_of_the_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hens", "ducks"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
-    (tmp_path / "a.tsv").write_text("text\tlabel\n" + "hens\tx\nducks\ty\n" * 4)
-    task = (
-        f"{TOY} vocab=tokenizer('{tmp_path}') task=classify('{tmp_path}/a.tsv', '{tmp_path}/a.tsv')"
-    )
-    task = task.replace("vocab=wordpiece(97) ", "").replace("seq=16", "seq=512")
-    asked = ["--predict", "--threads", "1", "--json", "--length"]
-    assert run_command(monkeypatch, task, *asked, "texts,64") == 0
-    lengths = [row["length"] for row in json.loads(capsys.readouterr().out)["rows"]]
-    assert lengths[1] == 64
-    assert 3 <= lengths[0] < 20
-    assert run_command(monkeypatch, TOY, *asked, "texts") == 2
-    assert "none of these networks has a task" in capsys.readouterr().err
-
-
 def row(score: tuple[str, float] | None = None) -> Row:
     setup = Setup("it", "torch", "fp32", 1)
     predicted = Figures(0.002, memory_bytes=1 << 20)
