@@ -4,7 +4,6 @@ import json
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +46,6 @@ class PreparedCorpus:
     fingerprint: str
     texts: tuple[Tokenised, ...]
     stages: tuple[AnyData, ...]
-
-    @property
-    def facts(self) -> tuple[dict[str, Any], ...]:
-        """The name of each source and its counts of tokens, sentences and documents."""
-        return tuple(text.facts for text in self.texts)
 
     def stage(self, index: int) -> AnyData:
         """The batches of a stage by its index in ``resolved.stages``."""

@@ -129,8 +129,8 @@ def test_sampling_follows_the_power_of_the_share(
 ) -> None:
     data = "+".join(several[name] for name in LANGUAGES)
     corpus = made(SETTINGS, f"smoothing={exponent} steps=1000 format=blocks", data=data)
-    tokens = {facts["name"]: facts["train"]["tokens"] for facts in corpus.facts}
-    shares = np.array(list(tokens.values())) / sum(tokens.values())
+    tokens = [text.facts["train"]["tokens"] for text in corpus.texts]
+    shares = np.array(tokens) / sum(tokens)
     wanted = shares**exponent / (shares**exponent).sum()
     stage = corpus.stage(0)
     counts = drawn(corpus, -(-stage.examples // 8))

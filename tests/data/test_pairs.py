@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bertc.data.rows.index import Arrangement, _blocks
-from bertc.data.rows.pairs import Fitting, Pair, segment_pairs, sentence_pairs
+from bertc.data.rows.pairs import Fitting, Pair, text_pairs
 from bertc.data.rows.tokens import Tokens
 from bertc.ir.data import (
     Blocks,
@@ -106,7 +106,7 @@ def test_consecutive_pairs_read_every_token_once_but_for_the_cuts() -> None:
     fitting = Fitting(29, random.Random(0))
     read = [
         t
-        for row in segment_pairs(tokens, "consecutive", SegmentPair(), fitting)
+        for row in text_pairs(tokens, "consecutive", SegmentPair(), fitting)
         for text in texts(tokens, row)
         for t in text
     ]
@@ -117,7 +117,7 @@ def test_sentences_that_a_random_text_replaced_come_again() -> None:
     tokens = corpus(longest=8)
     own = {
         t
-        for row in segment_pairs(
+        for row in text_pairs(
             tokens, "random-next", SegmentPair(short=0), Fitting(61, random.Random(3))
         )
         for t in texts(tokens, row)[0] + (texts(tokens, row)[1] if not row[4] else [])
@@ -168,7 +168,7 @@ def test_cuts_take_both_ends_of_the_longer_text() -> None:
 def test_sentence_pairs_are_single_sentences() -> None:
     tokens = corpus(longest=10)
     bounds = set(tokens.sentences.tolist())
-    for row in sentence_pairs(tokens, "random-next", Fitting(29, random.Random(0))):
+    for row in text_pairs(tokens, "random-next", SentencePair(), Fitting(29, random.Random(0))):
         assert row[0] in bounds
         assert row[1] in bounds
         for start, length in ((row[0], row[2]), (row[1], row[3])):

@@ -16,7 +16,6 @@ import pytest
 
 from bertc.api import resolve
 from bertc.base.diagnostics import CannotWriteError, DataError
-from bertc.data.cache import store
 from bertc.data.cache.progress import Silent
 from bertc.data.cache.store import obtain
 from bertc.data.corpus import prepare
@@ -94,7 +93,7 @@ def test_special_tokens_in_the_text_are_text(made: Make, tmp_path: Path) -> None
     (source,) = corpus.stage(0).train_sources
     ids = source.ids.tolist()
     assert corpus.vocabulary.mask not in ids
-    assert ids.count(corpus.vocabulary.sep) == corpus.facts[0]["train"]["documents"]
+    assert ids.count(corpus.vocabulary.sep) == corpus.texts[0].facts["train"]["documents"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_a_part_is_always_held_out(
         "vocab=wordpiece(100) objective=mlm format=doc-sentences seq=64 batch=4 holdout=0.01",
         data=f'"{path}"',
     )
-    facts = corpus.facts[0]
+    facts = corpus.texts[0].facts
     assert facts["train"]["sentences"] + facts["heldout"]["sentences"] == sum(
         len(split_sentences(text, "split")) for text in texts
     )
@@ -182,7 +181,7 @@ def test_damage_is_detected_and_repaired(
         batch = prepare(asked, tmp_path, notes).stage(0).train(3)
         assert any("damaged" in note for note in notes.notes), path
         assert np.array_equal(batch.token_ids, good.token_ids)
-        assert store.holds(path.parent)
+        assert obtain(path.parent, never, Silent()) is not None
 
 
 class Stop(Exception):
@@ -229,6 +228,10 @@ def _abc(folder: Path) -> dict[str, str]:
     return {"made": "abc"}
 
 
+def never(folder: Path) -> dict[str, str]:
+    raise AssertionError
+
+
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(folder: Path) -> dict[str, int]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -262,9 +265,6 @@ def test_who_waits_for_another_process_can_be_stopped_and_goes_on(tmp_path: Path
                 raise Stop
             (tmp_path / "y").rename(tmp_path / "x")  # the other has made it
             fcntl.flock(held, fcntl.LOCK_UN)
-
-    def never(folder: Path) -> dict[str, str]:
-        raise AssertionError
 
     notes, facts = Waiting(), obtain(tmp_path / "y", _abc, Silent())
     with (tmp_path / "x.lock").open("a") as held:

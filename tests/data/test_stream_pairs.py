@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bertc.data.batches.endless import endless
+from bertc.data.batches.running import endless
 from bertc.data.batches.stream_pairs import Lanes, StreamPairs, cut_segments
 from bertc.data.rows.tokens import Tokens
 

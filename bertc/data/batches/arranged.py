@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.batches.packs import Packs, open_packs, write_packs
+from bertc.data.batches.packs import ENDS_FILE, MEMBERS_FILE, Packs, write_packs
 from bertc.data.batches.running import RunningData
 from bertc.data.batches.smoothing import draw_weights, orders_of, proportioned, texts_of
 from bertc.data.batches.stage import SourceRows, StageData
 from bertc.data.batches.stream_pairs import StreamPairs
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
-from bertc.data.rows.index import Arrangement, open_rows, write_rows
-from bertc.data.rows.tokens import Tokens
+from bertc.data.rows.index import ROW, ROWS_FILE, Arrangement, write_rows
+from bertc.data.rows.tokens import Tokens, mapped
 from bertc.data.sources.source import CorpusText
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING, StreamPair
@@ -159,10 +159,11 @@ def _arranged(
     )  # fmt: skip
     folder = cache / "rows" / name
     facts = obtain(folder, lambda folder: write_rows(folder, tokens, arrangement), progress)
-    rows = open_rows(folder)
+    rows = mapped(folder / ROWS_FILE, ROW)
     if not stage.pack:
         return rows, dict(facts)
     packing = (arrangement.seq, stage.texts, arrangement.seed, arrangement.copy)
     packs = cache / "packs" / fingerprint(VERSION, name, *packing)
     obtain(packs, lambda folder: write_packs(folder, rows, *packing), progress)
-    return open_packs(packs, rows), dict(facts)
+    members, ends = (mapped(packs / name, np.int64) for name in (MEMBERS_FILE, ENDS_FILE))
+    return Packs(rows, members, ends), dict(facts)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from bertc.data.batches.batch import lengths
 from bertc.data.batches.order import permute
-from bertc.data.rows.tokens import mapped
 
 WINDOW_EXAMPLES = 1 << 16
 """Packing window: examples are only packed with others of the same window."""
@@ -42,13 +41,6 @@ class Packs:
         return self.examples[self.members[firsts[which] + nth]], which
 
 
-def open_packs(folder: Path, rows: NDArray[Any]) -> Packs:
-    """The packed rows stored in ``folder``, over the index ``rows``."""
-    return Packs(
-        rows, *(mapped(folder / name, np.dtype("<i8")) for name in (MEMBERS_FILE, ENDS_FILE))
-    )
-
-
 def write_packs(
     folder: Path, rows: NDArray[Any], seq: int, texts: int, seed: int, copy: int
 ) -> dict[str, int]:
@@ -69,14 +61,14 @@ def write_packs(
 def best_fit(sizes: list[int], room: int, most: int) -> list[list[int]]:
     """Best fit: each example joins the fullest row with room for it, or opens a new one."""
     packs: list[list[int]] = []
-    open_packs_by_room: list[list[int]] = [[] for _ in range(room)]  # by the room left
+    by_room: list[list[int]] = [[] for _ in range(room)]  # by the room left
     rooms_left = 0  # bit r is set if some row has r left
     for example, size in enumerate(sizes):
         fitting = rooms_left >> size << size
         if fitting:
             room_left = (fitting & -fitting).bit_length() - 1
-            pack = open_packs_by_room[room_left].pop()
-            if not open_packs_by_room[room_left]:
+            pack = by_room[room_left].pop()
+            if not by_room[room_left]:
                 rooms_left ^= 1 << room_left
         else:
             room_left, pack = room, len(packs)
@@ -84,6 +76,6 @@ def best_fit(sizes: list[int], room: int, most: int) -> list[list[int]]:
         packs[pack].append(example)
         room_left -= size
         if room_left and len(packs[pack]) < most:
-            open_packs_by_room[room_left].append(pack)
+            by_room[room_left].append(pack)
             rooms_left |= 1 << room_left
     return packs

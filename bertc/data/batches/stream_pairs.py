@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.batches.batch import RawBatch, empty_batch
-from bertc.data.batches.endless import Endless, endless
-from bertc.data.batches.running import RunningRows, Texts
+from bertc.data.batches.running import Endless, RunningRows, Texts, endless
 from bertc.data.rows.pairs import overhangs
 from bertc.ir.address import key
 

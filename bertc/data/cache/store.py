@@ -62,11 +62,6 @@ def obtain(
     return facts
 
 
-def holds(folder: Path) -> bool:
-    """True if a folder is there and whole."""
-    return _intact(folder) is not None
-
-
 def _seal(folder: Path, facts: Facts) -> None:
     durable.sync_all(folder)
     files = {}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.rows.pairs import Fitting, Pair, overhangs, segment_pairs, sentence_pairs
-from bertc.data.rows.tokens import Offsets, Tokens, mapped
+from bertc.data.rows.pairs import Fitting, Pair, overhangs, text_pairs
+from bertc.data.rows.tokens import Offsets, Tokens
 from bertc.ir.address import key
 from bertc.ir.data import (
     PAIRED,
@@ -82,11 +82,6 @@ def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]
     return {"rows": count, "tokens": tokens_in_rows, "lost": fitting.lost}
 
 
-def open_rows(folder: Path) -> NDArray[Any]:
-    """The index as a read-only array of ``ROW``."""
-    return mapped(folder / ROWS_FILE, ROW)
-
-
 def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDArray[Any]]:
     if how.paired:
         pairs = _translations(tokens, how.seq - 4, fitting)
@@ -131,10 +126,8 @@ def _swapped(block: NDArray[Any]) -> NDArray[Any]:
 
 def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:
     match how.format:
-        case SegmentPair() as form:
-            return segment_pairs(tokens, how.pairs, form, fitting)
-        case SentencePair():
-            return sentence_pairs(tokens, how.pairs, fitting)
+        case SegmentPair() | SentencePair() as form:
+            return text_pairs(tokens, how.pairs, form, fitting)
         case SingleSegment(short=short):
             return _single_segments(tokens, short, fitting)
         case _:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.rows.tokens import Tokens
-from bertc.ir.data import SegmentPair
+from bertc.ir.data import SegmentPair, SentencePair
 from bertc.ir.terms.node import Pairs
 
 TRIES = 10  # BERT create_pretraining_data.py: tries to find another document
@@ -62,19 +62,20 @@ def overhangs(
     return from_a_n + equal_n // 2, from_b_n + (equal_n + 1) // 2
 
 
-def segment_pairs(
-    tokens: Tokens, pairs: Pairs, form: SegmentPair, fitting: Fitting
+def text_pairs(
+    tokens: Tokens, pairs: Pairs, form: SegmentPair | SentencePair, fitting: Fitting
 ) -> Iterator[Pair]:
-    """Runs of sentences up to a target length, split in two at a random sentence."""
+    """Two sentences, or a run up to a target length that is split in two at a random sentence."""
     rng, room = fitting.rng, fitting.room
     for document, bounds in tokens.bounds(room):
-        target = rng.randint(2, room) if rng.random() < form.short else room
-        start, last = 0, len(bounds) - 1
+        start, last, target = 0, len(bounds) - 1, 1
         while start < last:
-            if start and form.short_per == "example":
-                target = rng.randint(2, room) if rng.random() < form.short else room
-            end = min(bisect_left(bounds, bounds[start] + target, start + 1), last)
-            middle = start + (rng.randint(1, end - start - 1) if end - start > 1 else 1)
+            middle, end = start + 1, min(start + 2, last)
+            if isinstance(form, SegmentPair):
+                if not start or form.short_per == "example":
+                    target = rng.randint(2, room) if rng.random() < form.short else room
+                end = min(bisect_left(bounds, bounds[start] + target, start + 1), last)
+                middle = start + (rng.randint(1, end - start - 1) if end - start > 1 else 1)
             first = (bounds[start], bounds[middle] - bounds[start])
             follows = (bounds[middle], bounds[end] - bounds[middle])
             match _relation(pairs, end - start, rng):
@@ -82,27 +83,6 @@ def segment_pairs(
                     random_text = _random_text(tokens, document, target - first[1], rng)
                     yield fitting.pair(first, random_text, 1)
                     end = middle
-                case "swapped":
-                    yield fitting.pair(follows, first, 1)
-                case _:
-                    yield fitting.pair(first, follows, 0)
-            start = end
-
-
-def sentence_pairs(tokens: Tokens, pairs: Pairs, fitting: Fitting) -> Iterator[Pair]:
-    """Pairs of single sentences: neighbours, or the second from another document."""
-    rng = fitting.rng
-    for document, bounds in tokens.bounds(fitting.room):
-        start, last = 0, len(bounds) - 1
-        while start < last:
-            end = min(start + 2, last)
-            first = (bounds[start], bounds[start + 1] - bounds[start])
-            follows = (bounds[start + 1], bounds[end] - bounds[start + 1])
-            match _relation(pairs, end - start, rng):
-                case "other":
-                    random_text = _random_text(tokens, document, 1, rng)
-                    yield fitting.pair(first, random_text, 1)
-                    end = start + 1
                 case "swapped":
                     yield fitting.pair(follows, first, 1)
                 case _:

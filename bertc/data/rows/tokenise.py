@@ -4,7 +4,7 @@ import hashlib
 import itertools
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,15 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage.foreign import as_data_error
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.workers import processes, spread
-from bertc.data.rows.holdout import ensure_both_parts
-from bertc.data.rows.tokens import SPLITS, TokenWriter, open_tokens, token_dtype
+from bertc.data.rows.tokens import (
+    SPLITS,
+    TOKEN_FILES,
+    DType,
+    Tokens,
+    TokenWriter,
+    open_tokens,
+    token_dtype,
+)
 from bertc.data.sources.sentences import split_sentences
 from bertc.data.sources.source import TextSource
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary, splits
@@ -27,20 +34,15 @@ from bertc.ir.data import Sentences
 BATCH_CHARACTERS = 1 << 19
 TEXT_BYTES_PER_PROCESS = 4 << 20
 """Text for which a worker process takes longer than to start."""
+MAX_LAST_DOCUMENT_FRACTION = 0.1
+"""The last document is held out whole up to this fraction of all tokens."""
 
-
+Run = tuple[bool, str]
+"""A piece being encoded: whether it starts a document, and the part it is in."""
 RawPiece = tuple[str, bool]
 """A piece of a document, and whether text of the document precedes."""
 Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
 """All token ids, the length of each sentence, the number of sentences of each piece."""
-
-
-@dataclass
-class _Batch:
-    """Pieces being encoded: (starts a document, part) of each, and the amount read for them."""
-
-    runs: list[tuple[bool, str]] = field(default_factory=list)
-    amount: int = 0
 
 
 def tokenise(
@@ -58,9 +60,9 @@ def tokenise(
     writers = {part: TokenWriter(folder, part, dtype, vocabulary.sep) for part in SPLITS}
     try:
         with closing(spread(encode, _batches(source, holdout, digest), number)) as finished:
-            for batch, encoded in finished:
-                _write(writers, batch, encoded)
-                progress.advance(batch.amount)
+            for (runs, amount), encoded in finished:
+                _write(writers, runs, encoded)
+                progress.advance(amount)
         for writer in writers.values():
             writer.close()
     finally:
@@ -75,7 +77,7 @@ def tokenise(
             "with sentences=lines wherever a line does",
         )
     if holdout:
-        ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
+        _ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
     progress.end()
     facts: dict[str, Any] = {"name": source.name, "content": digest.hexdigest()}
     for part in SPLITS:
@@ -91,11 +93,11 @@ def tokenise(
     return facts
 
 
-def _write(writers: dict[str, TokenWriter], batch: _Batch, encoded: Encoded) -> None:
+def _write(writers: dict[str, TokenWriter], runs: list[Run], encoded: Encoded) -> None:
     ids, lengths, counts = encoded
     ends = np.concatenate(([0], np.cumsum(lengths)))
     sentence = 0
-    for (first, part), count in zip(batch.runs, counts, strict=True):
+    for (first, part), count in zip(runs, counts, strict=True):
         if first:
             writers[part].begin()
         sentence_lengths = lengths[sentence : sentence + count]
@@ -121,7 +123,10 @@ class Encode:
 
     @cached_property
     def _spaced(self) -> bool:
-        return self.sentences != "whole" and continues_with_space(self.tokenizer)
+        """True if the space before a sentence is part of its tokens, as in byte-level ones."""
+        byte_level = [step for step in splits(self.tokenizer) if step.get("type") == "ByteLevel"]
+        spaced = any(not step.get("add_prefix_space") for step in byte_level)
+        return spaced and self.sentences != "whole"
 
     def __call__(self, pieces: list[RawPiece]) -> Encoded:
         """Token ids of some pieces; sentences after others may have a space before."""
@@ -141,23 +146,24 @@ class Encode:
 
 def _batches(
     source: TextSource, holdout: float, digest: Any
-) -> Iterator[tuple[_Batch, list[RawPiece]]]:
-    batch, pieces, characters = _Batch(), list[RawPiece](), 0
+) -> Iterator[tuple[tuple[list[Run], int], list[RawPiece]]]:
+    """The runs of a batch of pieces and the amount read for them, and the pieces."""
+    runs, pieces, amount, characters = list[Run](), list[RawPiece](), 0, 0
     part, inside = "train", False
-    for text, first, amount, kin in source.read():
+    for text, first, read, kin in source.read():
         raw = text.encode("utf-8", "surrogatepass")
         digest.update(b"\0" * first + raw)
         if first:
             part, inside = part_of_document(kin.encode() or raw, holdout), False
-        batch.runs.append((first, part))
-        batch.amount += amount
+        runs.append((first, part))
+        amount += read
         pieces.append((text, inside))
         inside = inside or not (not text or text.isspace())
         characters += len(text)
         if characters >= BATCH_CHARACTERS:
-            yield batch, pieces
-            batch, pieces, characters = _Batch(), [], 0
-    yield batch, pieces
+            yield (runs, amount), pieces
+            runs, pieces, amount, characters = [], [], 0, 0
+    yield (runs, amount), pieces
 
 
 def part_of_document(text: bytes, holdout: float) -> str:
@@ -166,7 +172,42 @@ def part_of_document(text: bytes, holdout: float) -> str:
     return "heldout" if int.from_bytes(digest, "little") < holdout * 2**64 else "train"
 
 
-def continues_with_space(tokenizer: Tokenizer) -> bool:
-    """True if the space before a sentence is part of its tokens, as in byte-level ones."""
-    byte_level = [step for step in splits(tokenizer) if step.get("type") == "ByteLevel"]
-    return any(not step.get("add_prefix_space") for step in byte_level)
+def _ensure_both_parts(
+    folder: Path, dtype: DType, separator: int, holdout: float, paired: bool
+) -> None:
+    """Hold out the last document, or the last sentences of a long one, if nothing is."""
+    if not len(open_tokens(folder, "train", dtype).ids):
+        for name in TOKEN_FILES:
+            spare = folder / f"spare.{name}"
+            (folder / f"train.{name}").rename(spare)
+            (folder / f"heldout.{name}").rename(folder / f"train.{name}")
+            spare.rename(folder / f"heldout.{name}")
+    if len(open_tokens(folder, "heldout", dtype).ids):
+        return
+    train = open_tokens(folder, "train", dtype)
+    cut = int(train.documents[-2]) if paired else _cut(train, holdout)
+    at = int(train.sentences[cut])
+    inside_document = cut not in train.documents
+    documents = train.documents[train.documents < cut]
+    (folder / "heldout.ids").write_bytes(train.ids[at:].tobytes())
+    (folder / "heldout.sentences").write_bytes((train.sentences[cut:] - at).tobytes())
+    later = train.documents[train.documents > cut] - cut
+    (folder / "heldout.documents").write_bytes(np.concatenate(([0], later)).tobytes())
+    starts = np.append(train.sentences[:cut], at + inside_document)
+    (folder / "train.sentences").write_bytes(starts.tobytes())
+    (folder / "train.documents").write_bytes(np.append(documents, cut).tobytes())
+    with (folder / "train.ids").open("r+b") as ids:
+        ids.seek(at * np.dtype(dtype).itemsize)
+        if inside_document:
+            ids.write(dtype(separator).tobytes())
+        ids.truncate(ids.tell())
+
+
+def _cut(train: Tokens, holdout: float) -> int:
+    last = int(train.documents[-2])
+    total, begins = len(train.ids), int(train.sentences[last])
+    if last and total - begins <= MAX_LAST_DOCUMENT_FRACTION * total:
+        return last
+    sentences = len(train.sentences) - 1
+    first_held_out = int(np.searchsorted(train.sentences, total * (1 - holdout)))
+    return min(max(first_held_out, last + 1 if last + 1 < sentences else last, 1), sentences - 1)
