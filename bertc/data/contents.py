@@ -25,11 +25,8 @@ def contents(corpus: PreparedCorpus) -> dict[str, tuple[str, str]]:
         for part in ("train", *dev_parts(task)):
             path = part_source(task, part)
             if isinstance(path, Path):  # data sets of a hub have versions there
-                read[str(path)] = _files_content(path)
+                files = [file for file in (path, *sorted(path.rglob("*"))) if is_file(file)]
+                digests = [(str(file.relative_to(path)), durable.digest(file)) for file in files]
+                identity = fingerprint([file_identity(file) for file in files])
+                read[str(path)] = (identity, fingerprint(digests))
     return read
-
-
-def _files_content(path: Path) -> tuple[str, str]:
-    files = [file for file in (path, *sorted(path.rglob("*"))) if is_file(file)]
-    digests = [(str(file.relative_to(path)), durable.digest(file)) for file in files]
-    return fingerprint([file_identity(file) for file in files]), fingerprint(digests)

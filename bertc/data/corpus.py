@@ -138,11 +138,8 @@ def _content(
         mixing = stage.mixing.model_dump(mode="json")
         draws = (stage.batch, stage.pack, stage.smoothing, mixing)
         stages.append((shares, form, stage.pairs, stage.seq, *draws))
-    return fingerprint(VERSION, _spelling(vocabulary), stages, resolved.run.seed)
-
-
-def _spelling(vocabulary: Vocabulary) -> str:
-    return fingerprint(vocabulary.tokenizer.to_str())
+    spelling = fingerprint(vocabulary.tokenizer.to_str())
+    return fingerprint(VERSION, spelling, stages, resolved.run.seed)
 
 
 def _vocabulary(
@@ -205,7 +202,8 @@ def _tokenised(
     source: TextSource, vocabulary: Vocabulary, holdout: float, cache: Path, progress: Progress
 ) -> Tokenised:
     dtype = token_dtype(vocabulary.size)
-    name = fingerprint(VERSION, source.identity, _spelling(vocabulary), holdout)
+    spelling = fingerprint(vocabulary.tokenizer.to_str())
+    name = fingerprint(VERSION, source.identity, spelling, holdout)
     folder = cache / "tokens" / name
     facts = obtain(
         folder,

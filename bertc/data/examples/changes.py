@@ -72,23 +72,6 @@ def replaceable(text: SplitText) -> tuple[int, ...]:
     )
 
 
-def beside_vectors(
-    texts: Sequence[SplitText],
-    candidates: Sequence[Candidates],
-    neighbours: Mapping[str, tuple[str, ...]],
-) -> list[Candidates]:
-    """Candidates of every text, those of words of several pieces from their neighbours."""
-    return [
-        dict(likely)
-        | {
-            place: near
-            for place in replaceable(text)
-            if place not in likely and (near := neighbours.get(text.words[place].lower(), ()))
-        }
-        for text, likely in zip(texts, candidates, strict=True)
-    ]
-
-
 def replaced(text: SplitText, candidates: Candidates, probability: float, random: Random) -> str:
     """A copy of a text, in which each word with candidates is replaced with ``probability``."""
     words = list(text.words)

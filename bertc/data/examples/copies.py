@@ -25,7 +25,6 @@ from bertc.data.cache.store import fingerprint, obtain
 from bertc.data.examples.changes import (
     Candidates,
     SplitText,
-    beside_vectors,
     edited,
     replaceable,
     replaced,
@@ -171,7 +170,10 @@ class Copier:
         if not node.vectors:
             return candidates
         vectors = read_vectors(node.vectors, self.progress, most=MOST_VECTORS)
-        words = {
-            text.words[at].lower() for text, of in zip(texts, places, strict=True) for at in of
-        }
-        return beside_vectors(texts, candidates, nearest_words(vectors, words, number))
+        words = [{at: text.words[at].lower() for at in replaceable(text)} for text in texts]
+        near = nearest_words(vectors, {word for of in words for word in of.values()}, number)
+        # Words of several pieces have neighbours alone.
+        return [
+            {at: near[word] for at, word in of.items() if near.get(word)} | dict(likely)
+            for of, likely in zip(words, candidates, strict=True)
+        ]

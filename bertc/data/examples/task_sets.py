@@ -1,7 +1,8 @@
 """The tasks of a stage, read from their files and encoded."""
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,7 +33,7 @@ SAMPLE_EXAMPLES = 1000
 def learned_examples(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
     """The training examples that a task learns: pairs in both orders, or a sample, as it says."""
     if isinstance(task, Glue) and task.both_orders:
-        examples = [*examples, *map(_swapped, examples)]
+        examples = [*examples, *_swapped(examples)]
     if task.examples > len(examples):
         raise DataError(
             f"{task.title} has {len(examples):,} training examples, not {task.examples:,}",
@@ -57,14 +58,10 @@ def _drawn(examples: Sequence[Example], most: int, *address: str) -> Sequence[Ex
     return [examples[i] for i in np.sort(drawn)]
 
 
-def _swapped(example: Example) -> Example:
-    match example:
-        case LabelledExample():
-            return LabelledExample(f"{example.key}, swapped", example.texts[::-1], example.label)
-        case ScoredExample():
-            return ScoredExample(f"{example.key}, swapped", example.texts[::-1], example.score)
-        case _:
-            return example
+def _swapped(examples: Sequence[Example]) -> Iterator[Example]:
+    for example in examples:
+        if isinstance(example, LabelledExample | ScoredExample):
+            yield replace(example, key=f"{example.key}, swapped", texts=example.texts[::-1])
 
 
 def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) -> float:

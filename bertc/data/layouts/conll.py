@@ -45,11 +45,9 @@ class TaggedWord(NamedTuple):
 def tagging_parts(task: Tagging) -> DataParts:
     """The parts of a folder, by the names of its files."""
     files = files_of(task.data)
-    parts: DataParts = {}
-    for part, names in _PARTS.items():
-        if path := only(files, rf"(?<![a-z])({names})(?![a-z])", task.data):
-            parts[part] = DataPart(path)
-    return parts
+    patterns = {part: rf"(?<![a-z])({names})(?![a-z])" for part, names in _PARTS.items()}
+    paths = {part: only(files, pattern, task.data) for part, pattern in patterns.items()}
+    return {part: DataPart(path) for part, path in paths.items() if path}
 
 
 def in_columns(task: Tag, path: Path) -> Tagging:

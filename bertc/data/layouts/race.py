@@ -1,7 +1,6 @@
 """The files of RACE: a passage, questions about it and four choices for each, as JSON."""
 
 from pathlib import Path
-from typing import Any
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import is_folder
@@ -11,7 +10,7 @@ from bertc.data.layouts.find import DataPart, DataParts, files_of
 from bertc.data.sources.cells import text, texts
 from bertc.ir.learning.task import Race
 
-LETTERS = "ABCD"
+LETTERS = ("A", "B", "C", "D")
 
 
 def race_parts(task: Race) -> DataParts:
@@ -40,12 +39,9 @@ def read_race(path: Path, labelled: bool) -> list[ChoiceExample]:
             choices = texts(options[i], place, f"options[{i}]")
             if len(choices) != len(LETTERS):
                 raise DataError(f"{place}: {len(choices)} choices in options[{i}], 4 expected")
-            answer = None if answers is None else _letter(answers[i], f"{place}: answers[{i}]")
+            if answers is not None and answers[i] not in LETTERS:
+                wrong = f"{place}: answers[{i}] is {answers[i]!r}"[:200]
+                raise DataError(f"{wrong}, one of A, B, C, D expected")
+            answer = None if answers is None else LETTERS.index(answers[i])
             examples.append(ChoiceExample(f"{key}-{i}", article, question, choices, answer))
     return examples
-
-
-def _letter(answer: Any, place: str) -> int:
-    if not isinstance(answer, str) or len(answer) != 1 or answer not in LETTERS:
-        raise DataError(f"{place} is {answer!r}"[:200] + ", one of A, B, C, D expected")
-    return LETTERS.index(answer)

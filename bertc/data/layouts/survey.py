@@ -18,13 +18,11 @@ from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
 from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.base.storage.tagged import is_tagged_file
 from bertc.data.layouts.documents import read_document
-from bertc.data.sources.files import begin_as_text, has_columns, matching_files
+from bertc.data.sources.files import begin_as_text, has_columns, matching_files, text_bytes
 from bertc.data.sources.streams import opened_stream
 from bertc.data.sources.tables import ColumnSelection, column_names, records
 
 SURVEYED_ROWS, CELL_CHARACTERS = 1000, 1 << 12
-PACKED_BYTES = 3
-"""Bytes of text in a byte of a compressed file, about; as prepared text assumes."""
 LONGEST_COLUMN_NAME, MOST_NAME_WORDS = 40, 3
 """Characters and words of a column's name; a longer cell in the first line is an example's."""
 DEV_PARTS = ("dev", "valid", "validation", "val", "testa")
@@ -53,11 +51,7 @@ class Survey:
     @property
     def text_bytes(self) -> int:
         """Bytes of the text, uncompressed, about."""
-        packed = (*PACKED, ".parquet")
-        sizes = (
-            file.stat().st_size * PACKED_BYTES ** (file.suffix in packed) for file in self.files
-        )
-        return sum(sizes)
+        return text_bytes(self.files)
 
 
 def survey(name: str) -> Survey:
@@ -70,8 +64,15 @@ def survey(name: str) -> Survey:
     path = user_path(name)
     if is_folder(path):
         return survey(_in_folder(name.rstrip("/") or "/", path))
-    if is_file(path) and suffix(path) == ".json":
-        return _questions(name, path)
+    if is_file(path) and suffix(path) == ".json":  # in SQuAD's layout
+        document = read_document(path)
+        if not isinstance(document, dict) or "data" not in document:
+            raise DataError(
+                f"{path}: a JSON file without the member data of SQuAD's",
+                help=f"bertc reads text, {', '.join(FORMATS)}, CoNLL's columns and SQuAD's JSON",
+            )
+        version = 1 + ('"is_impossible": true' in json.dumps(document))
+        return Survey("questions", name, (path,), dev=_dev_of(name), version=version)
     if is_file(path) and is_tagged_file(path):
         return Survey("tags", name, (path,), dev=_dev_of(name))
     one_table = is_file(path) and has_columns(path)
@@ -116,12 +117,11 @@ def _columns(path: Path) -> dict[str, tuple[str, ...]]:
         names = [str(number) for number in range(len(names))]
     with opened_stream(path) as file:
         rows = records(file, ColumnSelection(required=(), optional=tuple(names)))
-        cells = [[_shown(cell) for cell in row.cells] for row in islice(rows, SURVEYED_ROWS)]
-    return {name: tuple(row[i] for row in cells) for i, name in enumerate(names)}
-
-
-def _shown(cell: object) -> str:
-    return "" if cell is None else str(cell)[:CELL_CHARACTERS]
+        cells = [row.cells for row in islice(rows, SURVEYED_ROWS)]
+    return {
+        name: tuple("" if row[i] is None else str(row[i])[:CELL_CHARACTERS] for row in cells)
+        for i, name in enumerate(names)
+    }
 
 
 def _is_name(cell: str) -> bool:
@@ -146,15 +146,3 @@ def _dev_of(name: str, columns: Collection[str] = ()) -> str:
             if is_file(file) and (ending == dev.suffix or {*_columns(file)} == {*columns}):
                 return str(judge)
     return ""
-
-
-def _questions(name: str, file: Path) -> Survey:
-    """A file in SQuAD's layout; version 2 has questions without an answer."""
-    document = read_document(file)
-    if not isinstance(document, dict) or "data" not in document:
-        raise DataError(
-            f"{file}: a JSON file without the member data of SQuAD's",
-            help=f"bertc reads text, {', '.join(FORMATS)}, CoNLL's columns and SQuAD's JSON",
-        )
-    version = 1 + ('"is_impossible": true' in json.dumps(document))
-    return Survey("questions", name, (file,), dev=_dev_of(name), version=version)

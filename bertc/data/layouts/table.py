@@ -1,6 +1,6 @@
 """Rows of examples with their places, from table files and data sets of ``datasets``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import chain
@@ -14,7 +14,6 @@ from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file, tagging_help
 from bertc.data.sources.cells import label
 from bertc.data.sources.streams import OpenFile, opened_stream
 from bertc.data.sources.tables import (
-    ColumnNames,
     ColumnSelection,
     TableRow,
     column_indices,
@@ -92,19 +91,16 @@ def _hf(source: Hf, selection: ColumnSelection) -> Iterator[TableRow]:
     with guarded(where):
         names = rows.column_names
         at = column_indices(names, where, selection)
-        classes = [_classes(rows.features[names[i]]) if i >= 0 else () for i in at]
+        features = [rows.features[names[i]] if i >= 0 else None for i in at]
+        # Names of labels that are stored as numbers, alone or in lists.
+        classes = [getattr(getattr(f, "feature", f), "names", None) for f in features]
         for number, row in enumerate(chain.from_iterable(t.to_pylist() for t in tables(rows)), 1):
             cells = [row[names[i]] if i >= 0 else None for i in at]
             cells = [_class(cell, c) if c else cell for cell, c in zip(cells, classes, strict=True)]
             yield TableRow(f"{where}: row {number}", tuple(cells))
 
 
-def _classes(feature: Any) -> ColumnNames:
-    """The names of a column's labels if the data set stores them as numbers; else empty."""
-    return tuple(getattr(getattr(feature, "feature", feature), "names", None) or ())
-
-
-def _class(cell: Any, names: ColumnNames) -> Any:
+def _class(cell: Any, names: Sequence[str]) -> Any:
     if isinstance(cell, list):
         return [_class(item, names) for item in cell]
     return None if cell is None or cell < 0 else names[cell]

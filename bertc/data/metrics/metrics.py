@@ -8,7 +8,6 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
-from operator import eq
 from typing import assert_never
 
 import numpy as np
@@ -56,11 +55,16 @@ def _value(
     metric: Metric, task: AnyTask, right: Sequence[AnswerValue], answers: Sequence[AnswerValue]
 ) -> float:
     match metric:
-        case "accuracy":
-            return _accuracy(right, answers)
-        case "f1":
+        case "accuracy":  # of examples, for tags of words; 0 if there are none
+            if isinstance(right[0], tuple):
+                right, answers = (list(chain(*_tags(side))) for side in (right, answers))
+            hits = sum(a == b for a, b in zip(right, answers, strict=True))
+            return hits / max(1, len(right))
+        case "f1":  # of one label; 0 if neither side has it, as in scikit-learn
             assert isinstance(task.answer, Labels), "f1 is of labels"
-            return _f1(right, answers, positive=task.answer.names[1])
+            positive = task.answer.names[1]
+            both = sum(a == b == positive for a, b in zip(right, answers, strict=True))
+            return 2 * both / max(1, answers.count(positive) + right.count(positive))
         case "mcc":
             return _mcc(right, answers)
         case "pearson":
@@ -73,21 +77,6 @@ def _value(
         case "em" | "squad_f1":
             raise AssertionError(f"{metric} is of spans")
     assert_never(metric)
-
-
-def _accuracy(right: Sequence[AnswerValue], answers: Sequence[AnswerValue]) -> float:
-    """The fraction of examples, for tags of words, that are right; 0 if there are none."""
-    if isinstance(right[0], tuple):
-        right, answers = _words(_tags(right), _tags(answers))
-    hits: int = sum(map(eq, right, answers))
-    return hits / max(1, len(right))
-
-
-def _f1(right: Sequence[AnswerValue], answers: Sequence[AnswerValue], positive: str) -> float:
-    """F1 of one label; 0 if neither side has it, as in scikit-learn."""
-    claimed, there = answers.count(positive), right.count(positive)
-    both = sum(a == b == positive for a, b in zip(right, answers, strict=True))
-    return 2 * both / max(1, claimed + there)
 
 
 def _mcc(right: Sequence[AnswerValue], answers: Sequence[AnswerValue]) -> float:
@@ -116,11 +105,6 @@ def _ranks(values_n: NDArray[np.float64]) -> NDArray[np.float64]:
     last_k = count_k.cumsum()
     ranks_n: NDArray[np.float64] = (last_k - (count_k - 1) / 2)[kind_n]
     return ranks_n
-
-
-def _words(right: list[tuple[str, ...]], answers: list[tuple[str, ...]]) -> tuple[list[str], ...]:
-    assert [*map(len, right)] == [*map(len, answers)], "a tag a word"
-    return list(chain.from_iterable(right)), list(chain.from_iterable(answers))
 
 
 def _numbers(values: Sequence[AnswerValue]) -> NDArray[np.float64]:

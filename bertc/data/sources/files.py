@@ -27,6 +27,9 @@ from bertc.ir.program.complete import Complete
 SAMPLED_BYTES = 1 << 16
 """Bytes at each end of a file in its identity, with name, size and time of change."""
 
+PACKED_BYTES = 3
+"""Bytes of text in a byte of a compressed file, about."""
+
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 
 
@@ -34,17 +37,21 @@ def open_files(corpus: Files) -> TextSource:
     """Open the files that match the glob, in order of name."""
     paths = matching_files(corpus.path)
     begin_as_text(paths)
-    sizes = [path.stat().st_size for path in paths]
-    packed = any(path.suffix in (*PACKED, ".parquet") for path in paths)
     return TextSource(
         name=corpus.path,
         identity=("files", corpus.column, corpus.sentences, *(file_identity(p) for p in paths)),
         sentences=corpus.sentences,
-        total=sum(sizes),
+        total=sum(path.stat().st_size for path in paths),
         unit="bytes",
-        text_bytes=sum(sizes) * (3 if packed else 1),
+        text_bytes=text_bytes(paths),
         read=partial(_read, paths, corpus.column, corpus.sentences),
     )
+
+
+def text_bytes(paths: Iterable[Path]) -> int:
+    """Bytes of the text of files, uncompressed, about."""
+    packed = (*PACKED, ".parquet")
+    return sum(path.stat().st_size * PACKED_BYTES ** (path.suffix in packed) for path in paths)
 
 
 def matching_files(name: str) -> list[Path]:

@@ -65,11 +65,9 @@ def load_rows(corpus: Hf) -> Any:
     if is_taken(folder / "state.json") or is_taken(folder / "dataset_dict.json"):  # save_to_disk
         with guarded(where), _quiet(datasets):
             saved = datasets.load_from_disk(corpus.name)
-        if not isinstance(saved, datasets.DatasetDict):
-            return saved
-        if corpus.split not in saved:
+        if isinstance(saved, datasets.DatasetDict) and corpus.split not in saved:
             raise _no_such(where, corpus.split, ", ".join(saved))
-        return saved[corpus.split]
+        return saved[corpus.split] if isinstance(saved, datasets.DatasetDict) else saved
     with guarded(where), _quiet(datasets):
         try:
             return datasets.load_dataset(corpus.name, corpus.config or None, split=corpus.split)

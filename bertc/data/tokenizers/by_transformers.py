@@ -137,7 +137,14 @@ def _read(folder: Path, lower: bool) -> dict[str, Any]:
     _try(theirs, written)
     if backend.num_special_tokens_to_add(is_pair=False) == 0:
         written = json.dumps({**saved, "post_processor": None}, ensure_ascii=False)
-    settings = _passed_on(theirs)
+    settings = {"tokenizer_class": type(theirs).__name__}
+    for name, value in theirs.init_kwargs.items():
+        values = value if isinstance(value, list) else [value]
+        plain = all(isinstance(item, bool | int | float | str) for item in values)
+        if plain and name not in NOT_PASSED_ON and not name.endswith("_file"):
+            settings[name] = value
+    sides = ("model_input_names", "padding_side", "truncation_side")
+    settings |= {name: getattr(theirs, name) for name in sides}
     generic = type(theirs).__name__ in GENERIC_CLASSES  # which lower what tokenizer.json says
     lower = settings.get("do_lower_case", generic) is True
     return {"written": written, "named": named, "passed_on": settings, "lower": lower}
@@ -207,17 +214,6 @@ def _settle_class(folder: Path, files: set[str]) -> None:
 def _lowers(theirs: Any) -> bool:
     normalizer = theirs.backend_tokenizer.normalizer
     return normalizer is not None and "A" not in normalizer.normalize_str("A")
-
-
-def _passed_on(theirs: Any) -> dict[str, Any]:
-    settings = {"tokenizer_class": type(theirs).__name__}
-    for name, value in theirs.init_kwargs.items():
-        values = value if isinstance(value, list) else [value]
-        plain = all(isinstance(item, bool | int | float | str) for item in values)
-        if plain and name not in NOT_PASSED_ON and not name.endswith("_file"):
-            settings[name] = value
-    sides = ("model_input_names", "padding_side", "truncation_side")
-    return settings | {name: getattr(theirs, name) for name in sides}
 
 
 def _try(theirs: Any, written: str) -> None:
