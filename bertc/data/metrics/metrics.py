@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import Example, ScoredExample
 from bertc.data.metrics.gold import AnswerValue, gold
-from bertc.data.metrics.tagged import span_f1
-from bertc.ir.learning.answer import Labels, Span, Tags, Vector
+from bertc.data.metrics.tagged import spans
+from bertc.ir.learning.answer import Labels, Span, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Metric
 
@@ -71,9 +71,10 @@ def _value(
             return _correlation(_numbers(right), _numbers(answers))
         case "spearman":
             return _correlation(_ranks(_numbers(right)), _ranks(_numbers(answers)))
-        case "span_f1":
-            assert isinstance(task.answer, Tags), "span_f1 is of tags"
-            return span_f1(_tags(right), _tags(answers))
+        case "span_f1":  # a span counts if kind and both ends are right
+            there, claimed = ([*map(spans, _tags(side))] for side in (right, answers))
+            hits = sum(len(a & b) for a, b in zip(there, claimed, strict=True))
+            return 2 * hits / max(1, sum(map(len, there)) + sum(map(len, claimed)))
         case "em" | "squad_f1":
             raise AssertionError(f"{metric} is of spans")
     assert_never(metric)

@@ -181,7 +181,18 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     "own: line breaks in quotes": (
         own(Classify), "a.csv", 'text,label\n"a\nb",c\nd\n', "a.csv:4", "1 columns, line 1 has 2",
     ),
-    "regress: words": (own(Regress), "a.csv", "text,label\na,high\n", "a.csv:2", "'high'"),
+    "own: label that is not listed": (
+        own(Classify, labels=("yes", "no")), "a.csv", "text,label\na,NEUTRAL\n", "a.csv:2",
+        "name every label, or none: then they are read",
+    ),
+    "own: score for a label": (
+        own(Classify, labels=("1", "3.35")), "a.csv", "text,label\na,3.4\n", "a.csv:2",
+        "regress(...) learns numbers",
+    ),
+    "regress: words": (
+        own(Regress), "a.csv", "text,label\na,high\n", "a.csv:2",
+        "'high', a number expected; classify learns labels, regress numbers",
+    ),
     "regress: true": (own(Regress), "a.jsonl", row(text="a", label=True), "a.jsonl:1", "a number"),
     "choose: past the last": (
         own(Choose), "a.jsonl", row(question="?", choices=["a", "b"], label=2), "a.jsonl:1",
@@ -266,6 +277,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     for act, told in (
         (lambda: training_examples(Classify(train=f"{gone}.csv")), "gone.csv"),
+        (lambda: training_examples(Classify(train=f"{gone}.txt")), "gone.txt"),
         (lambda: dev_parts(Glue(task="rte", data=str(gone))), "gone"),
         (lambda: training_examples(Glue(task="rte", data=str(tmp_path))), "'train'"),
         (lambda: training_examples(Squad(data=str(gone))), "gone"),
@@ -279,23 +291,18 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         assert caught.value.exit_code == 66
 
 
-def test_folders_and_files_in_each_others_place(tmp_path: Path) -> None:
-    file = tmp_path / "train.tsv"
+def test_files_and_folders_in_each_others_place_or_too_many(tmp_path: Path) -> None:
+    file, folder = tmp_path / "train.tsv", tmp_path / "folder.csv"
     file.write_text(RTE + "0\ta\tb\tentailment\n")
-    folder = tmp_path / "folder.csv"
     folder.mkdir()
+    for language in ("de", "en"):
+        (folder / f"{language}.train.txt").write_text("a O\n")
     for act, told in (
         (lambda: training_examples(Classify(train=str(folder))), "is a folder, not a file"),
         (lambda: training_examples(Glue(task="rte", data=str(file))), "is a file, a folder expect"),
         (lambda: read_examples(Squad(data="x"), DataPart(folder)), "is a folder, not a file"),
         (lambda: read_examples(Tagging(data="x"), DataPart(folder)), "is a folder, not a file"),
+        (lambda: training_examples(Tagging(data=str(folder))), "de.train.txt, en.train.txt could"),
     ):
         with pytest.raises(DataError, match=told):
             act()
-
-
-def test_several_files_for_one_part(tmp_path: Path) -> None:
-    for language in ("de", "en"):
-        (tmp_path / f"{language}.train.txt").write_text("a O\n")
-    with pytest.raises(DataError, match=r"de.train.txt, en.train.txt could each be"):
-        training_examples(Tagging(data=str(tmp_path)))

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from bertc.api import check
-from bertc.base.diagnostics import DataError, MissingInputError, SpecError
+from bertc.base.diagnostics import DataError, SpecError
 from bertc.base.storage.tagged import has_tagged_words
 from bertc.data.layouts.example import TaggedExample
 from bertc.data.layouts.find import files_of
 from bertc.data.layouts.parts import training_examples
 from bertc.data.layouts.row_columns import columns_of
 from bertc.data.layouts.table import table
-from bertc.data.sources.cells import known_label, number
 from bertc.data.sources.tables import ColumnSelection
 from bertc.ir.learning.custom_task import Classify, Tag
 
@@ -89,26 +88,6 @@ def test_text_is_not_taken_for_words_with_tags(content: str, tmp_path: Path) -> 
     path = tmp_path / "train.txt"
     path.write_text(content)
     assert not has_tagged_words(path)
-
-
-def test_a_table_that_is_not_there_is_missing_whatever_its_ending(tmp_path: Path) -> None:
-    with pytest.raises(MissingInputError):
-        next(table(tmp_path / "x.txt", ColumnSelection(("text",))))
-
-
-def test_a_column_of_another_task_names_it() -> None:
-    with pytest.raises(DataError) as error:
-        number("NEUTRAL", "a.tsv:2", "label")
-    assert error.value.help == "classify learns labels, regress numbers"
-
-
-def test_a_label_that_is_not_listed_leaves_the_list_to_the_file() -> None:
-    with pytest.raises(DataError) as error:
-        known_label("NEUTRAL", ("yes", "no"), "a.tsv:2")
-    assert error.value.help == "name every label, or none: then they are read"
-    with pytest.raises(DataError) as error:
-        known_label("3.4", ("1", "3.35"), "a.tsv:2")
-    assert error.value.help.startswith("regress(...) learns numbers")
 
 
 def test_mistakes_in_files_of_tasks_come_at_once_at_their_arguments(

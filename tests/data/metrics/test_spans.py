@@ -36,7 +36,15 @@ def windows_of(words: list[tuple[int, int]], size: int, stride: int, before: int
     return rows
 
 
-def owners(windows: list[Window], before: int) -> dict[int, int]:
+def drawn_windows(seed: int, least: int) -> tuple[np.random.Generator, int, int, int, list[Window]]:
+    """Windows of ``least`` words or more, after the tokens before and both limits of answers."""
+    rng = np.random.default_rng(seed)
+    before, longest, best = (int(rng.integers(1, most)) for most in (4, 9, 9))
+    windows = windows_of(offsets_of(PASSAGE), *rng.integers(least, 20, 2).tolist(), before)
+    return rng, before, longest, best, windows
+
+
+def owners(windows: list[Window]) -> dict[int, int]:
     """The window in which each word of the passage has the most context."""
     owner: dict[int, tuple[float, int]] = {}
     for number, window in enumerate(windows):
@@ -51,7 +59,7 @@ def owners(windows: list[Window], before: int) -> dict[int, int]:
 
 def allowed(windows: list[Window], before: int, longest: int) -> list[tuple[int, int, int]]:
     """Every window, first and last token that may be an answer."""
-    owner = owners(windows, before)
+    owner = owners(windows)
     return [
         (number, first, last)
         for number, window in enumerate(windows)
@@ -82,23 +90,15 @@ def assert_same(decoded: Decoded, expected: Scored) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_plain_is_the_best_of_all_pairs(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    before, longest, best = (
-        int(rng.integers(1, 4)),
-        int(rng.integers(1, 9)),
-        int(rng.integers(1, 9)),
+    rng, before, longest, best, windows = drawn_windows(seed, 1)
+    starts, ends = (
+        [rng.normal(size=len(w.offsets)).astype(np.float32) for w in windows] for _ in range(2)
     )
-    windows = windows_of(offsets_of(PASSAGE), *rng.integers(1, 20, 2).tolist(), before)
-    starts = [rng.normal(size=len(w.offsets)).astype(np.float32) for w in windows]
-    ends = [rng.normal(size=len(w.offsets)).astype(np.float32) for w in windows]
-    expected = best_of(
-        windows,
-        {
-            (w, first, last): float(starts[w][first]) + float(ends[w][last])
-            for w, first, last in allowed(windows, before, longest)
-        },
-        best,
-    )
+    scores = {
+        (w, first, last): float(starts[w][first]) + float(ends[w][last])
+        for w, first, last in allowed(windows, before, longest)
+    }
+    expected = best_of(windows, scores, best)
     likeliest = next(iter(expected))
     null = min(float(start[0]) + float(end[0]) for start, end in zip(starts, ends, strict=True))
 
@@ -121,13 +121,7 @@ def test_plain_is_the_best_of_all_pairs(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_conditioned_is_the_best_of_all_in_the_beam(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    before, longest, best = (
-        int(rng.integers(1, 4)),
-        int(rng.integers(1, 9)),
-        int(rng.integers(1, 9)),
-    )
-    windows = windows_of(offsets_of(PASSAGE), *rng.integers(6, 20, 2).tolist(), before)
+    rng, before, longest, best, windows = drawn_windows(seed, 6)
     size = max(len(window.offsets) for window in windows) + 3  # rows are padded for a batch
     beam, ends = int(rng.integers(1, 6)), int(rng.integers(1, 6))
 
@@ -140,15 +134,12 @@ def test_conditioned_is_the_best_of_all_in_the_beam(seed: int) -> None:
     start, end = -rng.random(start_at.shape), -rng.random(end_at.shape)
     none = rng.normal(size=len(windows))
     possible = set(allowed(windows, before, longest))
-    expected = best_of(
-        windows,
-        {
-            at: start[w, k] + end[w, k, e]
-            for w, k, e in np.ndindex(end_at.shape)
-            if (at := (w, int(start_at[w, k]), int(end_at[w, k, e]))) in possible
-        },
-        best,
-    )
+    scores = {
+        at: start[w, k] + end[w, k, e]
+        for w, k, e in np.ndindex(end_at.shape)
+        if (at := (w, int(start_at[w, k]), int(end_at[w, k, e]))) in possible
+    }
+    expected = best_of(windows, scores, best)
     likeliest = next(iter(expected), "")
 
     def decoded(none_w: NDArray[np.float64] | None, threshold: float) -> Decoded:
@@ -165,31 +156,28 @@ def test_conditioned_is_the_best_of_all_in_the_beam(seed: int) -> None:
 
 
 def plain(
-    passage: str,
-    offsets: list[tuple[int, int]],
-    starts: list[float],
-    ends: list[float],
-    unanswerable: bool = False,
+    passage: str, offsets: list[tuple[int, int]], scores: list[list[float]], none: bool = False
 ) -> Decoded:
+    starts, ends = ([np.array(side)] for side in scores)
     return decode_plain(
-        passage, [Window(0, np.array(offsets))], [np.array(starts)], [np.array(ends)],
-        best=3, longest=30, unanswerable=unanswerable, threshold=0.0,
+        passage, [Window(0, np.array(offsets))], starts, ends,
+        best=3, longest=30, unanswerable=none, threshold=0.0,
     )  # fmt: skip
 
 
 def test_the_text_is_the_passages_own() -> None:
     passage = "In 1999 (née  Smith’s) paid."
     offsets = [(-1, -1), (8, 12), (12, 22), (22, 28)]
-    found = plain(passage, offsets, starts=[0, 2, 1, 0], ends=[0, 1, 2, 0])
+    found = plain(passage, offsets, [[0, 2, 1, 0], [0, 1, 2, 0]])
     assert found.text == "(née  Smith’s)"
     # Some tokenisers count the space before a word in.
-    assert plain(passage, [(-1, -1), (2, 7)], [0, 1], [0, 1]).text == "1999"
+    assert plain(passage, [(-1, -1), (2, 7)], [[0, 1], [0, 1]]).text == "1999"
 
 
 def test_a_window_without_text_has_no_answer() -> None:
     nothing = [(-1, -1), (3, 3)]
-    assert plain("abc def", nothing, [1, 2], [1, 2]) == Decoded("", "", None, ())
-    perhaps = plain("abc def", nothing, [1, 2], [1, 2], unanswerable=True)
+    assert plain("abc def", nothing, [[1, 2], [1, 2]]) == Decoded("", "", None, ())
+    perhaps = plain("abc def", nothing, [[1, 2], [1, 2]], none=True)
     assert (perhaps.text, perhaps.odds) == ("", NOWHERE)
     assert [(one.text, one.probability) for one in perhaps.best] == [("", 1.0)]
     assert json.dumps(perhaps.odds)
@@ -198,5 +186,5 @@ def test_a_window_without_text_has_no_answer() -> None:
 def test_equal_scores_go_to_the_first() -> None:
     words = offsets_of(PASSAGE)
     zeros = [0.0] * (1 + len(words))
-    found = plain(PASSAGE, [(-1, -1), *words], zeros, zeros)
+    found = plain(PASSAGE, [(-1, -1), *words], [zeros, zeros])
     assert [one.text for one in found.best] == ["the", "the cat", "the cat sat"]
