@@ -5,10 +5,8 @@ import gzip
 import io
 import json
 import struct
-from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
-from types import ModuleType
 
 import pyarrow
 import pytest
@@ -37,20 +35,23 @@ def documents(path: object, **settings: str) -> list[str]:
     return found
 
 
-def jsonl() -> bytes:
-    return "".join(json.dumps({"text": t, "n": 1}) + "\r\n" for t in TEXTS).encode()
-
-
 def table() -> bytes:
     out = io.StringIO()
     csv.writer(out).writerows([["id", "text"], *([str(i), t] for i, t in enumerate(TEXTS))])
     return out.getvalue().encode()
 
 
-def columns() -> bytes:
+def columns(texts: object = TEXTS) -> bytes:
     out = io.BytesIO()
-    parquet.write_table(pyarrow.table({"n": [1, 2, 3], "text": TEXTS}), out)
+    parquet.write_table(pyarrow.table({"text": texts}), out)
     return out.getvalue()
+
+
+ROWS = {
+    ".jsonl": "".join(json.dumps({"text": t, "n": 1}) + "\r\n" for t in TEXTS).encode(),
+    ".csv": table(),
+    ".parquet": columns(),
+}
 
 
 def packed(content: bytes, suffix: str) -> bytes:
@@ -62,28 +63,17 @@ def packed(content: bytes, suffix: str) -> bytes:
 
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".zst"])
-@pytest.mark.parametrize(
-    ("suffix", "content"), [(".jsonl", jsonl), (".csv", table), (".parquet", columns)]
-)
-def test_rows_are_documents(
-    tmp_path: Path, suffix: str, content: Callable[[], bytes], packing: str
-) -> None:
-    path = tmp_path / f"a{suffix}{packing}"
-    path.write_bytes(packed(content(), packing))
-    assert [text.replace("\r\n", "\n") for text in documents(path)] == TEXTS
-
-
-@pytest.mark.parametrize("packing", ["", ".gz", ".zst"])
-def test_a_text_file_is_one_document(tmp_path: Path, packing: str) -> None:
+def test_rows_are_documents_and_a_text_file_is_one(tmp_path: Path, packing: str) -> None:
+    for suffix, content in ROWS.items():
+        path = tmp_path / f"a{suffix}{packing}"
+        path.write_bytes(packed(content, packing))
+        assert [text.replace("\r\n", "\n") for text in documents(path)] == TEXTS
     for name, text in zip("ab", TEXTS, strict=False):
         (tmp_path / f"{name}.txt{packing}").write_bytes(packed(text.encode(), packing))
     assert documents(tmp_path / "**" / f"*.txt{packing}") == TEXTS[:2]
-
-
-def test_tabs_part_fields_and_quotes_mean_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text('label\tsentence\n1\tthe "hen\n0\tduck"\n', encoding="utf-8")
-    assert documents(path, column="sentence") == ['the "hen', 'duck"']
+    tabs = tmp_path / "a.tsv"  # where quotes have no meaning
+    tabs.write_text('label\tsentence\n1\tthe "hen\n0\tduck"\n', encoding="utf-8")
+    assert documents(tabs, column="sentence") == ['the "hen', 'duck"']
 
 
 def test_lines_are_sentences_and_blank_lines_part_documents(tmp_path: Path) -> None:
@@ -127,6 +117,7 @@ def test_any_other_ending_is_that_of_text(tmp_path: Path, name: str) -> None:
     assert documents(tmp_path / name) == [content.decode()]
 
 
+NO_UTF8 = pyarrow.array([b"\xff\xfe"]).view(pyarrow.string())
 DAMAGED: list[tuple[str, bytes, str]] = [
     ("a.jsonl", b'{"text": "a"}\n{"text": \n', ":2: not JSON"),
     ("b.jsonl", b'{"text": "a"}\n[1]\n', ":2: not a JSON object"),
@@ -146,6 +137,8 @@ DAMAGED: list[tuple[str, bytes, str]] = [
     ("p.parquet", b"PAR1 no parquet PAR1", "not a whole Parquet file"),
     ("q.parquet.gz", gzip.compress(columns()[:-9]), "not a whole Parquet file"),
     ("r.docx", b"PK", "a .docx file is neither plain text nor rows"),
+    ("s.parquet", columns([1, 2]), "row 1: 'text' is 1, text expected"),
+    ("t.parquet", columns(NO_UTF8), "not a whole Parquet file"),
 ]
 
 
@@ -157,12 +150,6 @@ def test_damage_is_named(tmp_path: Path, name: str, content: bytes, message: str
     assert message in caught.value.message
     assert str(tmp_path / name) in caught.value.message
     assert "\n" not in caught.value.message
-
-
-def test_a_column_without_text(tmp_path: Path) -> None:
-    parquet.write_table(pyarrow.table({"text": [1, 2]}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="row 1: 'text' is 1, text expected"):
-        documents(tmp_path / "a.parquet")
 
 
 def test_text_that_is_not_utf8_is_told_before_any_is_read(
@@ -184,15 +171,11 @@ def test_text_that_is_not_utf8_is_told_before_any_is_read(
     assert check("data=files('*.txt*')") == 1
 
 
-@pytest.mark.parametrize("path", ["none/*.txt", "."])
-def test_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(MissingInputError) as caught:
-        open_source(Files(path=path))
-    assert caught.value.help
-
-
-def test_identity_follows_the_content(tmp_path: Path) -> None:
+def test_identity_follows_the_content_and_missing_files_have_none(tmp_path: Path) -> None:
+    for name in (tmp_path, tmp_path / "none/*.txt"):
+        with pytest.raises(MissingInputError) as caught:
+            open_source(Files(path=str(name)))
+        assert caught.value.help
     path = tmp_path / "a.txt"
     path.write_text("one hen", encoding="utf-8")
     before = open_source(Files(path=str(path))).identity
@@ -223,7 +206,7 @@ def again():
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in {
         "pond/__init__.py": "",
         "pond/duck.py": MODULE,
@@ -236,10 +219,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(text, encoding="utf-8")
     monkeypatch.setattr(docstrings, "_roots", lambda: [tmp_path])
-    return docstrings
 
 
-def test_docstrings_are_found_and_nothing_is_imported(installed: ModuleType) -> None:
+@pytest.mark.usefixtures("installed")
+def test_docstrings_are_found_and_nothing_is_imported() -> None:
     opened = open_source(Docstrings())
     pieces = list(opened.read())
     texts = [piece.text for piece in pieces if piece.text]
@@ -251,8 +234,6 @@ def test_docstrings_are_found_and_nothing_is_imported(installed: ModuleType) -> 
     assert "not documentation" not in "".join(texts)
     assert texts[1].index("A doc") < texts[1].index("The documentation")
 
-
-def test_docstrings_of_named_packages(installed: ModuleType) -> None:
     texts = [piece.text for piece in open_source(Docstrings(packages=("pond",))).read()]
     assert sum(bool(text) for text in texts) == 1
     with pytest.raises(MissingInputError, match="'swan'"):
@@ -312,16 +293,7 @@ def test_damaged_data_sets_are_refused_in_own_words(tmp_path: Path) -> None:
         (folder / "state.json").write_text(state)
 
 
-def test_text_of_a_parquet_file_that_is_no_utf8(tmp_path: Path) -> None:
-    column = pyarrow.array([b"\xff\xfe"]).view(pyarrow.string())
-    parquet.write_table(pyarrow.table({"text": column}), tmp_path / "e.parquet")
-    with pytest.raises(DataError, match="not a whole Parquet file"):
-        list(open_source(Files(path=str(tmp_path / "e.parquet"))).read())
-
-
-def test_packages_that_other_folders_hold_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_of_users_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "site-packages").mkdir()
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
     monkeypatch.syspath_prepend(tmp_path)

@@ -14,7 +14,7 @@ from bertc import resolve
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import ALBERT_SPECIALS, _alphabet, learn
-from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
+from bertc.data.vocab.vocabulary import Vocabulary, _starts_word, from_tokenizer
 from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
 
 Learned = WordPiece | ByteBpe | Unigram
@@ -45,8 +45,12 @@ def learned(node: Learned) -> Vocabulary:
 
 
 @pytest.mark.parametrize("node", KINDS, ids=IDS)
-def test_size_and_roles(node: Learned) -> None:
+def test_sizes_roles_and_the_same_vocabulary_of_the_same_text(node: Learned) -> None:
     vocabulary = learned(node)
+    again = (learn(node, texts()).to_str() for _ in range(3))
+    assert {vocabulary.tokenizer.to_str()} == {*again}
+    few = from_tokenizer(learn(node.model_copy(update={"size": 5000}), ["a hen, a hen"]), "")
+    assert few.size < 400
     assert vocabulary.size <= node.size
     roles = {role: getattr(vocabulary, role) for role in ("pad", "unk", "cls", "sep", "mask")}
     expected = {
@@ -61,55 +65,24 @@ def test_size_and_roles(node: Learned) -> None:
     assert sorted(vocabulary.tokenizer.get_vocab().values()) == list(range(vocabulary.size))
 
 
-@pytest.mark.parametrize("node", KINDS, ids=IDS)
-def test_the_same_text_gives_the_same_vocabulary(node: Learned) -> None:
-    one, *others = (learn(node, texts()).to_str() for _ in range(4))
-    assert all(other == one for other in others)
-
-
-@pytest.mark.parametrize("node", KINDS, ids=IDS)
-def test_a_small_corpus_gives_fewer_tokens(node: Learned) -> None:
-    vocabulary = from_tokenizer(learn(node.model_copy(update={"size": 5000}), ["a hen, a hen"]), "")
-    assert vocabulary.size < 400
-
-
-@pytest.mark.parametrize("size", [16, 40])
-@pytest.mark.parametrize("kind", [WordPiece, Unigram])
-def test_a_tiny_size_is_kept(kind: type[WordPiece | Unigram], size: int) -> None:
-    assert learn(kind(size=size), texts()).get_vocab_size() <= size
-
-
-def test_errors_of_learning() -> None:
+def test_tiny_sizes_are_met_or_refused() -> None:
+    for node in (kind(size=size) for kind in (WordPiece, Unigram) for size in (16, 40)):
+        assert learn(node, texts()).get_vocab_size() <= node.size
     with pytest.raises(DataError, match="no room for the 256 bytes"):
         learn(ByteBpe(size=200), texts())
     with pytest.raises(DataError, match="no text"):
         learn(WordPiece(), [])
 
 
-STARTS = {
-    "wordpiece": (["hen", ",", "[CLS]", "4"], ["##s", "##,"]),
-    "bpe": (["\u0120the", "\u0120", "<s>"], ["s", ","]),
-    "unigram": (
-        ["\u2581the", "\u2581", "<x>", ",", "'", "4", "é", "s4", "'s", "'ll", "=>"],
-        ["s", "the", "s."],
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", STARTS)
-def test_word_starts(kind: str) -> None:
-    from bertc.data.vocab.vocabulary import _starts_word
-
-    model = {"wordpiece": "WordPiece", "bpe": "BPE", "unigram": "Unigram"}[kind]
-    starts, inner = STARTS[kind]
-    assert all(_starts_word(token, model) or token == "<s>" for token in starts)
-    assert not any(_starts_word(token, model) for token in inner)
-    if kind != "unigram":
-        node = next(node for node in KINDS if node.kind == kind)
+def test_word_starts() -> None:
+    for node in KINDS[:2]:
         vocabulary = learned(node)
         assert vocabulary.word_start[vocabulary.special].all()
         words = vocabulary.tokenizer.encode(" kalo miru", add_special_tokens=False)
         assert vocabulary.word_start[words.ids].sum() == 2
+    starts = ["\u2581the", "\u2581", "<x>", ",", "'", "4", "é", "s4", "'s", "'ll", "=>"]
+    assert all(_starts_word(token, "Unigram") for token in starts)
+    assert not any(_starts_word(token, "Unigram") for token in ("s", "the", "s."))
 
 
 @pytest.mark.parametrize("node", KINDS, ids=IDS)
@@ -187,17 +160,14 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_files_are_named(tmp_path: Path, name: str) -> None:
+    for path in (tmp_path, tmp_path / "vocab.txt"):
+        with pytest.raises(MissingInputError):
+            load_vocabulary(TokenizerFile(path=str(path)))
     (tmp_path / name).write_bytes(WRONG[name])
     with pytest.raises(DataError) as caught:
         load_vocabulary(TokenizerFile(path=str(tmp_path / name)))
     assert str(tmp_path / name) in caught.value.message
     assert "\n" not in caught.value.message
-
-
-def test_a_missing_vocabulary(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "vocab.txt"):
-        with pytest.raises(MissingInputError):
-            load_vocabulary(TokenizerFile(path=str(path)))
 
 
 def test_unknown_special_names_are_named() -> None:
@@ -225,20 +195,14 @@ def many_characters() -> list[str]:
     return lines
 
 
-def unknown(tokenizer: Tokenizer, lines: list[str]) -> float:
-    """The part of the tokens that are unknown."""
-    encoded = tokenizer.encode_batch(lines, add_special_tokens=False)
-    read = [token for line in encoded for token in line.tokens]
-    return read.count("[UNK]") / len(read)
-
-
-def test_text_of_many_characters_has_few_unknown_tokens() -> None:
-    lines = many_characters()
-    assert unknown(learn(WordPiece(size=8000), lines), lines) < 0.005
-    assert unknown(learn(WordPiece(size=8000, alphabet=400), lines), lines) > 0.1
-
-
 def test_an_alphabet_grows_where_the_text_needs_it() -> None:
+    unknown, lines = [], many_characters()
+    for alphabet in (0, 400):
+        tokenizer = learn(WordPiece(size=8000, alphabet=alphabet), lines)
+        encoded = tokenizer.encode_batch(lines, add_special_tokens=False)
+        read = [token for line in encoded for token in line.tokens]
+        unknown.append(read.count("[UNK]") / len(read))
+    assert unknown[0] < 0.005 < 0.1 < unknown[1]
     english = Counter({chr(97 + n): 10**6 for n in range(26)})
     english.update({chr(0x4E00 + n): 1 for n in range(9000)})  # 1 character in 2,900
     assert [_alphabet(size, english) for size in (30_522, 8000, 300)] == [1000, 500, 128]
