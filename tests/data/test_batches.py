@@ -22,7 +22,7 @@ def test_permutation_is_one_to_one(size: int) -> None:
     assert np.array_equal(permute(np.arange(size)[::-1], size, 3, "order", 0), order[::-1])
 
 
-def test_permutations_of_different_addresses_differ() -> None:
+def test_permutations_of_several_addresses_differ() -> None:
     one, other = (permute(np.arange(1000), 1000, 3, "order", epoch) for epoch in (0, 1))
     assert (one == other).mean() < 0.02
     assert abs(np.corrcoef(one, np.arange(1000))[0, 1]) < 0.1
@@ -73,12 +73,8 @@ def test_a_pass_reads_every_row_once(made: Make) -> None:
         assert sorted(ids[copies == epoch]) == sorted(set(ids[: stage.examples]))
     assert not np.array_equal(ids[: stage.examples], ids[stage.examples : 2 * stage.examples])
     assert (np.diff(copies) >= 0).all()
-
-
-def test_static_masking_numbers_its_copies(made: Make) -> None:
     stage = made(SETTINGS, "format=doc-sentences objective=mlm(masking=static(2))").stage(0)
-    per_pass = stage.examples // 8 + 1
-    assert {int(c) for s in range(4 * per_pass) for c in stage.train(s).copies} == {0, 1}
+    assert {int(c) for s in range(2 * steps) for c in stage.train(s).copies} == {0, 1}
 
 
 def test_weights_set_the_mixture(made: Make, farm: object) -> None:
@@ -99,25 +95,20 @@ def test_heldout_rows_are_whole_batches_and_no_training_text(made: Make) -> None
     rows = len(stage.heldout_sources[0].copies[0])
     assert len(batches) == rows // 4 > 1
     assert stage.heldout_rows(4, 10**6) == len(batches) * 4
-    trained = {
-        corpus.vocabulary.tokenizer.decode(row.tolist()).split()[0]
-        for step in range(stage.examples // 8 + 1)
-        for row in stage.train(step).token_ids
-    }
-    seen = {
-        corpus.vocabulary.tokenizer.decode(row.tolist()).split()[0]
-        for batch in batches
-        for row in batch.token_ids
-    }
+    read = [stage.train(step) for step in range(stage.examples // 8 + 1)]
+    trained, seen = (
+        {
+            corpus.vocabulary.tokenizer.decode(row.tolist()).split()[0]
+            for batch in part
+            for row in batch.token_ids
+        }
+        for part in (read, batches)
+    )
     assert trained
     assert seen
     assert not trained & seen
-
-
-def test_few_heldout_rows_fill_one_batch(made: Make) -> None:
-    stage = made(SETTINGS, "format=doc-sentences objective=mlm").stage(0)
     (batch,) = stage.heldout(1000, 10**6)
-    assert len(set(batch.example_ids.tolist())) == len(stage.heldout_sources[0].copies[0]) < 1000
+    assert len(set(batch.example_ids.tolist())) == rows < 1000
 
 
 @pytest.mark.parametrize(("room", "most"), [(128, 16), (64, 3), (16, 16), (9, 1)])
@@ -136,9 +127,16 @@ def test_rows_of_natural_lengths_are_nearly_full() -> None:
 
 
 @pytest.mark.parametrize("form", OF_EXAMPLES)
-def test_shape_of_packed_rows(made: Make, form: str) -> None:
+def test_packing_moves_examples_and_changes_none(made: Make, form: str) -> None:
     corpus = made(PACKED, f"format={form} objective=mlm")
     vocabulary, stage = corpus.vocabulary, corpus.stage(0)
+    plain = made(PACKED.replace("pack=true", ""), f"format={form} objective=mlm").stage(0)
+    packs, rows = stage.train_sources[0].copies[0], plain.train_sources[0].copies[0]
+    assert isinstance(packs, Packs)
+    opened, which = packs.unpack(np.arange(len(packs)))
+    assert sorted(opened.tolist()) == sorted(np.asarray(rows).tolist())
+    assert np.bincount(which).max() <= stage.texts
+    assert len(packs) < len(rows)
     several = 0
     for step in range(3):
         batch = stage.train(step)
@@ -164,16 +162,3 @@ def test_rows_have_room_for_as_many_examples_as_the_fullest_holds(made: Make) ->
     held = [len(rows.unpack(np.array([n]))[1]) for rows in packs for n in range(len(rows))]
     assert max(held) <= stage.texts < 64 // 8
     assert stage.train(0).starts.shape == (8, stage.texts)
-
-
-@pytest.mark.parametrize("form", OF_EXAMPLES)
-def test_packing_moves_examples_and_changes_none(made: Make, form: str) -> None:
-    settings = (PACKED, f"format={form} objective=mlm")
-    packed = made(*settings).stage(0)
-    plain = made(PACKED.replace("pack=true", ""), *settings[1:]).stage(0)
-    packs, rows = packed.train_sources[0].copies[0], plain.train_sources[0].copies[0]
-    assert isinstance(packs, Packs)
-    opened, which = packs.unpack(np.arange(len(packs)))
-    assert sorted(opened.tolist()) == sorted(np.asarray(rows).tolist())
-    assert np.bincount(which).max() <= packed.texts
-    assert len(packs) < len(rows)

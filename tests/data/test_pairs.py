@@ -3,7 +3,6 @@
 import itertools
 import random
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -75,78 +74,51 @@ def test_texts_fit_and_stay_in_a_document(form: Format, pairs: str) -> None:
                 assert document_of(tokens, start) == document_of(tokens, start + len(text) - 1)
 
 
-def test_next_texts_follow_and_random_ones_do_not() -> None:
+@pytest.mark.parametrize("pairs", ["random-next", "swapped"])
+def test_labels_say_which_texts_follow_but_for_lone_sentences(pairs: str) -> None:
     tokens = corpus()
-    made = rows(tokens, SegmentPair(), "random-next", 32)
-    for a, b, a_length, _, label in made:
-        same = document_of(tokens, a) == document_of(tokens, b)
-        assert same == (label == 0)
-        if label == 0:
-            assert b >= a + a_length
-    labels = [label for *_, label in made]
-    assert 0.5 < np.mean(labels) < 0.75
-
-
-def test_swaps_are_swaps_except_for_lone_sentences() -> None:
-    tokens = corpus()
-    made = rows(tokens, SegmentPair(), "swapped", 32)
-    kinds = {0: 0, 1: 0}
+    made = rows(tokens, SegmentPair(), pairs, 32)
+    labels = []
     for a, b, a_length, b_length, label in made:
-        if document_of(tokens, a) != document_of(tokens, b):
-            assert label == 1
-            continue
-        first, second, length = (a, b, a_length) if label == 0 else (b, a, b_length)
-        assert second >= first + length
-        kinds[label] += 1
-    assert abs(kinds[0] - kinds[1]) < 0.25 * len(made)
+        same = document_of(tokens, a) == document_of(tokens, b)
+        assert same or label == 1
+        if same:
+            assert label == 0 or pairs == "swapped"
+            first, second, length = (b, a, b_length) if label else (a, b, a_length)
+            assert second >= first + length
+        labels += [label] if same or pairs == "random-next" else []
+    assert abs(np.mean(labels) - (0.5 if pairs == "swapped" else 0.625)) < 0.125
 
 
 def test_consecutive_pairs_read_every_token_once_but_for_the_cuts() -> None:
     tokens = corpus(longest=60)
     fitting = Fitting(29, random.Random(0))
-    read = [
-        t
-        for row in text_pairs(tokens, "consecutive", SegmentPair(), fitting)
-        for text in texts(tokens, row)
-        for t in text
-    ]
+    made = [*text_pairs(tokens, "consecutive", SegmentPair(), fitting)]
+    read = [t for row in made for text in texts(tokens, row) for t in text]
     assert len(read) == len(set(read)) == tokens.count - fitting.lost
 
 
 def test_sentences_that_a_random_text_replaced_come_again() -> None:
-    tokens = corpus(longest=8)
-    own = {
-        t
-        for row in text_pairs(
-            tokens, "random-next", SegmentPair(short=0), Fitting(61, random.Random(3))
-        )
-        for t in texts(tokens, row)[0] + (texts(tokens, row)[1] if not row[4] else [])
-    }
-    assert len(own) > 0.9 * tokens.count
-
-
-def short_rows(per: Literal["document", "example"]) -> tuple[float, set[bool]]:
-    """Rows beneath half of the target, and whether those of one document are alike in that."""
-    tokens = corpus(documents=300, longest=6)
-    short, mixed = [], set()
-    for _, group in itertools.groupby(
-        rows(tokens, SegmentPair(short=0.5, short_per=per), "consecutive", 64),
-        lambda row: document_of(tokens, row[0]),
-    ):
-        # The last row of a document is what is left of it.
-        below = [row[2] + row[3] < 30 for row in list(group)[:-1]]
-        short += below
-        mixed.add(0 < sum(below) < len(below))
-    return float(np.mean(short)), mixed
+    tokens, fitting = corpus(longest=8), Fitting(61, random.Random(3))
+    read: set[int] = set()
+    for row in text_pairs(tokens, "random-next", SegmentPair(short=0), fitting):
+        first, second = texts(tokens, row)
+        read |= {*first, *(() if row[4] else second)}
+    assert len(read) > 0.9 * tokens.count
 
 
 def test_a_short_target_is_one_document_or_one_example() -> None:
     """A short document has many rows, so that more than half of all rows are short."""
-    by_document, alike = short_rows("document")
-    by_example, differing = short_rows("example")
-    assert alike == {False}
-    assert differing == {False, True}
-    assert by_example < by_document - 0.1
+    tokens, shares, differ = corpus(documents=300, longest=6), [], []
+    for form in (SegmentPair(short=0.5, short_per=per) for per in ("document", "example")):
+        made = rows(tokens, form, "consecutive", 64)
+        groups = itertools.groupby(made, lambda row: document_of(tokens, row[0]))
+        # The last row of a document is what is left of it.
+        short = [[row[2] + row[3] < 30 for row in [*group][:-1]] for _, group in groups]
+        shares.append(np.mean([*itertools.chain(*short)]))
+        differ.append({0 < sum(below) < len(below) for below in short})
+    assert differ == [{False}, {False, True}]
+    assert shares[1] < shares[0] - 0.1
 
 
 def test_cuts_take_both_ends_of_the_longer_text() -> None:
@@ -158,11 +130,8 @@ def test_cuts_take_both_ends_of_the_longer_text() -> None:
         fronts.append(a - 100)
     assert abs(np.mean(fronts) - 8) < 0.2
     assert abs(np.var(fronts) - 4) < 0.5
-    assert fitting.pair((0, 15), (40, 15), 0)[2:4] == (10, 10)
-    assert fitting.pair((0, 15), (40, 16), 0)[2:4] == (10, 10)
-    assert fitting.pair((0, 11), (40, 10), 0)[2:4] == (10, 10)
-    assert fitting.pair((0, 10), (40, 11), 0)[2:4] == (10, 10)
-    assert fitting.pair((0, 12), (40, 11), 0)[2:4] == (10, 10)
+    for a_n, b_n in ((15, 15), (15, 16), (11, 10), (10, 11), (12, 11)):
+        assert fitting.pair((0, a_n), (40, b_n), 0)[2:4] == (10, 10)
 
 
 def test_sentence_pairs_are_single_sentences() -> None:
@@ -208,14 +177,6 @@ def test_full_sentences_cut_those_longer_than_a_row_and_lose_nothing() -> None:
     assert read == [t for t in tokens.ids.tolist() if t != SEPARATOR]
 
 
-def test_blocks_fill_every_row() -> None:
-    tokens = corpus()
-    made = list(runs(tokens, Blocks(), 32))
-    assert {len(row) for row in made} == {30}
-    assert {t for row in made for t in row} == set(tokens.ids.tolist())
-    assert any(SEPARATOR in row for row in made)
-
-
 def test_doc_sentences_are_whole_and_lose_nothing() -> None:
     tokens = corpus(longest=80)
     made = list(runs(tokens, DocSentences(), 32))
@@ -237,8 +198,12 @@ def test_rows_of_cut_documents_are_their_beginnings() -> None:
     assert fitting.lost == np.maximum(sizes - 30, 0).sum()
 
 
-def test_single_segments_are_runs_of_one_document() -> None:
+def test_blocks_fill_every_row_and_single_segments_are_runs_of_one_document() -> None:
     tokens = corpus()
+    made = list(runs(tokens, Blocks(), 32))
+    assert {len(row) for row in made} == {30}
+    assert {t for row in made for t in row} == set(tokens.ids.tolist())
+    assert any(SEPARATOR in row for row in made)
     made = list(runs(tokens, SingleSegment(), 32))
     for row in made:
         assert len(row) <= 30
