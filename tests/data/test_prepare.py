@@ -9,12 +9,12 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bertc.api import resolve
 from bertc.base.diagnostics import CannotWriteError, DataError
 from bertc.data.cache.progress import Silent
 from bertc.data.cache.store import obtain
@@ -28,6 +28,7 @@ from bertc.ir.program.resolved import Resolved
 from tests.data.conftest import Make
 
 Program = Callable[..., Resolved]
+FARM = 'data="{}" vocab=wordpiece(200) objective=mlm seq=32 batch=4 steps=9'
 
 
 class Notes(Silent):
@@ -65,31 +66,39 @@ def test_tokens_are_those_of_the_sentences(made: Make, farm: Path, vocab: str) -
     assert np.allclose(corpus.vocabulary.unigram, counts / counts.sum())
 
 
-def test_a_run_goes_on_with_the_unigrams_that_it_learned(farm: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_with_the_unigrams_that_it_learned(
+    farm: Path, tmp_path: Path, program: Program
+) -> None:
     """Those of runs made before were learned otherwise; new runs take none from their cache."""
-    spec = f'layers=1 hidden=8 heads=1 seq=16 batch=2 steps=2 data=files("{farm}")'
-    program = resolve(f"{spec} vocab=unigram(200)")
-    before = prepare(resolve(f"{spec} vocab=unigram(40)"), tmp_path, Silent()).vocabulary
+    spec = f'seq=16 batch=2 steps=2 data="{farm}"'
+    wanted = program(f"{spec} vocab=unigram(200)")
+    before = prepare(program(f"{spec} vocab=unigram(40)"), tmp_path, Silent()).vocabulary
     before.save(tmp_path / "run")
-    again = prepare(program, tmp_path, Silent(), learned=tmp_path / "run").vocabulary
+    again = prepare(wanted, tmp_path, Silent(), learned=tmp_path / "run").vocabulary
     assert again.tokenizer.to_str() == before.tokenizer.to_str()
-    anew = prepare(program, tmp_path, Silent(), learned=tmp_path / "none").vocabulary
+    anew = prepare(wanted, tmp_path, Silent(), learned=tmp_path / "none").vocabulary
     assert anew.size > before.size
 
 
-def test_tokens_that_the_text_does_not_give_are_told_of_once(farm: Path, tmp_path: Path) -> None:
-    spec = "layers=1 hidden=8 heads=1 seq=16 batch=2 steps=2 vocab=wordpiece(9999)"
-    resolved, notes = resolve(f'{spec} data=files("{farm}")'), Notes()
+def test_tokens_that_the_text_does_not_give_are_reported_once(
+    farm: Path, tmp_path: Path, program: Program
+) -> None:
+    wanted, notes = program(FARM.format(farm).replace("(200)", "(9999)")), Notes()
     for _ in range(2):
-        prepare(resolved, tmp_path, notes)
+        prepare(wanted, tmp_path, notes)
     assert [note for note in notes.notes if "gives only" in note] == notes.notes[:1]
 
 
-def test_special_tokens_in_the_text_are_text(made: Make, tmp_path: Path) -> None:
+def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(
+    made: Make, tmp_path: Path
+) -> None:
+    settings = "vocab=wordpiece(100) objective=mlm format=doc-sentences seq=64 batch=4"
+    for name, text in (("b", "One hen."), ("c", "")):
+        path = written(tmp_path / f"{name}.jsonl", text)
+        with pytest.raises(DataError):
+            made(settings, data=f'"{path}"')
     path = written(tmp_path / "a.jsonl", "One [SEP] and [MASK] hen. Two.", "Three [CLS] hens.")
-    corpus = made(
-        "vocab=wordpiece(100) objective=mlm format=doc-sentences seq=64 batch=4", data=f'"{path}"'
-    )
+    corpus = made(settings, data=f'"{path}"')
     (source,) = corpus.stage(0).train_sources
     ids = source.ids.tolist()
     assert corpus.vocabulary.mask not in ids
@@ -124,26 +133,21 @@ def test_a_part_is_always_held_out(
         assert (source.ids == corpus.vocabulary.sep).sum() >= 1
 
 
-def test_too_little_text(made: Make, tmp_path: Path) -> None:
-    for name, texts in (("a", ["One hen."]), ("b", [""])):
-        path = written(tmp_path / f"{name}.jsonl", *texts)
-        with pytest.raises(DataError):
-            made("vocab=wordpiece(100) objective=mlm seq=32 batch=4", data=f'"{path}"')
-
-
 def test_preparing_again_reads_nothing(farm: Path, tmp_path: Path, program: Program) -> None:
-    asked = program(f'data="{farm}" vocab=wordpiece(200) objective=mlm seq=32 batch=4 steps=9')
     first, again = Notes(), Notes()
-    one = prepare(asked, tmp_path, first)
-    two = prepare(asked, tmp_path, again)
+    moved = shutil.copy(farm, tmp_path / "moved.jsonl")
+    one, two, other, changed = (
+        prepare(program(settings), tmp_path, notes).fingerprint
+        for settings, notes in (
+            (FARM.format(farm), first),
+            (FARM.format(farm), again),
+            (FARM.format(moved), Silent()),
+            (FARM.format(farm).replace("seq=32", "seq=64"), Silent()),
+        )
+    )
     assert len(first.tasks) == 3
     assert not again.tasks
-    assert one.fingerprint == two.fingerprint
-    moved = shutil.copy(farm, tmp_path / "moved.jsonl")
-    other = program(f'data="{moved}" vocab=wordpiece(200) objective=mlm seq=32 batch=4 steps=9')
-    assert prepare(other, tmp_path, Silent()).fingerprint == one.fingerprint
-    changed = program(f'data="{farm}" vocab=wordpiece(200) objective=mlm seq=64 batch=4 steps=9')
-    assert prepare(changed, tmp_path, Silent()).fingerprint != one.fingerprint
+    assert one == two == other != changed
 
 
 def test_the_sample_is_bounded_fair_and_fixed(farm: Path) -> None:
@@ -156,29 +160,22 @@ def test_the_sample_is_bounded_fair_and_fixed(farm: Path) -> None:
     assert {sentence.split()[0] for sentence in some} - {f"D{n}" for n in range(30)}
 
 
-def damage(path: Path, how: str) -> None:
-    content = bytearray(path.read_bytes())
-    if how == "flip":
-        content[len(content) // 2] ^= 4
-        path.write_bytes(content)
-    elif how == "cut":
-        path.write_bytes(content[:-1])
-    else:
-        path.unlink()
-
-
 @pytest.mark.parametrize("how", ["flip", "cut", "remove"])
 def test_damage_is_detected_and_repaired(
     farm: Path, tmp_path: Path, program: Program, how: str
 ) -> None:
-    asked = program(f'data="{farm}" vocab=wordpiece(200) objective=mlm seq=32 batch=4 steps=9')
-    good = prepare(asked, tmp_path, Silent()).stage(0).train(3)
+    wanted = program(FARM.format(farm))
+    good = prepare(wanted, tmp_path, Silent()).stage(0).train(3)
     files = [p for p in tmp_path.rglob("*") if p.is_file() and p.stat().st_size]
     assert len(files) >= 12
     for path in files:
-        damage(path, how)
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 4
+        path.write_bytes(content[: -1 if how == "cut" else None])
+        if how == "remove":
+            path.unlink()
         notes = Notes()
-        batch = prepare(asked, tmp_path, notes).stage(0).train(3)
+        batch = prepare(wanted, tmp_path, notes).stage(0).train(3)
         assert any("damaged" in note for note in notes.notes), path
         assert np.array_equal(batch.token_ids, good.token_ids)
         assert obtain(path.parent, never, Silent()) is not None
@@ -189,37 +186,28 @@ class Stop(Exception):
 
 
 class Stopping(Silent):
-    """Raises at the n-th word from the preparation."""
+    """Raises at the n-th report of the preparation."""
 
     def __init__(self, after: int) -> None:
-        self.left = after
+        self.reports = iter(range(after))
 
-    def _count(self) -> None:
-        self.left -= 1
-        if self.left < 0:
+    def begin(self, *_: object) -> None:
+        if next(self.reports, None) is None:
             raise Stop
 
-    def begin(self, task: str, total: int, unit: str) -> None:
-        self._count()
-
-    def advance(self, amount: int) -> None:
-        self._count()
-
-    def end(self) -> None:
-        self._count()
+    advance = end = begin
 
 
 def test_stopping_at_any_word_leaves_nothing_half_made(
     farm: Path, tmp_path: Path, program: Program
 ) -> None:
-    asked = program(f'data="{farm}" vocab=wordpiece(200) objective=mlm seq=32 batch=4 steps=9')
-    good = prepare(asked, tmp_path / "good", Silent()).stage(0).train(3)
+    wanted = program(FARM.format(farm))
+    good = prepare(wanted, tmp_path / "good", Silent()).stage(0).train(3)
     for after in [*range(0, 12), *range(50, 80, 3)]:
-        try:
-            prepare(asked, tmp_path / "cache", Stopping(after))
-        except Stop:
-            assert not list((tmp_path / "cache").rglob("*.tmp-*"))
-    batch = prepare(asked, tmp_path / "cache", Silent()).stage(0).train(3)
+        with suppress(Stop):
+            prepare(wanted, tmp_path / "cache", Stopping(after))
+        assert not list((tmp_path / "cache").rglob("*.tmp-*"))
+    batch = prepare(wanted, tmp_path / "cache", Silent()).stage(0).train(3)
     assert np.array_equal(batch.token_ids, good.token_ids)
 
 

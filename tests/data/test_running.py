@@ -19,30 +19,20 @@ def running(*sizes, batch=4, seq=8, weights=None, heldout=50):
     """Texts whose tokens are numbers of their own, counted on from source to source."""
     ends = np.cumsum(sizes)
     texts = tuple(of(end - size, end) for end, size in zip(ends, sizes, strict=True))
-    return RunningData(
-        VOCABULARY,
-        batch,
-        seq,
-        texts,
-        (of(0, heldout),),
-        (0,) * len(sizes),
-        weights or (1.0,) * len(sizes),
-    )
+    weights = weights or (1.0,) * len(sizes)
+    languages = (0,) * len(sizes)
+    return RunningData(VOCABULARY, batch, seq, texts, (of(0, heldout),), languages, weights)
 
 
-@pytest.mark.parametrize("sizes", [(320,), (100, 200, 20)])
-def test_a_pass_reads_every_token_once(sizes):
-    data = running(*sizes)
-    read = np.concatenate([data.train(step).token_ids for step in range(10)], axis=None)
-    assert sorted(read) == list(range(320))
+def read(data, steps):
+    return np.concatenate([data.train(step).token_ids for step in range(steps)], axis=None)
 
 
-def test_what_does_not_fill_a_batch_is_read_too():
-    data = running(333)
-    read = np.concatenate([data.train(step).token_ids for step in range(11)], axis=None)
-    assert set(read) == set(range(333))
-    read = np.concatenate([data.train(step).token_ids for step in range(333)], axis=None)
-    counts = np.bincount(read)
+def test_a_pass_reads_every_token_once_and_what_does_not_fill_a_batch_too():
+    for sizes in ((320,), (100, 200, 20)):
+        assert sorted(read(running(*sizes), 10)) == list(range(320))
+    assert set(read(running(333), 11)) == set(range(333))
+    counts = np.bincount(read(running(333), 333))
     assert counts.max() - counts.min() <= 1
 
 
@@ -67,8 +57,7 @@ def test_any_step_and_any_rows_are_at_hand():
 def test_a_source_of_less_weight_goes_on_in_the_next_pass():
     data = running(64, 64, batch=1, weights=(1.0, 0.5))
     assert data.tokens == 96
-    read = np.concatenate([data.train(step).token_ids for step in range(24)], axis=None)
-    counts = np.bincount(read)
+    counts = np.bincount(read(data, 24))
     assert (counts[:64] == 2).all()
     assert (counts[64:] == 1).all()
 

@@ -30,32 +30,20 @@ def test_answers_come_in_order_and_jobs_are_read_as_needed() -> None:
     assert len(asked) <= 2 * JOBS_AHEAD + 1
     assert list(answers) == [(f"note {n}", math.factorial(n)) for n in range(1, 40)]
     assert list(spread(math.factorial, [("here", 5)], 1)) == [("here", 120)]
+    assert processes(100, 1000) == 1 <= processes(10**12, 1000) <= 16
 
 
-def test_a_process_that_is_killed_is_the_machines_fault() -> None:
-    with pytest.raises(MachineError, match="ended by SIGKILL"):
-        list(spread(signal.raise_signal, [("", signal.SIGKILL)], 2))
-
-
-def test_nobody_waits_for_processes_that_are_all_gone() -> None:
-    with pytest.raises(MachineError, match="ended by SIGKILL"):
-        list(spread(signal.raise_signal, [("", signal.SIGKILL)] * 8, 2))
-
-
-def test_a_signal_to_all_processes_leaves_the_asking_one_to_decide() -> None:
+def test_ends_of_processes_are_noticed_and_signals_to_all_are_left_to_the_first(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for jobs in (1, 8):
+        with pytest.raises(MachineError, match="ended by SIGKILL"):
+            list(spread(signal.raise_signal, [("", signal.SIGKILL)] * jobs, 2))
     answers = list(spread(signal.raise_signal, [("", s) for s in (2, 15, 2, 15)], 2))
     assert len(answers) == 4
-
-
-def test_a_process_that_fails_is_a_fault_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match="exit code 1"):
         list(spread(math.sqrt, [("", -1.0)], 2))
     assert "math domain error" in capfd.readouterr().err
-
-
-def test_small_work_stays_here() -> None:
-    assert processes(100, 1000) == 1
-    assert 1 <= processes(10**12, 1000) <= 16
 
 
 def test_tokens_do_not_depend_on_the_number_of_processes(
