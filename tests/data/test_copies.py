@@ -63,15 +63,12 @@ def test_words_keep_the_spaces_between_them() -> None:
     assert text.with_words(masked, 0, 5, MASK) == "The old[MASK], sadly"
 
 
-def test_words_are_masked_as_often_as_asked() -> None:
+def test_words_are_masked_and_an_ngram_is_a_run_of_one_to_five() -> None:
     text, node = split_text("a bb ccc " * 3), EditedCopies(mask=0.2, ngram=0)
     copies = [edited(node, text, MASK, Random(seed)) for seed in range(4000)]
     words = [word for copy in copies for word in copy.replace(MASK, f" {MASK}").split()]
     assert len(words) == len(text.words) * 4000
     assert words.count(MASK) / len(words) == pytest.approx(0.2, abs=0.01)
-
-
-def test_an_ngram_is_a_run_of_one_to_five_words() -> None:
     text = split_text("a b c d e f g h")
     node = EditedCopies(mask=0, ngram=0.25)
     copies = [edited(node, text, MASK, Random(seed)) for seed in range(4000)]
@@ -104,16 +101,11 @@ def test_copies_are_a_function_of_their_address(tmp_path: Path) -> None:
     assert copier(tmp_path / "a").copies("x", examples(), (other,)) != added
     assert all(each.label == "yes" for each in added if isinstance(each, LabelledExample))
     assert copier(tmp_path).copies("x", examples(), UNCHANGED) == []
-
-
-def test_copies_are_made_once_and_again_with_other_weights(tmp_path: Path) -> None:
-    source, networks = (Augmentation(copies=ReplacedCopies(model="t")),), Toy()
-    for _ in range(2):
-        copier(tmp_path, networks).copies("x", examples(), source)
-    assert networks.asked == 1
-    changed = Toy("b")
-    copier(tmp_path, changed).copies("x", examples(), source)
-    assert changed.asked == 1
+    # They are made once, and again with other weights.
+    source, networks, changed = (Augmentation(copies=ReplacedCopies(model="t")),), Toy(), Toy("b")
+    for network in (networks, networks, changed, changed):
+        copier(tmp_path, network).copies("x", examples(), source)
+    assert (networks.asked, changed.asked) == (1, 1)
 
 
 def test_a_share_of_the_examples_and_of_pairs_each_text_in_turn(tmp_path: Path) -> None:
@@ -130,16 +122,13 @@ def test_a_share_of_the_examples_and_of_pairs_each_text_in_turn(tmp_path: Path) 
     assert turns == {(True, False): 10, (False, True): 10, (True, True): 10}
 
 
-def test_candidates_of_several_pieces_come_from_vectors(tmp_path: Path) -> None:
+def test_candidates_of_several_pieces_come_from_vectors_of_both_formats(tmp_path: Path) -> None:
     file = tmp_path / "v.txt"
     file.write_text("barns 1 0\nsheds 0.9 0.1\nponds 0 1\nmills 0.8 -0.2\n")
     node = ReplacedCopies(model="m", vectors=str(file), probability=1, candidates=1)
     text = [LabelledExample("1", ("old barns",), None)]
     added = copier(tmp_path).copies("x", text, (Augmentation(copies=node),))
     assert [each.texts for each in added if isinstance(each, LabelledExample)] == [("geese sheds",)]
-
-
-def test_vectors_are_read_in_both_formats(tmp_path: Path) -> None:
     glove, word2vec = tmp_path / "glove.txt", tmp_path / "w2v.txt"
     lines = "the 0.5 -1 2e-1\n. . . 1 2 3\nhens 1 0 1\nthe 9 9 9\n"
     glove.write_text(lines)

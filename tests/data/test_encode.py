@@ -31,7 +31,8 @@ WORDS = [f"w{n}" for n in range(40)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def word_tokenizer():
+@pytest.fixture
+def tokenizer():
     ids = {word: number for number, word in enumerate([*SPECIALS, *WORDS, "a", "b"])}
     made = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -39,23 +40,14 @@ def word_tokenizer():
     return made
 
 
-def bert_vocabulary(tokenizer):
+@pytest.fixture
+def bert(tokenizer):
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     return from_tokenizer(tokenizer, "test")
-
-
-@pytest.fixture
-def tokenizer():
-    return word_tokenizer()
-
-
-@pytest.fixture
-def bert(tokenizer):
-    return bert_vocabulary(tokenizer)
 
 
 def read(rows, vocabulary, number):
@@ -65,6 +57,13 @@ def read(rows, vocabulary, number):
 
 def text(draw, low, high):
     return " ".join(draw.choices(WORDS, k=draw.randint(low, high)))
+
+
+def task_set(bert, draw, size, high=9, name="own"):
+    """A task of texts and its rows."""
+    task = Classify(train="-", name=name, labels=("x", "y"))
+    examples = [LabelledExample(str(n), (text(draw, 1, high),), "x") for n in range(size)]
+    return TaskSet(task, encode(task, examples, bert, 16, 2), {})
 
 
 def test_pairs_are_those_of_the_tokenizer_itself(bert, tokenizer):
@@ -87,6 +86,9 @@ def test_pairs_are_those_of_the_tokenizer_itself(bert, tokenizer):
             assert wanted.type_ids == rows.segment_ids[span].tolist()
     assert rows.targets[:, 0].tolist() == [float(e.label == "y") for e in examples]
     assert rows.num_cut == sum(len(" ".join(e.texts).split()) > 13 for e in examples)
+    rows = encode(Regress(train="-"), [ScoredExample("0", ("w1", "w2"), 2.5)], bert, 16, 1)
+    assert not rows.segment_ids.any(), "an encoder without segments reads none"
+    assert rows.targets.tolist() == [[2.5]]
 
 
 def test_specials_of_other_families(tokenizer):
@@ -112,13 +114,6 @@ def test_specials_of_other_families(tokenizer):
     batch = gather(task, rows, np.array([0, 1]), 0)
     assert batch.positions.tolist() == [[5], [6]], "the last token stands for the whole"
     assert rows.targets.tolist() == [[0.0], [-1.0]]
-
-
-def test_an_encoder_without_segments_reads_none(bert):
-    examples = [ScoredExample("0", ("w1", "w2"), 2.5)]
-    rows = encode(Regress(train="-"), examples, bert, 16, 1)
-    assert not rows.segment_ids.any()
-    assert rows.targets.tolist() == [[2.5]]
 
 
 def test_windows_hold_every_token_and_every_answer(bert):
@@ -193,9 +188,7 @@ def test_choices_are_rows_of_one_example(bert):
     assert rows.there.tolist() == [True, True, False, True, True, True]
     (one, other) = cut(rows.lengths, np.array([1, 0]), 3, 3)
     assert {one.tolist()[0] // 3, other.tolist()[0] // 3} == {0, 1}
-
-
-def test_a_choice_may_stand_first_and_keep_its_beginning(bert):
+    # A choice may be first and keep its beginning.
     examples = [
         ChoiceExample("0", "w1 w2 w3", "w4 w5", ("w6 w7", "w8"), 1),
         ChoiceExample("1", "", "w3", ("w5", "w6"), 0),
@@ -211,15 +204,8 @@ def test_a_choice_may_stand_first_and_keep_its_beginning(bert):
 @pytest.mark.parametrize("smoothing", [1.0, 0.5])
 def test_tasks_are_drawn_by_their_size(bert, smoothing):
     draw = random.Random(1)
-
-    def task_set(name, size):
-        examples = [
-            LabelledExample(str(n), (text(draw, 1, 9),), draw.choice("xy")) for n in range(size)
-        ]
-        task = Classify(train="-", name=name, labels=("x", "y"))
-        return TaskSet(task, encode(task, examples, bert, 16, 2), {})
-
-    data = TaskData(bert, 3, 8, 16, (task_set("big", 320), task_set("small", 80)), smoothing)
+    sets = tuple(task_set(bert, draw, size, name=n) for n, size in (("big", 320), ("small", 80)))
+    data = TaskData(bert, 3, 8, 16, sets, smoothing)
     drawn = [data.train(step)[0].task for step in range(200)]
     share = drawn.count("big") / len(drawn)
     wanted = 320**smoothing / (320**smoothing + 80**smoothing)
@@ -237,10 +223,7 @@ def test_tasks_are_drawn_by_their_size(bert, smoothing):
 
 
 def test_a_batch_is_the_same_however_it_is_cut(bert):
-    draw = random.Random(2)
-    examples = [LabelledExample(str(n), (text(draw, 1, 14),), "x") for n in range(50)]
-    task = Classify(train="-", labels=("x", "y"))
-    own = TaskSet(task, encode(task, examples, bert, 16, 2), {})
+    own = task_set(bert, random.Random(2), 50, high=14)
     data = TaskData(bert, 3, 8, 16, (own,), 1.0)
     for step in (0, 5, 11):
         whole = np.concatenate([part.rows for part in data.train(step)])
@@ -252,25 +235,24 @@ def test_a_batch_is_the_same_however_it_is_cut(bert):
         assert longest == sorted(longest, reverse=True)
         for part in parts:
             assert (part.examples > 0).sum() == own.train.lengths[part.rows].sum()
-
-
-def test_all_rows_are_read_once_in_order_of_length(bert):
-    draw = random.Random(4)
-    examples = [LabelledExample(str(n), (text(draw, 1, 14),), None) for n in range(77)]
-    task = Classify(train="-", labels=("x", "y"))
-    own = TaskSet(task, encode(task, examples, bert, 16, 2), {})
     batches = list(in_order_of_length(own, own.train, 160, 32, 0))
-    assert sorted(row for batch in batches for row in batch.rows) == list(range(77))
+    assert sorted(row for batch in batches for row in batch.rows) == list(range(50))
     assert all(batch.token_ids.size <= 160 for batch in batches)
 
 
-def test_what_is_cut_lost_or_too_little_is_told(bert, tmp_path):
-    said = []
+class Told(Silent):
+    def __init__(self):
+        self.notes, self.begun = [], []
 
-    class Told(Silent):
-        def note(self, message):
-            said.append(message)
+    def note(self, message):
+        self.notes.append(message)
 
+    def begin(self, task, total, unit):
+        self.begun.append(task)
+
+
+def test_what_is_cut_lost_or_too_little_is_reported(bert, tmp_path):
+    told = Told()
     (tmp_path / "short.tsv").write_text("text\tlabel\nw1 w2\tno\nw3 w4 w5 w6 w7 w8 w9\tyes\n")
     (tmp_path / "asked.jsonl").write_text(
         '{"context": "w1 w2 w3 w4 w5 w6", "question": "a", "answer": "w1 w2 w3 w4 w5"'
@@ -278,9 +260,9 @@ def test_what_is_cut_lost_or_too_little_is_told(bert, tmp_path):
     )
     own = f"classify('{tmp_path}/short.tsv') + read('{tmp_path}/asked.jsonl', stride=2)"
     spec = f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) task={own} batch=5 seq=8"
-    copier = Copier(tmp_path, None, "[MASK]", Told())
-    read_tasks(bertc.resolve(spec).stages[0], bert, 1, copier, Told(), {})
-    assert said == [
+    copier = Copier(tmp_path, None, "[MASK]", told)
+    read_tasks(bertc.resolve(spec).stages[0], bert, 1, copier, told, {})
+    assert told.notes == [
         "classify: no dev part: no scores will be reported",
         "classify: 1 of 2 training examples are cut to 8 tokens",
         "classify: batch = 5 is 2.5 times the 2 training examples",
@@ -292,26 +274,19 @@ def test_what_is_cut_lost_or_too_little_is_told(bert, tmp_path):
 
 
 def test_a_task_of_two_stages_is_read_once(bert, tmp_path):
-    begun = []
-
-    class Shown(Silent):
-        def begin(self, task, total, unit):
-            begun.append(task)
-
     (tmp_path / "a.tsv").write_text("text\tlabel\nw1 w2\tno\nw3 w4\tyes\n")
     task = f"classify('{tmp_path}/a.tsv')"
     blocks = f"stage 'a' {{ task={task} }} stage 'b' {{ task={task} batch=2 }}"
     resolved = bertc.resolve(f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) seq=8 {blocks}")
-    copier, known = Copier(tmp_path, None, "[MASK]", Shown()), {}
-    first, second = (
-        read_tasks(stage, bert, 1, copier, Shown(), known) for stage in resolved.stages
-    )
-    assert begun == ["reading classify", "encoding classify"]
+    told, known = Told(), {}
+    copier = Copier(tmp_path, None, "[MASK]", told)
+    first, second = (read_tasks(stage, bert, 1, copier, told, known) for stage in resolved.stages)
+    assert told.begun == ["reading classify", "encoding classify"]
     assert first.sets[0] is second.sets[0]
     assert (first.batch, second.batch) == (resolved.stages[0].batch, 2)
 
 
-def test_a_question_that_is_cut_names_its_own_limit(bert):
+def test_a_question_that_is_cut_names_its_limit_and_words_say_why_they_are_not_read(bert):
     asked = Read(train="-", question=3)
     questions = [
         QuestionExample(str(n), "w1 w2 w3", text, (), False)
@@ -327,9 +302,6 @@ def test_a_question_that_is_cut_names_its_own_limit(bert):
     assert (rows.num_cut, rows.num_questions_cut) == (0, 1), (
         "one example, though both its choices are"
     )
-
-
-def test_words_that_are_not_read_say_why(bert):
     tagged = Tag(train="-", labels=("x", "y"))
     lone = ("a", "\u200b", "w1", "w2", "w3", "w4", "w5", "w6")
     bert.tokenizer.normalizer = normalizers.Replace("\u200b", "")

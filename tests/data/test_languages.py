@@ -17,7 +17,7 @@ from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.data.rows.sample import sample
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import CorpusText
-from bertc.data.vocab.learned import bert_tokenizer, learn
+from bertc.data.vocab.learned import BERT_SPECIALS, bert_tokenizer, learn
 from bertc.ir.data import Files, Parallel, Share
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import WordPiece
@@ -73,26 +73,21 @@ def test_columns_side_by_side(tmp_path: Path, suffix: str) -> None:
     ]
 
 
-def test_files_of_different_length_are_named_with_both_counts(tmp_path: Path) -> None:
-    en, fr = lines(tmp_path / "a.en", ["one", "two"]), lines(tmp_path / "a.fr", ["un"])
-    with pytest.raises(DataError, match=r"a\.en has 2 lines, .*a\.fr has 1"):
-        read(Parallel(sides=(("en", str(en)), ("fr", str(fr)))))
-
-
 def test_what_cannot_be_pairs_says_what_can(tmp_path: Path, aligned: Parallel) -> None:
-    table = lines(tmp_path / "a.tsv", ["english\tfrench", "a\tb"])
-    (_, en), _ = aligned.sides
-    with pytest.raises(DataError, match=r"a\.tsv: a file of columns"):
-        read(Parallel(sides=(("en", str(table)), ("fr", en))))
-    with pytest.raises(DataError, match=r"a\.en: text has no columns"):
-        read(Parallel(path=en, sides=(("en", "english"), ("fr", "french"))))
-    with pytest.raises(DataError, match=r"a\.tsv:1: no column 'german'"):
-        read(Parallel(path=str(table), sides=(("en", "english"), ("de", "german"))))
-    with pytest.raises(MissingInputError, match="no file matches"):
-        read(Parallel(sides=(("en", en), ("fr", str(tmp_path / "b.fr")))))
-    Path(en).write_bytes(b"one\n\xff\n")
-    with pytest.raises(DataError, match=r"a\.en:2: byte 0xff is not UTF-8"):
-        read(aligned)
+    table = str(lines(tmp_path / "a.tsv", ["english\tfrench", "a\tb"]))
+    bytes_file, short = tmp_path / "b.en", str(lines(tmp_path / "b.fr", ["un"]))
+    bytes_file.write_bytes(b"one\n\xff\n")
+    (_, en), (_, fr) = aligned.sides
+    for path, sides, told in (
+        ("", (("en", en), ("fr", short)), r"a\.en has 6 lines, .*b\.fr has 1"),
+        ("", (("en", table), ("fr", en)), r"a\.tsv: a file of columns"),
+        (en, (("en", "english"), ("fr", "french")), r"a\.en: text has no columns"),
+        (table, (("en", "english"), ("de", "german")), r"a\.tsv:1: no column 'german'"),
+        ("", (("en", en), ("fr", str(tmp_path / "c.fr"))), "no file matches"),
+        ("", (("en", str(bytes_file)), ("fr", fr)), r"b\.en:2: byte 0xff is not UTF-8"),
+    ):
+        with pytest.raises((DataError, MissingInputError), match=told):
+            read(Parallel(path=path, sides=sides))
 
 
 LANGUAGES = {"en": 1600, "fr": 400, "sw": 100}
@@ -148,13 +143,16 @@ def test_pairs_are_smoothed_by_themselves_and_weights_multiply() -> None:
     ]
     tokens = [100, 50, 20, 160, 40]
     assert draw_weights(texts, tokens, 1) == (1, 2, 1, 1, 1)
-    weights = draw_weights(texts, tokens, 0)
-    read = [weight * size for weight, size in zip(weights, tokens, strict=True)]
-    assert np.allclose(read, [55, 55, 110, 100, 100])
-    weights = draw_weights(texts, tokens, 0.5)
-    read = [weight * size for weight, size in zip(weights, tokens, strict=True)]
-    assert np.isclose(read[3] / read[4], 2)
-    assert np.isclose((read[0] + read[1]) / read[2], np.sqrt(10))
+    even, half = (np.multiply(draw_weights(texts, tokens, part), tokens) for part in (0, 0.5))
+    assert np.allclose(even, [55, 55, 110, 100, 100])
+    assert np.isclose(half[3] / half[4], 2)
+    assert np.isclose((half[0] + half[1]) / half[2], np.sqrt(10))
+    # Parts are of rows, and only where there are both.
+    assert proportioned((1, 2, 1), (30, 10, 100), (False, False, True), 0.5) == (1, 2, 0.5)
+    assert proportioned((1, 1), (30, 90), (False, True), 0.25) == pytest.approx((1, 1 / 9))
+    for paired in ((False, False), (True, True)):
+        assert proportioned((1, 2), (30, 10), paired, 0.5) == (1, 2)
+    assert proportioned((1, 2), (30, 10), (False, True), 0) == (1, 2)
 
 
 def test_a_batch_of_one_language_at_a_time(made: Make, several: dict[str, str]) -> None:
@@ -203,14 +201,6 @@ def test_pairs_are_read_in_both_orders_as_often(made: Make, several: dict[str, s
     assert len(both.heldout_sources) == 3
 
 
-def test_parts_are_of_rows_and_only_where_there_are_both() -> None:
-    assert proportioned((1, 2, 1), (30, 10, 100), (False, False, True), 0.5) == (1, 2, 0.5)
-    assert proportioned((1, 1), (30, 90), (False, True), 0.25) == pytest.approx((1, 1 / 9))
-    for paired in ((False, False), (True, True)):
-        assert proportioned((1, 2), (30, 10), paired, 0.5) == (1, 2)
-    assert proportioned((1, 2), (30, 10), (False, True), 0) == (1, 2)
-
-
 def test_a_translation_stands_as_it_would_alone(made: Make, aligned: Parallel) -> None:
     (_, en), (_, fr) = aligned.sides
     for pack in ("false", "true"):
@@ -247,17 +237,18 @@ def test_long_translations_are_cut_at_the_end_of_the_longer(made: Make, tmp_path
     }
 
 
-def read_by(program: Callable[..., Resolved], objective: str, *data: str) -> list[object]:
-    texts = texts_of(program(f"objective={objective} data={'+'.join(data)}").stages[0])
-    return [text.side if isinstance(text.corpus, Parallel) else "alone" for _, text in texts]
-
-
 def test_pairs_without_tlm_are_texts_of_one_language(program: Callable[..., Resolved]) -> None:
     pairs, alone = 'pairs(en="a.en", fr="a.fr")', 'files("a.txt", language="de")'
-    assert read_by(program, "mlm", pairs, alone) == [0, 1, "alone"]
-    assert read_by(program, "mlm+tlm", pairs, alone) == [None, "alone"]
-    assert read_by(program, "mlm+tlm", pairs) == [None, 0, 1]
-    assert read_by(program, "tlm", pairs) == [None]
+    for objective, data, sides in (
+        ("mlm", f"{pairs}+{alone}", [0, 1, "alone"]),
+        ("mlm+tlm", f"{pairs}+{alone}", [None, "alone"]),
+        ("mlm+tlm", pairs, [None, 0, 1]),
+        ("tlm", pairs, [None]),
+    ):
+        texts = texts_of(program(f"objective={objective} data={data}").stages[0])
+        assert sides == [
+            text.side if isinstance(text.corpus, Parallel) else "alone" for _, text in texts
+        ]
 
 
 def test_a_pair_and_its_sides_are_held_out_together(made: Make, several: dict[str, str]) -> None:
@@ -306,12 +297,8 @@ def test_chinese_characters_are_words_and_cased_text_keeps_its_accents() -> None
         tokenizer = learn(WordPiece(size=200, lower=lower), texts)
         normal = tokenizer.normalizer.normalize_str("鸡鸭 Été")
         assert normal.split() == ["鸡", "鸭", "ete" if lower else "Été"]
-        known = bert_tokenizer(
-            ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "鸡", "鸭", "ete", "Été"], lower
-        )
-        assert known.encode("鸡鸭Été", add_special_tokens=False).tokens == [
-            "鸡", "鸭", "ete" if lower else "Été"
-        ]  # fmt: skip
+        known = bert_tokenizer([*BERT_SPECIALS, "鸡", "鸭", "ete", "Été"], lower)
+        assert known.encode("鸡鸭Été", add_special_tokens=False).tokens == normal.split()
 
 
 def test_a_language_that_is_not_named_comes_last(
