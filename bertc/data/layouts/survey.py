@@ -18,7 +18,7 @@ from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
 from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.base.storage.tagged import is_tagged_file
 from bertc.data.layouts.documents import read_document
-from bertc.data.sources.files import begin_as_text, has_columns, matching_files, text_bytes
+from bertc.data.sources.files import begin_as_text, has_columns, matching_files, unpacked_bytes
 from bertc.data.sources.streams import opened_stream
 from bertc.data.sources.tables import ColumnSelection, column_names, records
 
@@ -51,7 +51,7 @@ class Survey:
     @property
     def text_bytes(self) -> int:
         """Bytes of the text, uncompressed, about."""
-        return text_bytes(self.files)
+        return unpacked_bytes(self.files)
 
 
 def survey(name: str) -> Survey:

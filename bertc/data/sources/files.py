@@ -43,12 +43,12 @@ def open_files(corpus: Files) -> TextSource:
         sentences=corpus.sentences,
         total=sum(path.stat().st_size for path in paths),
         unit="bytes",
-        text_bytes=text_bytes(paths),
+        text_bytes=unpacked_bytes(paths),
         read=partial(_read, paths, corpus.column, corpus.sentences),
     )
 
 
-def text_bytes(paths: Iterable[Path]) -> int:
+def unpacked_bytes(paths: Iterable[Path]) -> int:
     """Bytes of the text of files, uncompressed, about."""
     packed = (*PACKED, ".parquet")
     return sum(path.stat().st_size * PACKED_BYTES ** (path.suffix in packed) for path in paths)
