@@ -31,8 +31,7 @@ WORDS = [f"w{n}" for n in range(40)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-@pytest.fixture
-def tokenizer():
+def word_tokenizer():
     ids = {word: number for number, word in enumerate([*SPECIALS, *WORDS, "a", "b"])}
     made = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -40,14 +39,23 @@ def tokenizer():
     return made
 
 
-@pytest.fixture
-def bert(tokenizer):
+def bert_vocabulary(tokenizer):
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     return from_tokenizer(tokenizer, "test")
+
+
+@pytest.fixture
+def tokenizer():
+    return word_tokenizer()
+
+
+@pytest.fixture
+def bert(tokenizer):
+    return bert_vocabulary(tokenizer)
 
 
 def read(rows, vocabulary, number):
