@@ -141,45 +141,32 @@ def test_light_rooms_never_name_torch(room: str) -> None:
         assert not heavy, f"{path} imports {heavy}"
 
 
-EXTRAS = ("plotly", "optuna", "pygls", "tensorboard", "wandb", "mlflow", "trackio")
+EXTRAS = "plotly optuna pygls tensorboard wandb mlflow trackio"
 """Packages that pages, searches, the editor and trackers load, each where it is used."""
+NEVER_LOADED = {
+    "check, estimate": (
+        "from bertc.api import points; from bertc.cost import estimate;"
+        "estimate(points('layers=2')[0], 'h200')",
+        f"torch numpy datasets bertc.hub.families {EXTRAS}",
+    ),
+    "command line": ("import bertc.base.cores, bertc.cli.app", "pydantic bertc.ir.base torch"),
+    "folders and files": (
+        "import bertc.lab.results.diff, bertc.check, bertc.hub.config, bertc.hub.program;"
+        "import bertc.lab.results.compare, bertc.lab.results.listing;"
+        "import bertc.data.layouts, bertc.data.examples.task_sets",
+        "torch",
+    ),
+    "training": (
+        "import bertc.use.predict, bertc.run.train.loop, bertc.model",
+        f"torch._dynamo transformers datasets matplotlib {EXTRAS}",
+    ),
+}
+"""What a part of the package runs, and the modules that this never loads."""
 
 
-def test_checking_and_estimating_never_load_torch() -> None:
-    code = (
-        "import sys; from bertc.api import points; from bertc.cost import estimate;"
-        "estimate(points('layers=2')[0], 'h200');"
-        f"bad = {{'torch', 'numpy', 'datasets', *{EXTRAS}}} & {{*sys.modules}}; assert not bad, bad"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
-
-
-def test_the_command_line_starts_without_the_compiler() -> None:
-    code = (
-        "import sys, bertc.base.cores, bertc.cli.app;"
-        "bad = {'pydantic', 'bertc.ir.base', 'torch'} & set(sys.modules); assert not bad, bad"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
-
-
-def test_estimating_reads_no_hugging_face_layouts() -> None:
-    code = (
-        "import sys; from bertc.api import points; points('layers=2');"
-        "assert 'bertc.hub.families' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
-
-
-def test_looking_at_model_folders_and_files_of_tasks_never_loads_torch() -> None:
-    code = (
-        "import sys, bertc.lab.results.diff, bertc.check, bertc.hub.config;"
-        "import bertc.hub.program, bertc.lab.results.compare, bertc.lab.results.listing;"
-        "import bertc.data.layouts, bertc.data.examples.task_sets;"
-        "assert 'torch' not in sys.modules;"
-        "import bertc.use.predict, bertc.run.train.loop, bertc.model;"
-        "bad = {'torch._dynamo', 'transformers', 'datasets', 'matplotlib'};"
-        f"bad = {{*bad, *{EXTRAS}}} & {{*sys.modules}}; assert not bad, bad"
-    )
+@pytest.mark.parametrize(("code", "modules"), NEVER_LOADED.values(), ids=NEVER_LOADED)
+def test_a_part_never_loads_what_it_does_not_need(code: str, modules: str) -> None:
+    code += f"; import sys; bad = {{*{modules.split()}}} & {{*sys.modules}}; assert not bad, bad"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
 
 
@@ -196,13 +183,9 @@ def test_files_and_functions_stay_small() -> None:
     assert long == []
 
 
-def test_the_map_names_the_passes_in_their_order() -> None:
+def test_the_map_names_the_passes_in_their_order_and_files_that_are_there() -> None:
     text = (PACKAGE.parent / "docs" / "architecture.md").read_text()
     assert ", ".join(each.__name__ for each in PASSES) in text
-
-
-def test_files_that_the_map_names_are_there() -> None:
-    text = (PACKAGE.parent / "docs" / "architecture.md").read_text()
     named = set(re.findall(r"`([\w/]+\.py)`", text))
     assert len(named) >= 12
     roots = (PACKAGE, PACKAGE.parent)

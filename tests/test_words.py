@@ -1,9 +1,7 @@
 """The words of the package, as far as a test can hold them."""
 
 import ast
-import io
 import re
-import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,20 +34,6 @@ MOST_WORDS = 20
 
 UNSPEAKING = {"found", "own", "told", "asked", "many", "one", "other", "apart", "made", "put"}
 """Names that say nothing of the thing: bound in no function of these rooms."""
-
-RETIRED = {
-    "ENDLESS", "FEWEST_TOKENS", "LARGEST_LAST", "WORTH_BYTES", "Beside",
-    "_absent", "_alone", "_apart", "_beside", "_lost", "_obtained_alone", "_one_by_one", "_other",
-    "_parted", "_settled", "_side_by_side", "_silence", "_silent", "_told", "misfits",
-    "told_as", "told_otherwise", "waiting_as_ever", "waiting_is_told",
-    "Ranks", "SPOKEN_BYTES", "Unwritten", "WAY_SECONDS", "WORTH_TELLING", "Whole", "came_to",
-    "go_back_to_best", "hand_back", "heed", "heeds", "in_one_order", "kept_memory",
-    "note_beginning", "refuse_unjudged", "take_up", "tell_time",
-    "Columns", "Moment", "NextTokens", "Questions", "Replacements", "Room", "Tables",
-    "judged_on", "judged_parts", "judges_guesses", "to_columns", "unlearned_tables",
-    "vocabulary_tables",
-}  # fmt: skip
-"""Names that were in use before."""
 
 IN_TWO_ROOMS = {
     "MAX_JSON_BYTES", "NETWORK", "TRIES", "counted", "show",
@@ -97,18 +81,16 @@ def public_names(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("room", ALL_ROOMS)
-def test_first_lines_begin_with_the_main_clause_and_are_short(room: str) -> None:
-    lines = [(path, number, line) for path in files(room) for number, line in first_lines(path)]
-    assert [f"{p}:{n}: {line}" for p, n, line in lines if CLAUSES.match(line)] == []
-    long = [f"{p}:{n}: {line}" for p, n, line in lines if len(line.split()) > MOST_WORDS]
-    assert long == []
-
-
-@pytest.mark.parametrize("room", ALL_ROOMS)
-def test_first_lines_use_words_in_their_common_sense(room: str) -> None:
-    lines = [(path, number, line) for path in files(room) for number, line in first_lines(path)]
-    lines = [(p, n, re.sub(r"``.*?``", "", line)) for p, n, line in lines]
-    assert [f"{p}:{n}: {line}" for p, n, line in lines if PRIVATE.search(line)] == []
+def test_first_lines_begin_with_the_main_clause_in_common_words_and_are_short(room: str) -> None:
+    wrong = [
+        f"{path}:{number}: {line}"
+        for path in files(room)
+        for number, line in first_lines(path)
+        if CLAUSES.match(line)
+        or PRIVATE.search(re.sub(r"``.*?``", "", line))
+        or len(line.split()) > MOST_WORDS
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -122,14 +104,6 @@ def test_names_say_what_the_thing_is(room: str) -> None:
             )
             bound = node.arg if isinstance(node, ast.arg) else bound
             assert bound not in UNSPEAKING, f"{path}: `{bound}` does not say what it holds"
-
-
-@pytest.mark.parametrize("room", ALL_ROOMS)
-def test_retired_names_stay_retired(room: str) -> None:
-    for path in files(room):
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-            again = token.type == tokenize.NAME and token.string in RETIRED
-            assert not again, f"{path}:{token.start[0]}: `{token.string}` is retired"
 
 
 def test_a_public_name_is_defined_in_one_room() -> None:
