@@ -6,6 +6,7 @@ import runpy
 import shlex
 import sys
 import textwrap
+from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,32 @@ TAKES_RANGES = {"check", "sweep"}
 SMALLER = "layers=1 hidden=16 heads=2 vocab=wordpiece(300) seq=16 batch=4 steps=3 holdout=0.3"
 
 
-@pytest.fixture(autouse=True)
-def _no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw no pictures of finished runs, which tests/run/test_training.py looks at."""
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """A call that runs a command in an empty folder, has it succeed, and returns what it says.
+
+    No pictures of finished runs are drawn, which tests/run/test_training.py looks at.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
+
+    def succeed(*arguments: str) -> str:
+        monkeypatch.setattr("sys.argv", ["bertc", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        said = capsys.readouterr()
+        assert not end.value.code, (arguments, said.err)
+        return said.out + said.err
+
+    return succeed
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Arguments of every bertc command that stands on a line of a shell block."""
+    """Arguments of every bertc command on a line of a shell block."""
     blocks = re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     lines = [line.strip() for block in blocks for line in block.splitlines()]
     words = (line.partition(" > ")[0] for line in lines if line.startswith("bertc "))
@@ -65,16 +84,6 @@ def files_of(page: Path) -> dict[str, str]:
     """Specs that the commands of a page read: its own, or the tutorial's as mine.bertc."""
     own = blocks(page, "bertc") if page == MODERN else [tutorial_spec()]
     return dict(zip(("mine.bertc", "decay.bertc"), own, strict=False))
-
-
-def run(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Run a command, which has to succeed."""
-    monkeypatch.setattr("sys.argv", ["bertc", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert not end.value.code, (arguments, capsys.readouterr().err)
 
 
 COMMANDS = [(page, command) for page in GUIDES for command in commands(page)]
@@ -128,9 +137,8 @@ def test_the_page_of_public_names_is_what_python_says() -> None:
     ] == []
 
 
-def test_examples_of_public_names_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
+@pytest.mark.usefixtures("run")
+def test_examples_of_public_names_run(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text((FARM / "farm.txt").read_text())
     runpy.run_path(str(ROOT / "tests" / "api_examples.py"))
 
@@ -160,18 +168,14 @@ def test_the_spec_of_the_tutorial_is_sound() -> None:
     assert found.found == []
 
 
-def test_the_commands_of_the_tutorial_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+def test_the_commands_of_the_tutorial_run(run: Run, tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "farm.txt").write_text("a hen and a duck.\n\na pond.\n\na bird.\n" * 8)
     (tmp_path / "mine.bertc").write_text(tutorial_spec())
     smaller = [word for setting in SMALLER.split() for word in ("--set", setting)]
     for arguments in commands(TUTORIAL):
         more = smaller if arguments[0] in TAKES_SPECS and "--resume" not in arguments else []
-        run([*arguments, *more], monkeypatch, capsys)
+        run(*arguments, *more)
     assert (tmp_path / "mine-hf" / "config.json").is_file()
 
 
@@ -184,39 +188,25 @@ QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
 
 
 def test_the_commands_of_the_page_on_small_networks_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    processes: ForkServerContext,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: ForkServerContext
+) -> None:
     monkeypatch.setattr(latency.multiprocessing, "get_context", lambda method: processes)
     rows = "text\tlabel\n" + "a hen and a duck\tfarm\na pond and a reed\tlake\n" * 12
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / name).write_text(rows)
     page = commands(ROOT / "docs" / "how-to" / "small.md")
-    assert [name for name, *_ in page] == [
-        "train",
-        "bench",
-        "train",
-        "train",
-        "export",
-        "bench",
-    ]
+    assert [name for name, *_ in page] == ["train", "bench", "train", "train", "export", "bench"]
     for arguments in [["train", TOY, "--out", "minilm"], *page]:
         more = {"train": FEWER, "bench": QUICK}.get(arguments[0], [])
         more = [] if arguments[1] == TOY else more
         # Every layer of what is pruned is a second of writing the graph.
         more = [*more, "--set", "layers=1"] if "init=layers(teacher" in arguments[1] else more
-        run([*arguments, *more], monkeypatch, capsys)
+        run(*arguments, *more)
     assert (tmp_path / "small" / "model.int8.onnx").is_file()
     assert (tmp_path / "runs" / "pruned" / "pruned.json").is_file()
 
 
-def test_the_commands_of_the_page_on_vectors_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+def test_the_commands_of_the_page_on_vectors_run(run: Run, tmp_path: Path) -> None:
     rows = ["a hen\ta duck\ta pond\t4", "a reed\ta pond\ta hen\t3", "a duck\ta reed\ta hen\t1"]
     for name in ("pairs.tsv", "triplets.tsv", "scored.tsv"):
         (tmp_path / name).write_text("\n".join(["a\tb\tc\ts", *rows * 3]) + "\n")
@@ -224,20 +214,17 @@ def test_the_commands_of_the_page_on_vectors_run(
     (tmp_path / "texts.txt").write_text("a hen\n\na pond\na reed by a pond\na duck\n")
     page = commands(ROOT / "docs" / "how-to" / "embed.md")
     toy = TOY.replace("train.tsv", "texts.txt")
-    for arguments in [["train", toy, "--out", "minilm"], *page]:
-        more = FEWER if arguments[0] == "train" and arguments[1] != toy else []
-        run([*arguments, *more], monkeypatch, capsys)
-    told = capsys.readouterr().out
-    assert "1 text without a word" in told
-    assert "dev-sts" in told
+    said = run("train", toy, "--out", "minilm")
+    for arguments in page:
+        said += run(*arguments, *(FEWER if arguments[0] == "train" else []))
+    assert "1 text without a word" in said
+    assert "dev-sts" in said
     assert (tmp_path / "my-model" / "1_Pooling" / "config.json").is_file()
 
 
 def test_the_commands_of_the_page_on_beginning_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
     rows = "".join(f"a hen by the pond {n},{n % 2}\n" for n in range(20))
     (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
     (tmp_path / "pairs.tsv").write_text("a\tb\n" + "a hen\ta duck of a pond\n" * 9)
@@ -256,9 +243,9 @@ def test_the_commands_of_the_page_on_beginning_run(
     monkeypatch.setattr(starting, "is_terminal", lambda: "mine.bertc" in sys.argv)
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers_given))
     for arguments in page[:-2]:
-        run(arguments, monkeypatch, capsys)
+        run(*arguments)
     for name in ("words", "stars", "stars-from", "pairs", "alone"):
-        run(["check", f"{name}.bertc"], monkeypatch, capsys)
+        run("check", f"{name}.bertc")
     assert 'positive="' in (tmp_path / "pairs.bertc").read_text()
 
 
@@ -271,10 +258,8 @@ SHALLOW = [w for s in ("layers=4", "hidden=16", "heads=2", "ffn=24") for w in ("
 
 
 def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Run, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "farm.txt").write_text("a hen and a duck.\n\na pond by a reed.\n\n" * 60)
     for name in ("train.tsv", "dev.tsv"):
@@ -283,17 +268,18 @@ def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(
         for number, small in SMALL_NUMBERS.items():
             text = text.replace(number, small)
         (tmp_path / name).write_text(text)
+    said = ""
     for arguments in commands(MODERN):
         words = shlex.split(shlex.join(arguments).replace("--nproc 8", ""))
         more = SHALLOW if arguments[0] in TAKES_SPECS else []
         more = ["--set", "seq=64", "--set", "epochs=1"] if "task=" in arguments[1] else more
-        run([*words, *more], monkeypatch, capsys)
-    assert "the pooler starts as its masked-LM head" in capsys.readouterr().err
+        said += run(*words, *more)
+    assert "the pooler starts as its masked-LM head" in said
     learned = load_file(tmp_path / "runs" / "decayed" / "model" / "model.safetensors")
-    told: dict[str, Any] = {}
-    exec("\n".join(blocks(MODERN, "python")), told)
-    assert told["scores"].shape == (1, 2)
-    for name, weight in told["encoder"].state_dict().items():
+    names: dict[str, Any] = {}
+    exec("\n".join(blocks(MODERN, "python")), names)
+    assert names["scores"].shape == (1, 2)
+    for name, weight in names["encoder"].state_dict().items():
         assert name == "decoder.weight" or torch.equal(weight, learned[name])
 
 
