@@ -3,6 +3,7 @@
 import difflib
 import json
 import lzma
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ GOLDENS = Path(__file__).parent / "goldens"
 LINES = 40
 
 
+@cache
 def read(name: str) -> Any:
     """A golden by its file's name; those that end with .xz are packed."""
     content = (GOLDENS / name).read_bytes()
@@ -32,8 +34,8 @@ def difference(before: str, after: str) -> str:
     old, new = before.splitlines(), after.splitlines()
     if len(old) == len(new):  # in no time, however much differs
         pairs = zip(old, new, strict=True)
-        found = [line for a, b in pairs if a != b for line in (f"-{a}", f"+{b}")]
+        lines = [line for a, b in pairs if a != b for line in (f"-{a}", f"+{b}")]
     else:
-        found = list(difflib.unified_diff(old, new, "golden", "now", n=2, lineterm=""))
-    left = [f"... {len(found) - LINES} more lines"] if len(found) > LINES else []
-    return "\n".join([*found[:LINES], *left])
+        lines = list(difflib.unified_diff(old, new, "golden", "now", n=2, lineterm=""))
+    more = [f"... {len(lines) - LINES} more lines"] if len(lines) > LINES else []
+    return "\n".join([*lines[:LINES], *more])

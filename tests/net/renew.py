@@ -9,26 +9,27 @@ from typing import Any
 import torch
 
 from bertc.model.native import kernels, library
-from tests.net import compiled, goldens, older, steps
+from tests.net import compiled, goldens, steps, test_older
 from tests.net.programs import FARM, PROGRAMS, UNTRAINED
 
 
 def renew(names: list[str]) -> None:
     """Write the goldens of these names."""
-    found = compiled.compiled()
+    programs = compiled.compiled()
     for name in names:
-        if name == "compiled":
-            texts = {each: compiled.texts(resolved) for each, resolved in found.items()}
-            goldens.write("compiled.json.xz", texts)
-        elif name == "steps":
-            goldens.write("steps.json.xz", _steps())
-        elif name == "older":
-            with TemporaryDirectory() as folder:
-                found_now = {each: older.used(each, Path(folder)) for each in older.NAMES}
-            goldens.write("older.json.xz", found_now)
-        else:
-            at = compiled.FIGURES.index(name)
-            goldens.write(f"{name}.json", compiled.figures(found)[at])
+        match name:
+            case "compiled":
+                texts = {key: compiled.texts(resolved) for key, resolved in programs.items()}
+                goldens.write("compiled.json.xz", texts)
+            case "steps":
+                goldens.write("steps.json.xz", _steps())
+            case "older":
+                with TemporaryDirectory() as folder:
+                    used = {key: test_older.used(key, Path(folder)) for key in test_older.NAMES}
+                goldens.write("older.json.xz", used)
+            case _:
+                at = compiled.FIGURES.index(name)
+                goldens.write(f"{name}.json", compiled.figures(programs)[at])
 
 
 def _steps() -> dict[str, Any]:

@@ -94,17 +94,17 @@ def trained(name: str, folder: Path) -> dict[str, Any]:
 def metrics(run: Path) -> list[Any]:
     """The lines of a run without what the machine has to do with."""
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [_without(MACHINE, line) for line in lines]
+    return [_without_machine(line) for line in lines]
 
 
 MACHINE = ("seconds", "peak_memory_bytes", "pearson", "spearman")
 """Also correlations of answers that are all but alike, which magnify the last bits."""
 
 
-def _without(names: tuple[str, ...], value: Any) -> Any:
+def _without_machine(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    return {k: _without(names, v) for k, v in value.items() if k not in names}
+    return {k: _without_machine(v) for k, v in value.items() if k not in MACHINE}
 
 
 def weights(file: Path) -> dict[str, list[float]]:
@@ -116,8 +116,8 @@ def summary(tensor: Tensor) -> list[float]:
     """Plain numbers that tell a tensor from another one."""
     x = tensor.double().reshape(-1)
     places = torch.linspace(0, len(x) - 1, ENTRIES).long()
-    own = [len(x), float(x.sum()), float(x @ x), *x[places].tolist()]
-    return [float(f"{value:.9g}") for value in own]
+    numbers = [len(x), float(x.sum()), float(x @ x), *x[places].tolist()]
+    return [float(f"{value:.9g}") for value in numbers]
 
 
 def differences(golden: Any, now: Any, at: str = "", bound: float = 1e-6) -> list[str]:
@@ -137,3 +137,9 @@ def differences(golden: Any, now: Any, at: str = "", bound: float = 1e-6) -> lis
         close = math.isclose(golden, now, rel_tol=bound, abs_tol=bound)
         return [] if close else [f"{at}: {golden!r}, now {now!r}"]
     return [] if golden == now else [f"{at}: {golden!r}, now {now!r}"]
+
+
+def assert_same(golden: Any, now: Any) -> None:
+    """Fail with the first differences."""
+    lines = differences(golden, now)
+    assert not lines, f"{len(lines)} differences\n" + "\n".join(lines[:20])
