@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,19 +60,19 @@ def forms(setting: Setting) -> dict[str, Form]:
 def run(setting: Setting, results: Results) -> None:
     """A wide network, where products count, and a narrow one, where the host does."""
     specs = {"toy": TOY} if setting.tiny else {"bert-base": BASE, "bert-mini": MINI}
-    first: dict[str, float] = {}
     for name, form in forms(setting).items():
         for title, spec in specs.items():
-            if not results.lacks(f"{title}, {name}"):
-                first.setdefault(title, results.found[f"{title}, {name}"].get("ms", math.nan))
-                continue
-            try:
-                found = timed(setting, f"{spec} {form.extra}", form)
-            except Exception as error:  # what a device may refuse is not known beforehand
-                results.failed(f"{title}, {name}", error)
-                continue
-            ms = first.setdefault(title, found["ms"])
-            results.put(f"{title}, {name}", ratio=found["ms"] / ms, **found)
+            measure = partial(compare, setting, results, title, name, f"{spec} {form.extra}", form)
+            results.measure(f"{title}, {name}", measure)
+
+
+def compare(
+    setting: Setting, results: Results, title: str, name: str, spec: str, form: Form
+) -> None:
+    """Time one form, and its ratio to the step as it is."""
+    figures = timed(setting, spec, form)
+    as_it_is = results.found.get(f"{title}, as it is", figures).get("ms", math.nan)
+    results.put(f"{title}, {name}", ratio=figures["ms"] / as_it_is, **figures)
 
 
 def timed(setting: Setting, spec: str, form: Form) -> dict[str, Any]:

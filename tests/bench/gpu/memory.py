@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 
@@ -41,13 +42,8 @@ def run(setting: Setting, results: Results) -> None:
     for spec in TINY if setting.tiny else SPECS:
         for compiled in (False, True) if setting.kind == "cuda" else (False,):
             name = f"{spec}{', compiled' * compiled}"
-            if not results.lacks(name):
-                continue
-            try:
-                beside_the_estimate(setting, results, name, spec, compiled)
-            except Exception as error:  # as where memory runs out
-                results.failed(name, error)
-                torch.compiler.reset()
+            take = partial(beside_the_estimate, setting, results, name, spec, compiled)
+            results.measure(name, take)
     if setting.kind == "cuda":
         largest_of_a_plan(setting, results)
 

@@ -1,8 +1,9 @@
-"""What was measured: kept in a file after each measurement, and shown as a table."""
+"""What was measured: written to a file after each measurement, and shown as a table."""
 
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,39 +28,30 @@ class Results:
         before = read(self.folder, self.part)
         self.found = before if before.pop(CUT, None) else {}
 
-    def lacks(self, name: str) -> bool:
-        """Whether that is still to be measured."""
-        return name not in self.found
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.folder / f"{self.part}.json"
+    def measure(self, name: str, take: Callable[[], object]) -> None:
+        """Take a measurement that is not there yet; one that breaks off stops no other."""
+        if name not in self.found:
+            try:
+                take()
+            except Exception as error:  # what a device may refuse is not known beforehand
+                self.put(name, error=f"{type(error).__name__}: {str(error)[:500]}")
 
     def put(self, name: str, **values: Any) -> None:
-        """Keep what one measurement showed, before the next one begins."""
+        """Write what one measurement showed, before the next one begins."""
         self.found[name] = values
-        self._write()
-        told = ", ".join(f"{key} {shown(value)}" for key, value in values.items())
-        print(f"{time.monotonic() - self.started:6.1f} s  {name}: {told}", flush=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{self.part}.json"
+        path.with_suffix(".tmp").write_text(json.dumps(self.found, indent=1) + "\n")
+        os.replace(path.with_suffix(".tmp"), path)
+        print(f"{time.monotonic() - self.started:6.1f} s  {name}: {shown(values)}", flush=True)
 
     def check(self, name: str, ok: bool, **values: Any) -> None:
         """Keep what should be so, and whether it is."""
         self.put(name, ok=bool(ok), **values)
 
-    def failed(self, name: str, error: Exception) -> None:
-        """Keep that a measurement broke off, and by what."""
-        self.put(name, error=f"{type(error).__name__}: {str(error)[:500]}")
-
     def cut(self, limit_seconds: float) -> None:
         """Keep that time ran out."""
         self.put(CUT, seconds=limit_seconds)
-
-    def _write(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_suffix(".tmp")
-        beside.write_text(json.dumps(self.found, indent=1) + "\n")
-        os.replace(beside, self.path)
 
 
 def read(folder: Path, part: str) -> dict[str, Values]:
@@ -75,14 +67,16 @@ def untrue(found: dict[str, Values]) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """A number in four digits; a list by its items."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list):
-        return " ".join(map(shown, value)) or "none"
-    if isinstance(value, dict):
-        return " ".join(f"{key}={shown(item)}" for key, item in value.items())
-    return str(value)
+    """A number in four digits; a list and a dictionary by their items."""
+    match value:
+        case float():
+            return f"{value:.4g}"
+        case list():
+            return " ".join(map(shown, value)) or "none"
+        case dict():
+            return ", ".join(f"{key} {shown(item)}" for key, item in value.items())
+        case _:
+            return str(value)
 
 
 def table(folder: Path, parts: tuple[str, ...]) -> str:
@@ -90,6 +84,5 @@ def table(folder: Path, parts: tuple[str, ...]) -> str:
     lines = ["| part | measured | found |", "|---|---|---|"]
     for part in parts:
         for name, values in read(folder, part).items():
-            told = ", ".join(f"{key} {shown(value)}" for key, value in values.items())
-            lines.append(f"| {part} | {name} | {told} |")
+            lines.append(f"| {part} | {name} | {shown(values)} |")
     return "\n".join(lines)

@@ -6,7 +6,6 @@ from functools import partial
 
 import torch
 
-from bertc.base.diagnostics import BertcError
 from bertc.cost import Device, estimate
 from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.measure import take_turns
@@ -34,21 +33,19 @@ def run(setting: Setting, results: Results) -> None:
     specs = TINY if setting.tiny else SPECS
     programs = {name: timed_spec(setting, *spec) for name, spec in specs.items()}
     for name, resolved in programs.items():
-        try:
-            if results.lacks(f"{name}, step"):
-                beside_transformers(setting, results, name, resolved)
+        for title, take in (
+            (f"{name}, step", beside_transformers),
+            (f"{name}, beside a loop by hand", beside_a_loop_by_hand),
+        ):
+            results.measure(title, partial(take, setting, results, name, resolved))
             put_device(results, device, programs)
-            if results.lacks(f"{name}, beside a loop by hand"):
-                beside_a_loop_by_hand(setting, results, name, resolved)
-        except (BertcError, RuntimeError) as error:  # as where memory runs out
-            results.failed(f"{name}, broke off", error)
 
 
 def put_device(results: Results, device: Device, programs: dict[str, Resolved]) -> None:
     """The device for ``bertc estimate``, with the share that makes a step what was measured."""
     for name, resolved in programs.items():
-        if not results.lacks(f"{name}, step"):
-            share = fitted_share(device, resolved, results.found[f"{name}, step"]["ms"] / 1000)
+        if ms := results.found.get(f"{name}, step", {}).get("ms"):
+            share = fitted_share(device, resolved, ms / 1000)
             figures = (
                 f"bf16={device.bf16_flops / 1e12:.4g},fp32={device.fp32_flops / 1e12:.4g},"
                 f"memory={device.memory_bytes / 2**30:.4g},share={share:.4f},"

@@ -10,6 +10,8 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,19 +41,19 @@ def run(setting: Setting, results: Results) -> None:
             own = folder / f"{words}.tsv"
             own.write_text("text\tother\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows))
             steps = max(2, passes * examples // 32)
-            ours = (("bertc", "auto"), ("bertc, not compiled", "off"))
-            for label, compile in ours[: 1 if setting.tiny else None]:
+            ways = (("bertc", "auto"), ("bertc, not compiled", "off"))
+            for label, compile in ways[: 1 if setting.tiny else None]:
                 resolved = spec(setting, folder / "model", own, steps, words, compile)
-                if results.lacks(name := f"{title}, {label}"):
-                    results.put(name, **bertc(resolved, folder / f"{words}-{compile}"))
+                ours = partial(bertc, resolved, folder / f"{words}-{compile}")
+                put(results, f"{title}, {label}", ours)
             for compiled in (False,) if setting.tiny else (False, True):
-                if results.lacks(name := f"{title}, Trainer{', compiled' * compiled}"):
-                    try:
-                        found = other(setting, folder / "model", rows, steps, compiled)
-                    except RuntimeError as error:  # as where accelerate is not installed
-                        results.failed(name, error)
-                    else:
-                        results.put(name, **found)
+                theirs = partial(other, setting, folder / "model", rows, steps, compiled)
+                put(results, f"{title}, Trainer{', compiled' * compiled}", theirs)
+
+
+def put(results: Results, name: str, take: Callable[[], dict[str, Any]]) -> None:
+    """Put figures under a name; without accelerate there are none of the Trainer."""
+    results.measure(name, lambda: results.put(name, **take()))
 
 
 def make_model(folder: Path, tiny: bool) -> None:

@@ -8,6 +8,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from unittest.mock import patch
@@ -45,11 +46,8 @@ def run(setting: Setting, results: Results) -> None:
         same_masks, one_wait,
     )  # fmt: skip
     for measure in measurements:
-        try:
-            with setting.kernels(setting.resolved(TOY)):
-                measure(setting, results)
-        except Exception as error:  # what a device may refuse is not known beforehand
-            results.failed(measure.__name__, error)
+        with setting.kernels(setting.resolved(TOY)):
+            results.measure(measure.__name__, partial(measure, setting, results))
 
 
 def versions(setting: Setting, results: Results) -> None:
