@@ -1,6 +1,5 @@
 """Execution settings of operations, and the device budget that a step has to fit."""
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from bertc.cost.planning.world import Strategy
@@ -50,8 +49,7 @@ ANY = Execution("cpu", "fp32", compiled=False)
 """Settings for counting FLOPs, which do not depend on them."""
 
 
-@dataclass(frozen=True)
-class DeviceBudget:
+class DeviceBudget(NamedTuple):
     """Device and settings of a step: memory in bytes, device kind, precision, compiled or not.
 
     With ``strategy="ddp"`` gradients persist between steps. ``begun``: this process already has a

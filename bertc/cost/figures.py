@@ -1,7 +1,7 @@
 """The estimate as a value, and as the JSON of ``bertc estimate --json``."""
 
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 from bertc.base.diagnostics import UsageError
 from bertc.cost.units import range_text
@@ -15,9 +15,11 @@ ELECTRA's published counter. ``6n``: 6 x tokens x the weights that a token meets
 CONVENTIONS: tuple[Convention, ...] = ("exact", "electra", "6n")
 
 
-def if_any(default: Any) -> Any:
-    """A figure that JSON has only where it is not 0 or absent."""
-    return field(default=default, metadata={"if_any": True})
+IF_ANY = (
+    "generator", "frozen", "frozen_per_example", "update_per_step", "average_bytes", "within",
+    "spread", "pruned",
+)  # fmt: skip
+"""Figures that JSON has only where they are not 0 or absent."""
 
 
 def convention_named(name: str) -> Convention:
@@ -28,8 +30,7 @@ def convention_named(name: str) -> Convention:
     raise UsageError(f"unknown convention {name}", help=f"--convention {' or '.join(CONVENTIONS)}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(NamedTuple):
     """Number of trainable weights; tied and shared tensors count once, in ``applied`` once per use.
 
     ``encoder`` is embeddings + layers + pooler; ``generator`` is what a generator adds to them;
@@ -38,19 +39,18 @@ class Parameters:
     """
 
     encoder: int
-    generator: int = if_any(0)
+    generator: int
     embeddings: int
     layers: int
     pooler: int
     heads: int
     total: int
     applied: int
-    frozen: int = if_any(0)
+    frozen: int
     by_part: dict[str, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flops:
+class Flops(NamedTuple):
     """Floating-point operations in one convention, per mean example and step of all stages.
 
     ``frozen_per_example`` is what frozen networks take of ``forward_per_example``,
@@ -59,15 +59,14 @@ class Flops:
 
     convention: Convention
     forward_per_example: int
-    frozen_per_example: int = if_any(0)
+    frozen_per_example: int
     train_per_example: int
-    update_per_step: int = if_any(0)
+    update_per_step: int
     train_per_step: int
     train_total: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Memory:
+class Memory(NamedTuple):
     """Bytes on the device; ``peak_bytes`` is the maximum during a training step.
 
     ``average_bytes`` is what averages of weights take of ``optimizer_bytes``, beside moments.
@@ -83,7 +82,7 @@ class Memory:
     weights_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
-    average_bytes: int = if_any(0)
+    average_bytes: int
     activations_bytes: int
     peak_bytes: int
     microbatch: int
@@ -91,8 +90,7 @@ class Memory:
     recompute: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Time:
+class Time(NamedTuple):
     """Seconds on a named device, assuming that matmuls reach ``product_share`` of its peak FLOP/s.
 
     ``source`` says where that share comes from. ``assumed_mfu`` is the resulting share of useful
@@ -107,17 +105,12 @@ class Time:
     assumed_mfu: float
     product_share: float
     source: str
-    within: float | None = if_any(None)
+    within: float | None
 
     @property
     def basis(self) -> str:
         """The source of the seconds, as a sentence."""
         return f"{self.source[0].upper()}{self.source[1:]}."
-
-    @property
-    def hours(self) -> float:
-        """Device hours."""
-        return self.seconds_total / 3600
 
     @property
     def step_text(self) -> str:
@@ -134,8 +127,7 @@ class Time:
         return (seconds / self.within, seconds * self.within) if self.within else (seconds,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spread:
+class Spread(NamedTuple):
     """Distribution of a run over devices, ``per_host`` to a machine.
 
     Memory is then per device; ``communication_seconds`` is the wait per step for other devices.
@@ -147,8 +139,7 @@ class Spread:
     communication_seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartCost:
+class PartCost(NamedTuple):
     """Cost of one part of a network or step: seconds by bound, and bytes.
 
     ``state_bytes`` is weights and gradients, for the optimiser moments and averages of weights;
@@ -165,8 +156,7 @@ class PartCost:
     activations_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageEstimate:
+class StageEstimate(NamedTuple):
     """Cost of one stage; ``parameters`` counts the weights that it trains.
 
     FLOPs and time assume ``row_tokens`` per row: ``seq`` for text, the mean length for tasks.
@@ -184,8 +174,7 @@ class StageEstimate:
     where: tuple[PartCost, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pruned:
+class Pruned(NamedTuple):
     """The network that is left when a run has removed heads or neurons, trained no further.
 
     FLOPs are exact up to the last layer's, which depend on how many that layer loses.
@@ -195,31 +184,18 @@ class Pruned:
     forward_per_example: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Totals:
-    """Figures of a whole program: sums over stages, and the memory of the stage that needs most."""
+def plain(figures: Mapping[str, Any], *, where: bool) -> dict[str, object]:
+    """Figures as JSON has them, under the names of the published schema.
 
-    name: str
-    fingerprint: str
-    parameters: Parameters
-    flops: Flops
-    memory: Memory
-    time: Time
-    stages: tuple[StageEstimate, ...]
-    spread: Spread | None = if_any(None)
-    pruned: Pruned | None = if_any(None)
-
-    def as_json(self, *, where: bool = False) -> dict[str, object]:
-        """The estimate as plain values, under the names of the published schema.
-
-        ``where`` adds the cost of each part of a stage.
-        """
-        return {"schema": 1, **_plain(self, where)}
+    ``where`` adds the cost of each part of a stage.
+    """
+    shown = ((name, value) for name, value in figures.items() if value or name not in IF_ANY)
+    return {name: _plain(value, where) for name, value in shown if where or name != "where"}
 
 
 def _plain(value: Any, where: bool) -> Any:
-    if is_dataclass(value):
-        named = ((one, getattr(value, one.name)) for one in fields(value))
-        shown = ((one, v) for one, v in named if v or not one.metadata.get("if_any"))
-        return {one.name: _plain(v, where) for one, v in shown if where or one.name != "where"}
-    return [_plain(one, where) for one in value] if isinstance(value, tuple) else value
+    if not isinstance(value, tuple):
+        return value
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict(), where=where)
+    return [_plain(one, where) for one in value]

@@ -4,9 +4,8 @@ Bytes saved for backward are autograd's without a compiler: inputs of every prod
 activation, attention probabilities where no fused kernel runs, and dropout masks.
 """
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from bertc.cost.execution import FP32, Execution
 from bertc.ir import operation as op
@@ -19,8 +18,7 @@ FLASH_BLOCK, FLASH_WIDTH = 128, 32
 up (FlashAttention 2, flash_api.cpp)."""
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """Cost of one operation; ``flops`` of forward, ``train_flops`` of forward and backward.
 
     Bytes ``kept`` live from forward to backward, ``transient`` ones during the backward of their
@@ -55,7 +53,7 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             return _recurrence(operation, how)
         case op.Alone(operation=done):
             plain = cost(done, how)
-            return replace(plain, train_flops=plain.flops, kept=0, transient=0)
+            return plain._replace(train_flops=plain.flops, kept=0, transient=0)
         case op.Norm():
             return _norm(operation, how)
         case op.Pointwise(function, elements, stored):
@@ -174,11 +172,11 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
     )
     if attention.mask == "scores":  # gradients of the scores, of the added bias and of its factors
         saved += scores * how.value_bytes + masks
-        return replace(plain, kept=saved, transient=4 * scores * how.value_bytes)
+        return plain._replace(kept=saved, transient=4 * scores * how.value_bytes)
     if not fused:
         saved += scores * how.value_bytes + masks
         transient = scores + rows * keys * inner
-        return replace(plain, kept=saved, transient=transient * how.value_bytes)
+        return plain._replace(kept=saved, transient=transient * how.value_bytes)
     saved += rows * attention.heads * queries * FP32
     if attention.mask == "targets":  # its mask and zeroed output
         saved += rows * queries * (keys + inner) * how.value_bytes
@@ -193,7 +191,7 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
         transient += rows * flash_bytes(keys, attention.heads, attention.head_dim, places)
         if attention.sequences and not end_to_end:  # mask of packed rows
             saved += rows * queries * attention.span * how.value_bytes
-    return replace(plain, kept=saved, transient=transient)
+    return plain._replace(kept=saved, transient=transient)
 
 
 def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:

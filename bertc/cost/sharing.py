@@ -1,6 +1,5 @@
 """Several processes: memory per device, and the time of communication between devices."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from bertc.cost.execution import FP32, DeviceBudget, Execution
@@ -42,8 +41,7 @@ def process_memory(
     """Memory of one stage in the process with the most examples."""
     share, held = _own(stage, layout), _held(stage, parameters, budget, layout)
     memory = stage_memory(share, parameters, held.wider(budget))
-    return replace(
-        memory,
+    return memory._replace(
         weights_bytes=held.weights,
         optimizer_bytes=held.state,
         average_bytes=memory.average_bytes // layout.shards,
@@ -67,7 +65,7 @@ class _Held(NamedTuple):
     def wider(self, budget: DeviceBudget) -> DeviceBudget:
         """Add the spared bytes to the device's memory."""
         spared = int(self.spared / USABLE[budget.device])
-        return replace(budget, memory_bytes=budget.memory_bytes + spared)
+        return budget._replace(memory_bytes=budget.memory_bytes + spared)
 
 
 def _own(stage: Stage, layout: Layout) -> Stage:

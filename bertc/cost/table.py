@@ -5,7 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bertc.base.diagnostics import InNotebooks, Table
-from bertc.cost.figures import StageEstimate, Time, Totals
+from bertc.cost.figures import (
+    Flops,
+    Memory,
+    Parameters,
+    Pruned,
+    Spread,
+    StageEstimate,
+    Time,
+    plain,
+)
 from bertc.cost.sharing import TALK_SOURCE
 from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
 
@@ -21,8 +30,21 @@ LEGEND = (
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Estimate(Totals, InNotebooks):
-    """Cost of a whole program, which prints as its table, in text and in notebooks."""
+class Estimate(InNotebooks):
+    """Cost of a whole program, which prints as its table, in text and in notebooks.
+
+    Figures are sums over stages, and the memory of the stage that needs most.
+    """
+
+    name: str
+    fingerprint: str
+    parameters: Parameters
+    flops: Flops
+    memory: Memory
+    time: Time
+    stages: tuple[StageEstimate, ...]
+    spread: Spread | None
+    pruned: Pruned | None
 
     def __str__(self) -> str:
         """The table that ``bertc estimate`` prints."""
@@ -37,18 +59,18 @@ class Estimate(Totals, InNotebooks):
         return (table_of(self),)
 
 
-def as_json(estimates: Sequence[Totals], *, where: bool = False) -> str:
+def as_json(estimates: Sequence[Estimate], *, where: bool = False) -> str:
     """One estimate as its JSON object, several as the points of one object."""
-    points = [estimate.as_json(where=where) for estimate in estimates]
+    points = [{"schema": 1, **plain(vars(estimate), where=where)} for estimate in estimates]
     return json.dumps(points[0] if len(points) == 1 else {"schema": 1, "points": points}, indent=2)
 
 
-def as_table(estimates: Sequence[Totals]) -> str:
+def as_table(estimates: Sequence[Estimate]) -> str:
     """One estimate by part and stage, or several side by side with differences to the first."""
     return str(table_of(estimates[0]) if len(estimates) == 1 else comparison(estimates))
 
 
-def where_table(estimates: Sequence[Totals]) -> str:
+def where_table(estimates: Sequence[Estimate]) -> str:
     """A step of each stage by part, then what rows and columns mean."""
     tables = [_by_part(one.name, stage) for one in estimates for stage in one.stages]
     time = estimates[0].time
@@ -56,10 +78,10 @@ def where_table(estimates: Sequence[Totals]) -> str:
     return "\n\n".join((*map(str, tables), legend))
 
 
-def table_of(estimate: Totals) -> Table:
+def table_of(estimate: Estimate) -> Table:
     """One estimate by part and stage, with its assumptions below."""
     stages = estimate.stages if len(estimate.stages) > 1 else ()
-    columns: tuple[Totals | StageEstimate, ...] = (estimate, *stages)
+    columns: tuple[Estimate | StageEstimate, ...] = (estimate, *stages)
     rows = list[Sequence[str]]()
     for title, lines in _sections(columns, estimate):
         rows.append((title,))
@@ -69,10 +91,10 @@ def table_of(estimate: Totals) -> Table:
     return Table(head, rows, title, (*_left_after_pruning(estimate), *_notes([estimate])))
 
 
-def comparison(estimates: Sequence[Totals]) -> Table:
+def comparison(estimates: Sequence[Estimate]) -> Table:
     """A row for each estimate, with differences to the first."""
     several = len(set(map(_steps, estimates))) > 1
-    figures: tuple[tuple[str, Callable[[Totals], float], Callable[[Totals], str]], ...] = (
+    figures: tuple[tuple[str, Callable[[Estimate], float], Callable[[Estimate], str]], ...] = (
         ("encoder", lambda e: e.parameters.encoder, lambda e: count_text(e.parameters.encoder)),
         ("with heads", lambda e: e.parameters.total, lambda e: count_text(e.parameters.total)),
         *((("steps", _steps, lambda e: f"{_steps(e):,}"),) if several else ()),
@@ -112,7 +134,7 @@ def _share(seconds: float, total: float) -> str:
     return f"{100 * seconds / total:.0f}%" if total else ""
 
 
-def _notes(estimates: Sequence[Totals]) -> tuple[str, ...]:
+def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
     """The assumptions behind the figures, and what does not fit; a line each."""
     fails = "does not fit on {}, not with one example at once."
     lines = (
@@ -126,7 +148,7 @@ def _notes(estimates: Sequence[Totals]) -> tuple[str, ...]:
     return tuple(line for text in lines for line in text.split("\n"))
 
 
-def _assumptions(estimate: Totals) -> tuple[str, ...]:
+def _assumptions(estimate: Estimate) -> tuple[str, ...]:
     spread = estimate.spread
     time = estimate.time
     messages = ", messages counted," if spread else ""
@@ -155,7 +177,7 @@ def _assumptions(estimate: Totals) -> tuple[str, ...]:
     )
 
 
-def _left_after_pruning(estimate: Totals) -> list[str]:
+def _left_after_pruning(estimate: Estimate) -> list[str]:
     """Size and cost of the network at the end of a run that prunes, beside those before."""
     pruned = estimate.pruned
     if pruned is None:
@@ -169,10 +191,10 @@ def _left_after_pruning(estimate: Totals) -> list[str]:
     ]
 
 
-Row = tuple[str, Callable[[Totals | StageEstimate], str]]
+Row = tuple[str, Callable[[Estimate | StageEstimate], str]]
 
 
-def _parameter_rows(first: Totals | StageEstimate, run: Totals) -> list[Row]:
+def _parameter_rows(first: Estimate | StageEstimate, run: Estimate) -> list[Row]:
     """Rows of the parameters: parts, the encoder, and totals."""
 
     def part_row(part: str) -> Row:
@@ -191,7 +213,7 @@ def _parameter_rows(first: Totals | StageEstimate, run: Totals) -> list[Row]:
 
 
 def _sections(
-    columns: Sequence[Totals | StageEstimate], run: Totals
+    columns: Sequence[Estimate | StageEstimate], run: Estimate
 ) -> list[tuple[str, list[Row]]]:
     spread, devices = run.spread, run.spread.devices if run.spread else 1
     frozen: Row = ("frozen, of it", lambda c: flops_text(c.flops.frozen_per_example))
@@ -245,7 +267,7 @@ def _hours(time: Time, devices: int) -> str:
     return " to ".join(f"{seconds / 3600 * devices:,.2f}" for seconds in between)
 
 
-def _steps(column: Totals | StageEstimate) -> int:
+def _steps(column: Estimate | StageEstimate) -> int:
     if isinstance(column, StageEstimate):
         return column.steps
     return sum(stage.steps for stage in column.stages)

@@ -172,7 +172,6 @@ def test_every_device_gives_a_time(name: str) -> None:
         name = f"{name},bf16=10,fp32=10"
     found = estimate(resolve("bert-base"), name).time
     assert found.device == known.name
-    assert found.hours * 3600 == pytest.approx(found.seconds_total)
     assert found.seconds_total > found.seconds_per_step > 0
     assert found.source
 

@@ -1,7 +1,6 @@
 """From a complete, checked program to a ``Resolved``."""
 
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from bertc.check.passes.settings.layers import layer_values, owners
 from bertc.check.passes.settings.stages import has_tasks, reads_on
@@ -85,8 +84,7 @@ def _generator(stage: StageSettings) -> Encoder | None:
     return _encoder(stage.model_copy(update=settings), causal=False, two_streams=False)
 
 
-@dataclass(frozen=True)
-class _Networks:
+class _Networks(NamedTuple):
     """The facts that the networks of all stages have in common.
 
     ``texts`` of a row are compared by a pooled state; ``decodes``: the main one predicts masked

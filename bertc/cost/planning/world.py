@@ -1,7 +1,6 @@
 """The processes of a run: their shares of a batch, and of weights, gradients and moments."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bertc.base.diagnostics import UsageError
 from bertc.ir.program.resolved import Resolved
@@ -16,8 +15,7 @@ A model that fits trains up to four times as fast replicated (allenai/OLMo, issu
 """
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     """Number of processes of a run, one per device, and of those on each machine."""
 
     size: int = 1
@@ -39,8 +37,7 @@ class World:
         return slice(first, first + quotient + (rank < more))
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """The distribution of weights, gradients and moments over processes.
 
     ``ddp``: a copy in each. ``fsdp``: a shard in each. ``hsdp``: sharded within a machine and

@@ -1,8 +1,7 @@
 """Rules: what is wrong with settings that do not go together, as rows of tables."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from bertc.base.diagnostics import Diagnostics, Span
 from bertc.check.passes.settings.fixes import Way, fix, note
@@ -18,8 +17,7 @@ Also: TypeAlias = tuple[str, str]
 """Another setting to point at, and the words of that note."""
 
 
-@dataclass(frozen=True)
-class Rule(Generic[_S]):
+class Rule(NamedTuple, Generic[_S]):
     """A mistake (E...) or a remark (R...) about the settings of a run or a stage.
 
     ``instead`` is a setting, ``name=value``, that replaces the written one, and the default of
@@ -37,8 +35,7 @@ class Rule(Generic[_S]):
     way: Callable[[_S], Way] | None = None
 
 
-@dataclass(frozen=True)
-class Checker(Generic[_S]):
+class Checker(NamedTuple, Generic[_S]):
     """Settings that are checked, and where mistakes go."""
 
     settings: _S
