@@ -3,10 +3,9 @@
 import math
 
 from bertc.check.passes.settings.fixes import Way, argument, note
-from bertc.check.passes.settings.layers import layer_values
+from bertc.check.passes.settings.layers import key_heads, layer_values, turns_pairs
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.cost.planning.plan import largest_divisor
-from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
@@ -33,9 +32,8 @@ def _heads(program: Complete) -> int:
 
 def _unshared(program: Complete) -> int:
     """Heads of keys that heads of queries cannot share evenly; 0 if they can."""
-    node = program.attention
-    keys = node.kv_heads if isinstance(node, ContentAttention) else 0
-    return keys if keys and _heads(program) % keys else 0
+    keys = key_heads(program)
+    return keys if _heads(program) % keys else 0
 
 
 def _sharing_keys(program: Complete) -> Way:
@@ -69,10 +67,10 @@ def _pairs_turn(check: Checker[Complete]) -> None:
     if isinstance(node, GeneratorNetwork):
         widths["generator's head"] = node.hidden // node.heads
     for whose, width in widths.items():
-        turned = positions.turned(width)
-        if turned >= 2 and turned % 2 == 0:
+        if turns_pairs(program, width):
             continue
-        origin, even = program.origins["positions"], f"{max(2, turned - turned % 2) / width:.4g}"
+        origin, turned = program.origins["positions"], positions.turned(width)
+        even = f"{max(2, turned - turned % 2) / width:.4g}"
         check.report(
             "E311",
             f"rotary positions turn pairs of numbers, but the share of a {whose} is {turned} of "

@@ -7,6 +7,7 @@ from bertc.check.passes.languages import check_languages
 from bertc.check.passes.lengths import check_lengths
 from bertc.check.passes.running import check_running
 from bertc.check.passes.settings.fixes import argument
+from bertc.check.passes.settings.layers import fitting_heads, key_heads
 from bertc.check.passes.settings.rules import Also, Checker, Rule
 from bertc.check.passes.terms import check_terms
 from bertc.cost.planning.plan import largest_divisor
@@ -52,9 +53,7 @@ def _uneven(program: Complete) -> int:
 
 
 def _dividing(program: Complete) -> list[int]:
-    hidden, heads = program.hidden, _uneven(program)
-    fitting = (number for number in range(1, hidden + 1) if hidden % number == 0)
-    return sorted(fitting, key=lambda number: abs(number - heads))[:2]
+    return fitting_heads(program, _uneven(program), program.hidden, key_heads(program))[:2]
 
 
 _OF_HEADS: tuple[Rule[Complete], ...] = (
@@ -63,7 +62,7 @@ _OF_HEADS: tuple[Rule[Complete], ...] = (
          label=lambda p: f"{p.hidden} / {_uneven(p)} leaves {p.hidden % _uneven(p)}",
          also=lambda p: ("hidden", f"hidden = {p.hidden}"),
          help=lambda p: " or ".join(f"heads={number}" for number in sorted(_dividing(p))),
-         instead=lambda p: f"heads={_dividing(p)[0]}"),
+         instead=lambda p: "".join(f"heads={number}" for number in _dividing(p)[:1])),
     Rule("E223", "heads", lambda p: len(set(_values(p.heads))) > 1 and p.positions.ties_biases,
          lambda p: f"layers differ in heads, but positions = {p.positions.kind} shares its biases "
          "between all layers",

@@ -2,6 +2,7 @@
 
 from bertc.base.diagnostics import Diagnostics, Fix
 from bertc.check.passes.settings.fixes import Way, argument, fix, fix_argument
+from bertc.check.passes.settings.layers import fitting_heads
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import settled
 from bertc.ir.learning.objective import Objective
@@ -182,8 +183,7 @@ def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Di
     """Check the generator's heads, and the encoder's sharing at the generator's depth."""
     check, origin = Checker(program, diagnostics), program.origins["generator"]
     if node.hidden % node.heads:
-        fitting = (n for n in range(1, node.hidden + 1) if node.hidden % n == 0)
-        near = min(fitting, key=lambda n: abs(n - node.heads))
+        near = next(iter(fitting_heads(program, node.heads, node.hidden)), 1)
         within = fix_argument(origin, (), "heads", str(near))
         rewritten = f"generator=network({node.size:g}, heads={near})"
         check.report(

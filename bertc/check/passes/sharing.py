@@ -2,7 +2,7 @@
 
 from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings.fixes import argument
-from bertc.check.passes.settings.layers import layer_values, owners
+from bertc.check.passes.settings.layers import layer_values, one_for_all, owners
 from bertc.check.passes.settings.rules import Checker
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
@@ -64,7 +64,7 @@ def _lists_fit(program: Complete, check: Checker[StageSettings]) -> None:
                 setting,
                 label="one number per layer, or one for all",
                 also=("layers", f"layers = {layers}"),
-                help=f"{setting}={max(value)}",
+                help=one_for_all(program, setting, max(value)),
             )
 
 
@@ -111,6 +111,6 @@ def _shared_layers_alike(check: Checker[Complete], layers: int) -> None:
                     f"{widths[owner]} and {widths[layer]}",
                     setting,
                     also=("share", "the sharing is set here"),
-                    help=f"{setting}={max(widths)}",
+                    help=one_for_all(program, setting, max(widths)),
                 )
                 break

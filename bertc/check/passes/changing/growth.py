@@ -5,7 +5,7 @@ from typing import get_args
 
 from bertc.base.diagnostics import Diagnostics, Note, several
 from bertc.check.passes.settings.fixes import argument, fix, fix_kind, note, written
-from bertc.check.passes.settings.layers import layer_values, owners
+from bertc.check.passes.settings.layers import layer_values, one_for_all, owners
 from bertc.check.passes.settings.rules import Checker
 from bertc.ir.changing.growth import (
     FromGenerator,
@@ -83,30 +83,45 @@ def _generator_possible(program: Complete, diagnostics: Diagnostics) -> None:
     for place, stage in enumerate(stages):
         if not isinstance(stage.grow, FromGenerator):
             continue
-        why, instead = "", "grow=stack"
+        why, instead = "", ""
         if not stage.begins_told or not place:
             why = ": no earlier stage trains that"
         elif not isinstance(node, GeneratorNetwork):
             why = f": generator = {node.kind}"
         elif _sizes(program, stage) != _sizes(program, stage, node):
             why = ": they differ in size"
-            tied = node.tie == "embeddings"
-            instead = "generator=1" if tied else f"generator=network(1, tie={node.tie})"
+            instead = _as_large(program, node)
         elif stage.layers != stages[place - 1].layers:
             why = " and grow deeper at once"
         if why:
-            grow, smaller = stage.origins["grow"], instead.startswith("generator")
+            grow = stage.origins["grow"]
             Checker(program, diagnostics).report(
                 "E263",
                 f"the encoder cannot start from its generator{why}",
                 grow.span,
                 also=("generator", f"generator = {node.kind}"),
                 way={
-                    "help": instead,
-                    "fix": fix(origin, instead) if smaller else fix_kind(grow, "stack"),
+                    "help": instead or "remove grow",
+                    "fix": fix(origin, instead) if instead else fix(grow, ""),
                 },
             )
             return
+
+
+def _as_large(program: Complete, node: GeneratorNetwork) -> str:
+    """A generator of the encoder's size; empty if its layers or their heads have other widths."""
+    hidden, heads, ffn = program.hidden, program.heads, program.ffn
+    if not isinstance(heads, int) or not isinstance(ffn, int) or heads * program.head_dim != hidden:
+        return ""
+    ties = node.tie != "embeddings" and (node.tie != "none" or program.embedding == hidden)
+    arguments = (
+        "1",
+        f"heads={heads}" * (heads != max(1, hidden // 64)),
+        f"ffn={ffn}" * (ffn != 4 * hidden),
+        f"tie={node.tie}" * ties,
+    )
+    text = ", ".join(filter(None, arguments))
+    return "generator=1" if text == "1" else f"generator=network({text})"
 
 
 def _sizes(
@@ -165,6 +180,7 @@ def _alike(
         for layer in range(after):
             source = grow.source(layer, before, after)
             if widths[layer] != widths[source]:
+                alike = one_for_all(program, setting, widths[0])
                 diagnostics.error(
                     "E261",
                     f"layer {layer} cannot start as a copy of layer {source}: they differ in "
@@ -172,8 +188,8 @@ def _alike(
                     program.span(setting) or stage.span("layers"),
                     label="a copy has the widths of the original",
                     notes=_grown_here(stage, before),
-                    help=f"{setting}={widths[0]} or grow=identity norm=pre",
-                    fix=fix(program.origins[setting], f"{setting}={widths[0]}"),
+                    help=f"{alike} or grow=identity norm=pre",
+                    fix=fix(program.origins[setting], alike),
                 )
                 return
 
