@@ -7,7 +7,6 @@ from typing import NamedTuple
 from bertc.cost.execution import FP32, DeviceBudget, Execution
 from bertc.cost.rules import cost, is_fused
 from bertc.ir import operation as op
-from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.heads import over_tokens
@@ -86,25 +85,18 @@ def forward_bytes(operation: op.Operation, how: Execution, unrounded: int, drops
 
 def block_bytes(forward: op.Forward, how: Execution) -> tuple[tuple[BlockBytes, ...], ...]:
     """Bytes of every block, layer by layer, in forward order."""
-    operations = {id(b.operations): b.operations for layer in forward.layers for b in layer}
-    once = {key: _bytes(those, how) for key, those in operations.items()}  # of layers alike
-    return tuple(
-        tuple(_of_block(block, once[id(block.operations)], how) for block in layer)
-        for layer in forward.layers
-    )
+    once: dict[int, tuple[int, int, int]] = {}  # of layers alike
 
+    def bytes_of(block: op.Block) -> BlockBytes:
+        if id(block.operations) not in once:
+            costs = [cost(operation, how) for operation in block.operations]
+            sums = sum(c.copies for c in costs), sum(c.kept for c in costs)
+            once[id(block.operations)] = (*sums, sum(c.transient for c in costs))
+        copies, saved, transient = once[id(block.operations)]
+        cast = block.weights * how.value_bytes if how.precision == "bf16" else 0
+        return BlockBytes(block.owner, block.weights * FP32, cast or copies, saved, transient)
 
-def _bytes(operations: op.Operations, how: Execution) -> tuple[int, int, int]:
-    """Copies of weights, and bytes saved and transient."""
-    costs = [cost(operation, how) for operation in operations]
-    copies, saved, transient = zip(*((c.copies, c.kept, c.transient) for c in costs), strict=True)
-    return sum(copies), sum(saved), sum(transient)
-
-
-def _of_block(block: op.Block, sums: tuple[int, int, int], how: Execution) -> BlockBytes:
-    copies, saved, transient = sums
-    cast = block.weights * how.value_bytes if how.precision == "bf16" else 0
-    return BlockBytes(block.owner, block.weights * FP32, cast or copies, saved, transient)
+    return tuple(tuple(map(bytes_of, layer)) for layer in forward.layers)
 
 
 @dataclass(frozen=True)
@@ -122,11 +114,6 @@ class NetworkPass:
     def how(self) -> Execution:
         """The settings of its operations."""
         return self.budget.execution
-
-    @property
-    def encoder(self) -> Body:
-        """The network's body."""
-        return self.network.body
 
     @cached_property
     def kept(self) -> int:
@@ -168,11 +155,6 @@ class NetworkPass:
             points.append(MemoryPoint(figures.copies, max(kept_by(done, self.how), most)))
         return points
 
-    @property
-    def saved(self) -> int:
-        """The same, of a network that has a backward pass; else 0."""
-        return self.kept if self.network.learned else 0
-
     @cached_property
     def in_blocks(self) -> tuple[LossBytes, ...]:
         """The losses that are made in blocks, in the order of forward."""
@@ -199,14 +181,14 @@ class NetworkPass:
         """Bytes of outputs for terms that are there until all losses are, and not saved anyway."""
         stage, how, wanted = self.stage, self.how, self.network.wanted
         layers = [layer for layer in wanted.projections if not self._saves_projected(layer)]
-        attended = (self.encoder.attended(layer) for layer in layers)
+        attended = (self.network.body.attended(layer) for layer in layers)
         states = sum(PROJECTED * stage.seq * one.widths.inner for one in attended if one)
         if self.network.learned:
             return MemoryPoint(0, stage.rows_an_example * states * how.value_bytes)
         last, decoded = self.network.outputs(stage.seq)
-        if last == stage.seq and wanted.whole_layers(self.encoder.depth) in wanted.states:
+        if last == stage.seq and wanted.whole_layers(self.network.body.depth) in wanted.states:
             last = 0
-        states += (last + decoded + len(wanted.states) * stage.seq) * self.encoder.hidden
+        states += (last + decoded + len(wanted.states) * stage.seq) * self.network.body.hidden
         tables = sum(asks_head(one) and over_tokens(one.head_node) for one in self.network.scored)
         cast = tables * self.table * how.value_bytes if how.precision == "bf16" else 0
         return MemoryPoint(cast, stage.rows_an_example * states * how.value_bytes)
@@ -228,13 +210,13 @@ class NetworkPass:
         states = sum(network.outputs(stage.seq))
         if states < stage.seq + network.query_states and len(network.terms) == 1:
             return 0
-        return stage.rows_an_example * states * self.encoder.hidden * self.how.value_bytes
+        return stage.rows_an_example * states * self.network.body.hidden * self.how.value_bytes
 
     @property
     def input(self) -> int:
         """Bytes of a layer's input, per example."""
         rows = self.stage.rows_an_example
-        return rows * self.stage.seq * self.encoder.hidden * self.how.value_bytes
+        return rows * self.stage.seq * self.network.body.hidden * self.how.value_bytes
 
     @cached_property
     def copies(self) -> int:
@@ -249,9 +231,9 @@ class NetworkPass:
         weights = {  # terms may share a head
             weight.name: weight.numel
             for term in self.network.terms
-            for weight in weights_of_head(term.objective, self.encoder)
+            for weight in weights_of_head(term.objective, self.network.body)
         }
-        pooler = (weight.numel for weight in self.encoder.weights() if weight.part == "pooler")
+        pooler = (weight.numel for weight in self.network.body.weights() if weight.part == "pooler")
         return sum(weights.values()) + sum(pooler)
 
     @cached_property
@@ -262,12 +244,12 @@ class NetworkPass:
     @property
     def table(self) -> int:
         """Number of elements of the token table."""
-        return self.encoder.token_head.table_elements
+        return self.network.body.token_head.table_elements
 
     @property
     def scores(self) -> int:
         """Number of vocabulary scores per example."""
-        return self.encoder.token_head.scores(self.stage.predictions())
+        return self.network.body.token_head.scores(self.stage.predictions())
 
     @cached_property
     def gradients(self) -> int:

@@ -73,13 +73,12 @@ def estimate(
         time=run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
         spread=_spread(resolved, stages, budget.execution, layout, target) if devices > 1 else None,
-        pruned=_left(cut) if cut else None,
+        pruned=cut
+        and Pruned(
+            parameters=cut.parameters.total,
+            forward_per_example=cut.stages[-1].flops.forward_per_example,
+        ),
     )
-
-
-def _left(cut: Estimate) -> Pruned:
-    forward = cut.stages[-1].flops.forward_per_example
-    return Pruned(parameters=cut.parameters.total, forward_per_example=forward)
 
 
 def _spread(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import mul
 from typing import NamedTuple, assert_never
 
 from bertc.cost import electra
@@ -62,27 +63,19 @@ def stage_flops(
 
 def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
     """Sum over stages, with the mean example and the mean step."""
-    steps = sum(stage.steps for stage in stages)
-    examples = sum(stage.steps * stage.batch for stage in stages)
-    forward = sum(
-        stage.steps * stage.batch * cost.forward_per_example
-        for stage, cost in zip(stages, flops, strict=True)
-    )
-    frozen = sum(
-        stage.steps * stage.batch * cost.frozen_per_example
-        for stage, cost in zip(stages, flops, strict=True)
-    )
+    steps = [stage.steps for stage in stages]
+    read = [stage.steps * stage.batch for stage in stages]
     total = sum(cost.train_total for cost in flops)
-    updates = sum(
-        stage.steps * cost.update_per_step for stage, cost in zip(stages, flops, strict=True)
-    )
+    updates = sum(map(mul, steps, (cost.update_per_step for cost in flops)))
+    forward = sum(map(mul, read, (cost.forward_per_example for cost in flops)))
+    frozen = sum(map(mul, read, (cost.frozen_per_example for cost in flops)))
     return Flops(
         convention=flops[0].convention,
-        forward_per_example=_mean(forward, examples),
-        frozen_per_example=_mean(frozen, examples),
-        train_per_example=_mean(total - updates, examples),
-        update_per_step=_mean(updates, steps),
-        train_per_step=_mean(total, steps),
+        forward_per_example=_mean(forward, sum(read)),
+        frozen_per_example=_mean(frozen, sum(read)),
+        train_per_example=_mean(total - updates, sum(read)),
+        update_per_step=_mean(updates, sum(steps)),
+        train_per_step=_mean(total, sum(steps)),
         train_total=total,
     )
 
@@ -126,7 +119,11 @@ def step_flops(resolved: Resolved, tokens: Mapping[int, int]) -> tuple[int, ...]
     ``tokens`` are those read until some steps. Rows of a task are as long on average as those that
     were read, with what fills the shorter ones of a batch; others are full, as in estimates.
     """
-    return tuple(_step_flops(stage, _row_tokens(stage, tokens)) for stage in resolved.stages)
+    return tuple(
+        stage.batch * executed_flops(short, stage.batch).train
+        for stage in resolved.stages
+        for short in [stage.model_copy(update={"seq": _row_tokens(stage, tokens)})]
+    )
 
 
 def _row_tokens(stage: Stage, tokens: Mapping[int, int]) -> int:
@@ -136,8 +133,3 @@ def _row_tokens(stage: Stage, tokens: Mapping[int, int]) -> int:
     rows = (max(reached) - stage.first_step) * stage.batch * stage.rows_an_example
     read = tokens[max(reached)] - tokens.get(stage.first_step, 0)
     return max(1, min(stage.seq, math.ceil(read / rows)))
-
-
-def _step_flops(stage: Stage, row_tokens: int) -> int:
-    of_length = stage.model_copy(update={"seq": row_tokens})
-    return stage.batch * executed_flops(of_length, stage.batch).train

@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bertc.cost.batch import batch_bytes
-from bertc.cost.blocks import (  # fmt: skip
-    BlockBytes,
-    MemoryPoint,
-    NetworkPass,
-    block_bytes,
-    largest_scores,
-)
+from bertc.cost.blocks import MemoryPoint, NetworkPass, block_bytes, largest_scores
 from bertc.cost.execution import FP32, DeviceBudget, networks_of
 from bertc.cost.figures import Parameters
 from bertc.cost.update import state_bytes, temporary_bytes
@@ -32,30 +26,6 @@ CHUNK = {"cpu": 0, "cuda": 2**24, "mps": 2**24}
 """Number of scores that the eager cross entropy casts to fp32 at once.
 
 On a CPU it is a row or, without a compiler, 2 MB."""
-
-
-class Gradients:
-    """Running total of the layers' gradients, in bytes, during backward.
-
-    With ``accumulating``, the gradient of an unshared weight is added to the existing one at once;
-    of a shared weight only after its last user.
-    """
-
-    def __init__(self, layers: tuple[tuple[BlockBytes, ...], ...], accumulating: bool) -> None:
-        self._users = Counter(block.owner for layer in layers for block in layer)
-        self._accumulating = accumulating
-        self._seen: set[str] = set()
-        self._bytes = 0
-
-    def add(self, block: BlockBytes) -> int:
-        """Count the block's gradients and return the total in bytes at that moment."""
-        if block.owner in self._seen:
-            return self._bytes
-        self._seen.add(block.owner)
-        if self._accumulating and self._users[block.owner] == 1:
-            return self._bytes + block.weights
-        self._bytes += block.weights
-        return self._bytes
 
 
 @dataclass(frozen=True)
@@ -105,9 +75,9 @@ class Step:
                 fixed += sum(network.gradients for network in later)
             # The gradient of a shared token table lives until both networks have added to it.
             fixed += sum(network.table * FP32 for network in later[:1] if one.network.learned)
-            others = MemoryPoint(fixed, sum(network.saved for network in earlier))
+            saved = sum(network.kept for network in earlier if network.network.learned)
             handed_on = sum((network.handed_on for network in (*earlier, one)), MemoryPoint(0, 0))
-            points += [others + point for point in self._own(one, handed_on)]
+            points += [MemoryPoint(fixed, saved) + point for point in self._own(one, handed_on)]
         return (*points, *self._end())
 
     def _own(self, one: NetworkPass, handed_on: MemoryPoint) -> Iterator[MemoryPoint]:
@@ -173,7 +143,8 @@ class Step:
     def _layers(self, one: NetworkPass) -> Iterator[MemoryPoint]:
         """Points within each block of the layers, last layer first."""
         saved, copied = one.body_kept, one.copies
-        gradients = Gradients(one.layers, self.accumulating)
+        users = Counter(block.owner for layer in one.layers for block in layer)
+        gradients, done = 0, set[str]()
         # The token table's gradient from the head lives until the embeddings add theirs.
         fixed = one.table * FP32 if one.reads else 0
         for layer in reversed(one.layers):
@@ -181,8 +152,12 @@ class Step:
                 saved += sum(block.kept for block in layer) - one.input
                 copied += sum(block.copies for block in layer)
             for block in reversed(layer):
-                made = gradients.add(block)
-                yield MemoryPoint(fixed + copied + made, saved + block.transient)
+                # Accumulated, a gradient is added to the existing one at once, but of a shared
+                # weight only after its last user.
+                added = 0 if block.owner in done else block.weights
+                yield MemoryPoint(fixed + copied + gradients + added, saved + block.transient)
+                gradients += 0 if self.accumulating and users[block.owner] == 1 else added
+                done.add(block.owner)
                 saved -= block.kept
             copied -= sum(block.copies for block in layer)
 
@@ -193,7 +168,7 @@ class Step:
         begun = 0 if self.accumulating else gradients - first.table * FP32
         # The head's gradient of the table is added to the embeddings' only here.
         halves = 2 if first.reads else 1
-        embedded = self.stage.seq * first.encoder.embedding * FP32
+        embedded = self.stage.seq * first.network.body.embedding * FP32
         yield MemoryPoint(self._start + begun + halves * first.table * FP32, embedded)
         held = 0 if self.accumulating else gradients
         # Updates are compiled on a CPU only.

@@ -32,7 +32,7 @@ def device_here(machine: Machine, processes: int = 1) -> Device:
     if machine.device == "cpu":
         return this_cpu(processes)
     known = accelerator_called(machine.name)
-    if known and known.fp32_flops:
+    if known:
         return replace(known, memory_bytes=machine.memory_bytes)
     return measured(machine)
 

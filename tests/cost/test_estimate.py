@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bertc.api import points, resolve
-from bertc.base.diagnostics import UsageError
 from bertc.cost import as_json, as_table, device_named, estimate, where_table
 from bertc.cost.machines import devices
 from bertc.cost.machines.devices import NAMES
@@ -165,13 +164,8 @@ def test_a_time_keeps_its_digits_and_says_its_unit_once(seconds: list[float], te
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_device_gives_a_time(name: str) -> None:
-    known = device_named(name)
-    if not known.fp32_flops:  # Apple states no speed of it
-        with pytest.raises(UsageError, match=f"how fast {name} is"):
-            estimate(resolve("bert-base"), name)
-        name = f"{name},bf16=10,fp32=10"
     found = estimate(resolve("bert-base"), name).time
-    assert found.device == known.name
+    assert found.device == name
     assert found.seconds_total > found.seconds_per_step > 0
     assert found.source
 

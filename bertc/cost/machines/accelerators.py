@@ -63,7 +63,7 @@ def _nvidia(name: str, gib: int, bf16: float, fp32: float, bandwidth: float, lin
 
 
 def _apple(name: str, main_gb: int, fp32: float, bandwidth: float) -> Device:
-    """An Apple GPU; bf16 runs at the fp32 rate. ``fp32`` in TFLOP/s, 0 where Apple states none."""
+    """An Apple GPU; bf16 runs at the fp32 rate, in TFLOP/s as Apple states it of these."""
     return Device(
         name=name,
         kind="mps",
@@ -101,18 +101,7 @@ ACCELERATORS: Mapping[str, Device] = {
         _apple("m1", 8, 2.6, 68.25),
         _apple("m1-pro", 16, 5.2, 200),
         _apple("m1-max", 32, 10.4, 400),
-        _apple("m1-ultra", 64, 0, 800),
         _apple("m2", 8, 3.6, 100),
-        _apple("m2-pro", 16, 0, 200),
-        _apple("m2-max", 32, 0, 400),
-        _apple("m2-ultra", 64, 0, 800),
-        _apple("m3", 8, 0, 100),
-        _apple("m3-pro", 18, 0, 150),
-        _apple("m3-max", 36, 0, 300),
-        _apple("m3-ultra", 96, 0, 819),
-        _apple("m4", 16, 0, 120),
-        _apple("m4-pro", 24, 0, 273),
-        _apple("m4-max", 36, 0, 410),
     )
 }
 
