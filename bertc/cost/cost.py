@@ -63,7 +63,7 @@ def estimate(
     )
     flops = run_flops(resolved.stages, [stage.flops for stage in stages])
     pruned = expected(resolved)
-    cut = pruned and estimate(pruned, target, convention, devices, lengths)
+    cut = estimate(pruned, target, convention, devices, lengths) if pruned else None
     return Estimate(
         name=resolved.name,
         fingerprint=resolved.fingerprint(),
@@ -73,11 +73,12 @@ def estimate(
         time=run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
         spread=_spread(resolved, stages, budget.execution, layout, target) if devices > 1 else None,
-        pruned=cut
-        and Pruned(
+        pruned=Pruned(
             parameters=cut.parameters.total,
             forward_per_example=cut.stages[-1].flops.forward_per_example,
-        ),
+        )
+        if cut
+        else None,
     )
 
 

@@ -84,10 +84,9 @@ class Step:
         """Points of one network; ``handed_on`` is left until all losses are."""
         # Without backward a block is gone when the next one begins.
         largest = max(one.at_once, key=lambda point: point.per_example, default=MemoryPoint(0, 0))
-        if not one.network.learned:
-            yield handed_on + largest
-            return
         yield handed_on + largest
+        if not one.network.learned:
+            return
         yield from (handed_on + point for point in self._losses(one))
         yield from self._scores(one)
         if one.network.terms:

@@ -62,7 +62,6 @@ def test_a_way_out_leads_to_a_spec_that_checks(spec: str, code: str) -> None:
 
 
 REMARKED = [
-    ("objective=mlm(replace=0/0/100)", "R104"),
     ("positions=none", "R107"),
 ]
 ALLOWED = [
@@ -86,7 +85,7 @@ def test_what_is_meant_is_not_remarked_on() -> None:
     for spec in specs:
         diagnostics = Diagnostics()
         points(spec, (), diagnostics)
-        idle = ("R104", "R107", *["R108"] * (spec in shipped_specs()))
+        idle = ("R107", *["R108"] * (spec in shipped_specs()))
         assert not [each for each in diagnostics.remarks if each.code in idle], spec
 
 
@@ -133,16 +132,3 @@ def test_the_groups_of_init_are_not_torn_apart() -> None:
         "layers 1 and 0 share their attention, but would start as layers 1 and 0 there, which do "
         "not (grow=interleave does)"
     )
-
-
-@pytest.mark.parametrize(
-    ("spec", "sets"),
-    [("extends xlnet-base attention=full", ()), ("xlnet-base", ("attention=full",))],
-)
-def test_the_attention_that_full_replaced_comes_back(spec: str, sets: tuple[str, ...]) -> None:
-    diagnostics = Diagnostics()
-    for program in lang.load(spec, sets, diagnostics):
-        passes.complete(program, diagnostics)
-    ways = {each.code: each.help for each in diagnostics.found}
-    own = "attention=relative(untie=true,segments=true)"
-    assert ways == {"E222": own, "E225": own}

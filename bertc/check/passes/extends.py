@@ -44,11 +44,7 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
             inherited[name] = Given(setting.value, origin)
     if _have_steps(program.stages):
         inherited.pop("steps", None)  # it was the length of other stages
-    written = {
-        name: setting.instead_of(inherited[name]) if name in inherited else setting
-        for name, setting in program.settings.items()
-    }
-    settings = {**inherited, **written}
+    settings = {**inherited, **program.settings}
     length = (
         {"steps": program.settings["steps"]}
         if "steps" in program.settings and _have_steps(program.stages)

@@ -1,6 +1,6 @@
 """Widths of the generator, and checks of its use."""
 
-from bertc.base.diagnostics import Diagnostics, Fix
+from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.fixes import Way, argument, fix, fix_argument
 from bertc.check.passes.settings.layers import fitting_heads
 from bertc.check.passes.settings.rules import Checker, Rule
@@ -59,10 +59,6 @@ def _any_judge(program: Complete) -> Objective | None:
     return next((judge for stage in program.stages if (judge := _judge(stage))), None)
 
 
-def _learns(program: Complete) -> bool:
-    return any(term.objective.masks for stage in program.stages for term in stage.objective)
-
-
 def _masked(stage: StageSettings) -> str:
     return next((t.objective.kind for t in stage.objective if t.objective.masks), "")
 
@@ -72,19 +68,8 @@ def _kind(stage: StageSettings) -> str:
     return judge.kind if judge else ""
 
 
-def _verb(stage: StageSettings) -> str:
-    judge = _judge(stage)
-    return "detects" if judge and judge.fills == "replaced" else "reads"
-
-
 def _beside_mlm(judge: Objective | None) -> str:
     return f"{judge.kind}{'*50' * (judge.fills == 'replaced')}+mlm" if judge else ""
-
-
-def _needed(stage: StageSettings) -> str:
-    if _masked(stage):
-        return "generator=0.25"
-    return f"objective={_beside_mlm(_judge(stage))} generator=0.25 or generator=unigram"
 
 
 def _default_p(judge: Objective) -> float:
@@ -100,24 +85,15 @@ def _idle_p(stage: StageSettings) -> float:
 
 
 def _chosen_by_masking(stage: StageSettings) -> Way:
-    """Move the p of the term that judges guesses to the masking, in one edit of the objective."""
+    """Move the p of the term that judges guesses to the masking."""
     terms = [term.objective for term in stage.objective]
-    origin = stage.origins["objective"]
+    origin, p = stage.origins["objective"], f"{_idle_p(stage):g}"
     masking = next(i for i, term in enumerate(terms) if term.masks)
     judging = next(i for i, term in enumerate(terms) if term.replaces)
-    default = f"{_default_p(terms[judging]):g}"
-    edits = (
-        fix_argument(origin, (masking, "objective"), "p", f"{_idle_p(stage):g}"),
-        fix_argument(origin, (judging, "objective"), "p", default),
-    )
-    span = origin.span
-    if span is None or not all(edits):
-        return {"help": f"leave p of {_kind(stage)} out", "fix": None}
-    text = span.text
-    for edit in sorted(filter(None, edits), key=lambda e: e.span.start, reverse=True):
-        start, end = edit.span.start - span.start, edit.span.end - span.start
-        text = text[:start] + edit.replacement + text[end:]
-    return {"help": text, "fix": Fix(span, text)}
+    moved = fix_argument(origin, (masking, "objective"), "p", p)
+    left_out = fix_argument(origin, (judging, "objective"), "p", f"{_default_p(terms[judging]):g}")
+    edit = moved._replace(also=(left_out,)) if moved and left_out else None
+    return {"help": f"move p={p} to {terms[masking].kind}", "fix": edit}
 
 
 def _trained_frozen(stage: StageSettings) -> bool:
@@ -147,7 +123,8 @@ _OF_USE: tuple[Rule[Complete], ...] = (
          + "generator=none",
          instead="generator=none"),
     Rule("E232", "generator",
-         lambda p: isinstance(p.generator, GeneratorNetwork) and _any_judge(p) and not _learns(p),
+         lambda p: isinstance(p.generator, GeneratorNetwork) and _any_judge(p)
+         and not any(map(_masked, p.stages)),
          "the generator is a network, but no mlm term trains it",
          label="needs an mlm term", also=("objective", "the objective is set here"),
          help=lambda p: f"objective={_beside_mlm(_any_judge(p))} or generator=unigram",
@@ -155,9 +132,10 @@ _OF_USE: tuple[Rule[Complete], ...] = (
 )  # fmt: skip
 _OF_STAGES: tuple[Rule[StageSettings], ...] = (
     Rule("E230", "objective", lambda s: isinstance(s.generator, NoGenerator),
-         lambda s: f"{_kind(s)} {_verb(s)} replaced tokens, but there is no generator to replace "
-         "any",
-         label="needs a generator", help=_needed),
+         lambda s: f"{_kind(s)} reads replaced tokens, but there is no generator to replace any",
+         label="needs a generator",
+         help=lambda s: "generator=0.25" if _masked(s)
+         else f"objective={_beside_mlm(_judge(s))} generator=0.25 or generator=unigram"),
     Rule("E233", "objective",
          lambda s: _masked(s) and not isinstance(s.generator, NoGenerator | GeneratorNetwork),
          lambda s: f"{_masked(s)} beside {_kind(s)} trains a generator network, but generator = "

@@ -1,7 +1,6 @@
 """The files that a spec names: whether they are there, and are text."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterator
 
 from bertc.base.diagnostics import Diagnostics, Fix, Span
 from bertc.base.storage.endings import NO_TEXT, no_text, suffix
@@ -21,12 +20,12 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     installed packages are not looked up.
     """
     init, known = program.init, {diagnostic.code for diagnostic in diagnostics.found}
-    begins = init if isinstance(init, FromOther) else None
-    if begins and not _is_there(begins) and "E265" not in known:
+    begins = init if isinstance(init, FromOther) and init.path != TEACHER else None
+    if begins and not is_folder(begins.path) and "E265" not in known:
         nowhere_to_begin(begins, program.span("init"), diagnostics)
     reported = {(diagnostic.message, diagnostic.span) for diagnostic in diagnostics.found}
-    for kind, name, span in _beside_text(program):
-        if (wrong := _MISSING[kind](name)) and (wrong[0], span) not in reported:
+    for missing, name, span in _beside_text(program):
+        if (wrong := missing(name)) and (wrong[0], span) not in reported:
             reported.add((wrong[0], span))
             diagnostics.error("E307", wrong[0], span, help=wrong[1])
     for stage in program.stages:
@@ -46,28 +45,20 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                     diagnostics.error("E308", message, span, help=help)
 
 
-def _is_there(init: FromOther) -> bool:
-    return init.path == TEACHER or is_folder(init.path)
+_Missing = Callable[[str], tuple[str, str] | None]
+"""Message and help if there is no such file or folder."""
 
 
-_Kind = Literal["folder", "file"]
-
-
-def _beside_text(program: Complete) -> Iterator[tuple[_Kind, str, Span | None]]:
+def _beside_text(program: Complete) -> Iterator[tuple[_Missing, str, Span | None]]:
     """Initial vectors, and folders and files for copies of examples."""
     if isinstance(program.init, FromVectors):
-        yield "file", program.init.path, program.span("init")
+        yield no_file, program.init.path, program.span("init")
     for stage in program.stages:
         for source in stage.augment:
             if isinstance(source.copies, ReplacedCopies):
-                yield "folder", source.copies.model, stage.span("augment")
+                yield no_folder, source.copies.model, stage.span("augment")
                 if source.copies.vectors:
-                    yield "file", source.copies.vectors, stage.span("augment")
-
-
-_MISSING: Mapping[_Kind, Callable[[str], tuple[str, str] | None]] = {
-    "folder": no_folder, "file": no_file
-}  # fmt: skip
+                    yield no_file, source.copies.vectors, stage.span("augment")
 
 
 def _missing(

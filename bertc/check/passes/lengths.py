@@ -20,7 +20,6 @@ from bertc.ir.program.written import Given, Origin, Program, StageGiven
 Paces = Sequence[tuple[int, int]]
 """(number of steps, tokens of each), one after the other."""
 FOREVER = 10**18
-_UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 WITHOUT_WARMUP = Given(FULL_BATCH, Origin("default", source="bertc"))
 
 
@@ -212,11 +211,7 @@ def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
     read = sum(size * count for size, count in rising.pieces(batch, steps))
     sizes = RisingBatch(rows=rows, over=1).sizes(batch) or (batch,)
     over = min(over, max(1, read * len(sizes) // (10 * sum(sizes))))
-    span, length = stage.span("batch_warmup"), f"{over}"
-    if span and "tokens" in span.text:  # said as it was written
-        pieces = RisingBatch(rows=rows, over=over).pieces(batch, over)
-        length = _tokens_text(stage.seq * sum(size * count for size, count in pieces))
-    setting, instead = "batch_warmup", f"batch_warmup=rising({rows}, {length})"
+    setting, instead = "batch_warmup", f"batch_warmup=rising({rows}, {over})"
     if wrong == "microbatch":
         setting, instead = wrong, f"microbatch={gcd(microbatch, rows, batch)}"
     elif rows >= batch or over >= steps:
@@ -233,10 +228,3 @@ def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
         help=instead,
         fix=fix(stage.origins[setting], instead),
     )
-
-
-def _tokens_text(tokens: int) -> str:
-    """A number of tokens to two digits, as a spec writes it."""
-    near = float(f"{tokens:.2g}")
-    size, unit = next(((s, u) for s, u in _UNITS if near >= s), (1, ""))
-    return f"{near / size:g}{unit} tokens"

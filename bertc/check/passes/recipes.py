@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.published.recipe import Recipe
 from bertc.check.passes.published.systems import TaskArguments, recipe, task_arguments
+from bertc.check.passes.published.today import Recipe
 from bertc.check.passes.settings.fixes import fix
 from bertc.check.passes.settings.stages import asks_about_pairs
 from bertc.ir.learning.augmentation import UNCHANGED, with_copies

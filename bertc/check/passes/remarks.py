@@ -3,7 +3,6 @@
 import re
 
 from bertc.base.diagnostics import Diagnostics, several
-from bertc.check.passes.settings.fixes import argument
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks, reads_on
 from bertc.ir.changing.growth import Drawn
@@ -31,9 +30,7 @@ def remarks(program: Complete, diagnostics: Diagnostics) -> None:
         return
     Checker(program, diagnostics).rules(_OF_RUNS)
     for stage in program.stages:
-        check = Checker(stage, diagnostics)
-        check.rules(_OF_STAGES)
-        _idle_terms(check)
+        Checker(stage, diagnostics).rules(_OF_STAGES)
     first = Checker(program.stages[0], diagnostics)
     first.rules(_OF_TUNING)
     if all(s.origins["data"].kind == "default" and has_tasks(s.objective) for s in program.stages):
@@ -47,21 +44,6 @@ def _numbers(stage: StageSettings) -> int:
         if len(numbers) == len(names) >= LEAST_NUMBERS and any("." in name for name in numbers):
             return len(names)
     return 0
-
-
-def _idle_terms(check: Checker[StageSettings]) -> None:
-    stage = check.settings
-    origin = stage.origins["objective"]
-    for number, term in enumerate(stage.objective):
-        place, masks = (number, "objective"), term.objective.masks
-        if masks and masks.replace.keep == 100:
-            check.report(
-                "R104",
-                f"{term.name} replaces no token, so the network can copy its input",
-                origin.parts.get((*place, "replace"), origin.span),
-                label="percent masked, random and kept; BERT has 80/10/10",
-                way=argument("objective", origin, "replace", "80/10/10", place),
-            )
 
 
 _OF_RUNS: tuple[Rule[Complete], ...] = (

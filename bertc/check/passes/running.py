@@ -4,7 +4,6 @@ from bertc.check.passes.settings.fixes import Way, fix, fix_settings, written
 from bertc.check.passes.settings.rules import Also, Checker, Rule
 from bertc.check.passes.settings.stages import asks_about_pairs, has_tasks
 from bertc.ir.data import RUNNING, StreamPair
-from bertc.ir.network.attention_node import AttentionNode
 from bertc.ir.program.complete import StageSettings
 
 SHORTEST_PAIR = 5
@@ -27,7 +26,7 @@ def _reading_on(stage: StageSettings) -> Way:
     others = [
         "pack=false" * stage.pack,
         "format=stream" * (stage.format.kind not in RUNNING),
-        _relative(stage) * near_alone,
+        "attention=relative" * near_alone,
         "positions=none" * (near_alone and placed),
     ]
     instead = " ".join(filter(None, others))
@@ -35,19 +34,6 @@ def _reading_on(stage: StageSettings) -> Way:
     if paired or (near_alone and "memory" in stage.own):  # a stage cannot set attention
         instead = "memory=0"
     return {"help": instead, "fix": fix_settings(stage, stage.origins["memory"], instead)}
-
-
-def _relative(stage: StageSettings) -> str:
-    """Relative attention: the one that a written attention replaced, if it was such a one."""
-    replaced = stage.origins["attention"].replaced
-    # The attention of an `init` has the origin of that, which may have replaced another `init`.
-    attention = replaced.value if replaced else None
-    if not isinstance(attention, AttentionNode) or not (
-        attention.distances and attention.distances.backward
-    ):
-        return "attention=relative"
-    span = replaced.origin.span if replaced else None
-    return "".join(span.text.split()) if span else "attention=relative"
 
 
 def _packed(stage: StageSettings) -> bool:
@@ -105,10 +91,10 @@ def _pair_possible(check: Checker[StageSettings], rows: StreamPair) -> None:
             ("format", "seq"),
             label=f"{max(rest, 0)} are left, at least {SHORTEST_PAIR} are needed",
             also=("seq", f"seq = {seq}"),
-            instead=_spelt(half, rows.both_ways),
+            instead=f"format=stream-pair(reuse={half}{', both_ways=true' * rows.both_ways})",
         )
     if rows.both_ways and not (stage.attention.distances and stage.attention.distances.backward):
-        relative = _relative(stage) + " positions=none" * stage.positions.in_attention
+        relative = "attention=relative" + " positions=none" * stage.positions.in_attention
         way: Way = {"help": relative, "fix": fix_settings(stage, origin, relative)}
         check.report(
             "E225",
@@ -116,7 +102,7 @@ def _pair_possible(check: Checker[StageSettings], rows: StreamPair) -> None:
             "format",
             label="distances are negated in reversed rows",
             also=("attention", "attention is set here"),
-            instead=_spelt(rows.reuse, False),
+            instead=f"format=stream-pair(reuse={rows.reuse})",
             way=None if "format" in stage.own else way,
         )
     ahead = next((term.name for term in stage.objective if term.objective.order == "none"), "")
@@ -130,8 +116,3 @@ def _pair_possible(check: Checker[StageSettings], rows: StreamPair) -> None:
             help="objective=plm or memory=0",
             instead="memory=0",
         )
-
-
-def _spelt(reuse: int, both_ways: bool) -> str:
-    both = ", both_ways=true" if both_ways else ""
-    return f"format=stream-pair(reuse={reuse}{both})"

@@ -23,7 +23,6 @@ class Origin:
     span: Span | None = None
     source: str = ""
     parts: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict, repr=False)
-    replaced: "Given | None" = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,6 @@ class Given:
 
     value: Any
     origin: Origin = field(compare=False)
-
-    def instead_of(self, replaced: "Given | None") -> "Given":
-        """The same value, which remembers the one that it replaces."""
-        return replace(self, origin=replace(self.origin, replaced=replaced))
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,6 @@ def lower_tree(
     forced = lowering.overrides(overrides)
     for scope in stages:
         scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes or not v.grid}
-    for setting, axis in forced.axes.items():
-        if (over := main.axes.get(setting)) and not over.grid and over.choices:
-            axis.choices = [choice.instead_of(over.choices[0]) for choice in axis.choices]
     main.axes |= forced.axes
     every = [(a.written, a.value) for scope in (main, *stages) for a in scope.axes.values()]
     if not searched:

@@ -3,7 +3,7 @@
 from typing import Literal, TypedDict, assert_never
 
 from bertc.check.passes.published import today
-from bertc.check.passes.published.recipe import Recipe
+from bertc.check.passes.published.today import Recipe
 from bertc.ir.learning.answer import Conditioned
 from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial

@@ -1,11 +1,23 @@
-"""Published fine-tuning recipes of today's encoders, as data."""
+"""Published fine-tuning recipes of today's encoders, as data, and the shape of a recipe."""
 
-from typing import Literal
+from typing import Literal, Required, TypedDict
 
-from bertc.check.passes.published.recipe import Recipe
 from bertc.ir.learning.custom_task import Tag
 from bertc.ir.learning.optimizer import Adam, Polynomial
 from bertc.ir.learning.task import Glue, Tagging, Task
+from bertc.ir.network.head import PoolerKind
+
+
+class Recipe(TypedDict, total=False):
+    """Settings of a stage, and whether the encoder has a pooler."""
+
+    optimizer: Required[Adam]
+    batch: Required[int]
+    seq: Required[int]
+    epochs: float
+    steps: int
+    pooler: PoolerKind
+
 
 MODERNBERT_GLUE = {  # ModernBERT src/evals/glue_jobs.py: rate, decay, passes, batch
     "mnli": (5e-5, 1e-6, 2.0, 64),
