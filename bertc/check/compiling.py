@@ -37,10 +37,6 @@ def compile_spec(
 
     Errors go to ``diagnostics``; after those of a text no other file is read. ``searched``: as
     ``lang.load``.
-
-    Raises:
-        UsageError: if the text is empty.
-        MissingInputError, DataError: if a file that decides a setting cannot be read.
     """
     if isinstance(spec, Program):
         programs = [spec]
@@ -81,11 +77,9 @@ def points(
 def checked(
     spec: str | SpecLocation, overrides: Sequence[str], diagnostics: Diagnostics
 ) -> tuple[Resolved, ...]:
-    """The programs of a spec, with the files that they name checked.
+    """The programs of a spec, those at both ends of each range, with their files checked.
 
-    Of a spec with ranges those at both ends of each are.
-    The files of tasks are read: those of text may be large, and only their beginnings are.
-    Remarks on what is no mistake go to ``diagnostics``.
+    Files of tasks are read, of text the beginnings. Remarks go to ``diagnostics``.
 
     Raises:
         SpecError: with every mistake found in any of them.

@@ -103,19 +103,15 @@ def _written(program: Program) -> Given | None:
 
 
 def _no_step(setting: Given, equal: Equal, first_step: float, diagnostics: Diagnostics) -> None:
-    by_time = isinstance(equal.budget, Hours) or equal.budget == "time"
-    shown = duration_text(first_step) if by_time else flops_text(first_step)
-    least = f"{first_step / SECONDS:.3g} h" if by_time else f"{first_step:.3g} flops"
-    room = (
-        f"equal({1.1 * first_step / SECONDS:.2g} h)"
-        if by_time
-        else f"equal({1.1 * first_step:.2g} flops)"
-    )
+    number, unit, shown = first_step, "flops", flops_text(first_step)
+    if isinstance(equal.budget, Hours) or equal.budget == "time":
+        number, unit, shown = first_step / SECONDS, "h", duration_text(first_step)
+    room = f"steps=equal({1.1 * number:.2g} {unit})"
     diagnostics.error(
         "E119",
         f"the budget has no room for a step, which takes {shown}",
         setting.origin.span,
-        label=f"{least} is the least",
-        help=f"steps={room}",
-        fix=fix(setting.origin, f"steps={room}"),
+        label=f"{number:.3g} {unit} is the least",
+        help=room,
+        fix=fix(setting.origin, room),
     )

@@ -24,10 +24,9 @@ SAID = {"written": "here", "set": "--set", "default": "default", "derived": "der
 
 @dataclass(frozen=True)
 class Shown:
-    """A setting with its value as text, the kind of its origin, and what is said of that.
+    """A setting with its value as text, its origin's kind, and the comment, paper or rule of that.
 
-    ``source`` is the comment at a written one, else the paper or rule of a default. ``base`` is the
-    spec that it comes from by ``extends``, ``place`` file, line and column where it is written.
+    ``base`` is the spec that it comes from by ``extends``, ``place`` where it is written.
     """
 
     name: str

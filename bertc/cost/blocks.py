@@ -41,11 +41,7 @@ class MemoryPoint(NamedTuple):
 
 
 class LossBytes(NamedTuple):
-    """Bytes at a loss in blocks: saved for backward by it, its body and the losses before it.
-
-    ``kept`` and ``saved``, by itself alone, are per example; ``block`` while forward computes it,
-    and ``table`` of a table's gradient are not.
-    """
+    """Bytes of a loss in blocks; per example ``kept`` with all before, ``saved`` by it alone."""
 
     kept: int
     saved: int

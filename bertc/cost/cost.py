@@ -35,9 +35,8 @@ def estimate(
 ) -> Estimate:
     """Cost of a program on a device, without running it or importing torch.
 
-    ``devices`` are placed in machines of up to eight; memory is that of the device with the most.
-    ``lengths`` gives the mean tokens per row of each stage, for FLOPs and time; memory always
-    assumes full rows, since any batch may consist of them; a device has at most ``memory_bytes``.
+    ``devices``, of ``memory_bytes`` at most, are in machines of up to eight; memory is that of the
+    one with the most, of full rows. ``lengths``: mean tokens of a row, for FLOPs and time.
 
     Raises:
         UsageError: if the device is unknown or lacks a rate, or ``devices`` exceeds the batch.
@@ -61,22 +60,18 @@ def estimate(
         _stage(stage, counted, target, budget, layout, convention, length)
         for stage, counted, length in zip(resolved.stages, counts, lengths, strict=True)
     )
-    flops = run_flops(resolved.stages, [stage.flops for stage in stages])
     pruned = expected(resolved)
     cut = estimate(pruned, target, convention, devices, lengths) if pruned else None
     return Estimate(
         name=resolved.name,
         fingerprint=resolved.fingerprint(),
         parameters=counts[-1],
-        flops=flops,
+        flops=run_flops(resolved.stages, [stage.flops for stage in stages]),
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
         time=run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
         spread=_spread(resolved, stages, budget.execution, layout, target) if devices > 1 else None,
-        pruned=Pruned(
-            parameters=cut.parameters.total,
-            forward_per_example=cut.stages[-1].flops.forward_per_example,
-        )
+        pruned=Pruned(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
         if cut
         else None,
     )

@@ -50,10 +50,9 @@ ANY = Execution("cpu", "fp32", compiled=False)
 
 
 class DeviceBudget(NamedTuple):
-    """Device and settings of a step: memory in bytes, device kind, precision, compiled or not.
+    """Device and settings of a step; ``memory_bytes`` excludes a CUDA context that has ``begun``.
 
-    With ``strategy="ddp"`` gradients persist between steps. ``begun``: this process already has a
-    CUDA context, and ``memory_bytes`` excludes it.
+    With ``strategy="ddp"`` gradients persist between steps.
     """
 
     memory_bytes: int

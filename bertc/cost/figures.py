@@ -67,16 +67,12 @@ class Flops(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Bytes on the device; ``peak_bytes`` is the maximum during a training step.
+    """Bytes on the device; ``peak_bytes`` is the maximum during a training step, no sum of parts.
 
     ``average_bytes`` is what averages of weights take of ``optimizer_bytes``, beside moments.
-    ``activations_bytes`` is what forward saves for backward. The peak can be lower than the sum,
-    since backward frees activations while it allocates gradients, or higher, by temporaries, copies
-    of weights and the batch. ``recompute``: only the input of each layer is saved.
-
-    ``microbatch`` is the number of examples the figures assume: the spec's, or the largest that
-    fits, at most the batch. ``largest_microbatch`` is the largest that fits regardless of the
-    batch; 0 if none does.
+    ``activations_bytes`` is what forward saves for backward; with ``recompute`` the input of each
+    layer. ``microbatch`` is the number of examples the figures assume: the spec's, or the largest
+    that fits, at most the batch. ``largest_microbatch`` fits regardless of the batch; 0: none.
     """
 
     weights_bytes: int
@@ -94,9 +90,7 @@ class Time(NamedTuple):
     """Seconds on a named device, assuming that matmuls reach ``product_share`` of its peak FLOP/s.
 
     ``source`` says where that share comes from. ``assumed_mfu`` is the resulting share of useful
-    FLOPs, with everything a step does besides matmuls included.
-
-    Seconds are expected ``within`` a factor, of a device whose rates are rough, else None.
+    FLOPs. Where rates are rough, seconds are expected ``within`` a factor, else None.
     """
 
     device: str
@@ -175,20 +169,14 @@ class StageEstimate(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """The network that is left when a run has removed heads or neurons, trained no further.
-
-    FLOPs are exact up to the last layer's, which depend on how many that layer loses.
-    """
+    """The network that is left when a run has removed heads or neurons, trained no further."""
 
     parameters: int
     forward_per_example: int
 
 
 def plain(figures: Mapping[str, Any], *, where: bool) -> dict[str, object]:
-    """Figures as JSON has them, under the names of the published schema.
-
-    ``where`` adds the cost of each part of a stage.
-    """
+    """Figures under the names of the published schema; ``where`` adds the cost of each part."""
     shown = ((name, value) for name, value in figures.items() if value or name not in IF_ANY)
     return {name: _plain(value, where) for name, value in shown if where or name != "where"}
 

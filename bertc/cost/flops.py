@@ -17,10 +17,7 @@ from bertc.ir.program.stage import Stage, TaskStage
 
 
 class Executed(NamedTuple):
-    """Matmul FLOPs per example; ``layers`` is one more forward of them, if they are recomputed.
-
-    ``frozen`` is what frozen networks take of ``forward``.
-    """
+    """Matmul FLOPs per example; ``layers`` is one more forward of them, ``frozen`` a part."""
 
     forward: int
     train: int

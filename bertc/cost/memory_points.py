@@ -30,11 +30,7 @@ On a CPU it is a row or, without a compiler, 2 MB."""
 
 @dataclass(frozen=True)
 class Step:
-    """A step as far as memory depends on it; ``parameters`` counts the whole run.
-
-    ``accumulating``: gradients of earlier micro-batches exist. ``recompute``: a layer saves only
-    its input and repeats its forward during backward.
-    """
+    """A step as far as memory depends on it; ``parameters`` counts the whole run."""
 
     stage: Stage
     parameters: Parameters

@@ -18,11 +18,7 @@ Tally = Counter[str]
 
 
 def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Parameters:
-    """Count the weights of a stage's networks and of the heads of ``terms``.
-
-    ``trained`` counts only networks that this stage trains. Layers of equal widths are counted once
-    and multiplied, so the cost does not grow with depth.
-    """
+    """Count a stage's networks, or those that it trains, and the heads of ``terms``."""
     # Terms may share a head.
     heads = _tally(
         {

@@ -24,18 +24,18 @@ from bertc.lang import load
 
 def facts(program: Program, diagnostics: Diagnostics) -> Program:
     """A program with every fact from other files filled in: the first pass."""
-    program = extends(program, diagnostics).changed(_with_folders)
+
+    def in_folders(settings: Mapping[str, Given]) -> dict[str, Given]:
+        """Settings with the folder in the hub's cache of each model, named after the commit."""
+        named = (name for name in ("init", "teacher", "vocab") if name in settings)
+        values = {n: replace(settings[n], value=_with_folder(settings[n].value)) for n in named}
+        return {**settings, **values}
+
+    program = extends(program, diagnostics).changed(in_folders)
     init = program.settings.get("init")
     if init is not None and isinstance(init.value, FromOther):
         program = embedding_as_there(_as_there(program, init))
     return as_published(program).changed(_read_of)
-
-
-def _with_folders(settings: Mapping[str, Given]) -> dict[str, Given]:
-    """Settings with the folder in the hub's cache of each model, which has the commit's name."""
-    named = (name for name in ("init", "teacher", "vocab") if name in settings)
-    found = {n: replace(settings[n], value=_with_folder(settings[n].value)) for n in named}
-    return {**settings, **found}
 
 
 def _with_folder(value: Any) -> Any:
@@ -84,23 +84,18 @@ def _read_of(settings: Mapping[str, Given]) -> dict[str, Given]:
     return read
 
 
-def _of_spec(spec: str) -> Resolved:
-    """The program of a teacher's spec, the first of a grid."""
-    diagnostics = Diagnostics()
-    first, *_ = load(spec, (), diagnostics)
-    diagnostics.raise_if_any()
-    return resolve(facts(first, diagnostics))
-
-
 def _with_shape(teacher: Teacher) -> Teacher:
-    known = True
+    resolved: Resolved | None
     match teacher.source:
         case FromFolder(path=path):
             resolved = program_of(Path(path))
             # Which heads are in a folder of others, only its weights say.
             known = is_taken(Path(path) / "resolved.json")
         case FromSpec(spec=spec):
-            resolved = _of_spec(spec)
+            diagnostics = Diagnostics()
+            first, *_ = load(spec, (), diagnostics)
+            diagnostics.raise_if_any()
+            resolved = resolve(facts(first, diagnostics))
             # What a network of this shape will have learned is not known: its weights are to come.
             known = False
         case NoTeacher():

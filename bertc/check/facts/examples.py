@@ -45,10 +45,7 @@ def _read(term: Term) -> Term:
 
 
 def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
-    """Read the training and dev files of tasks; report each that cannot be used.
-
-    ``task = classify("train.tsv", text=said)`` is E309 if the file has no such column.
-    """
+    """Read the training and dev files of tasks; report each that cannot be used, as E309."""
     from bertc.data.layouts.find import DataParts
     from bertc.data.layouts.parts import check_there, named_parts, part_examples
 

@@ -12,6 +12,7 @@ from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import HfLayout, layout_of
+from bertc.ir.program.written import Program
 from bertc.ir.terms.node import System
 
 NETWORK = (
@@ -26,38 +27,37 @@ def program_of(folder: Path) -> Resolved | None:
     """The network in a run folder or a Hugging Face folder; None if it is neither."""
     if is_taken(folder / "resolved.json"):
         return read_network(folder)
-    if not is_taken(network_folder(folder) / "config.json"):
+    if (read := _of_config(folder)) is None:
         return None
     from bertc.check.passes import resolve
-    from bertc.hub.config import read_config
-    from bertc.hub.program import to_program
 
-    config = read_config(network_folder(folder) / "config.json")
-    return resolve(to_program(config, frozenset(), {}, folder, folder))
+    return resolve(read[0])
 
 
 def network_of(folder: Path) -> dict[str, Any]:
     """Settings of the network in a run folder or a Hugging Face folder; empty if it is neither."""
-    resolved, config = folder / "resolved.json", network_folder(folder) / "config.json"
-    if is_taken(resolved):
+    if is_taken(folder / "resolved.json"):
         return _of_run(read_network(folder))
-    if is_taken(config):
-        return _of_config(folder)
-    return {}
+    if (read := _of_config(folder)) is None:
+        return {}
+    program, model_type = read
+    values = {n: program.settings[n].value for n in NETWORK if n in program.settings}
+    if not values["languages"]:
+        del values["languages"]
+    if model_type in get_args(HfLayout):  # several layouts are of such a network
+        values["layout"] = model_type
+    return values
 
 
-def _of_config(folder: Path) -> dict[str, Any]:
+def _of_config(folder: Path) -> tuple[Program, str] | None:
+    path = network_folder(folder) / "config.json"
+    if not is_taken(path):
+        return None
     from bertc.hub.config import read_config
     from bertc.hub.program import to_program
 
-    config = read_config(network_folder(folder) / "config.json")
-    settings = to_program(config, frozenset(), {}, folder, folder).settings
-    values = {name: settings[name].value for name in NETWORK if name in settings}
-    if not values["languages"]:
-        del values["languages"]
-    if config.model_type in get_args(HfLayout):  # several layouts are of such a network
-        values["layout"] = config.model_type
-    return values
+    config = read_config(path)
+    return to_program(config, frozenset(), {}, folder, folder), config.model_type
 
 
 def _of_run(resolved: Resolved) -> dict[str, Any]:
@@ -72,10 +72,7 @@ def _of_run(resolved: Resolved) -> dict[str, Any]:
 
 
 def _system(resolved: Resolved) -> System:
-    """The system whose recipe a run was made with, or else that it is most like.
-
-    A run on text states none. So it is derived from terms, attention and shape, and here alone.
-    """
+    """The system whose recipe a run was made with, or else that it is most like."""
     terms = [(stage, term.objective) for stage in resolved.stages for term in stage.objective]
     encoder, recipe = resolved.encoder, resolved.run.recipe
     tasks = any(isinstance(objective, Task) for _, objective in terms)

@@ -65,11 +65,7 @@ def complete(program: Program, diagnostics: Diagnostics) -> Complete:
 
 
 def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolved:
-    """Check a program and resolve it completely.
-
-    Raises:
-        SpecError: with all errors found, those already in ``diagnostics`` included.
-    """
+    """Check a program and resolve it completely; raises SpecError with all mistakes there are."""
     findings = diagnostics or Diagnostics()
     finished = complete(program, findings)
     findings.raise_if_any()

@@ -85,11 +85,7 @@ def _generator(stage: StageSettings) -> Encoder | None:
 
 
 class _Networks(NamedTuple):
-    """The facts that the networks of all stages have in common.
-
-    ``texts`` of a row are compared by a pooled state; ``decodes``: the main one predicts masked
-    tokens in some stage.
-    """
+    """Facts of the networks of all stages: ``texts`` of a row that a pooled state compares."""
 
     two_streams: bool
     texts: int
@@ -154,8 +150,7 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
 def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[AnyStage]:
     """A stage for each size of its batches, named after it, that reads on where the last ended.
 
-    It changes its network in the first, and removes heads or neurons in the last. ``rows_read``:
-    rows of its text that were read before.
+    ``rows_read``: rows of its text that were read before.
     """
     pieces = batches.pieces(stage.batch, stage.steps)
     stages, begin = list[AnyStage](), 0

@@ -16,9 +16,8 @@ def check_attention(check: Checker[Complete]) -> None:
     """Report positions that this attention cannot use, and heads and layers that it lacks."""
     if not isinstance(check.settings.body, Transformer):
         return
-    check.rules(_OF_POSITIONS)
-    _pairs_turn(check)
     check.rules(_OF_ATTENTION)
+    _pairs_turn(check)
     _ranges_left(check)
     _layers_there(check)
     _decoder_fits(check)
@@ -42,15 +41,13 @@ def _sharing_keys(program: Complete) -> Way:
     return argument("attention", program.origins["attention"], "kv_heads", str(near))
 
 
-_OF_POSITIONS: tuple[Rule[Complete], ...] = (
+_OF_ATTENTION: tuple[Rule[Complete], ...] = (
     Rule("E310", "positions",
          lambda p: p.positions.in_attention and not p.attention.takes_positions,
          lambda p: f"positions = {p.positions.kind} needs attention by content, but attention = "
          f"{p.attention.kind} has scores of its own for distances",
          also=("attention", "attention is set here"), help="positions=none or attention=full",
          instead="positions=none"),
-)  # fmt: skip
-_OF_ATTENTION: tuple[Rule[Complete], ...] = (
     Rule("E312", "attention", _unshared,
          lambda p: f"{_unshared(p)} heads of keys cannot be shared evenly by {_heads(p)} of "
          "queries",

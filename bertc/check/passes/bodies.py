@@ -37,12 +37,7 @@ def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
                     },
                 )
     origin = Origin("default", source=f"body = {body.kind}")
-    return settled(program, {n: Given(v, origin) for n, v in _implied(body).items()})
-
-
-def _implied(body: BodySetting) -> dict[str, Any]:
-    """Depth, width and positions, as passes and checks ask for them."""
-    return {
+    implied: dict[str, Any] = {
         "layers": body.depth,
         "hidden": body.width,
         "heads": 1,
@@ -51,6 +46,7 @@ def _implied(body: BodySetting) -> dict[str, Any]:
         "positions": NoPositions(),
         "segments": body.segments,
     }
+    return settled(program, {name: Given(value, origin) for name, value in implied.items()})
 
 
 def printed(program: Complete) -> Program:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.bodies import printed
+from bertc.check.passes.settings.layers import layer_values
 from bertc.check.passes.settings.shortened import shortened
 from bertc.check.passes.settings.stages import (
     default_format,
@@ -28,10 +29,9 @@ CONSTANT = {
 
 
 def defaults(program: Program, diagnostics: Diagnostics) -> Program:
-    """Give each unset setting its constant default, with the source of that default.
+    """Give each unset setting its constant default; that of ``seq`` is at most the positions.
 
-    ``hidden=256`` becomes ``hidden=256 layers=12 share=none ...``. The default of ``seq`` is at
-    most the number of written positions.
+    ``hidden=256`` becomes ``hidden=256 layers=12 share=none ...``.
     """
     complete = program.with_settings({**CONSTANT, **program.settings})
     positions, seq = program.settings.get("positions"), complete.settings["seq"]
@@ -82,14 +82,10 @@ def _now_and_then(program: Complete) -> int:
     return min(1000, math.ceil(program.total_steps / (3 if tasks else 10)))
 
 
-def _first(number: int | tuple[int, ...]) -> int:
-    return number if isinstance(number, int) else number[0]
-
-
 DERIVED: tuple[dict[str, Callable[[Complete], object]], ...] = (
     {"heads": lambda p: max(1, p.hidden // 64)},
     {
-        "head_dim": lambda p: max(1, p.hidden // _first(p.heads)),
+        "head_dim": lambda p: max(1, p.hidden // layer_values(p.heads, 1)[0]),
         "ffn": lambda p: 4 * p.hidden,
         "embedding": lambda p: p.hidden,
         "languages": languages,

@@ -21,16 +21,9 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     """Merge a base: settings of the program win, and its stages replace those of the base.
 
     ``extends bert-base  layers=6`` becomes ``layers=6 hidden=768 ...``. Settings outside stages
-    also override the base's stages, and ``--set`` overrides every stage: ``extends bert-base
-    seq=64`` has two stages with rows of 64 tokens. ``steps`` is the length of the run: ``extends
-    bert-base  steps=1000`` has stages of 900 and 100 steps, in the base's ratio of 9 : 1. So it is
-    outside the program's own stages, if all of them have steps.
-
-    A task takes the network of a base that learns from text, and not how that is trained: ``extends
-    roberta-base  task=...`` has no batches of 8,192 rows and no 500,000 steps.
-
-    A budget that was not made a number of steps before, that of a grid's first point, is as if it
-    were not written.
+    also override the base's stages, and ``--set`` overrides every stage. ``steps`` is the length of
+    the run: ``extends bert-base  steps=1000`` has stages of 900 and 100 steps, 9 : 1 as the base.
+    A task takes the network of a base that learns from text, not how that is trained.
     """
     program = _without_budgets(program, diagnostics)
     from_command_line = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
@@ -109,10 +102,7 @@ def _network_of(base: Program) -> Program:
 def _overruled(
     stages: tuple[StageGiven, ...], run: Mapping[str, Given], settings: Mapping[str, Given]
 ) -> tuple[StageGiven, ...]:
-    """The stages without settings that ``settings`` override; ``steps`` is split in proportion.
-
-    ``run`` are the settings of the run that the stages belong to.
-    """
+    """The stages of ``run`` without what ``settings`` override; ``steps`` is shared out."""
     overruled = set(settings)
     if "steps" in settings and _have_steps(stages):
         stages = _shared_out(stages, run, settings["steps"])

@@ -16,10 +16,10 @@ WIDEST = 16.0
 
 
 def generator_widths(program: Complete, diagnostics: Diagnostics) -> Complete:
-    """Complete a generator network from the encoder's widths.
+    """Complete a generator network from the encoder's widths; its depth is the encoder's.
 
     ``hidden=256 objective=rtd+mlm generator=0.25`` becomes ``generator=network(size=0.25,
-    hidden=64, heads=1, ffn=256)``. Unless written, its depth in each stage is the encoder's.
+    hidden=64, heads=1, ffn=256)``.
     """
     node, origin, encoder = program.generator, program.origins["generator"], program.hidden
     if not isinstance(node, GeneratorNetwork):

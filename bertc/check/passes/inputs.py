@@ -14,11 +14,7 @@ from bertc.ir.program.complete import Complete
 
 
 def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report missing text files, files whose names say they are no text, and a missing init.
-
-    Only ``bertc.check`` calls it, since an estimate needs no text. Data sets of a hub and
-    installed packages are not looked up.
-    """
+    """Report missing files, those whose names say they are no text, and a missing init."""
     init, known = program.init, {diagnostic.code for diagnostic in diagnostics.found}
     begins = init if isinstance(init, FromOther) and init.path != TEACHER else None
     if begins and not is_folder(begins.path) and "E265" not in known:

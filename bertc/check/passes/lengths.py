@@ -24,11 +24,10 @@ WITHOUT_WARMUP = Given(FULL_BATCH, Origin("default", source="bertc"))
 
 
 def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
-    """Turn lengths in tokens into steps.
+    """Turn lengths in tokens, padding included, into steps.
 
-    ``steps=1G tokens batch=256 seq=512`` becomes ``steps=7629 batch=256 seq=512``. Tokens are those
-    that batches have, padding included. Warm-up is counted from the start of the optimiser's
-    schedule, the decay of ``wsd`` back from its end, through stages of different batches.
+    ``steps=1G tokens batch=256 seq=512`` becomes ``steps=7629 batch=256 seq=512``. Warm-up is
+    counted from the start of the optimiser's schedule, the decay of ``wsd`` back from its end.
     """
     known = typed(program)
     stages = known.stages

@@ -40,21 +40,19 @@ class _Published(NamedTuple):
 
 
 def as_published(program: Program) -> Program:
-    """Fill in unset arguments of tasks from their recipe.
+    """Fill in unset arguments of tasks with training files from their recipe.
 
-    ``recipe=electra task=glue(mrpc, "glue/MRPC")`` becomes ``... both_orders=true``. A task without
-    training files, such as that of an imported head, stays as it was learned.
+    ``recipe=electra task=glue(mrpc, "glue/MRPC")`` becomes ``... both_orders=true``.
     """
     theirs = _published(program)
-    return program.changed(lambda settings: _argued(settings, theirs))
 
+    def argued(settings: Mapping[str, Given]) -> dict[str, Given]:
+        if (objective := settings.get("objective")) is None:
+            return dict(settings)
+        terms = tuple(_as_theirs(term, theirs) for term in objective.value)
+        return {**settings, "objective": Given(terms, objective.origin)}
 
-def _argued(settings: Mapping[str, Given], published: _Published) -> dict[str, Given]:
-    objective = settings.get("objective")
-    if objective is None:
-        return dict(settings)
-    terms = tuple(_as_theirs(term, published) for term in objective.value)
-    return {**settings, "objective": Given(terms, objective.origin)}
+    return program.changed(argued)
 
 
 def _as_theirs(term: Term, published: _Published) -> Term:
@@ -73,9 +71,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     """Fill in unset settings of a task's stage: ``optimizer batch seq epochs``, and so ``steps``.
 
     ``task=glue(rte, "glue/RTE", examples=2490)`` becomes ``batch=32 seq=128 epochs=3 steps=234``.
-    Settings written in the stage or on the command line win. So do settings outside stages, if all
-    stages are tasks; otherwise they are about the stages of text, but for ``seq``. Of an optimizer
-    only the written arguments win: ``optimizer=adamw(lr=1e-4)`` is the recipe's with another rate.
+    Settings in the stage, of ``--set`` and, if all stages are tasks, outside stages win; of an
+    optimizer only the written arguments.
     """
     program = as_published(program)
     published = _published(program)
@@ -165,18 +162,14 @@ def _followed(
         augment = known["augment"].value if "augment" in known else UNCHANGED
         examples = sum(with_copies(task.examples, augment) for task in tasks)
         if not examples and not diagnostics.found:
+            origin = settings["objective"].origin
             diagnostics.error(
                 "E270",
                 f"epochs = {known['epochs'].value:g} needs the number of training examples of "
                 f"{tasks[0].title}, which is not known",
-                settings["objective"].origin.span,
+                origin.span,
                 help="steps=1000",
-                fix=fix(
-                    settings["objective"].origin,
-                    settings["objective"].origin.span.text + " steps=1000",
-                )
-                if settings["objective"].origin.span
-                else None,
+                fix=fix(origin, f"{origin.span.text} steps=1000") if origin.span else None,
             )
         count = max(1, math.ceil(known["epochs"].value * examples / known["batch"].value))
         rule = f"{known['epochs'].value:g} passes over {examples:,} examples"

@@ -12,8 +12,7 @@ from bertc.ir.program.complete import Complete, StageSettings
 def sharing(program: Complete, diagnostics: Diagnostics) -> None:
     """Report maps that are not total, name a later or borrowing owner, or join unequal layers.
 
-    ``layers=4 share=groups(5)`` is E202. Lists and maps are as long as the deepest stage; other
-    stages use their first entries.
+    ``layers=4 share=groups(5)`` is E202. Stages use the first entries of lists and maps.
     """
     if not isinstance(program.body, Transformer):
         return

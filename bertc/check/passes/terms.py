@@ -5,7 +5,6 @@ import math
 from bertc.check.passes.settings.fixes import argument, terms_written
 from bertc.check.passes.settings.rules import Checker
 from bertc.cost.planning.plan import largest_divisor
-from bertc.ir.learning.objective import Objective
 from bertc.ir.program.complete import StageSettings
 
 
@@ -64,12 +63,14 @@ def _order_possible(check: Checker[StageSettings]) -> None:
     others = [t.kind for t in terms if t.order != "permuted" and t.pairs == "none"]
     generates = stage.generator.kind != "none"
     if others:
+        written = terms_written(stage.origins["objective"], lambda i: terms[i] == permuted)
+        alone = f"objective={written or permuted.kind}"
         check.report(
             "E250",
             f"{permuted.kind} needs unchanged rows, which {others[0]} does not allow",
             "objective",
             label="the other term may have a stage of its own",
-            help=f"objective={_as_written(stage, permuted)}" + " generator=none" * generates,
+            help=alone + " generator=none" * generates,
         )
     block = permuted.states.block
     part = next((p for p in stage.format.parts(stage.seq) if 0 < block < p and p % block), None)
@@ -85,9 +86,3 @@ def _order_possible(check: Checker[StageSettings]) -> None:
             label="without block the whole row is permuted",
             way=argument("objective", stage.origins["objective"], "block", str(near), place),
         )
-
-
-def _as_written(stage: StageSettings, wanted: Objective) -> str:
-    terms = stage.objective
-    text = terms_written(stage.origins["objective"], lambda i: terms[i].objective == wanted)
-    return text or wanted.kind

@@ -37,10 +37,8 @@ EARLIER_FIRST: tuple[OriginKind, ...] = ("default", "derived", "extends", "writt
 def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     """Read the unset size of ``vocab=tokenizer("...")`` from its files.
 
-    ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``; a run
-    stands for the tokenizer in it. A run with ``init`` uses that vocabulary unless another is
-    written, one with a teacher that of the teacher. ``extends modernbert-base  init="runs/mine"``
-    learns none either.
+    ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``. A run
+    with ``init`` uses that vocabulary unless another is written, one with a teacher the teacher's.
     """
     setting, init = Given(program.vocab, program.origins["vocab"]), program.init
     origin = program.origins["init"]
@@ -112,10 +110,7 @@ def nowhere_to_begin(init: FromOther, span: Span | None, diagnostics: Diagnostic
 
 
 def vocabulary_of_init(run: Path) -> TokenizerFile:
-    """The vocabulary of a run or a model folder, of as many tokens as its table has rows.
-
-    A folder without one is reported where it is needed.
-    """
+    """The vocabulary of a run or a model folder, of as many tokens as its table has rows."""
     folder = tokenizer_folder(run)
     program = settings_in(run / "resolved.json").get("vocabulary")
     config = settings_in(network_folder(run) / "config.json").get("vocab_size")

@@ -95,7 +95,9 @@ def plan(
         )
     if machine.device == "mps":
         _refuse_on_mps(resolved)
-    reasons = [reason for reason in (layout.reason, _without_kernels(machine)) if reason]
+    reasons = [layout.reason] if layout.reason else []
+    if why := machine.without_kernels:
+        reasons.append(f"dropout, norms and losses by torch's kernels, which takes longer: {why}")
     if run.precision == "auto":
         precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
         reasons.append(_precision_reason(machine))
@@ -108,33 +110,26 @@ def plan(
         reasons.append(f"{idle} of {machine.devices} GPUs are idle: --nproc {most}")
     compiled, why = _compilation(resolved, machine)
     reasons += [why] if why else []
-    reasons += _recompute_reasons(resolved, fits)
-    chosen = tuple(
-        _microbatch(stage, fit.examples, layout.world)
-        for stage, fit in zip(resolved.stages, fits, strict=True)
-    )
-    recompute = tuple(fit.recompute for fit in fits)
+    if run.recompute == "auto":
+        reasons += [
+            f"recompute=on in stage {stage.name}: memory holds the activations of "
+            f"{fit.kept} examples, or of {fit.examples} whose layers are computed twice"
+            for stage, fit in zip(resolved.stages, fits, strict=True)
+            if fit.recompute
+        ]
     return Plan(
         machine.device,
         precision,
-        chosen,
-        recompute,
+        tuple(
+            _microbatch(stage, fit.examples, layout.world)
+            for stage, fit in zip(resolved.stages, fits, strict=True)
+        ),
+        tuple(fit.recompute for fit in fits),
         compiled,
         tuple(reasons),
         layout.world.size,
         layout.strategy,
     )
-
-
-def _recompute_reasons(resolved: Resolved, fits: tuple[Fit, ...]) -> list[str]:
-    if resolved.run.recompute != "auto":
-        return []
-    return [
-        f"recompute=on in stage {stage.name}: memory holds the activations of "
-        f"{fit.kept} examples, or of {fit.examples} whose layers are computed twice"
-        for stage, fit in zip(resolved.stages, fits, strict=True)
-        if fit.recompute
-    ]
 
 
 def _refuse_on_mps(resolved: Resolved) -> None:
@@ -175,23 +170,16 @@ def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:
 
 def _precision_reason(machine: Machine) -> str:
     """The reason for the precision: the arithmetic of the machine."""
+    has = f"bf16: {machine.name} has" if machine.fast_bf16 else f"fp32: {machine.name} has no"
     if machine.device == "cpu":
-        has = "bf16: {} has" if machine.fast_bf16 else "fp32: {} has no"
-        return f"{has.format(machine.name)} bf16 instructions, which halve the time of a step"
-    has = "bf16: {} has" if machine.fast_bf16 else "fp32: {} has no"
-    return f"{has.format(machine.name)} fast bf16"
-
-
-def _without_kernels(machine: Machine) -> str:
-    why = machine.without_kernels
-    return why and f"dropout, norms and losses by torch's kernels, which takes longer: {why}"
+        return f"{has} bf16 instructions, which halve the time of a step"
+    return f"{has} fast bf16"
 
 
 def batches_at_once(tokens: int, device: str) -> int:
     """Number of batches, of ``tokens`` tokens each, that are fetched and corrupted in one call.
 
-    A call takes as long for few rows as for many. On a CPU they stay small in memory beside a small
-    model; on a GPU they keep it busy for longer than the call.
+    A call takes as long for few rows as for many; on a CPU they stay small beside a small model.
     """
     return max(1, (1 << 16 if device == "cpu" else 1 << 18) // tokens)
 

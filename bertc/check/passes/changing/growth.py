@@ -47,6 +47,16 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
+    def nothing_grows(origin: Origin, where: str) -> None:
+        diagnostics.error(
+            "E264",
+            f"grow has no effect: nothing grows {where}",
+            origin.span,
+            label="only a stage with more layers than before grows",
+            help="remove it",
+            fix=fix(origin, ""),
+        )
+
     begins = isinstance(program.init, FromRun)
     before: int | None = None
     any_grows = begins
@@ -59,21 +69,10 @@ def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
                 if before
                 else "it is the first"
             )
-            _nothing_grows(stage.own["grow"], f'in stage "{stage.name}": {why}', diagnostics)
+            nothing_grows(stage.own["grow"], f'in stage "{stage.name}": {why}')
         before = stage.layers
     if not any_grows and program.grow != Stack() and written(program.origins["grow"]):
-        _nothing_grows(program.origins["grow"], "in this run", diagnostics)
-
-
-def _nothing_grows(origin: Origin, where: str, diagnostics: Diagnostics) -> None:
-    diagnostics.error(
-        "E264",
-        f"grow has no effect: nothing grows {where}",
-        origin.span,
-        label="only a stage with more layers than before grows",
-        help="remove it",
-        fix=fix(origin, ""),
-    )
+        nothing_grows(program.origins["grow"], "in this run")
 
 
 def _generator_possible(program: Complete, diagnostics: Diagnostics) -> None:

@@ -1,6 +1,5 @@
 """Checks of stages that remove heads, neurons or layers."""
 
-from collections.abc import Sequence
 from math import floor
 
 from bertc.base.diagnostics import Diagnostics
@@ -42,7 +41,15 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
             check.rules(_OF_UNITS if kind.part == "ffn" else (*_OF_UNITS, *_OF_HEADS))
         grows = place and stage.layers > program.stages[place - 1].layers
         if pruned and (grows or stage.begins_told):
-            _refuse_growing(stage, pruned, diagnostics)
+            diagnostics.error(
+                "E295",
+                f'stage "{stage.name}" grows, but some of its network is gone since stage '
+                f'"{pruned.name}"',
+                stage.span("layers") or stage.span("grow") or stage.span("prune"),
+                label="new layers would start as copies of what is left of others",
+                notes=note("prune is set here", pruned.span("prune")),
+                help="prune in a stage after all growing",
+            )
         pruned = pruned if isinstance(kind, NoPruning) else pruned or stage
 
 
@@ -61,11 +68,6 @@ def _layers_go(check: Checker[StageSettings], kind: Layers) -> None:
         )
 
 
-def _counts(stage: StageSettings, kind: Units) -> Sequence[int]:
-    of_all = layer_values(stage.heads if kind.kind == "heads" else stage.ffn, stage.layers)
-    return [of_all[layer] for layer in sorted(set(owners(stage.share, kind.part, stage.layers)))]
-
-
 def _something_stays(check: Checker[StageSettings], kind: Units) -> None:
     """Check that every layer keeps one, and that a floor has a score."""
     stage, origin = check.settings, check.settings.origins["prune"]
@@ -77,7 +79,8 @@ def _something_stays(check: Checker[StageSettings], kind: Units) -> None:
             also=("objective", "the objective is set here"),
             way=argument("prune", origin, "floor", "0"),
         )
-    counts = _counts(stage, kind)
+    of_all = layer_values(stage.heads if kind.kind == "heads" else stage.ffn, stage.layers)
+    counts = [of_all[layer] for layer in sorted(set(owners(stage.share, kind.part, stage.layers)))]
     groups = [counts] if kind.within == "network" else [[number] for number in counts]
     for group in groups:
         most = sum(group) - len(group)
@@ -131,14 +134,3 @@ _OF_HEADS: tuple[Rule[StageSettings], ...] = (
          "several heads share their keys and values, so that none can be removed",
          also=("attention", "attention is set here"), instead="prune=neurons(25%)"),
 )  # fmt: skip
-
-
-def _refuse_growing(stage: StageSettings, pruned: StageSettings, diagnostics: Diagnostics) -> None:
-    diagnostics.error(
-        "E295",
-        f'stage "{stage.name}" grows, but some of its network is gone since stage "{pruned.name}"',
-        stage.span("layers") or stage.span("grow") or stage.span("prune"),
-        label="new layers would start as copies of what is left of others",
-        notes=note("prune is set here", pruned.span("prune")),
-        help="prune in a stage after all growing",
-    )

@@ -44,11 +44,7 @@ SYMMETRIC = ("mrpc", "stsb", "qqp")  # StackingBERT/reproduce_glue.sh, --symmetr
 def recipe(
     system: System, hidden: int, task: Task, body: str = "transformer", layers: int = 12
 ) -> Recipe:
-    """Settings for a task and a network's size, or for the most similar published task.
-
-    ``pooler`` is set for systems that read the first state directly. A body other than the
-    transformer has a recipe of its own.
-    """
+    """Settings for a task and a network's size, or for the most similar published task."""
     if isinstance(task, Embed):
         return _embedding(task)
     if body == "bilstm":

@@ -20,7 +20,16 @@ def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """
     tasks, check = stage.tasks, Checker(stage, diagnostics)
     if tasks and stage.features != LAST and stage.features.least > stage.layers:
-        _too_deep(check)
+        several = stage.features.least > 2 or stage.features.joins != "one"
+        deeper = argument("features", stage.origins["features"], "last", str(stage.layers))
+        check.report(
+            "E279",
+            f"features reads {stage.features.least} layers, and there are {stage.layers}",
+            "features",
+            also=("layers", f"layers = {stage.layers}"),
+            instead="features=last",
+            way=deeper if several else None,
+        )
     for setting, why, instead in _obstacles(stage, tasks):
         value, origin = getattr(stage, setting), stage.origins.get(instead.partition("=")[0])
         edit = fix(origin, instead) if instead else None
@@ -53,20 +62,6 @@ def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -
                     help="the same features and head in all stages of a task",
                 )
                 return
-
-
-def _too_deep(check: Checker[StageSettings]) -> None:
-    stage = check.settings
-    several = stage.features.least > 2 or stage.features.joins != "one"
-    origin = stage.origins["features"]
-    check.report(
-        "E279",
-        f"features reads {stage.features.least} layers, and there are {stage.layers}",
-        "features",
-        also=("layers", f"layers = {stage.layers}"),
-        instead="features=last",
-        way=argument("features", origin, "last", str(stage.layers)) if several else None,
-    )
 
 
 def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[tuple[str, str, str]]:

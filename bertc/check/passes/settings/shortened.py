@@ -12,8 +12,7 @@ from bertc.ir.program.complete import Complete, StageSettings
 def shortened(program: Complete) -> Complete:
     """Every stage with the depth, widths and sharing of what is left.
 
-    ``layers=12 stage "a" { } stage "b" { prune=layers(50%) }`` has 6 layers in b. With ``every``
-    each round is a stage. What a stage cannot remove stays, and is reported by a check.
+    With ``every`` each round is a stage. What a stage cannot remove stays: a check reports it.
     """
     layers: tuple[int, ...] = ()
     stages = list[StageSettings]()

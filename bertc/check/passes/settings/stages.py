@@ -17,10 +17,7 @@ _STAGE = StageSettings.model_construct(**_NOTHING)
 
 
 def typed(program: Program) -> Complete:
-    """Settings of a program as attributes, stage by stage; a spec without stages has one, ``main``.
-
-    Reading a setting that no pass has set yet raises: the passes are in the wrong order.
-    """
+    """Settings of a program as attributes, by stage; a spec without stages has one, ``main``."""
     run = program.settings
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
     update = {
@@ -72,10 +69,7 @@ def reads_on(objective: tuple[Term, ...]) -> bool:
 
 
 def default_format(objective: tuple[Term, ...], pack: bool) -> Format:
-    """BERT's pairs if the objective classifies them, a stream for clm, else full sentences.
-
-    Full sentences leave nothing to pack, so packed rows hold documents, cut where they are long.
-    """
+    """BERT's pairs, documents that are cut in packed rows, a stream for clm, or full sentences."""
     if asks_about_pairs(objective):
         return SegmentPair()
     if pack:

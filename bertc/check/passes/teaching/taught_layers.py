@@ -44,10 +44,7 @@ _Misfit: TypeAlias = tuple[str, str, Way]
 def layers_fit(
     stage: StageSettings, several: bool, shape: Shape, term: OfLayers, diagnostics: Diagnostics
 ) -> None:
-    """Report layers that cannot be compared with those of a teacher.
-
-    ``kd(hidden, layers=[2, 4])`` beside six layers is E286, ``kd(attention)`` of unlike heads E287.
-    """
+    """Report layers that cannot be compared with those of a teacher."""
     misfit = _unlike(stage, shape.body, term) or _unmapped(stage, several, shape.body, term)
     if misfit is None and isinstance(term, KdRelated):
         misfit = _unrelated(stage, shape.body, term)

@@ -18,10 +18,7 @@ from bertc.ir.vocabulary import table_rows
 
 
 def taught_terms(stage: StageSettings) -> tuple[Term, ...]:
-    """The objective of a stage in which each term says what follows from teacher and network.
-
-    A term over the scores of tasks is one for each of them.
-    """
+    """The terms of a stage, for scores one of each task, with what follows from its networks."""
     return tuple(
         term.model_copy(update={"objective": filled})
         for term in stage.objective
