@@ -8,6 +8,8 @@ import torch
 from bertc.api import points
 from bertc.model import EncoderInputs, Memory, Model, build
 from bertc.model.masks import mask_of
+from tests.model.material import assert_alone
+from tests.model.test_relative import wave
 
 SIZE = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
 
@@ -38,22 +40,8 @@ def test_later_tokens_change_nothing(extra: str, dropout: float) -> None:
     assert not torch.allclose(one[:, 7:], other[:, 7:])
 
 
-def test_padding_and_packing_hide_nothing_else() -> None:
-    model = model_of()
-    whole = model.encode(ids())
-    padded = model.encode(ids(), None, torch.arange(12) < torch.tensor([[12], [9]]))
-    torch.testing.assert_close(padded[1, :9], whole[1, :9])
-    numbers = torch.tensor([[1] * 5 + [2] * 7, [1] * 12])
-    packed = model.encode(ids(), None, None, numbers)
-    torch.testing.assert_close(packed[0, :5], whole[0, :5])
-    torch.testing.assert_close(packed[0, 5:], model.encode(ids()[:1, 5:])[0])
-
-
-def test_states_asked_for_see_no_later_token() -> None:
-    model, asked = model_of(), torch.tensor([[3, 11], [0, 7]])
-    states = model.read(EncoderInputs(ids(), output_positions=asked))
-    whole = model.encode(ids())
-    torch.testing.assert_close(states, whole[torch.arange(2)[:, None], asked])
+def test_padding_packing_and_few_outputs_hide_nothing_else() -> None:
+    assert_alone(model_of("positions=learned(24)"), 7)
 
 
 RELATIVE = "attention=relative norm=post(1e-5, embeddings=false) "
@@ -117,11 +105,6 @@ def test_both_sides_and_a_memory_go_together() -> None:
     assert not torch.allclose(two[:, 6:], model.encode(ids()[:, 6:]), atol=1e-3)
 
 
-def wave(distance: int) -> torch.Tensor:
-    angles = [distance / 10_000 ** (2 * i / 16) for i in range(8)]
-    return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles])
-
-
 def by_hand(model: Model, token_ids: list[int], seq: int, length: int) -> torch.Tensor:
     """Transformer-XL's states of one text, pair by pair, layer by layer, from the paper's formulas.
 
@@ -150,7 +133,7 @@ def by_hand(model: Model, token_ids: list[int], seq: int, length: int) -> torch.
                 scores, values = [], []
                 for j in range(first, i + 1):
                     k = (w[f"{a}.key.weight"] @ x[j])[d]
-                    r = (w[f"{a}.distance.weight"] @ wave(i - j))[d]
+                    r = (w[f"{a}.distance.weight"] @ wave(i - j, 0))[d]
                     scores.append(((q + u[d]) @ k + (q + v[d]) @ r) / math.sqrt(8))
                     values.append((w[f"{a}.value.weight"] @ x[j])[d])
                 mixed.append(torch.stack(scores).softmax(0) @ torch.stack(values))

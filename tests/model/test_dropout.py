@@ -2,11 +2,8 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 
-from bertc.model.attend import attend
 from bertc.model.dropout import dropout
-from bertc.model.masks import Mask
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
@@ -37,19 +34,3 @@ def test_draws_follow_the_seed() -> None:
     assert not torch.equal(first, dropout(x, 0.2, training=True))
     torch.manual_seed(3)
     assert torch.equal(first, dropout(x, 0.2, training=True))
-
-
-def test_attention_without_dropout_is_the_library_s() -> None:
-    torch.manual_seed(0)
-    q, k, v = torch.randn(3, 2, 4, 9, 8).unbind(0)
-    mask = (torch.arange(9) < 6)[None, None, None].expand(2, 1, 1, 9)
-    expected = F.scaled_dot_product_attention(q, k, v, mask)
-    torch.testing.assert_close(attend(q, k, v, Mask(mask), 0.0), expected)
-
-
-def test_attention_dropout_is_right_on_average() -> None:
-    torch.manual_seed(0)
-    q, k, v = torch.randn(3, 1, 2, 6, 4).unbind(0)
-    mask = torch.tensor([True, True, True, True, False, False])[None, None, None]
-    mean = torch.stack([attend(q, k, v, Mask(mask), 0.2) for _ in range(4000)]).mean(0)
-    torch.testing.assert_close(mean, attend(q, k, v, Mask(mask), 0.0), atol=0.05, rtol=0)

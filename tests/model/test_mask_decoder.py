@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import transformers
 
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
@@ -10,7 +9,7 @@ from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.model import trained_names
 from bertc.model import EncoderInputs, Model, gather_positions
 from tests.model.material import ROWS, assert_counted, drawn
-from tests.model.test_disentangled import IDS, KIND, MASK, NAMES, SEQ, B, H, N, V
+from tests.model.test_disentangled import IDS, KIND, MASK, NAMES, SEQ, B, H, N, V, deberta
 from tests.model.test_disentangled import LAYERS as DEPTH
 
 DECODED = Wanted(last=False, decoded=True)
@@ -31,13 +30,7 @@ def decoded(model: Model, inputs: EncoderInputs) -> torch.Tensor:
 
 
 def test_states_and_gradients_are_those_of_the_last_layer_twice() -> None:
-    config = transformers.DebertaV2Config(
-        vocab_size=V, hidden_size=H, num_hidden_layers=DEPTH, num_attention_heads=N,
-        intermediate_size=4 * H, max_position_embeddings=64, type_vocab_size=0,
-        relative_attention=True, position_buckets=16, pos_att_type="p2c|c2p", share_att_key=True,
-        norm_rel_ebd="layer_norm", position_biased_input=False, layer_norm_eps=1e-7,
-    )  # fmt: skip
-    theirs, ours = transformers.DebertaV2Model(config).eval(), made()
+    theirs, ours = deberta(), made()
     weights, own = dict(theirs.named_parameters()), dict(ours.named_parameters())
     there = {
         name: weights[name.replace(prefix, other)]

@@ -11,7 +11,8 @@ from torch._dynamo.utils import counters
 from bertc.api import resolve
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.model import EncoderInputs, Model, build, gather_positions
+from bertc.model import Model, build
+from tests.model import material
 
 TINY = "hidden=32 vocab=100 seq=16 dropout=0 "
 
@@ -117,16 +118,6 @@ def reference(model: Model, token_ids: torch.Tensor) -> torch.Tensor:
 def test_forward_is_the_equation(extra: str) -> None:
     model = build(tiny(extra)).eval()
     torch.testing.assert_close(model.encode(ids()), reference(model, ids()), atol=2e-6, rtol=1e-5)
-
-
-def test_padding_changes_no_real_token() -> None:
-    model = build(tiny()).eval()
-    short = ids(2, 7)
-    padded = F.pad(short, (0, 5), value=3)
-    mask = (torch.arange(12) < 7).expand(2, 12)
-    torch.testing.assert_close(
-        model.encode(padded, attention_mask=mask)[:, :7], model.encode(short), atol=1e-6, rtol=1e-5
-    )
 
 
 def test_shared_layers_are_one_tensor_and_unshared_are_not() -> None:
@@ -236,16 +227,5 @@ def hidden_and_gradient(model: Model, lengths: tuple[int, ...]) -> list[torch.Te
 
 
 @pytest.mark.parametrize("extra", ["", "norm=pre", "share=all E=8", "layers=1"])
-@pytest.mark.parametrize("packed", [False, True])
-def test_states_asked_for_are_those_of_a_whole_pass(extra: str, packed: bool) -> None:
-    model = build(tiny(extra))
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    numbers = torch.tensor([[1] * 5 + [2] * 7, [1] * 12]) if packed else None
-    mask = None if packed else torch.arange(12) < torch.tensor([[12], [9]])
-    reading = EncoderInputs(ids(), None, mask, numbers)
-    asked = torch.tensor([[0, 5, 5, 8], [3, 0, 1, 2]])
-    states = model.eval().read(reading._replace(output_positions=asked))
-    torch.testing.assert_close(
-        states, gather_positions(model.read(reading), asked), atol=1e-5, rtol=1e-5
-    )
+def test_few_outputs_padding_and_packing_change_no_state(extra: str) -> None:
+    material.assert_alone(material.drawn(tiny(extra), 0.3), 8)

@@ -11,10 +11,11 @@ from bertc.cost import estimate
 from bertc.ir import operation as op
 from bertc.ir.network.positions import BucketedPositions
 from bertc.ir.program.resolved import Resolved
-from bertc.model import EncoderInputs, Model, build, gather_positions
+from bertc.model import EncoderInputs, Model, build
 from bertc.model.attend import attend
 from bertc.model.masks import Blocks, kernel_mask, mask_of, near
 from bertc.model.positions import slopes
+from tests.model import material
 from tests.model.material import ROWS, assert_counted, drawn, rows_of
 
 B, S, H, N, D = 2, 200, 32, 4, 8
@@ -57,8 +58,8 @@ def made(extra: str, *sets: str) -> Model:
     return drawn(program(extra, *sets))
 
 
-def ids(seq: int = S) -> torch.Tensor:
-    return rows_of(B, seq)
+def ids() -> torch.Tensor:
+    return rows_of(B, S)
 
 
 def turned(x: torch.Tensor, place: int, model: Model, reach: int | None) -> torch.Tensor:
@@ -127,33 +128,17 @@ def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> to
 @pytest.mark.parametrize("extra", KINDS)
 def test_attention_is_its_formula(extra: str) -> None:
     model, places = made(extra), [0, 64, S - 1]
-    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for part in model.encoder.attention.values():
-        part.register_forward_hook(lambda _, given, found: seen.append((given[0], found)))
-    model.encode(ids())
+    seen = material.attended_states(model, ids())
     assert len(seen) == 3
     for layer, (given, found) in enumerate(seen[:2]):
         expected = attended(model, layer, given[1], places)
         torch.testing.assert_close(found[1, places], expected, atol=1e-4, rtol=1e-4)
 
 
-@torch.no_grad()
+@pytest.mark.parametrize("seq", [9, 100, S])
 @pytest.mark.parametrize("extra", KINDS)
-def test_asked_padded_and_packed_rows_give_the_same_states(extra: str) -> None:
-    model = made(extra)
-    for seq in (9, 100, S):
-        whole = model.encode(ids(seq))
-        asked = torch.tensor([[6, 0, 3], [2, 2, seq - 1]])
-        found = model.read(EncoderInputs(ids(seq), output_positions=asked))
-        torch.testing.assert_close(found, gather_positions(whole, asked), atol=1e-5, rtol=1e-4)
-        padded = torch.nn.functional.pad(ids(seq), (0, 170))
-        mask = torch.arange(seq + 170).expand(B, -1) < seq
-        found = model.encode(padded, attention_mask=mask)
-        assert found.isfinite().all()
-        torch.testing.assert_close(found[:, :seq], whole, atol=1e-5, rtol=1e-4)
-        numbers = torch.tensor([[1] * seq + [2] * seq])
-        found = model.encode(ids(seq).reshape(1, -1), sequence_ids=numbers)
-        torch.testing.assert_close(found.reshape(B, seq, H), whole, atol=1e-5, rtol=1e-4)
+def test_asked_padded_and_packed_rows_give_the_same_states(extra: str, seq: int) -> None:
+    material.assert_alone(made(extra), seq, padding=170)
 
 
 @pytest.mark.parametrize("extra", KINDS)

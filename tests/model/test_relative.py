@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.model import EncoderInputs, Model, gather_positions
+from bertc.model import EncoderInputs, Model
+from tests.model import material
 from tests.model.material import ROWS, assert_counted, drawn, rows_of
 
 B, S, H, N, D = 2, 7, 16, 2, 8
@@ -67,10 +68,7 @@ def attended(model: Model, layer: int, x: torch.Tensor, segments: torch.Tensor) 
 @pytest.mark.parametrize("extra", KINDS)
 def test_attention_is_its_formula(extra: str) -> None:
     model, segments = made(extra), torch.tensor([[0, 0, 0, 1, 1, 1, 1], [0] * 7])
-    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for part in model.encoder.attention.values():
-        part.register_forward_hook(lambda _, given, found: seen.append((given[0], found)))
-    model.encode(ids(), segments)
+    seen = material.attended_states(model, ids(), segments)
     assert len(seen) == 2
     for layer, (given, found) in enumerate(seen):
         for row in range(B):
@@ -80,18 +78,7 @@ def test_attention_is_its_formula(extra: str) -> None:
 
 @pytest.mark.parametrize("extra", KINDS)
 def test_asked_padded_and_packed_rows_give_the_same_states(extra: str) -> None:
-    model = made(extra)
-    whole = model.encode(ids())
-    asked = torch.tensor([[6, 0, 3], [2, 2, 5]])
-    found = model.read(EncoderInputs(ids(), output_positions=asked))
-    torch.testing.assert_close(found, gather_positions(whole, asked), atol=1e-5, rtol=1e-4)
-    padded = torch.nn.functional.pad(ids(), (0, 4))
-    mask = torch.arange(S + 4).expand(B, -1) < S
-    found = model.encode(padded, attention_mask=mask)[:, :S]
-    torch.testing.assert_close(found, whole, atol=1e-5, rtol=1e-4)
-    numbers = torch.tensor([[1] * S + [2] * S])
-    found = model.encode(ids().reshape(1, -1), sequence_ids=numbers)
-    torch.testing.assert_close(found.reshape(B, S, H), whole, atol=1e-5, rtol=1e-4)
+    material.assert_alone(made(extra), S)
 
 
 @pytest.mark.parametrize("extra", ["", *KINDS])

@@ -15,13 +15,8 @@ from bertc.run.models.loading import load
 from bertc.run.train import finish
 from bertc.run.train.loop import train
 from tests.fixes import apply_fixes
-from tests.net.programs import FARM, PROGRAMS, TOY
-
-
-def spec(name: str, body: str, **changed: str) -> str:
-    settings = {**TOY, **PROGRAMS[name], **changed, "body": body}
-    of_transformers = ("layers", "hidden", "heads", "ffn")
-    return " ".join(f"{k}={v}" for k, v in settings.items() if v and k not in of_transformers)
+from tests.model.test_bilstm import spec
+from tests.net.programs import FARM
 
 
 @pytest.fixture(autouse=True)

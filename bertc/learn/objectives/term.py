@@ -47,28 +47,22 @@ class TermLoss:
 
 
 class Predicted(NamedTuple):
-    """Predictions of a head: loss, True where the target is on top, and perhaps a sampled guess.
-
-    ``labels`` of binary terms are 0 or 1.
-    """
+    """Predictions of a head."""
 
     losses: Float[torch.Tensor, "n"]  # or shaped as the term's weights
-    hits: torch.Tensor  # the same shape, bool
-    guesses: Int[torch.Tensor, "n"] | None = None
-    labels: torch.Tensor | None = None  # shaped as the losses
+    hits: torch.Tensor  # the same shape; True where the target is on top
+    guesses: Int[torch.Tensor, "n"] | None = None  # sampled from the scores, if requested
+    labels: torch.Tensor | None = None  # 0 or 1, of binary terms; shaped as the losses
 
 
 class HeadInput(NamedTuple, Generic[HeadT]):
-    """The input of a head: states at the positions of its term, the batch, and their network.
-
-    With ``chances``, uniform numbers (b, k), it also samples guesses.
-    """
+    """The input of a head: states at the positions of its term, the batch, and their network."""
 
     states: tuple[torch.Tensor, ...]
     batch: MicroBatch
     head: HeadT
     network: BodyModule
-    chances: torch.Tensor | None = None
+    chances: torch.Tensor | None = None  # uniform numbers (b, k) to sample guesses by
 
 
 class TextRows(NamedTuple):
@@ -85,18 +79,15 @@ class TextRows(NamedTuple):
 
 @dataclass(frozen=True)
 class RowView:
-    """One row of a batch for previews: ``seen`` is the input, ``original`` the text.
-
-    ``length`` excludes padding, ``mask`` is the id of [MASK], ``token`` spells an id.
-    """
+    """One row of a batch for previews."""
 
     batch: MicroBatch
     row: int
-    length: int
-    seen: list[int]
-    original: list[int]
-    mask: int
-    token: Callable[[int], str]
+    length: int  # without padding
+    seen: list[int]  # the input
+    original: list[int]  # the text
+    mask: int  # id of [MASK]
+    token: Callable[[int], str]  # spells an id
 
 
 class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):

@@ -26,10 +26,8 @@ def token_losses(
     states_nh = states_bkh.flatten(0, 1)
     if isinstance(head, AdaptiveTokenHead):
         assert chances_bk is None, "an adaptive head samples no guesses"
-        token = network.tokens
-        return Predicted(
-            *adaptive_loss(network.node, states_nh, targets_bk.reshape(-1), head, token)
-        )
+        targets_n, tokens = targets_bk.reshape(-1), network.tokens
+        return Predicted(*adaptive_loss(network.node, states_nh, targets_n, head, tokens))
     assert isinstance(head, TokenHead), "the head of a language model"
     table_ve = table_of(network, head)
     bias_v = head.bias_of(table_ve)

@@ -119,11 +119,6 @@ def guard(losses_t: Tensor, squared_norm: Tensor, limit: float) -> Guard:
     return Guard((squared_norm / limit**2).sqrt().clamp(min=1).float() if limit else None, bad)
 
 
-def _distance_to_heads(layer: int | None, depth: int) -> int:
-    """The number of layers between a layer and the heads (ELECTRA's _get_layer_lrs)."""
-    return 0 if layer is None else depth - layer
-
-
 @dataclass
 class _Group:
     """Weights and their moments that share decay, learning-rate factor and eps."""
@@ -159,11 +154,11 @@ class AdamRule:
         top = max((layer for layer in layers.values() if layer is not None), default=0)
         groups: dict[tuple[bool, float, float], _Group] = {}
         for name, parameter in parameters.items():
-            share = optimizer.layer_decay ** _distance_to_heads(layers[name], top + 2)
+            layer = layers[name]
+            # By the number of layers up to the heads (ELECTRA's _get_layer_lrs).
+            share = optimizer.layer_decay ** (0 if layer is None else top + 2 - layer)
             # m / (sqrt(v) + eps) of a gradient times c is that of the gradient with eps / c.
-            eps = optimizer.eps / optimizer.gradient_decay ** _distance_to_heads(
-                layers[name] or top, top
-            )
+            eps = optimizer.eps / optimizer.gradient_decay ** (top - (layer or top))
             group = _Group(0.0 if name in undecayed else optimizer.decay_by_rate, share, eps)
             group = groups.setdefault((name in undecayed, share, eps), group)
             group.weights.append(parameter)

@@ -104,13 +104,14 @@ def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
     return Inputs(*(tensor.to(device, non_blocking=True).long() for tensor in inputs))
 
 
-class Ahead(Generic[Made]):
-    """Prefetcher: runs the next job in a background thread while the last result is used."""
+class Taken(ABC, Generic[Made]):
+    """The batches of a stage, in order; a thread prepares the next while the last are used."""
 
     def __init__(self, jobs: Iterator[Callable[[], Made]]) -> None:
         self._jobs = jobs
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
         self._waiting: Future[Made] | None = None
+        self._ready: deque[Batch] = deque()
 
     def __enter__(self) -> Self:
         self._begin()
@@ -123,21 +124,6 @@ class Ahead(Generic[Made]):
         job = next(self._jobs, None)
         self._waiting = self._executor.submit(job) if job else None
 
-    def made(self) -> Made:
-        """The result of the next job."""
-        assert self._waiting is not None, "a stage takes as many batches as it has steps"
-        result = self._waiting.result()
-        self._begin()
-        return result
-
-
-class Taken(Ahead[Made], ABC):
-    """The batches of a stage, in order."""
-
-    def __init__(self, jobs: Iterator[Callable[[], Made]]) -> None:
-        super().__init__(jobs)
-        self._ready: deque[Batch] = deque()
-
     def take(self) -> Batch:
         """The next batch, on the device."""
         self.look_ahead()
@@ -147,7 +133,9 @@ class Taken(Ahead[Made], ABC):
         """Prepare the next batch, if there is one, so that ``take`` returns at once."""
         if not self._ready and self._waiting is not None:
             with profiled_as("loader"):
-                self._ready.extend(self._batches(self.made()))
+                prepared = self._waiting.result()
+                self._begin()
+                self._ready.extend(self._batches(prepared))
 
     @abstractmethod
     def _batches(self, prepared: Made) -> Iterable[Batch]:

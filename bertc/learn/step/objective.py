@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor
 
-from bertc.ir.learning.objective import Term
 from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
@@ -35,14 +34,12 @@ def make_objective(
     model: Model, stage: Stage, compiled: bool, frozen: Sequence[Frozen] = ()
 ) -> Objective:
     """Forward pass and losses of one micro-batch, with static shapes."""
-    names = kinds(stage)
-    networks = stage.networks()
-    scores = {
-        candidate.name: _scoring(model, stage, candidate, compiled)
-        for candidate in networks
-        if candidate.learned
-    }
-    teachers = {candidate.network.name: _teaching(candidate, compiled) for candidate in frozen}
+    names, networks = kinds(stage), stage.networks()
+    learned = (network for network in networks if network.learned)
+    scores = {network.name: _scoring(model, stage, network, compiled) for network in learned}
+    for teacher in frozen if compiled else ():
+        teacher.encoder.compile_regions()
+    teachers = {teacher.network.name: Teaching(teacher) for teacher in frozen}
 
     def objective(
         micro_batch: MicroBatch, factors_t: Tensor
@@ -141,12 +138,6 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     return torch.compile(loss, fullgraph=True, dynamic=False)
 
 
-def _teaching(frozen: Frozen, compiled: bool) -> Teaching:
-    if compiled:
-        frozen.encoder.compile_regions()
-    return Teaching(frozen)
-
-
 def remembering(micro_batch: MicroBatch, memory: Memory | None) -> MicroBatch:
     """The same batch with a memory before its rows."""
     return micro_batch._replace(reading=micro_batch.reading._replace(memory=memory))
@@ -154,7 +145,13 @@ def remembering(micro_batch: MicroBatch, memory: Memory | None) -> MicroBatch:
 
 def counts(stage: Stage, parts: Sequence[MicroBatch]) -> Tensor:
     """Number of predictions of each term (t,) over all parts of a batch, known before any loss."""
-    return torch.stack([_count(term, parts) for term in stage.objective])
+    none = parts[0].originals.new_zeros(()).float()
+    counted = []
+    for term in stage.objective:
+        count = tensors_of(term.objective).count
+        numbers = [count(part.terms[term.name]) for part in parts if term.name in part.terms]
+        counted.append(torch.stack(numbers).sum() if numbers else none)
+    return torch.stack(counted)
 
 
 def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
@@ -162,13 +159,3 @@ def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
     # Python numbers go to the device with the kernels; tensors made here would need a copy.
     extra = (tensors_of(term.objective).divisor_extra for term in stage.objective)
     return torch.stack([n + e for n, e in zip(counts_t, extra, strict=True)]).clamp(min=1)
-
-
-def _count(term: Term, parts: Sequence[MicroBatch]) -> Tensor:
-    tensors = tensors_of(term.objective)
-    term_counts = [
-        tensors.count(part.terms[term.name]) for part in parts if term.name in part.terms
-    ]
-    return (
-        torch.stack(term_counts).sum() if term_counts else parts[0].originals.new_zeros(()).float()
-    )

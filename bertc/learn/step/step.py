@@ -30,13 +30,10 @@ from bertc.model.parts import profiled_as
 
 @dataclass(frozen=True)
 class StepResult:
-    """Results of an update: losses in nats, each a mean over the whole batch.
-
-    A term without targets in the batch has no loss.
-    """
+    """Results of an update: losses in nats, each a mean over the whole batch."""
 
     loss: float
-    losses: dict[str, float]
+    losses: dict[str, float]  # of the terms with targets in the batch
     grad_norm: float
 
 
@@ -81,11 +78,8 @@ class TrainStep:
         """Update the weights by the batch of step ``step``, counted from the start of the run.
 
         ``meanwhile`` is called while the device works, before any weight changes: if it raises,
-        weights are as before.
-
-        Raises:
-            DataError: if a loss or the gradient is not finite; weights are as before.
-            StoppedError: between two micro-batches, if a stop was requested; weights are as before.
+        weights are as before. So they are if a loss or the gradient is not finite (DataError), or
+        if a stop was requested between two micro-batches (StoppedError).
         """
         stage, names = self.stage, kinds(self.stage)
         missing = self._missing(len(batch.micro_batches))

@@ -12,6 +12,7 @@ def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:
     frequency_v = torch.from_numpy(vocabulary.unigram)
     if not frequency_v.any():  # no text was read: all tokens count as equally frequent
         frequency_v = torch.full_like(frequency_v, 1 / vocabulary.size)
+    lowest = frequency_v[frequency_v > 0].min()
     return VocabTensors(
         size=vocabulary.size,
         pad=vocabulary.pad,
@@ -21,7 +22,7 @@ def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:
         word_start=torch.from_numpy(vocabulary.word_start).to(device),
         special=torch.from_numpy(vocabulary.special).to(device),
         unigram_cdf=cumulative(frequency_v).to(device),
-        frequency=floored(frequency_v).to(device),
+        frequency=frequency_v.clamp(min=lowest).to(device),
     )
 
 
@@ -30,9 +31,3 @@ def cumulative(frequency_v: Tensor) -> Tensor:
     # In double precision: rare tokens are rarer than the precision of a float.
     cdf_v = frequency_v.double().cumsum(0)
     return cdf_v / cdf_v[-1]
-
-
-def floored(frequency_v: Tensor) -> Tensor:
-    """Relative frequencies (v,), float64, with the lowest nonzero one in place of 0."""
-    frequency_v = frequency_v.double()
-    return frequency_v.clamp(min=frequency_v[frequency_v > 0].min())
