@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from bertc.learn.objectives import Inputs, MicroBatch, corrupt
+from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, corrupt
 from tests.learn.material import chosen, corrupted, program, rows, vocab
 
 TERMS = (
@@ -35,6 +35,16 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(terms: str) -> None:
     for which in (shuffled, torch.arange(5), torch.tensor([17])):
         part = tensors(corrupt(stage, some(inputs, which), vocabulary, 3))
         assert all(torch.equal(a, b[which]) for a, b in zip(part, whole, strict=True))
+
+
+@pytest.mark.parametrize("terms", TERMS)
+def test_no_number_is_read_from_the_device(terms: str) -> None:
+    """A GPU would be waited for; a device without values has none to give."""
+    inputs = Inputs(*(tensor.to("meta") for tensor in rows(4, 24)))
+    sizes, tables = vocab()[:5], vocab()[5:]
+    vocabulary = VocabTensors(*sizes, *(table.to("meta") for table in tables))
+    batch = corrupt(program(terms, 24).stages[0], inputs, vocabulary, 5)
+    assert all(tensor.is_meta for tensor in tensors(batch))
 
 
 @pytest.mark.parametrize("terms", TERMS)

@@ -10,14 +10,16 @@ import torch.nn.functional as F
 
 from bertc.api import resolve
 from bertc.ir.network.wanted import Wanted
+from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.kd import KdLogits
-from bertc.learn.objectives import MicroBatch, TaskTargets, corrupt, tensors_of
+from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets, corrupt, tensors_of
 from bertc.learn.objectives.softmax import relations, soft_targets
 from bertc.learn.objectives.softmax.soft_targets import Comparison, Logits, soft_target_loss
 from bertc.learn.objectives.targets import Taught
 from bertc.learn.objectives.term import HeadInput
 from bertc.learn.step.objective import counts, make_objective
-from bertc.model import EncoderInputs, build
+from bertc.model import EncoderInputs, Model, build
+from bertc.model.body import Outputs
 from bertc.run.beginning.teachers import frozen_networks
 from tests.learn.material import rows, vocab
 
@@ -31,6 +33,19 @@ def hinton(own: torch.Tensor, told: torch.Tensor, T: float) -> torch.Tensor:
     p, q = torch.exp(told / T), torch.exp(own / T)
     p, q = p / p.sum(1, keepdim=True), q / q.sum(1, keepdim=True)
     return T**2 * (p * torch.log(p / q)).sum(1)
+
+
+def agree(model: Model, found: torch.Tensor, wanted: torch.Tensor, rtol: float = 1e-5) -> None:
+    """Losses are equal, and their gradients by each weight."""
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    weights = [p for p in model.parameters() if p.requires_grad]
+    ours, theirs = (
+        torch.autograd.grad(loss, weights, allow_unused=True) for loss in (found, wanted)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=rtol, atol=1e-5)
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 3, 100])
@@ -93,6 +108,17 @@ OWN = SMALL + "layers=2 hidden=16 heads=2 ffn=32 dropout=0"
 WIDE, ALIKE = (f"{SMALL} layers=4 hidden={h} heads=2 ffn=48" for h in (24, 16))
 
 
+def compared(
+    resolved: Resolved, inputs: Inputs
+) -> tuple[Model, Callable[[EncoderInputs, Wanted], Outputs], MicroBatch, torch.Tensor]:
+    """A network and its teacher's outputs, a batch, and the mean loss of its one term."""
+    stage, model = resolved.stages[0], build(resolved)
+    (teacher,) = frozen_networks(stage, torch.device("cpu"), torch.float32, seed=1)
+    batch = corrupt(stage, inputs, vocab(), 0)
+    loss, _, _ = make_objective(model, stage, False, (teacher,))(batch, torch.ones(1))
+    return model, teacher.read_on, batch, loss / counts(stage, [batch])[0]
+
+
 def squared(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Mean squared error of each vector, over its elements."""
     return (one - other).pow(2).mean(-1)
@@ -136,29 +162,16 @@ def test_states_are_compared_as_in_the_papers(
     term: str, teacher: str, paper: Callable[[States, States, States], torch.Tensor]
 ) -> None:
     resolved = resolve(f"{OWN} objective={term} teacher=spec({teacher!r})")
-    stage, model = resolved.stages[0], build(resolved)
-    frozen = frozen_networks(stage, torch.device("cpu"), torch.float32, seed=1)
-    batch = corrupt(stage, rows(4, 12, pairs=False), vocab(), 0)
-    loss, _, _ = make_objective(model, stage, False, frozen)(batch, torch.ones(1))
-    found = loss / counts(stage, [batch])[0]
-
+    model, teacher_read, batch, found = compared(resolved, rows(4, 12, pairs=False))
     every = Wanted((0, 1, 2)), Wanted((0, 1, 2, 3, 4))
     own = model.read_on(batch.reading, wanted=every[0]).by_layer or {}
-    told = frozen[0].read_on(batch.reading, every[1]).by_layer or {}
+    told = teacher_read(batch.reading, every[1]).by_layer or {}
     maps = [p for name, p in model.named_parameters() if "kd" in name]
     each = paper([own[n] for n in range(3)], [told[n] for n in range(5)], maps)
     real = batch.reading.attention_mask
     assert real is not None
     wanted = each.mean() if each.ndim == 1 else (each * real).sum() / real.sum()
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-    weights = [p for p in model.parameters() if p.requires_grad]
-    ours, theirs = (
-        torch.autograd.grad(each, weights, allow_unused=True) for each in (found, wanted)
-    )
-    for a, b in zip(ours, theirs, strict=True):
-        assert (a is None) == (b is None)
-        if a is not None:
-            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    agree(model, found, wanted)
 
 
 def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
@@ -237,20 +250,15 @@ def test_attention_is_compared_as_in_the_papers(
     resolved = resolve(
         f"{OWN} {wide} pack={pack} objective={term} teacher=spec('{teacher} {wide}')"
     )
-    stage, model = resolved.stages[0], build(resolved)
-    frozen = frozen_networks(stage, torch.device("cpu"), torch.float32, seed=1)
     inputs = rows(4, 12, pairs=False)
     if pack == "true":  # two texts in each row
         inputs = inputs._replace(
             starts=torch.tensor([[0, 3]] * 4), pair_labels=torch.zeros(4, 2, dtype=torch.long)
         )
-    batch = corrupt(stage, inputs, vocab(), 0)
-    loss, _, _ = make_objective(model, stage, False, frozen)(batch, torch.ones(1))
-    found = loss / counts(stage, [batch])[0]
-
+    model, teacher_read, batch, found = compared(resolved, inputs)
     every = Wanted(projections=(1, 2)), Wanted(projections=(2, 3, 4))
     own = model.read_on(batch.reading, wanted=every[0]).projections or {}
-    told = frozen[0].read_on(batch.reading, every[1]).projections or {}
+    told = teacher_read(batch.reading, every[1]).projections or {}
     numbers = batch.reading.sequence_ids
     if numbers is None:
         assert batch.reading.attention_mask is not None
@@ -268,14 +276,7 @@ def test_attention_is_compared_as_in_the_papers(
             each.append(torch.stack([paper(*both) for both in cut]).sum(0))
     wanted = torch.cat(each).mean()
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
-    weights = [p for p in model.parameters() if p.requires_grad]
-    ours, theirs = (
-        torch.autograd.grad(each, weights, allow_unused=True) for each in (found, wanted)
-    )
-    for a, b in zip(ours, theirs, strict=True):
-        assert (a is None) == (b is None)
-        if a is not None:
-            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    agree(model, found, wanted, rtol=1e-4)
 
 
 @pytest.mark.parametrize("classes", ["sum", "mean"])

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from bertc.api import resolve
 from bertc.learn.objectives import (
+    Losses,
     MicroBatch,
     TermLoss,
     corrupt,
@@ -17,6 +18,7 @@ from bertc.learn.objectives import (
 from bertc.learn.objectives.softmax import cross_entropy
 from bertc.learn.step.objective import make_objective
 from bertc.model import Model, build
+from bertc.model.body import Outputs
 from bertc.model.model import drawn
 from tests.learn.material import losses, program, rows, vocab
 
@@ -172,6 +174,21 @@ def test_every_head_weight_the_table_and_the_hidden_states_get_gradients(
         assert tensor.grad is not None, name
         assert tensor.grad.isfinite().all(), name
         assert tensor.grad.abs().sum() > 0, name
+
+
+def test_losses_are_one_graph_with_the_same_values_and_gradients() -> None:
+    batch, hidden, model = setting("span+sbo+sop")
+    torch.compiler.reset()
+    stage = model.resolved.stages[0]
+    scored = Losses(model, stage, stage.networks()[-1])
+    traced = torch.compile(scored.__call__, fullgraph=True, dynamic=False, backend="aot_eager")
+    leaves = [*weights(model).values(), hidden]
+    terms = scored(batch, Outputs(hidden)), traced(batch, Outputs(hidden))
+    plain, compiled = ([(t.sum, t.count, t.correct) for t in each.values()] for each in terms)
+    torch.testing.assert_close(compiled, plain)
+    sums = (torch.stack([term.sum for term in each.values()]).sum() for each in terms)
+    ours, theirs = (torch.autograd.grad(total, leaves) for total in sums)
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
 def operands(dtype: torch.dtype) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:

@@ -124,36 +124,18 @@ def test_replacements_follow_their_percentages(parts: tuple[int, int, int]) -> N
         assert abs(count - len(new) * share) <= 4.5 * spread
 
 
-def random_tokens(source: str) -> torch.Tensor:
-    """Tokens written where all are replaced at random."""
+@pytest.mark.parametrize(
+    ("source", "first"), [("vocabulary", 0), ("ordinary", ORDINARY), ("corpus", ORDINARY)]
+)
+def test_random_tokens_come_from_their_source(source: str, first: int) -> None:
     inputs = rows(3000, 64, full=True)
     batch = corrupted(mlm(replace="0/100/0", random_from=source), inputs)
-    return batch.reading.token_ids[chosen(batch)]
-
-
-def test_random_tokens_come_from_the_whole_vocabulary() -> None:
-    counts = torch.bincount(random_tokens("vocabulary"), minlength=VOCAB)
-    assert counts[:ORDINARY].min() > 0
-    assert stats.chisquare(counts.numpy()).pvalue > 1e-4
-
-
-def test_random_tokens_come_from_the_ordinary_ones() -> None:
-    counts = torch.bincount(random_tokens("ordinary"), minlength=VOCAB)
-    assert (counts[:ORDINARY] == 0).all()
-    assert counts[ORDINARY:].min() > 0
-    assert stats.chisquare(counts[ORDINARY:].numpy()).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_random_tokens_come_as_the_corpus_has_them(dtype: torch.dtype) -> None:
-    inputs = rows(3000, 64, full=True)
-    vocabulary = vocab()
-    vocabulary = vocabulary._replace(unigram_cdf=vocabulary.unigram_cdf.to(dtype))
-    batch = corrupted(mlm(replace="0/100/0", random_from="corpus"), inputs, vocabulary)
     drawn = batch.reading.token_ids[chosen(batch)]
-    counts = torch.bincount(drawn, minlength=VOCAB)[ORDINARY:]
-    share = vocab().unigram_cdf.diff(prepend=torch.zeros(1).double())[ORDINARY:]
+    counts = torch.bincount(drawn, minlength=VOCAB)[first:]
     assert counts.sum() == len(drawn)
+    share = torch.ones(len(counts)).double() / len(counts)
+    if source == "corpus":
+        share = vocab().unigram_cdf.diff(prepend=torch.zeros(1).double())[first:]
     assert stats.chisquare(counts.numpy(), (share * len(drawn)).numpy()).pvalue > 1e-4
 
 

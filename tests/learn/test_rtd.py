@@ -66,12 +66,7 @@ def test_a_token_drawn_twice_counts_twice_and_has_one_chance() -> None:
     assert (batch.terms["rtd"].chances.diff(dim=1)[again] == 0).all()
     special = batch.originals.gather(1, positions) < ORDINARY
     assert not (special & used).any()
-
-
-def test_how_many_are_drawn() -> None:
-    _, batch = setting(ELECTRA, "generator=0.5")
-    lengths = rows(64, SEQ).lengths
-    wanted = (lengths.double() * 0.15).round().clamp(min=1)
+    wanted = (rows(64, SEQ).lengths.double() * 0.15).round().clamp(min=1)
     assert torch.equal(batch.terms["mlm"].weights.sum(1), wanted.float())
 
 
@@ -79,7 +74,7 @@ def test_draws_follow_the_softmax() -> None:
     generator = torch.Generator().manual_seed(1)
     logits = 2 * torch.randn(300, generator=generator)
     logits[::7] = -torch.inf
-    many = 200_000
+    many = 50_000
     chances = torch.rand(many, generator=generator, dtype=torch.float64)
     drawn = draw(logits.softmax(0).expand(many, -1), chances)
     found = drawn.bincount(minlength=300).double()
