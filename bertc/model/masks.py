@@ -117,7 +117,9 @@ def mask_of(inputs: EncoderInputs, causal: bool) -> Mask:
     if inputs.sequence_ids is not None:
         return Mask(within_sequences(inputs.sequence_ids))
     if inputs.attention_mask is not None:
-        return Mask(real_tokens(inputs.attention_mask))
+        real_bs = inputs.attention_mask.bool()
+        # In a row of padding only, all tokens are keys.
+        return Mask((real_bs | ~real_bs.any(1, keepdim=True))[:, None, None, :])
     return Mask()
 
 
@@ -190,34 +192,25 @@ def _before(inputs: EncoderInputs, causal: bool) -> Bool[torch.Tensor, "#b s k"]
     return allowed_bsk.triu(1) if memory.same_length else allowed_bsk
 
 
-def real_tokens(mask_bs: Shaped[torch.Tensor, "b s"]) -> Bool[torch.Tensor, "b 1 1 s"]:
-    """A mask (b, 1, 1, s): real tokens are keys; in a row of padding only, all tokens are."""
-    mask_bs = mask_bs.bool()
-    mask_bs = mask_bs | ~mask_bs.any(1, keepdim=True)
-    return mask_bs[:, None, None, :]
-
-
 def within_sequences(sequence_ids_bs: Int[torch.Tensor, "b s"]) -> Bool[torch.Tensor, "b 1 s s"]:
-    """A mask (b, 1, s, s): keys have the query's sequence number; padding included."""
+    """Keys have the query's sequence number; padding included."""
     return (sequence_ids_bs[:, :, None] == sequence_ids_bs[:, None, :])[:, None]
 
 
 def not_later(seq: int, device: torch.device) -> Bool[torch.Tensor, "1 {seq} {seq}"]:
-    """A mask (1, s, s): keys are the query itself and earlier tokens."""
+    """Keys are the query itself and earlier tokens."""
     return torch.ones(1, seq, seq, dtype=torch.bool, device=device).tril()
 
 
 def permuted(
     order: PermutationMask, also_bqs: Bool[torch.Tensor, "#b #s s"] | None
 ) -> Bool[torch.Tensor, "b q s"]:
-    """A mask (b, s + u, s) of a permutation: for the row, then for the query stream.
-
-    The query stream does not attend to its own token. ``also``: another mask to intersect with.
-    """
+    """The mask of a permutation and ``also``: for the row (s), then for the query stream (u)."""
     allowed_bss = order.rank[:, None, :] < order.visible_below[:, :, None]
     if also_bqs is not None:
         allowed_bss = allowed_bss & also_bqs
     own_ss = torch.eye(allowed_bss.shape[1], dtype=torch.bool, device=allowed_bss.device)
+    # The query stream does not attend to its own token.
     stream_b1us = select_rows((allowed_bss & ~own_ss)[:, None], order.target_positions)
     return torch.cat([allowed_bss | own_ss, stream_b1us[:, 0]], dim=1)
 
@@ -229,10 +222,7 @@ def with_empty_queries(allowed_bqk: Bool[torch.Tensor, "b q k"]) -> Mask:
 
 
 def end_to_end(starts_bm: Int[torch.Tensor, "b m"], seq: int) -> VarlenOffsets:
-    """``within_sequences`` of rows of ``seq`` tokens, for sequences that begin at ``starts_bm``.
-
-    There are as many as a row may hold; unused ones are empty.
-    """
+    """``within_sequences`` for sequences that begin at ``starts_bm``; unused ones are empty."""
     first_b1 = torch.arange(len(starts_bm), device=starts_bm.device)[:, None] * seq
     offsets_r = (starts_bm + first_b1).reshape(-1)
     return VarlenOffsets(F.pad(offsets_r, (0, 1), value=len(starts_bm) * seq).int(), seq)

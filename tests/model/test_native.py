@@ -1,6 +1,5 @@
 """The kernels in C compute what torch computes, and a machine without a compiler does without."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -250,26 +249,15 @@ def test_threads_change_no_bit() -> None:
     assert all(map(torch.equal, *found))
 
 
-def test_a_damaged_library_is_compiled_again(
+def test_a_library_that_others_may_replace_is_not_loaded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Loading it would end the process, with no word."""
-    if kernels_for(torch.ones(1)) is None:
-        pytest.skip(missing("fp32"))
+    kernels(torch.float32)
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
     monkeypatch.setattr(library, "COMPILER_FLAGS", ("-O0", *library.COMPILER_FLAGS[1:]))
     load = library.load_library.__wrapped__
     assert load("fp32").library is not None
     (folder,) = tmp_path.iterdir()
-    (place,) = folder.iterdir()
-    whole = place.read_bytes()
-    for damaged in (b"", whole[: len(whole) // 2], whole[:99] + b"x" * 99 + whole[198:]):
-        place.unlink()  # another file: this process has the old one mapped
-        place.write_bytes(damaged)
-        assert load("fp32").library is not None
-        assert library._is_whole(place)
-    os.truncate(place, 2**36)
-    assert not library._is_whole(place), "told without reading 64 GiB"
     folder.chmod(0o777)
     assert load("fp32") == (None, f"{folder} can be written by other users")
     folder.chmod(0o700)

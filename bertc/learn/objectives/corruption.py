@@ -84,13 +84,14 @@ def _reading(rows: TextRows, token_ids_bs: Int[torch.Tensor, "b s"]) -> EncoderI
         if sequence_ids_bs is not None:
             text_bs = text_bs + 2 * sequence_ids_bs
         position_ids_bs = restarting_positions(text_bs)
+    language_ids_bs = inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
     return EncoderInputs(
         token_ids=token_ids_bs,
         segment_ids=inputs.segment_ids,
         attention_mask=rows.real if stage.padded and not stage.pack else None,
         sequence_ids=sequence_ids_bs,
         starts=_starts(inputs) if stage.pack else None,
-        language_ids=_languages(inputs) if stage.encoder.languages else None,
+        language_ids=language_ids_bs if stage.encoder.languages else None,
         position_ids=position_ids_bs,
         backward=inputs.backward if stage.format.directions > 1 else None,
     )
@@ -127,11 +128,6 @@ def _either(
         return torch.where(own_b1, own_bk, F.pad(others_bk, (0, wide - others_bk.shape[1])))
 
     return Predictions(*map(chosen, predictions[:3], others[:3]))
-
-
-def _languages(inputs: Inputs) -> Int[torch.Tensor, "b s"]:
-    """The language index of each token (b, s)."""
-    return inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
 
 
 def _starts(inputs: Inputs) -> Int[torch.Tensor, "b m"]:

@@ -36,7 +36,8 @@ class Losses:
         """The loss of every term by name, before weighting, then of predictions of one kind."""
         reading = batch.read_by(self._node)
         states = states_of(self._scored, batch, reading, outputs, self._node.body)
-        chances = self._chances(batch)
+        drawn = (one.tensors.chances(batch.terms[one.name]) for one in self._others)
+        chances = next((numbers for numbers in drawn if numbers is not None), None)
         predicted: dict[str, Predicted] = {}
         for one in self._scored:
             if one.name in batch.terms:
@@ -53,13 +54,6 @@ class Losses:
             for name in batch.named([one.name])[1:]:
                 losses[name] = one.tensors.loss(predicted[one.scores], batch.terms[name])
         return losses
-
-    def _chances(self, batch: MicroBatch) -> torch.Tensor | None:
-        for one in self._others:
-            losses: torch.Tensor | None = one.tensors.chances(batch.terms[one.name])
-            if losses is not None:
-                return losses
-        return None
 
 
 class Teaching:

@@ -87,21 +87,17 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
     def score(self, targets: TaskTargets, read: HeadInput[WidthMaps]) -> Predicted:
         """Losses and hits (n,) of its examples, each beside all those of the batch."""
         vectors_ntd, scores_n = self.compared_vectors(targets, read)
-        all_of_batch = read.batch.whole_batch
-        if all_of_batch is None:
-            related = related_losses(self.node, vectors_ntd, scores_n, scored=bool(self.node.score))
-            return Predicted(related.losses, related.hits)
+        scored, batch = bool(self.node.score), read.batch.whole_batch
+        if batch is None:
+            return related_losses(self.node, vectors_ntd, scores_n, scored=scored)
         count = len(vectors_ntd)
-        end = all_of_batch.first + count
-        vectors_mtd = torch.cat(
-            [all_of_batch.vectors[: all_of_batch.first], vectors_ntd, all_of_batch.vectors[end:]]
-        )
-        of_all = related_losses(
-            self.node, vectors_mtd, all_of_batch.scores, scored=bool(self.node.score)
-        )
-        own_n, sum_of_all = of_all.losses[all_of_batch.first : end].detach(), of_all.losses.sum()
-        losses_n = own_n + (sum_of_all - sum_of_all.detach()) / count
-        return Predicted(losses_n, of_all.hits[all_of_batch.first : end])
+        own = slice(batch.first, batch.first + count)
+        parts = batch.vectors[: own.start], vectors_ntd, batch.vectors[own.stop :]
+        of_all = related_losses(self.node, torch.cat(parts), batch.scores, scored=scored)
+        # The value is of its own examples, the gradient of all.
+        total = of_all.losses.sum()
+        losses_n = of_all.losses[own].detach() + (total - total.detach()) / count
+        return Predicted(losses_n, of_all.hits[own])
 
     def weights(self, targets: TaskTargets) -> torch.Tensor:
         """1 for each example."""

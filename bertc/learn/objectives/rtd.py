@@ -12,7 +12,6 @@ from torch import nn
 
 from bertc.ir import address
 from bertc.ir.network.generator import (
-    Generator,
     GeneratorNetwork,
     NoGenerator,
     RandomGenerator,
@@ -26,7 +25,6 @@ from bertc.learn.objectives.targets import (
     MicroBatch,
     Predictions,
     ReplacedTokens,
-    VocabTensors,
     scatter_tokens,
 )
 from bertc.learn.objectives.term import (
@@ -193,8 +191,17 @@ def with_replacements(
     """The inputs with tokens replaced at random; unchanged where a network samples them."""
     if rows.stage.sampled is not None:
         return reading
-    source = rows.stage.replacements
-    others_bk = draw_replacements(source, rows.vocab, rows.inputs, where, rows.key)
+    match rows.stage.replacements:
+        case UnigramGenerator():
+            source: Literal["corpus", "ordinary"] = "corpus"
+        case RandomGenerator():
+            source = "ordinary"
+        case NoGenerator() | GeneratorNetwork():
+            raise AssertionError("the checks see to a source of random tokens")
+        case unreachable:
+            assert_never(unreachable)
+    bits_bk = _bits(rows.inputs, where.positions, rows.key)
+    others_bk = random_tokens(source, rows.vocab, bits_bk)
     ids_bs = scatter_tokens(rows.inputs.token_ids, where.positions, others_bk)
     return reading._replace(token_ids=ids_bs)
 
@@ -213,21 +220,6 @@ def choose_replaced(
         unit64(_bits(inputs, masks.positions, key)),
         real_bs.float() if over == "all" else masks.weights,
     )
-
-
-def draw_replacements(
-    source: Generator, vocab: VocabTensors, inputs: Inputs, where: ReplacedTokens, key: int
-) -> Int[torch.Tensor, "b k"]:
-    """Replacement ids (b, k) from a source that is no network."""
-    match source:
-        case UnigramGenerator():
-            return random_tokens("corpus", vocab, _bits(inputs, where.positions, key))
-        case RandomGenerator():
-            return random_tokens("ordinary", vocab, _bits(inputs, where.positions, key))
-        case NoGenerator() | GeneratorNetwork():
-            raise ValueError(f"generator={source.kind} is a network, not a source of random tokens")
-        case _:
-            assert_never(source)
 
 
 def _bits(

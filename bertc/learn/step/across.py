@@ -8,6 +8,7 @@ Axes: n examples of a part, m of the batch, t texts of an example, d numbers of 
 """
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -61,17 +62,15 @@ def beside_all(
     vectors_ntd, scores_n = (
         torch.cat(tensors) for tensors in zip(*vectors_and_scores, strict=True)
     )
-    at = first = ranks.rows(batch).start
+    first = ranks.rows(batch).start
     vectors_mtd = vectors_ntd.new_zeros(batch, *vectors_ntd.shape[1:])
     scores_m = scores_n.new_zeros(batch)
     vectors_mtd[first : first + len(vectors_ntd)] = vectors_ntd
     scores_m[first : first + len(scores_n)] = scores_n
     ranks.add(vectors_mtd)
     ranks.add(scores_m)
-    starts = []
-    for own_ntd, _ in vectors_and_scores:
-        starts.append(at)
-        at += len(own_ntd)
+    sizes = [len(own_ntd) for own_ntd, _ in vectors_and_scores[:-1]]
+    starts = list(accumulate(sizes, initial=first))
     starts += starts[-1:] * (len(parts) - len(starts))
     return [
         part._replace(whole_batch=WholeBatch(vectors_mtd, scores_m, start))

@@ -29,8 +29,6 @@ VECTORS = {
 }  # fmt: skip
 """Compiler flags by the CPU capability that torch reports."""
 COMPILE_TIMEOUT_SECONDS = 60
-LARGEST_LIBRARY_BYTES = 2**24
-DIGEST_BYTES = 32
 ValueType = Literal["bf16", "fp32"]
 
 
@@ -57,7 +55,7 @@ def load_library(value: ValueType) -> Loaded:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_own(path.parent):
             return Loaded(None, f"{path.parent} can be written by other users")
-        if not _is_whole(path):
+        if not path.is_file():
             if compiler is None:
                 return Loaded(None, "no C compiler (cc) is installed")
             _compile([compiler, *command], path)
@@ -76,13 +74,6 @@ def _is_own(folder: Path) -> bool:
     return owned and not there.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _is_whole(path: Path) -> bool:
-    """True if a file ends with the sha256 of the rest: loading a damaged library would crash."""
-    usable = path.is_file() and path.stat().st_size <= LARGEST_LIBRARY_BYTES
-    content = path.read_bytes() if usable else b""
-    return hashlib.sha256(content[:-DIGEST_BYTES]).digest() == content[-DIGEST_BYTES:]
-
-
 def _compile(command: list[str], place: Path) -> None:
     """Compile to ``place`` atomically; other processes may do the same at once."""
     with tempfile.TemporaryDirectory(dir=place.parent) as folder:
@@ -92,8 +83,4 @@ def _compile(command: list[str], place: Path) -> None:
         linked = [command[0], "-shared", str(objects), "-o", str(library), "-lm"]
         for step in (compiled, linked):
             subprocess.run(step, check=True, capture_output=True, timeout=COMPILE_TIMEOUT_SECONDS)
-        content = library.read_bytes()
-        library.write_bytes(
-            content + hashlib.sha256(content).digest()
-        )  # loaders ignore what follows
         os.replace(library, place)

@@ -4,7 +4,7 @@ Axes: b rows, s positions, h hidden; m examples, t texts of an example, d number
 candidates.
 """
 
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import torch
 import torch.nn.functional as F
@@ -12,13 +12,7 @@ from jaxtyping import Bool, Float
 
 from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Embed
-
-
-class Related(NamedTuple):
-    """The loss of each example, and whether its positive is nearest."""
-
-    losses: Float[torch.Tensor, "m"]
-    hits: Bool[torch.Tensor, "m"]
+from bertc.learn.objectives.term import Predicted
 
 
 def pooled(
@@ -55,15 +49,20 @@ def related_losses(
     scores_m: Float[torch.Tensor, "m"],
     *,
     scored: bool,
-) -> Related:
-    """Losses (m,) of examples that are all there are: CoSENT if they have scores, else InfoNCE."""
+) -> Predicted:
+    """Losses (m,) of examples that are all there are: CoSENT if they have scores, else InfoNCE.
+
+    A hit is an example whose positive is nearest.
+    """
     units_mtd = F.normalize(vectors_mtd, dim=2)
     if scored:
         return cosent(units_mtd, scores_m, task.temperature)
     return info_nce(units_mtd, task.temperature, both=task.both)
 
 
-def info_nce(units_mtd: Float[torch.Tensor, "m t d"], temperature: float, *, both: bool) -> Related:
+def info_nce(
+    units_mtd: Float[torch.Tensor, "m t d"], temperature: float, *, both: bool
+) -> Predicted:
     """Cross entropy (m,) of each positive among the other texts of all examples.
 
     They are the positives and the negatives of all (Gao et al. 2021, equation 5). With ``both`` its
@@ -76,12 +75,12 @@ def info_nce(units_mtd: Float[torch.Tensor, "m t d"], temperature: float, *, bot
     if both:
         back_mm = scores_mc[:, : len(scores_mc)].T
         losses_m = (losses_m + F.cross_entropy(back_mm, right_m, reduction="none")) / 2
-    return Related(losses_m, scores_mc.argmax(1) == right_m)
+    return Predicted(losses_m, scores_mc.argmax(1) == right_m)
 
 
 def cosent(
     units_mtd: Float[torch.Tensor, "m t d"], scores_m: Float[torch.Tensor, "m"], temperature: float
-) -> Related:
+) -> Predicted:
     """CoSENT (Su 2022): log(1 + sum of exp((cosine of i - cosine of j) / temperature)).
 
     The sum is over the pairs of which j has the higher score. It is one loss of all examples, which
@@ -92,4 +91,4 @@ def cosent(
     lower_mm = scores_m[:, None] < scores_m
     wrong = differences_mm.masked_fill(~lower_mm, -torch.inf).flatten()
     loss = torch.cat([wrong.new_zeros(1), wrong]).logsumexp(0)
-    return Related(loss.expand(len(scores_m)), torch.zeros_like(scores_m).bool())
+    return Predicted(loss.expand(len(scores_m)), torch.zeros_like(scores_m).bool())
