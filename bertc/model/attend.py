@@ -95,14 +95,15 @@ def _attend(
     if mask is not None and not scored:
         mask = torch.zeros_like(mask, dtype=query_bnqd.dtype).masked_fill_(~mask, float("-inf"))
     b, n, q, _ = query_bnqd.shape
-    parts = rows_at_once(b, n * q * keys, query_bnqd)
-    size = parts[0].stop or b
+    mask = None if mask is None else mask.to(query_bnqd.dtype)
+    parts, kernels = rows_at_once(b, n * q * keys, query_bnqd), kernels_for(query_bnqd, width=keys)
     # Split once: each slice would have a backward as large as the whole.
-    split = (torch.split(x, size) for x in (query_bnqd, key_bnkd, value_bnkd))
-    mixed = [
-        _by_scores(query, key, value, of_rows(mask, rows), rate)
-        for rows, query, key, value in zip(parts, *split, strict=True)
-    ]
+    split = (torch.split(x, parts[0].stop or b) for x in (query_bnqd, key_bnkd, value_bnkd))
+    mixed: list[torch.Tensor] = []
+    for rows, *inputs in zip(parts, *split, strict=True):
+        added = of_rows(mask, rows)
+        added = None if added is None else added.expand(len(inputs[0]), n, q, keys)
+        mixed.append(_Attention.apply(*inputs, added, drop(rate), kernels))  # type: ignore[no-untyped-call]
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
 
@@ -118,23 +119,6 @@ def rows_at_once(b: int, scores: int, like: torch.Tensor) -> list[slice]:
     parts = -(-b // max(1, SCORES_AT_ONCE // (scores * like.dtype.itemsize)))
     size = -(-b // parts)
     return [slice(first, first + size) for first in range(0, b, size)]
-
-
-def _by_scores(
-    query_bnqd: Float[torch.Tensor, "b n q d"],
-    key_bnsd: Float[torch.Tensor, "b n s d"],
-    value_bnsd: Float[torch.Tensor, "b n s d"],
-    added: Float[torch.Tensor, "#b #n #q s"] | None,
-    rate: float,
-) -> Float[torch.Tensor, "b n q d"]:
-    """Attention by a score matrix, plus ``added`` scores (b|1, n|1, q|1, s)."""
-    if added is not None:
-        added = added.expand(*query_bnqd.shape[:3], key_bnsd.shape[2]).to(query_bnqd.dtype)
-    kernels = kernels_for(query_bnqd, width=key_bnsd.shape[2])
-    mixed_bnqd: torch.Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-        query_bnqd, key_bnsd, value_bnsd, added, drop(rate), kernels
-    )
-    return mixed_bnqd
 
 
 class _Attention(torch.autograd.Function):

@@ -75,14 +75,6 @@ def text_spans(inputs: EncoderInputs, most: int) -> TextSpans:
     return TextSpans(lengths_bt.cumsum(1) - lengths_bt, lengths_bt, ids_bs.shape[1])
 
 
-def row_vector(each_btd: Float[torch.Tensor, "b t d"]) -> torch.Tensor:
-    """The vector of a text, or of two compared (b, 4d)."""
-    if each_btd.shape[1] == 1:
-        return each_btd[:, 0]
-    u_bd, v_bd = each_btd.unbind(1)
-    return torch.cat([u_bd, v_bd, u_bd * v_bd, (u_bd - v_bd).abs()], dim=1)
-
-
 class Direction(nn.Module):
     """One direction of a layer, with the equations and the two biases of torch.nn.LSTM."""
 
@@ -231,11 +223,14 @@ class BiLstm(BodyModule):
     def pool(
         self, first_h: Float[torch.Tensor, "b s d"], inputs: EncoderInputs | None = None
     ) -> Float[torch.Tensor, "b 1 p"]:
-        """One vector a row, of all its states."""
+        """One vector a row, of all its states: that of a text, or of two compared (4d)."""
         assert inputs is not None, "the states of a row are of its texts"
         texts = text_spans(inputs, self.node.texts)
         vectors_btd = self._text_vectors(first_h, texts) * (texts.lengths > 0)[..., None]
-        row_bd = row_vector(vectors_btd)
+        row_bd = vectors_btd[:, 0]
+        if vectors_btd.shape[1] == 2:
+            u_bd, v_bd = vectors_btd.unbind(1)
+            row_bd = torch.cat([u_bd, v_bd, u_bd * v_bd, (u_bd - v_bd).abs()], dim=1)
         pooled_bp = row_bd if self.pooler is None else torch.relu(self.pooler(row_bd))
         return pooled_bp[:, None]
 

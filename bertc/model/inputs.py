@@ -67,7 +67,7 @@ class EncoderInputs(NamedTuple):
     segment_ids: Int[torch.Tensor, "b s"] | None = None  # None: all 0
     attention_mask: Bool[torch.Tensor, "b s"] | None = None  # True at real tokens
     sequence_ids: Int[torch.Tensor, "b s"] | None = None  # number of the example, padding too
-    starts: Int[torch.Tensor, "b m"] | None = None  # of these runs; unused ones repeat the next
+    starts: Int[torch.Tensor, "b m"] | None = None  # of the examples; unused ones repeat the next
     language_ids: Int[torch.Tensor, "b s"] | None = None  # one past the last: no language
     position_ids: Int[torch.Tensor, "b s"] | None = None  # from 0; None: in order
     memory: Memory | None = None  # before the rows

@@ -130,10 +130,8 @@ def kernel_mask(
     seq, in_order = inputs.token_ids.shape[1], inputs.permutation is None and inputs.memory is None
     if in_order and causal and inputs.sequence_ids is None and reach is None:
         return Mask(is_causal=True)
-    if in_order and varlen and inputs.sequence_ids is not None and not causal:
-        starts_bm = inputs.starts
-        starts_bm = beginnings(inputs.sequence_ids) if starts_bm is None else starts_bm
-        return end_to_end(starts_bm, seq)._replace(reach=reach)
+    if in_order and varlen and inputs.starts is not None and not causal:
+        return end_to_end(inputs.starts, seq)._replace(reach=reach)
     if reach is None:
         return mask_of(inputs, causal)
     # A graph for rows of any length has no blocks, and must not ask how long a row is. (torch 2.11
@@ -226,15 +224,6 @@ def end_to_end(starts_bm: Int[torch.Tensor, "b m"], seq: int) -> VarlenOffsets:
     first_b1 = torch.arange(len(starts_bm), device=starts_bm.device)[:, None] * seq
     offsets_r = (starts_bm + first_b1).reshape(-1)
     return VarlenOffsets(F.pad(offsets_r, (0, 1), value=len(starts_bm) * seq).int(), seq)
-
-
-def beginnings(sequence_ids_bs: Int[torch.Tensor, "b s"]) -> Int[torch.Tensor, "b m"]:
-    """Starts (b, m) of the contiguous runs of (b, s), s where a row has fewer; synchronises."""
-    seq = sequence_ids_bs.shape[1]
-    begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)
-    lane_s = torch.arange(seq, device=sequence_ids_bs.device)
-    most = int(begins_bs.sum(1).max())
-    return torch.where(begins_bs, lane_s, seq).sort(1).values[:, :most]
 
 
 def select_rows(

@@ -49,10 +49,6 @@ class KdLogitsTensors(TermTensors[KdLogits, Compared, TokenHead]):
         """Real tokens, or masked ones."""
         return reading, compared_tokens(rows, self.node.compares)
 
-    def positions(self, targets: Compared, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
-        """Positions of the compared tokens."""
-        return None if targets.positions is None else (targets.positions,)
-
     def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
         """Features, table and bias, from which some scores at a time are made."""
         assert isinstance(read.head, TokenHead), "the checks see to such a head"
@@ -100,8 +96,10 @@ class KdAnswersTensors(ExampleTensors[KdLogits, TaskTargets, nn.Module]):
         mine_nc, *theirs = (self._there(scores, targets) for scores in logits)
         how = comparison(self.node, 1 if self.node.spans else mine_nc.shape[1])
         losses_n, _ = compared(mine_nc, theirs, [output.share for output in outputs], how)
-        if self.node.spans:
-            losses_n = self._of_spans(losses_n, targets)
+        if self.node.spans:  # the mean of start and end, as of the task itself
+            losses_n = losses_n.view(2, *targets.weights.shape).mean(0)
+            if self.node.classes == "mean":
+                losses_n = losses_n / tokens_of_examples(targets).sum(2)
         return Predicted(losses_n, torch.zeros_like(losses_n))
 
     def weights(self, targets: TaskTargets) -> torch.Tensor:
@@ -135,15 +133,6 @@ class KdAnswersTensors(ExampleTensors[KdLogits, TaskTargets, nn.Module]):
         if self.node.choices:
             return scores.masked_fill(targets.weights.view_as(scores) == 0, ABSENT)
         return scores
-
-    def _of_spans(
-        self, losses_n: Float[torch.Tensor, "n"], targets: TaskTargets
-    ) -> Float[torch.Tensor, "b m"]:
-        """The mean of the losses of start and end, as of the task itself."""
-        losses_bm = losses_n.view(2, *targets.weights.shape).mean(0)
-        if self.node.classes == "mean":
-            return losses_bm / tokens_of_examples(targets).sum(2)
-        return losses_bm
 
 
 def summed_loss(predicted: Predicted, weights: torch.Tensor) -> TermLoss:

@@ -68,14 +68,15 @@ class Teaching:
         reading = batch.read_by(network)
         outputs = frozen.read_on(reading, network.wanted)
         states = states_of(self._scored, batch, reading, outputs, network.body)
-        taught = {}
+        before, taught = batch.taught or {}, {}
         with torch.no_grad():
             for one in (term for term in self._scored if term.name in batch.terms):
                 layers = (*states[one.states], *one.tensors.taken(outputs, learned=False))
                 head: Any = frozen.heads[one.head] if asks_head(one.tensors.node) else None
                 read = HeadInput(layers, batch, head, frozen.encoder)
-                taught[one.name] = Taught(network.share, one.tensors.taught(read))
-        return batch.with_taught(taught)
+                output = Taught(network.share, one.tensors.taught(read))
+                taught[one.name] = (*before.get(one.name, ()), output)
+        return batch._replace(taught=taught)
 
 
 def nothing(head: nn.Module, hidden: torch.Tensor) -> TermLoss:

@@ -24,7 +24,7 @@ from bertc.learn.objectives.sampling.draws import (
 )
 from bertc.learn.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.learn.objectives.spans import span_draws, span_keys
-from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
+from bertc.learn.objectives.targets import Inputs, Predictions, VocabTensors
 from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows, TokenTensors
 from bertc.learn.objectives.term import marked as marked_positions
 from bertc.learn.objectives.vocabulary import token_losses
@@ -40,10 +40,6 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         assert rows.hidden is not None, "this term masks tokens"
         translated_b = rows.translated.float() if rows.stage.translates else None
         return reading, rows.hidden._replace(translated=translated_b)
-
-    def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
-        """Positions (b, k) of the masked tokens."""
-        return (targets.positions,)
 
     def score(self, targets: Predictions, read: HeadInput[nn.Module]) -> Predicted:
         """Scores over the vocabulary, for the rows of every term with this head."""

@@ -32,10 +32,6 @@ class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
         positions_bm = torch.where(used_bm, inputs.starts, 0)
         return reading, PairTargets(positions_bm, inputs.pair_labels, used_bm.float())
 
-    def positions(self, targets: PairTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
-        """Position (b, m) of the first token of each example."""
-        return (targets.positions,)
-
     def score(self, targets: PairTargets, read: HeadInput[Linear]) -> Predicted:
         """Linear scores of the pooled states."""
         pooled_bmh = read.network.pool(read.states[0], read.batch.reading)

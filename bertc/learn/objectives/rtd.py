@@ -99,7 +99,9 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
     def score(self, targets: ReplacedTokens, read: HeadInput[Detector]) -> Predicted:
         """One score per token."""
         logits_bs = read.head(read.states[0], self._first(read.states, read.batch)).float()
-        replaced_bs = self._replaced(targets, read.batch)
+        replaced_bs = read.batch.reading.token_ids != read.batch.originals
+        if self.node.over == "masked":
+            replaced_bs = replaced_bs.gather(1, targets.positions)
         labels_bs = replaced_bs.float()
         losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
         return Predicted(losses_bs, (logits_bs > 0) == replaced_bs, labels=labels_bs)
@@ -120,11 +122,6 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
         if not self.node.add_cls or batch.reading.sequence_ids is None:
             return None
         return gather_positions(states[0], _first_positions(batch))
-
-    def _replaced(self, targets: ReplacedTokens, batch: MicroBatch) -> torch.Tensor:
-        """True where the input token differs from the original, (b, s) or (b, k)."""
-        other_bs = batch.reading.token_ids != batch.originals
-        return other_bs if self.node.over == "all" else other_bs.gather(1, targets.positions)
 
 
 class RestoreTensors(

@@ -167,13 +167,6 @@ class MicroBatch(NamedTuple):
         names = [*names]
         return names + [part for name in names for part in by_kind(name) if part in self.terms]
 
-    def with_taught(self, taught: dict[str, Taught]) -> "MicroBatch":
-        """The same with what one more frozen network hands to each term."""
-        before = self.taught or {}
-        return self._replace(
-            taught={n: (*before.get(n, ()), output) for n, output in taught.items()}
-        )
-
 
 def scatter_tokens(
     token_ids_bs: Int[torch.Tensor, "b s"],

@@ -108,9 +108,10 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, OwnT]:
         """Inputs as changed for this term, and its targets."""
 
-    @abstractmethod
     def positions(self, targets: OwnT, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
-        """Positions (b, ...) of the states that the term reads; None: all of the network's."""
+        """Positions (b, ...) of the states that it reads, those of its targets; None: all."""
+        positions: torch.Tensor | None = targets.positions  # type: ignore[attr-defined]
+        return None if positions is None else (positions,)
 
     def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
         """Other outputs that it reads, of its own network or of a frozen one."""

@@ -42,6 +42,9 @@ class ObjectiveModule(nn.Module):
 class Engine:
     """The engine of a single process, and the interface of the others."""
 
+    keeps_gradients = False
+    """True if gradients are zeroed in place instead of being set to None."""
+
     def __init__(self, model: Model, device: torch.device) -> None:
         model.to(device)
         self._device = device
@@ -61,11 +64,6 @@ class Engine:
         """Keep gradients local inside this block; the first backward outside sums all of them."""
         return nullcontext()
 
-    @property
-    def keeps_gradients(self) -> bool:
-        """True if gradients must be zeroed in place instead of being set to None."""
-        return False
-
     def forget_gathered(self) -> None:
         """Gather weights anew when they are next used: they changed outside an update."""
 
@@ -76,6 +74,8 @@ class Engine:
 
 class Replicated(Engine):
     """DDP: each process holds all weights, gradients and moments."""
+
+    keeps_gradients = True  # views of DDP's buckets: new ones would be copied there
 
     def __init__(self, model: Model, device: torch.device) -> None:
         super().__init__(model, device)
@@ -93,11 +93,6 @@ class Replicated(Engine):
         """Skip DDP's all-reduce inside this block."""
         assert self._outer is not None, "wrap an objective first"
         return self._outer.no_sync()
-
-    @property
-    def keeps_gradients(self) -> bool:
-        """True: gradients are views of DDP's buckets, and new ones would be copied there."""
-        return True
 
 
 class Sharded(Engine):
