@@ -105,7 +105,7 @@ def read_config(path: Path) -> HfConfig:
     return config
 
 
-def family_of(path: Path, raw: Mapping[str, Any]) -> Family[Any]:
+def family_of(path: Path, raw: Mapping[str, Any]) -> Family:
     """The family that a configuration names by its type, its classes or BERT's settings."""
     model_type = raw.get("model_type")
     known = [family.model_type for family in reversed(families.FAMILIES)]
@@ -123,14 +123,14 @@ def family_of(path: Path, raw: Mapping[str, Any]) -> Family[Any]:
     return families.family_named(model_type)
 
 
-def _has_classes(family: Family[Any], names: Any) -> bool:
+def _has_classes(family: Family, names: Any) -> bool:
     """True if these are classes of the family, by the beginning of their names."""
     beginning = family.classes[-1].name.removesuffix("Model")
     return isinstance(names, list) and all(str(name).startswith(beginning) for name in names)
 
 
 def _settings(
-    path: Path, family: Family[Any], raw: Mapping[str, Any]
+    path: Path, family: Family, raw: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings by the names of fields, and for each the name that the file uses."""
     settings: dict[str, Any] = {"model_type": family.model_type}
@@ -170,9 +170,7 @@ def _allowed(config: type[HfConfig], name: str, spelled: Mapping[str, str]) -> s
     return f"{said} has to be {'a number' if number else 'a whole number'} within reasonable limits"
 
 
-def hf_config(
-    family: Family[Any], encoder: Encoder, tokens: Tokens, chosen: HfClass
-) -> dict[str, Any]:
+def hf_config(family: Family, encoder: Encoder, tokens: Tokens, chosen: HfClass) -> dict[str, Any]:
     """The settings of ``config.json``, in order."""
     return {
         "architectures": [chosen.name],
@@ -189,7 +187,7 @@ def kept_settings(path: Path) -> dict[str, Any]:
     return {name: value for name, value in read_json(path, MAX_BYTES).items() if name in copied}
 
 
-def as_it_came(family: Family[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def as_it_came(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings to copy unchanged: an activation may have two names, a token two roles."""
     names = [name for name, field in family.config.spelling.items() if field == "hidden_act"]
     came_so = ("bos_token_id", "eos_token_id", "hidden_act", *names)

@@ -212,7 +212,7 @@ def _write_hf(
 
 
 def _class_that_came(
-    family: Family[Any], chosen: HfClass, copied: Mapping[str, Any], parts: frozenset[str]
+    family: Family, chosen: HfClass, copied: Mapping[str, Any], parts: frozenset[str]
 ) -> str:
     """The class that a folder came with, if it holds parts of these, else the one chosen."""
     classes = family.classes if chosen in family.classes else ()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from bertc.hub.families.family import Family, HfClass, weight_numbers
 from bertc.ir.network.encoder import DECODER, Encoder
@@ -27,7 +26,7 @@ def parts_of(names: Iterable[str]) -> frozenset[str]:
 
 
 def keys(
-    family: Family[Any], encoder: Encoder, names: Iterable[str], named: Mapping[str, str]
+    family: Family, encoder: Encoder, names: Iterable[str], named: Mapping[str, str]
 ) -> dict[str, str]:
     """Map bertc weight names to keys without prefix; names that the layout lacks are left out.
 
@@ -39,7 +38,7 @@ def keys(
     return {name: key for name, key in placed.items() if key is not None}
 
 
-def by_key(family: Family[Any], placed: Mapping[str, str]) -> dict[str, list[str]]:
+def by_key(family: Family, placed: Mapping[str, str]) -> dict[str, list[str]]:
     """The names of the weights at each key, in the order of the family."""
     order = {module: place for place, module in enumerate(family.names)}
     names_at: dict[str, list[str]] = {}
@@ -65,13 +64,13 @@ def _key(known: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str
     return key and key.format(n=numbers[int(number)] if number else "")
 
 
-def prefixed(family: Family[Any], chosen: HfClass, name: str, key: str) -> str:
+def prefixed(family: Family, chosen: HfClass, name: str, key: str) -> str:
     """The key of a weight in a folder of this class; beside heads the encoder is prefixed."""
     of_head = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
     return key if of_head or chosen.parts <= {"pooler"} else f"{family.prefix}.{key}"
 
 
-def prefixes(family: Family[Any], keys: Iterable[str]) -> tuple[str, str, str]:
+def prefixes(family: Family, keys: Iterable[str]) -> tuple[str, str, str]:
     """The prefix of the encoder's keys in a file, that of its heads, and the layout's own.
 
     The token table tells, wherever another network has the encoder.
@@ -82,7 +81,7 @@ def prefixes(family: Family[Any], keys: Iterable[str]) -> tuple[str, str, str]:
     return first, first.removesuffix(usual), usual
 
 
-def of_encoder(family: Family[Any], first: tuple[str, str, str], stored: str) -> bool:
+def of_encoder(family: Family, first: tuple[str, str, str], stored: str) -> bool:
     """True if a key of a file is of the encoder, by its prefix or else by its first word."""
     encoder, heads, _ = first
     if encoder != heads and stored.startswith(encoder):

@@ -74,7 +74,7 @@ def to_program(
 
 
 def _network(
-    family: Family[Any],
+    family: Family,
     config: HfConfig,
     text: tuple[Pretraining, ...],
     pooler: bool,
@@ -112,20 +112,13 @@ def _tuning(tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
     }
 
 
-def _check(
-    family: Family[Any], config: HfConfig, text: tuple[Pretraining, ...], path: Path
-) -> None:
+def _check(family: Family, config: HfConfig, text: tuple[Pretraining, ...], path: Path) -> None:
     if config.max_position_embeddings - config.offset < SHORTEST_ROW:
         raise DataError(
             f"{path}: max_position_embeddings = {config.max_position_embeddings}",
             help=f"bertc needs at least {SHORTEST_ROW}, its shortest row",
         )
     asking = [one.kind for one in text if one.pairs != "none"]
-    if len(asking) > 1:
-        raise DataError(
-            f"{path.parent} has both an {asking[0]} and a {asking[1]} head",
-            help="both classify the same pairs; remove one",
-        )
     if asking and config.type_vocab_size == 1:
         raise DataError(
             f"{path}: type_vocab_size = 1, but {asking[0]} classifies pairs of segments",
@@ -140,14 +133,14 @@ def _check(
         )
 
 
-def _untrained(family: Family[Any]) -> Pretraining:
+def _untrained(family: Family) -> Pretraining:
     """The objective of a folder without heads: that of the family's head that fills masks."""
     heads = {part for hf_class in family.classes for part in hf_class.parts}
     filling = [(name, kind) for name, kind in PRETRAINING.items() if kind.fills == "masks"]
     return next((kind for name, kind in filling if name in heads), filling[0][1])()
 
 
-def _hiding_spans(text: tuple[Pretraining, ...], family: Family[Any]) -> tuple[Pretraining, ...]:
+def _hiding_spans(text: tuple[Pretraining, ...], family: Family) -> tuple[Pretraining, ...]:
     """The objectives, with span masking if one of them needs it."""
     if not any(one.states.of_spans for one in text):
         return text

@@ -13,7 +13,7 @@ from bertc.ir.learning.custom_task import AnyTask, Embed
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.resolved import Resolved
 
-Target = tuple[Family[Any], HfClass]
+Target = tuple[Family, HfClass]
 """A family and its class for the exported folder."""
 
 
@@ -60,10 +60,7 @@ def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
 
 
 def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
-    """The task whose head is exported: the first of the last stage, if its head is there.
-
-    Vectors are of the network itself.
-    """
+    """The task whose head is exported: the first of the last stage, if its head is there."""
     tasks = [task for task in program.stages[-1].tasks if not isinstance(task.answer, Vector)]
     return next((task for task in tasks if task.title in parts), None)
 
@@ -74,7 +71,7 @@ def learned_vectors(program: Resolved) -> Embed | None:
     return next((task for task in reversed(tasks) if isinstance(task, Embed)), None)
 
 
-def task_class(family: Family[Any], task: AnyTask, pooler: PoolerKind) -> HfClass | Obstacle:
+def task_class(family: Family, task: AnyTask, pooler: PoolerKind) -> HfClass | Obstacle:
     """The class for a task on an encoder with such a pooler or without, or the obstacle."""
     answer = task.answer
     if isinstance(answer, Span) and answer.head.kind == "conditioned":

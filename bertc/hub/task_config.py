@@ -32,7 +32,10 @@ SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_proj_to_l
 
 
 class _HfTask(BaseModel):
-    """Settings about the task head, with the names and defaults of PretrainedConfig."""
+    """Settings about the task head, with the names and defaults of PretrainedConfig.
+
+    ``dropout`` is the rate before the head, by the family's name of it.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -42,14 +45,7 @@ class _HfTask(BaseModel):
         Literal["regression", "single_label_classification", "multi_label_classification"] | None
     ) = None
     finetuning_task: str | None = None
-    classifier_dropout: Probability | None = None
-    classifier_dropout_prob: Probability | None = None
-    hidden_dropout_prob: Probability | None = None
-    summary_first_dropout: Probability | None = None
-    summary_last_dropout: Probability | None = None
-    seq_classif_dropout: Probability | None = None
-    qa_dropout: Probability | None = None
-    cls_dropout: Probability | None = None
+    dropout: Probability | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class _NoTask(ValueError):
 
 
 def read_task(
-    path: Path, family: Family[Any], config: HfConfig, modules: Collection[str]
+    path: Path, family: Family, config: HfConfig, modules: Collection[str]
 ) -> TaskOfFolder | str:
     """The task of the class that ``config.json`` names, or a note on why there is none."""
     raw, heads, named = read_json(path, MAX_BYTES), family.tasks, named_classes(path)
@@ -92,10 +88,12 @@ def read_task(
             f"config.json names {task_class.name}, and the weights have no {task_class.head}: the "
             "encoder is imported, without a task"
         )
+    rate_name = task_class.dropout or heads.dropout
     try:
-        settings = _HfTask.model_validate(raw)
+        settings = _HfTask.model_validate({**raw, "dropout": raw.get(rate_name)})
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
+        name = rate_name if name == "dropout" else name
         raise DataError(
             f"{path}: {name} = {shown(raw.get(name))} is no such setting of a head",
             help="copy the file again from its source, or remove the setting",
@@ -116,7 +114,7 @@ def read_task(
             unlike = (raw.get(name, default) or None) != (value or None)
             if unlike and not (name == "summary_type" and raw.get(name) == _cls(path.parent)):
                 raise _NoTask(name, raw.get(name, default))
-        rate: float | None = getattr(settings, task_class.dropout or heads.dropout)
+        rate = settings.dropout
         if rate is None:  # the family's default, or the encoder's
             usual = None if task_class.dropout else heads.default
             rate = config.hidden_dropout_prob if usual is None else usual

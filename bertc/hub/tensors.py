@@ -28,11 +28,7 @@ class Entry:
 
 
 def read_header(path: Path) -> dict[str, Entry]:
-    """Name, dtype and shape of every tensor in a file.
-
-    Raises:
-        DataError: if it is no safetensors file.
-    """
+    """Name, dtype and shape of every tensor in a file."""
     try:
         with safe_open(path, framework="pt") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118

@@ -10,7 +10,6 @@ import zipfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,7 +61,7 @@ class Stored:
         """Names of modules that have a tensor."""
         return {key.rpartition(".")[0] for key in self.stored}
 
-    def left(self, family: Family[Any], placed: Collection[str]) -> list[str]:
+    def left(self, family: Family, placed: Collection[str]) -> list[str]:
         """Keys that the network does not read: of heads that it has not, and some of the layout."""
         return [
             key
@@ -72,7 +71,7 @@ class Stored:
         ]
 
 
-def open_layout(folder: Path, family: Family[Any]) -> Stored:
+def open_layout(folder: Path, family: Family) -> Stored:
     """The weights of a folder, safetensors where there are both, by the names of this layout."""
     path, parts = _files(folder)
     header, files, loaded = _together(parts)

@@ -72,7 +72,7 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
 
 
 def _described(
-    family: Family[Any], vocabulary: Wordless, network: Network
+    family: Family, vocabulary: Wordless, network: Network
 ) -> tuple[str, dict[str, Any]]:
     """The class for a network's objectives, and its settings.
 

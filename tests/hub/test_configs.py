@@ -26,7 +26,7 @@ STRAY = {"xlnet": {"n_layers", "max_position_embeddings"}}
 HERE = [family for family in families.FAMILIES if family.model_type != "neobert"]
 
 
-def read_by_transformers(family: Family[Any]) -> set[str]:
+def read_by_transformers(family: Family) -> set[str]:
     """Settings in the fields of the configuration class, in its code and in that of the models."""
     config = transformers.CONFIG_MAPPING[family.model_type]
     module = inspect.getmodule(config)
@@ -46,7 +46,7 @@ def read_by_transformers(family: Family[Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("family", HERE, ids=lambda family: family.model_type)
-def test_settings_are_those_that_transformers_reads(family: Family[Any]) -> None:
+def test_settings_are_those_that_transformers_reads(family: Family) -> None:
     config = family.config
     handled = {*config.reads(), *config.only, *ONLY}
     assert not handled & {*config.ignored}
@@ -59,7 +59,7 @@ def test_settings_are_those_that_transformers_reads(family: Family[Any]) -> None
 
 
 @pytest.mark.parametrize("family", HERE, ids=lambda family: family.model_type)
-def test_defaults_are_those_of_transformers(family: Family[Any]) -> None:
+def test_defaults_are_those_of_transformers(family: Family) -> None:
     """But for those that follow from other settings, or have to be written: None, or no default."""
     config, theirs = family.config, transformers.CONFIG_MAPPING[family.model_type]().to_dict()
     pairs = {

@@ -21,6 +21,8 @@ CLASSES = [
     case("DebertaV2ForTokenClassification", DEBERTA),
     case("DebertaV2ForQuestionAnswering", DEBERTA),
     case("MPNetForMaskedLM", MPNET),
+    case("ModernBertForMaskedLM", MODERN, local_attention=8),
+    case("EuroBertForMaskedLM", MODERN, num_key_value_heads=1),
     case("MPNetForSequenceClassification", MPNET),
     case("ModernBertForSequenceClassification", MODERN, classifier_pooling="mean",
          classifier_bias=True, norm_bias=True),

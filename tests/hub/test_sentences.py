@@ -13,6 +13,7 @@ import transformers
 
 import bertc
 from bertc.base.diagnostics import DataError, UsageError
+from bertc.hub.sentences import vectors_of
 from bertc.run.models.runs import export_run, import_run
 from bertc.use.embed import embed_file
 from tests.hub.hf_models import SMALL
@@ -45,12 +46,17 @@ def folder_of(folder: Path, files: Files) -> Path:
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
     told = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 20}
     (folder / "tokenizer_config.json").write_text(json.dumps(told))
-    for name, value in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(value))
+    write(folder, files)
     return folder
 
 
+def write(folder: Path, files: Files) -> None:
+    for name, value in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(value))
+
+
+NOTHING_SAID: Files = {"config_sentence_transformers.json": {}}
 OLD = {"sentence_bert_config.json": {"max_seq_length": 9, "do_lower_case": False}}
 NEW = {
     "sentence_bert_config.json": {
@@ -190,34 +196,42 @@ def test_a_run_that_begins_there_learns_and_leaves_with_its_ways(
         np.testing.assert_allclose(library.encode(TEXTS), model.embed(TEXTS), atol=2e-6)
 
 
-REFUSED: dict[str, tuple[Files, str]] = {
-    "dense": ({"modules.json": modules("Transformer", "Pooling", "Dense")}, "models.Dense"),
-    "code": ({"modules.json": modules("Transformer", "my.Pooling")}, "my.Pooling"),
-    "words": ({"modules.json": modules("WordEmbeddings", "Pooling")}, "models.WordEmbeddings"),
-    "no pooling": ({"modules.json": modules("Transformer")}, "no module Pooling"),
-    "two": ({"1_Pooling/config.json": pooling("cls_token", "max_tokens")}, r'\["cls", "max"\]'),
-    "other": ({"1_Pooling/config.json": pooling("mean_sqrt_len_tokens")}, "mean_sqrt_len_tokens"),
-    "last": ({"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}, "lasttoken"),
-    "prompt": (
+REFUSED: list[tuple[Files, str]] = [
+    ({"modules.json": modules("Transformer", "my.Pooling")}, "my.Pooling"),
+    ({"modules.json": modules("WordEmbeddings", "Pooling")}, "models.WordEmbeddings"),
+    ({"modules.json": modules("Transformer")}, "no module Pooling"),
+    ({"1_Pooling/config.json": pooling("cls_token", "max_tokens")}, r'\["cls", "max"\]'),
+    ({"1_Pooling/config.json": pooling("mean_sqrt_len_tokens")}, "mean_sqrt_len_tokens"),
+    ({"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}, "lasttoken"),
+    (
         {"1_Pooling/config.json": {"pooling_mode": "cls", "include_prompt": False}},
         "include_prompt = false",
     ),
-    "setting": ({"sentence_bert_config.json": {"method": "x"}}, 'method = "x"'),
-    "sparse": ({"config_sentence_transformers.json": {"model_type": "SparseEncoder"}}, "Sparse"),
-    "prompts": ({"config_sentence_transformers.json": {"prompts": {"a": 1}}}, "prompts = "),
-}
+    ({"sentence_bert_config.json": {"method": "x"}}, 'method = "x"'),
+    ({"config_sentence_transformers.json": {"model_type": "SparseEncoder"}}, "Sparse"),
+    ({"config_sentence_transformers.json": {"prompts": {"a": 1}}}, "prompts = "),
+    ({"modules.json": modules("Transformer", "Pooling", "Dense")}, "models.Dense"),
+]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_vectors_of_other_modules_are_refused_by_name(name: str, tmp_path: Path) -> None:
-    files, named = REFUSED[name]
-    folder = folder_of(tmp_path / "came", {**FOLDERS["cls"], **files})
+def refused(folder: Path) -> None:
+    found = vectors_of(folder, None)
+    assert found is not None
+    found.refuse_obstacle(folder)
+
+
+def test_vectors_of_other_modules_are_refused_by_name(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "came", {})
+    for files, named in REFUSED:
+        write(folder, {**FOLDERS["cls"], **OLD, **NOTHING_SAID, **files})
+        with pytest.raises(DataError, match=named) as error:
+            refused(folder)
+        assert "--pooling mean" in error.value.help
     imported = import_run(folder, tmp_path / "run")
     assert "the encoder is imported without them" in imported.summary()
     for each in (folder, tmp_path / "run"):
-        with pytest.raises(DataError, match=named) as error:
+        with pytest.raises(DataError, match=named):
             bertc.load(each).embed(TEXTS)
-        assert "--pooling mean" in error.value.help
         with pytest.raises(DataError, match=named):
             bertc.resolve(f"init='{each}' task=embed('x.tsv', text=a, positive=b, examples=9)")
         assert bertc.load(each).embed(TEXTS, "mean").shape == (5, 24)
@@ -231,9 +245,9 @@ def test_vectors_of_other_modules_are_refused_by_name(name: str, tmp_path: Path)
     assert not (tmp_path / "left" / "modules.json").exists()
 
 
-@pytest.mark.parametrize("content", ["", "[", "{}", "[1]", '[{"type": 3}]', "\ud800", "[" * 99999])
-def test_damaged_files_are_named(content: str, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "came", FOLDERS["cls"])
-    (folder / "modules.json").write_bytes(content.encode("utf-8", "surrogatepass"))
-    with pytest.raises(DataError, match=r"modules\.json|module"):
-        bertc.load(folder).embed(TEXTS)
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    write(tmp_path, FOLDERS["cls"])
+    for content in ("", "[", "{}", "[1]", '[{"type": 3}]', "\ud800", "[" * 99999):
+        (tmp_path / "modules.json").write_bytes(content.encode("utf-8", "surrogatepass"))
+        with pytest.raises(DataError, match=r"modules\.json|module"):
+            refused(tmp_path)

@@ -1,7 +1,5 @@
 """Hugging Face families that bertc reads and writes: one file each, listed in ``FAMILIES``."""
 
-from typing import Any
-
 from bertc.hub.families.albert import ALBERT
 from bertc.hub.families.bert import BERT
 from bertc.hub.families.deberta import DEBERTA
@@ -21,7 +19,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import layout_of
 
-FAMILIES: tuple[Family[Any], ...] = (
+FAMILIES: tuple[Family, ...] = (
     XLNET, DEBERTA, MPNET, NEOBERT, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT,
     XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
 )  # fmt: skip
@@ -35,12 +33,12 @@ OTHERS = {
 """Reasons against layouts that are close to one of the families."""
 
 
-def family_named(model_type: str) -> Family[Any]:
+def family_named(model_type: str) -> Family:
     """The family with this ``model_type``."""
     return next(family for family in FAMILIES if family.model_type == model_type)
 
 
-def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Family[Any] | Obstacle:
+def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Family | Obstacle:
     """The family for a program whose padding id is ``pad``, or the obstacle.
 
     ``prefer`` is the family that the network was imported from.

@@ -18,7 +18,7 @@ from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
 
 
-def unlike(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
+def unlike(family: Family, candidate: Candidate) -> Iterator[Obstacle]:
     """Settings that a configuration of the program, written and read back, has otherwise."""
     encoder, layout = candidate.encoder, f"the {family.title} layout"
     if type(encoder) is not Encoder:  # even if its fields are the same

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from bertc.hub.families.config import HfConfig
 from bertc.hub.families.obstacle import Obstacle
@@ -158,11 +158,8 @@ class Reshape:
     joined: Callable[[Encoder, str, "Tensor"], "Tensor"] = lambda encoder, key, tensor: tensor
 
 
-C = TypeVar("C", bound=HfConfig)
-
-
 @dataclass(frozen=True)
-class Family(Generic[C]):
+class Family:
     """One layout of transformers, for import and export.
 
     Weights are called ``<module>.weight`` or ``<module>.bias`` on both sides, so ``names`` maps
@@ -172,7 +169,7 @@ class Family(Generic[C]):
     """
 
     title: str
-    config: type[C]
+    config: type[HfConfig]
     prefix: str
     names: Mapping[str, str]
     copies: Mapping[str, str]

@@ -105,7 +105,7 @@ def _layout(
     classes: str,
     vocabulary: Callable[..., Vocabulary],
     claims: Callable[[Candidate], bool],
-) -> Family[HfRoberta]:
+) -> Family:
     """The layout of a network of RoBERTa's kind; its ``classes`` begin with this name."""
     return Family(
         title=title,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -155,7 +155,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
 
 def _read(
     file: Stored,
-    family: Family[Any],
+    family: Family,
     encoder: Encoder,
     at_key: Mapping[str, Sequence[str]],
     table: Mapping[str, tuple[int, ...]],
@@ -179,7 +179,7 @@ def _read(
     return stacked, tensors
 
 
-def _adopt_copies(file: Stored, family: Family[Any]) -> dict[str, str]:
+def _adopt_copies(file: Stored, family: Family) -> dict[str, str]:
     """Rename a copy to its original if that is missing; return the remaining copies."""
     present = {}
     for copy, original in family.copies.items():
@@ -190,7 +190,7 @@ def _adopt_copies(file: Stored, family: Family[Any]) -> dict[str, str]:
     return present
 
 
-def _parts(file: Stored, family: Family[Any], named: Mapping[str, str]) -> frozenset[str]:
+def _parts(file: Stored, family: Family, named: Mapping[str, str]) -> frozenset[str]:
     """Pooler and heads of which the file has a tensor."""
     taken = set(named.values())  # a task's layer may have the name of a pretraining head's
     known = {ours: theirs for ours, theirs in family.names.items() if theirs not in taken}
@@ -212,7 +212,7 @@ def _check_copies(file: Stored, copies: Mapping[str, str], tensors: Mapping[str,
 
 
 def _notes_on_heads(
-    fresh: frozenset[str], parts: frozenset[str], family: Family[Any], classes: list[str]
+    fresh: frozenset[str], parts: frozenset[str], family: Family, classes: list[str]
 ) -> list[str]:
     """Remarks on heads without weights; of an encoder alone those that its class has."""
     named = {
@@ -230,9 +230,7 @@ def _notes_on_heads(
     ]
 
 
-def _note_on_left(
-    file: Stored, unread: list[str], family: Family[Any], classes: list[str]
-) -> list[str]:
+def _note_on_left(file: Stored, unread: list[str], family: Family, classes: list[str]) -> list[str]:
     if not unread:
         return []
     known = {c.name for c in family.classes} | {c.name for c in family.tasks.classes}
