@@ -118,12 +118,6 @@ def _check(family: Family, config: HfConfig, text: tuple[Pretraining, ...], path
             f"{path}: max_position_embeddings = {config.max_position_embeddings}",
             help=f"bertc needs at least {SHORTEST_ROW}, its shortest row",
         )
-    asking = [one.kind for one in text if one.pairs != "none"]
-    if asking and config.type_vocab_size == 1:
-        raise DataError(
-            f"{path}: type_vocab_size = 1, but {asking[0]} classifies pairs of segments",
-            help=f"save the model without its {asking[0]} head",
-        )
     always, meant = family.head_activation, MEANING[config.hidden_act]
     if always and any(one.masks for one in text) and meant != always:
         raise DataError(

@@ -93,19 +93,6 @@ class Folder:
     changed: dict[str, Any] = field(default_factory=dict)
     model_type: str = ""
 
-    def __str__(self) -> str:
-        told, changed = (
-            " ".join(
-                f"{name}={'{...}' if isinstance(value, dict) else value}"
-                for name, value in given.items()
-                if not name.endswith("_token")
-            )
-            for given in (self.config, self.changed)
-        )
-        then = f"then {changed}" if changed else ""
-        parts = [self.model_type or self.cls, told, "saved" if self.saved else "", then]
-        return " ".join(part for part in (*parts, *self.files) if part)
-
     def write(self, folder: Path, words: Words) -> None:
         """Make it."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -217,8 +204,3 @@ def more(words: Words) -> list[Folder]:
             },
         ),
     ]
-
-
-def all_folders(words: Words) -> list[Folder]:
-    """Every kind, and special cases."""
-    return [*PLAIN, *OTHERWISE, *more(words), *SAVED]

@@ -79,7 +79,6 @@ CONFIGS = [
     ({"hidden_dropout_prob": 2}, DataError, "hidden_dropout_prob = 2"),
     ({"num_attention_heads": 5}, DataError, "num_attention_heads = 5 does not divide"),
     ({"max_position_embeddings": 4}, DataError, "max_position_embeddings = 4"),
-    ({"type_vocab_size": 1}, DataError, "type_vocab_size = 1, but nsp classifies"),
     ({"num_hidden_layers": 2}, DataError, "bert.encoder.layer.2.attention.output.LayerNorm.bias"),
     ({"num_hidden_layers": 4}, DataError, "lacks encoder.layer.3.attention.output.LayerNorm.bias"),
     ({"intermediate_size": 48}, DataError, "has shape 40x24, config.json asks for 48x24"),
@@ -304,17 +303,11 @@ def test_missing_files_are_named(folder: Path) -> None:
 
 HEADERS = [
     struct.pack("<Q", 2**63) + b"{}",
-    struct.pack("<Q", 17 * 2**20) + b"{" * 100,
     b"",
-    b"\x01\x02",
     struct.pack("<Q", 8) + b"[1, 2]  ",
     struct.pack("<Q", 200_000) + b"[" * 200_000,
-    struct.pack("<Q", 5_008) + b'{"a": ' + b"9" * 5000 + b" }",
     struct.pack("<Q", 16) + b'{"a": 1, "a": 2}',
     struct.pack("<Q", 34) + b'{"a":{"dtype":"F32","shape":[[]]}}',
-    struct.pack("<Q", 65)
-    + b'{"a":{"dtype":"F32","shape":[9999999999],"data_offsets":[0,4]}}  '
-    + b"1234",
     struct.pack("<Q", 4) + b"\xff\xfe\x00\x00",
 ]
 
@@ -341,26 +334,18 @@ def test_hostile_configurations_are_refused(folder: Path) -> None:
             import_model(folder)
 
 
-def test_truncated_files_are_refused(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    content = path.read_bytes()
-    for length in [*range(0, 64, 7), *range(64, len(content), len(content) // 40)]:
-        path.write_bytes(content[:length])
-        with pytest.raises(DataError):
-            import_model(folder)
-
-
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
 def test_random_damage_never_escapes(name: str, folder: Path) -> None:
     """Whatever the damage, the answer is a model or an error of ours."""
     path, draw = folder / name, random.Random(5)
     content = path.read_bytes()
     head, codes = min(len(content), 4096), set()
-    for _ in range(300):
+    for number in range(200):
         damaged = bytearray(content)
         for _ in range(draw.choice((1, 1, 2, 8))):
             damaged[draw.randrange(head)] = draw.randrange(256)
-        path.write_bytes(bytes(damaged))
+        end = draw.randrange(len(content)) if number % 5 == 0 else None
+        path.write_bytes(bytes(damaged[:end]))
         try:
             import_model(folder)
         except BertcError as error:
@@ -377,7 +362,6 @@ TRAPS: dict[str, tuple[dict[str, Any], str]] = {
     "growth": ({"normalizer": GROWING}, "takes more than .* of memory"),
     "pattern": ({"pre_tokenizer": ENDLESS}, "fails on the text .*aaaa"),
     "map": ({"normalizer": DAMAGED_MAP}, "its tokenizer (takes|ends)|cannot read"),
-    "id": ({}, "id 2,147,483,648"),
 }
 
 
@@ -438,6 +422,9 @@ def test_a_sound_tokenizer_is_read_aside_once(
 
 def test_damaged_tokenizers_of_runs_are_named(tmp_path: Path) -> None:
     """They are read without a trial: what they do while they are used is told then."""
+    write_trap(tmp_path, {})
+    with pytest.raises(DataError, match="id 2,147,483,648"):
+        vocabulary_of(tmp_path, 100)
     (tmp_path / "resolved.json").write_text("{}")
     write_trap(tmp_path / "tokenizer", {})
     with pytest.raises(DataError, match=r'the token "b" has id 2,147,483,648'):

@@ -47,8 +47,10 @@ def as_pipelines_do(folder: Path, rows: list[Any], **told: Any) -> list[dict[str
     return found
 
 
-@pytest.mark.parametrize("name", SPECS)
-@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [("bert", False), ("bert", True), ("xlm", True), ("xlnet", True), ("roberta", False)],
+)
 def test_a_pipeline_reads_what_the_run_reads(name: str, pairs: bool, tmp_path: Path) -> None:
     settings, architecture, segments = SPECS[name]
     columns = "text pair label" if pairs else "text label"

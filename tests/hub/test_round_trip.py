@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from bertc.hub.exporting import TYPED, UNASKED, export_model
 from bertc.model import Model
@@ -113,33 +113,6 @@ def assert_loads(folder: Path, theirs: Any) -> None:
 def test_albert_groups_become_a_sharing_scheme(groups: int, kind: str, tmp_path: Path) -> None:
     case("AlbertModel", DEEP, embedding_size=8, num_hidden_groups=groups).save(tmp_path)
     assert import_model(tmp_path).program.settings["share"].value.kind == kind
-
-
-def test_older_files_are_read(tmp_path: Path) -> None:
-    """Counters, tied copies, and the norm names of TensorFlow's time."""
-    case("BertForPreTraining", SMALL).save(tmp_path)
-    wanted = import_model(tmp_path).tensors
-    tensors = load_file(tmp_path / "model.safetensors")
-    table = tensors["bert.embeddings.word_embeddings.weight"]
-    old = {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-            "LayerNorm.bias", "LayerNorm.beta"
-        ): tensor
-        for name, tensor in tensors.items()
-    }
-    old["bert.embeddings.position_ids"] = torch.arange(32)[None]
-    old["cls.predictions.decoder.weight"] = table.clone()
-    old["cls.predictions.decoder.bias"] = old["cls.predictions.bias"].clone()
-    save_file(old, tmp_path / "model.safetensors")
-    assert_same(import_model(tmp_path).tensors, wanted)
-    del old["bert.embeddings.word_embeddings.weight"], old["cls.predictions.bias"]
-    save_file(old, tmp_path / "model.safetensors")
-    assert_same(import_model(tmp_path).tensors, wanted)
-
-
-def assert_same(ours: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
-    assert ours.keys() == wanted.keys()
-    assert all(torch.equal(ours[name], wanted[name]) for name in wanted)
 
 
 COUNTED = [

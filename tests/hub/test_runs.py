@@ -125,15 +125,12 @@ def test_a_model_of_another_run_is_noticed(run: Path) -> None:
         load(run)
 
 
-def test_a_run_that_has_nothing_yet_says_so(run: Path) -> None:
+def test_a_run_that_has_nothing_yet_or_is_broken_says_so(run: Path) -> None:
     (run / "checkpoints").rename(run / "gone")
     with pytest.raises(MissingInputError, match="has no checkpoint and no model yet"):
         load(run)
     with pytest.raises(MissingInputError, match="is no folder"):
         load(run / "nowhere")
-
-
-def test_a_broken_program_is_named(run: Path) -> None:
     (run / "resolved.json").write_text('{"name": "x"}')
     with pytest.raises(DataError, match=r"resolved\.json is not a resolved program"):
         load(run)
@@ -251,6 +248,7 @@ def test_what_is_no_checkpoint_is_passed_over(run: Path) -> None:
 
 @pytest.mark.parametrize(("cls", "kind"), [("BertModel", "mlm"), ("XLNetModel", "plm")])
 def test_a_folder_without_a_head_guesses_nothing(cls: str, kind: str, tmp_path: Path) -> None:
+    from bertc.run.evaluation.evaluate import evaluate_run
     from bertc.use import trained
     from bertc.use.fill_mask import fill
 
@@ -263,6 +261,9 @@ def test_a_folder_without_a_head_guesses_nothing(cls: str, kind: str, tmp_path: 
             with pytest.raises(DataError, match=f"no head for {kind}: .* random") as refused:
                 call(tmp_path / folder)
             assert f'init="FOLDER" objective={kind}' in refused.value.help
+    with pytest.raises(DataError, match=f"no head for {kind}: its loss would be random") as refused:
+        evaluate_run(tmp_path / "made", quiet=True)
+    assert f'init="{tmp_path / "made"}" objective={kind}' in refused.value.help
 
 
 def test_a_folder_with_a_head_fills(tmp_path: Path) -> None:
@@ -272,14 +273,3 @@ def test_a_folder_with_a_head_fills(tmp_path: Path) -> None:
     write_tokenizer(tmp_path / "hf")
     assert load(tmp_path / "hf").untrained == frozenset()
     assert len(fill(tmp_path / "hf", "w5 [MASK]", top=3).masks[0]) == 3
-
-
-def test_no_loss_of_a_head_that_the_folder_lacks_is_told(tmp_path: Path) -> None:
-    from bertc.run.evaluation.evaluate import evaluate_run
-
-    case("BertModel", SMALL).save(tmp_path / "hf")
-    write_tokenizer(tmp_path / "hf")
-    import_run(tmp_path / "hf", tmp_path / "made")
-    with pytest.raises(DataError, match="no head for mlm: its loss would be random") as refused:
-        evaluate_run(tmp_path / "made", quiet=True)
-    assert f'init="{tmp_path / "made"}" objective=mlm' in refused.value.help

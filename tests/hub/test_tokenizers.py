@@ -87,7 +87,7 @@ def agree(folder: Path, theirs: Any) -> None:
     assert found.size == len(theirs)
 
 
-@pytest.mark.parametrize("chosen", [*PLAIN, *SAVED, *OTHERWISE], ids=str)
+@pytest.mark.parametrize("chosen", [*PLAIN, *SAVED, *OTHERWISE])
 def test_rows_are_those_of_transformers(chosen: Folder, words: Words, tmp_path: Path) -> None:
     chosen.write(tmp_path, words)
     agree(tmp_path, chosen.theirs(tmp_path))
@@ -99,7 +99,7 @@ def test_special_and_added_tokens_are_those_of_transformers(words: Words, tmp_pa
         agree(tmp_path / str(number), chosen.theirs(tmp_path / str(number)))
 
 
-@pytest.mark.parametrize("chosen", PLAIN, ids=str)
+@pytest.mark.parametrize("chosen", PLAIN)
 def test_what_is_saved_is_read_alike_by_all(chosen: Folder, words: Words, tmp_path: Path) -> None:
     """As a run keeps it, and as a run of it is exported, in the class that it came in."""
     chosen.write(tmp_path / "hf", words)

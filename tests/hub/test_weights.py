@@ -37,8 +37,16 @@ def old_pickle(tensors: Tensors, folder: Path) -> None:
     names = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
     for now, then in names.items():
         tensors = {name.replace(now, then): tensor for name, tensor in tensors.items()}
+    tensors["bert.embeddings.position_ids"] = torch.arange(32)[None]
     path = folder / "pytorch_model.bin"
     torch.save(tensors, path, _use_new_zipfile_serialization=False)
+
+
+def copies_alone(tensors: Tensors, folder: Path) -> None:
+    """Tied tensors under the names of their copies."""
+    tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
+    del tensors["bert.embeddings.word_embeddings.weight"]
+    pickled(tensors, folder)
 
 
 def beside_others(tensors: Tensors, folder: Path) -> None:
@@ -55,6 +63,7 @@ def both(tensors: Tensors, folder: Path) -> None:
 FILES: dict[str, Callable[[Tensors, Path], None]] = {
     "pickled": pickled,
     "an old pickle": old_pickle,
+    "copies alone": copies_alone,
     "both": both,
     "beside others": beside_others,
     "in parts": lambda tensors, folder: in_parts(tensors, folder, "model.safetensors", save_file),
