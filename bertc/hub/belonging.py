@@ -1,7 +1,7 @@
 """Digests of a run's parts, and the refusal of parts of another run. Loads no torch."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,26 +40,21 @@ def write_digests(run: Path, model: bool = False) -> None:
 
 
 def refuse_strangers(run: Path, refusal: type[BertcError] = DataError, files: bool = True) -> None:
-    """Refuse a run folder with parts of another run; without ``files`` in a glance."""
-    for what, remedy in _strangers(run, files):
-        raise refusal(what, help=remedy)
+    """Refuse a run folder with parts of another run; without ``files`` in a glance.
 
-
-def _strangers(run: Path, files: bool) -> Iterator[tuple[str, str]]:
-    """Yield what is of another run, and the remedy; without digests a part is of this one."""
-    folders = [folder for _, folder in checkpoint_folders(run / "checkpoints")]
-    facts = {folder: _mapping(_manifest(folder).get("facts")) for folder in folders}
-    if is_file(run / "lock.json") and any("origin" in known for known in facts.values()):
+    A part without digests is of this run.
+    """
+    if is_file(run / "lock.json"):
         lock = read_json(run / "lock.json", _LIMIT_BYTES)
-        for folder, known in facts.items():
-            origin = _mapping(known.get("origin"))
+        for _, folder in checkpoint_folders(run / "checkpoints"):
+            origin = _origin(folder)
             differing = [
                 what
                 for name, what in ORIGIN.items()
                 if name in origin and (origin[name] or None) != (lock.get(name) or None)
             ]
             if differing:
-                yield (
+                raise refusal(
                     f"{folder} and lock.json are of different runs: {', '.join(differing)} differ",
                     f"remove {folder} if it is of another run, or restore lock.json from a copy",
                 )
@@ -69,7 +64,7 @@ def _strangers(run: Path, files: bool) -> Iterator[tuple[str, str]]:
     for name, digest in stated.items():
         path = run / name
         if is_file(path) and _digest(path, path.stat().st_size, path.stat().st_mtime_ns) != digest:
-            yield (
+            raise refusal(
                 f"{path} is not what this run wrote",
                 f"restore a copy of it, or remove {run / DIGESTS} to use it as it is",
             )
@@ -81,10 +76,11 @@ def _digest(path: Path, *_: int) -> str:
     return durable.digest(path)
 
 
-def _manifest(checkpoint: Path) -> Mapping[str, Any]:
-    """The content of a manifest; nothing of a damaged one, which others report."""
+def _origin(checkpoint: Path) -> Mapping[str, Any]:
+    """What a checkpoint was made from; nothing of a damaged one, which others report."""
     try:
-        return _mapping(read_json(checkpoint / "manifest.json", _LIMIT_BYTES).get("content"))
+        content = _mapping(read_json(checkpoint / "manifest.json", _LIMIT_BYTES).get("content"))
+        return _mapping(_mapping(content.get("facts")).get("origin"))
     except (DataError, MissingInputError):
         return {}
 

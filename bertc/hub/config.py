@@ -31,14 +31,13 @@ OF_TASKS = (
     "summary_use_proj", "summary_proj_to_labels", "summary_activation",
     "summary_first_dropout", "summary_last_dropout",
 )  # fmt: skip
-OF_SPANS = ("start_n_top", "end_n_top")
 OF_SCORES = ("sentence_transformers", "sbert_ce_default_activation_function")
 """Settings by which CrossEncoder turns the scores of a head into its answers."""
 KEPT = frozenset({
     "architectures",  # the tensors say which heads there are, but for those of tasks
     *TOKENS,  # the tokenizer's own file says them
     *OF_TASKS,  # read where there is such a head (task_config.py)
-    *OF_SPANS,  # about conditioned spans
+    "start_n_top", "end_n_top",  # about conditioned spans
     *OF_SCORES,  # about answers made of scores
     "use_cache",
 })  # fmt: skip

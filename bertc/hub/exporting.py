@@ -18,7 +18,7 @@ from bertc.hub.folder import replacing
 from bertc.hub.keys import by_key, keys, part_of, parts_of, prefixed
 from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
-from bertc.hub.target import Target, held_task, target_of
+from bertc.hub.target import held_task, target_of
 from bertc.hub.tensors import write_tensors
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import ByteBpe
@@ -164,7 +164,7 @@ def _write_hf(
     tensors: Mapping[str, Tensor],
     vocabulary: Tokens,
     fresh: Path,
-    target: Target,
+    target: tuple[Family, HfClass],
     copied: Mapping[str, Any],
 ) -> Exported:
     encoder = transformer(resolved)

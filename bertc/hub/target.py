@@ -12,14 +12,12 @@ from bertc.ir.learning.answer import Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Embed
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.resolved import Resolved
-
-Target = tuple[Family, HfClass]
-"""A family and its class for the exported folder."""
+from bertc.ir.program.stage import AnyStage
 
 
 def target_of(
     program: Resolved, names: Iterable[str], pad: int, prefer: str | None = None
-) -> Target | Obstacle:
+) -> tuple[Family, HfClass] | Obstacle:
     """Find the family and class for one network, or the obstacle to an export.
 
     ``names`` are the names of its weights; whole heads may be absent.
@@ -30,7 +28,11 @@ def target_of(
         terms = (term.objective for term in program.terms())
         learned -= {one.head_name for one in terms if one.states.decoded}
     parts = parts_of(names) & learned
-    family = family_for(_holding(program, parts), pad, prefer)
+    stages = list[AnyStage]()
+    for stage in program.stages:  # without terms whose heads are absent
+        held = tuple(t for t in stage.objective if t.objective.head_name in parts)
+        stages.append(stage.model_copy(update={"objective": held}))
+    family = family_for(program.model_copy(update={"stages": tuple(stages)}), pad, prefer)
     if isinstance(family, Obstacle):
         return family
     task = held_task(program, parts)
@@ -44,19 +46,6 @@ def target_of(
     chosen = family.class_for(parts - without) or family.class_for(frozenset({"pooler"}))
     assert chosen is not None, f"{family.title} has a class of the encoder alone"
     return family, chosen
-
-
-def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
-    """The program without the terms whose heads are absent."""
-    stages = (
-        stage.model_copy(
-            update={
-                "objective": tuple(t for t in stage.objective if t.objective.head_name in parts)
-            }
-        )
-        for stage in program.stages
-    )
-    return program.model_copy(update={"stages": tuple(stages)})
 
 
 def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:

@@ -139,7 +139,7 @@ def test_first_names_of_nomic_are_read_where_todays_are_not(tmp_path: Path) -> N
     path.write_text(json.dumps(first))
     config = read_config(path)
     assert isinstance(config, HfNomicBert)
-    found = (config.hidden_size, config.num_hidden_layers, config.hidden_act, config.theta)
+    found = (config.hidden_size, config.num_hidden_layers, config.hidden_act, config.rope_theta)
     assert found == (24, 2, "gelu", 500.0)
     changed(tmp_path, hidden_size=48)
     assert read_config(path).hidden_size == 48

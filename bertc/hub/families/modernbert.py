@@ -88,8 +88,7 @@ class HfModernBert(HfGated):
             )
         return self
 
-    @property
-    def attention(self) -> FullAttention | LocalAttention:
+    def _attention(self) -> FullAttention | LocalAttention:
         """Its pattern of layers, by a number if one gives it, else written out."""
         depth, every = self.num_hidden_layers, self.global_attn_every_n_layers
         global_layers = tuple(range(0, depth, every))
@@ -106,23 +105,18 @@ class HfModernBert(HfGated):
             bias=self.attention_bias,
         )
 
-    @property
-    def positions(self) -> RotaryPositions:
-        """Angles of global and of local layers."""
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
         said = self.rope_parameters or {}
         far, near = said.get("full_attention"), said.get("sliding_attention")
         theta = (far and far.rope_theta) or self.global_rope_theta
         # ModernBERT's first configurations have null where both are the same.
         local = (near and near.rope_theta) or self.local_rope_theta or theta
-        return RotaryPositions(theta=theta, local_theta=local)
-
-    def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
         std, cut, eps = self.initializer_range, self.initializer_cutoff_factor, self.layer_norm_eps
         return super().settings() | {
             "norm": PreNorm(eps=eps, bias=self.norm_bias, embeddings=True, first=False),
-            "positions": self.positions,
-            "attention": self.attention,
+            "positions": RotaryPositions(theta=theta, local_theta=local),
+            "attention": self._attention(),
             "dropout": Dropout(hidden=0, attention=0, ffn=self.mlp_dropout),
             "initializer": TruncatedNormal(std=std, cut=cut, depth_scaled=True),
             "head": TransformHead(bias=self.classifier_bias),

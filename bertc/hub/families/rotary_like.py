@@ -62,18 +62,14 @@ class HfTurned(HfGated):
     rope_parameters: Rope | None = None
     rope_theta: Theta = 10_000.0
 
-    @property
-    def theta(self) -> float:
-        """The base of its angles."""
-        return (self.rope_parameters and self.rope_parameters.rope_theta) or self.rope_theta
-
     def settings(self) -> dict[str, Any]:
         """bertc's settings of the network."""
+        theta = (self.rope_parameters and self.rope_parameters.rope_theta) or self.rope_theta
         fills = self.head_dim in (None, self.hidden_size // self.num_attention_heads)
         return {
             **super().settings(),
             **({} if fills else {"head_dim": self.head_dim}),
-            "positions": RotaryPositions(theta=self.theta),
+            "positions": RotaryPositions(theta=theta),
         }
 
     @classmethod

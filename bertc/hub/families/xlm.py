@@ -63,21 +63,15 @@ class HfXlm(HfConfig):
         gelu = name == "gelu_activation" and isinstance(value, bool)
         return ("gelu" if value else "relu") if gelu else value
 
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """Languages in the order of the table; their indices if unnamed."""
-        if self.n_langs == 1 or not self.use_lang_emb:
-            return ()
-        names = {number: name for name, number in (self.lang2id or {}).items()}
-        return tuple(names.get(number, str(number)) for number in range(self.n_langs))
-
     def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
+        """bertc's settings of the network; languages that have no name are called by number."""
+        names = {number: name for name, number in (self.lang2id or {}).items()}
+        count = self.n_langs if self.n_langs > 1 and self.use_lang_emb else 0
         return super().settings() | {
             "ffn": 4 * self.hidden_size,
             "head": LinearHead(),
-            "languages": self.languages,
-            "language_embeddings": bool(self.languages),
+            "languages": tuple(names.get(number, str(number)) for number in range(count)),
+            "language_embeddings": count > 0,
         }
 
     @classmethod
