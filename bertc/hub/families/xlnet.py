@@ -58,7 +58,7 @@ class HfXlnet(HfConfig):
     )  # fmt: skip
     # The memory length is chosen when reading, the weights' shapes say the width of heads.
     ignored = frozenset({"mem_len", "reuse_len", "use_mems_eval", "use_mems_train", "d_head"})
-    copied = ignored | {"ff_activation"}
+    copied = ignored - {"d_head"} | {"ff_activation"}
     only = {
         "attn_type": Single("bi", "tokens see earlier ones alone"),
         "bi_data": Single(False, "half of a batch is read backwards"),
