@@ -77,7 +77,7 @@ def _digest(path: Path, *_: int) -> str:
 
 
 def _origin(checkpoint: Path) -> Mapping[str, Any]:
-    """What a checkpoint was made from; nothing of a damaged one, which others report."""
+    """Digests of what a checkpoint was made from; none of a damaged one, which others report."""
     try:
         content = _mapping(read_json(checkpoint / "manifest.json", _LIMIT_BYTES).get("content"))
         return _mapping(_mapping(content.get("facts")).get("origin"))
