@@ -194,7 +194,6 @@ class StreamPair(RowFormat):
 
     @property
     def directions(self) -> int:
-        """Two with ``both_ways``."""
         return 1 + self.both_ways
 
     def parts(self, seq: int) -> tuple[int, int]:

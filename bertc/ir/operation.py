@@ -80,7 +80,6 @@ class Widths:
 
     @property
     def inner(self) -> int:
-        """Width of all heads together."""
         return self.heads * self.head_dim
 
 

@@ -1,7 +1,7 @@
 """Specs: text to tree to program, and back to canonical text."""
 
 from bertc.lang.files import SpecLocation
-from bertc.lang.load import load, lower
+from bertc.lang.load import load
 from bertc.lang.read.parse import parse
 from bertc.lang.read.tree import Tree
 from bertc.lang.write.format import format_text
@@ -12,7 +12,6 @@ __all__ = [
     "Tree",
     "format_text",
     "load",
-    "lower",
     "parse",
     "show",
     "show_value",

@@ -38,7 +38,7 @@ def remedies(diagnostic: Diagnostic, text: str) -> list[Remedy]:
         edits = (fix, *fix.also)
         if all(edit.span.source == source for edit in edits):
             title = fix.in_words if len(texts) > 1 else diagnostic.help
-            ways.append(Remedy(title, tuple(map(_by_itself, edits))))
+            ways.append(Remedy(title, tuple(edit._replace(also=()) for edit in edits)))
     if len(texts) > 1 or not fix:
         ways += [Remedy(help, written_in(source, help, span)) for help in texts]
     by_result: dict[str, Remedy] = {}
@@ -104,7 +104,3 @@ def _tree(source: Source) -> Tree:
 def _places(tree: Tree, name: str, here: int) -> Sequence[Span]:
     places = [item.span for item in written_settings(tree) if item.name.text == name]
     return [place for place in places if place.start <= here < place.end] or places
-
-
-def _by_itself(fix: Fix) -> Fix:
-    return fix._replace(also=())

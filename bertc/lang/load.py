@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 from bertc.base.diagnostics import BertcError, Diagnostics, Fix, Note, UsageError, nearest
 from bertc.base.resources import shipped_specs
-from bertc.base.storage.paths import names_in, real_path, working_folder
+from bertc.base.storage.paths import names_in, real_path
 from bertc.ir.program.written import Program
 from bertc.lang.files import SUFFIX, SpecLocation, find_spec, shipped_place
 from bertc.lang.helps import written_settings
@@ -83,18 +83,6 @@ def read_spec(
     ]
     base = _Bases(place.root, report).of(tree, place.here, [place])
     return Written(place.title, tree, tuple(sets), base)
-
-
-def lower(tree: Tree, diagnostics: Diagnostics | None = None) -> list[Program]:
-    """Lower a tree to programs; paths of bases are relative to the working folder."""
-    report = Diagnostics() if diagnostics is None else diagnostics
-    here = working_folder()
-    place = SpecLocation(tree.source.name, "spec", None, here, here)
-    base = _Bases(here, report).of(tree, here, [place])
-    programs = lower_tree(tree, report, "spec", base)
-    if diagnostics is None:
-        report.raise_if_any()
-    return programs
 
 
 class _Bases:

@@ -134,7 +134,11 @@ class Space:
                     yield f"{item.name.text}={value}"
 
     def _varies(self, item: Item) -> bool:
-        return any(_holds(item.span, span) for span in self.dimensions)
+        place = item.span
+        return any(
+            span.source == place.source and place.start <= span.start and span.end <= place.end
+            for span in self.dimensions
+        )
 
 
 def space(spec: str, overrides: Sequence[str] = ()) -> Space:
@@ -236,10 +240,6 @@ def _whole_parts(setting: Given) -> Iterator[Span]:
             value = value[step] if isinstance(step, int) else getattr(value, step, None)
         if type(value) is int:
             yield span
-
-
-def _holds(outer: Span, inner: Span) -> bool:
-    return outer.source == inner.source and outer.start <= inner.start and inner.end <= outer.end
 
 
 def _rounded(number: float, interval: Interval) -> float:

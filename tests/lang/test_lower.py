@@ -184,7 +184,7 @@ def test_extends_reads_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert program.base.base is not None
     assert program.base.base.settings["hidden"].value == 64
     monkeypatch.chdir(tmp_path)
-    assert lang.lower(lang.parse("extends './a.bertc'"))[0].base == program.__class__(
+    assert only("extends './a.bertc'").base == program.__class__(
         "./a.bertc", program.settings, program.stages, program.base
     )
 

@@ -165,7 +165,7 @@ def test_every_setting(setting: str) -> None:
     @given(values(setting_shape(setting)))
     def holds(value: Any) -> None:
         program = Program("spec", {setting: Given(value, Origin("written"))})
-        (again,) = lang.lower(lang.parse(lang.show(program)))
+        (again,) = lang.load(lang.show(program))
         assert again == program
         assert type(again.settings[setting].value) is type(value)
 

@@ -6,6 +6,7 @@ The pages are data, in ``codes.toml``.
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from textwrap import indent
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -58,7 +59,8 @@ def explain(code: str = "") -> str:
         help = f"bertc explain {near}" if near else "bertc explain lists all codes"
         raise UsageError(f"there is no code `{code[:20]}`", help)
     parts = [f"{wanted}: {page.title}", page.text.strip()]
-    parts += [f"Wrong:\n\n{_indented(page.bad)}", f"Right:\n\n{_indented(page.good)}"]
+    for name, example in (("Wrong", page.bad), ("Right", page.good)):
+        parts.append(f"{name}:\n\n{indent(example.strip(), '    ')}")
     return "\n\n".join(parts)
 
 
@@ -67,7 +69,3 @@ def _titles(titles: Mapping[str, str]) -> Iterator[str]:
     for group, meaning in GROUPS.items():
         lines = [f"  {name}  {title}" for name, title in titles.items() if name.startswith(group)]
         yield from [f"{group}xx: {meaning}", *lines] if lines else []
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}".rstrip() for line in text.strip().splitlines())

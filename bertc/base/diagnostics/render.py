@@ -57,9 +57,11 @@ def for_terminal(text: str) -> str:
 
     Control and direction characters but tabs and line ends are escaped as JSON escapes them.
     """
-    return "\n".join(
-        line if line.isprintable() else "".join(map(_as_in_json, line)) for line in text.split("\n")
-    )
+    lines = []
+    for line in text.split("\n"):
+        signs = (c if c == "\t" or _safe(c) == c else json.dumps(c)[1:-1] for c in line)
+        lines.append(line if line.isprintable() else "".join(signs))
+    return "\n".join(lines)
 
 
 def html_text(text: object) -> str:
@@ -69,11 +71,6 @@ def html_text(text: object) -> str:
 
     lines = str(text).split("\n")
     return escape("\n".join("\t".join(map(escaped, line.split("\t"))) for line in lines))
-
-
-def _as_in_json(character: str) -> str:
-    safe = character == "\t" or _safe(character) == character
-    return character if safe else json.dumps(character)[1:-1]
 
 
 def _safe(character: str) -> str:

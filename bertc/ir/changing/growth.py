@@ -78,7 +78,6 @@ class FromGenerator(_Growth):
     kind: Literal["generator"] = "generator"
 
     def source(self, layer: int, before: int, after: int) -> int:
-        """The same layer of the generator."""
         return layer
 
 
@@ -103,7 +102,6 @@ class Turned(Node):
     moments: ClassVar[Literal["carry"]] = "carry"
 
     def source(self, layer: int, before: int, after: int) -> int:
-        """The same layer."""
         return layer
 
 
@@ -186,7 +184,6 @@ class FromLayers(FromOther):
     looked_up = ("depth",)
 
     def source(self, layer: int, before: int, after: int) -> int:
-        """The chosen one."""
         match self.layers:
             case "uniform":
                 return (layer + 1) * before // after - 1

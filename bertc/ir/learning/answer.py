@@ -73,12 +73,10 @@ class Conditioned(Node):
 
     @property
     def activation(self) -> Activation:
-        """The activation of the inner layer."""
         return "tanh" if self.normed else "gelu-tanh"
 
     @property
     def normed(self) -> bool:
-        """True if the end scores have a norm."""
         return self.units == "tanh-norm"
 
 

@@ -20,15 +20,12 @@ class NoAverage(Node):
     kept: ClassVar[bool] = False
 
     def of_stage(self, begin: int, end: int) -> Self:
-        """The same."""
         return self
 
     def share_at(self, step: int) -> float:
-        """None."""
         return 0.0
 
     def begun(self, step: int) -> bool:
-        """False."""
         return False
 
 
@@ -55,12 +52,10 @@ class Ema(Node):
         return self.model_copy(update={"half_life": count(self.half_life)})
 
     def of_stage(self, begin: int, end: int) -> Self:
-        """The same for the steps of a stage."""
         return self.model_copy(update={"begin": begin, "end": end})
 
     @property
     def steps(self) -> int:
-        """Its half-life in steps."""
         return steps_of(self.half_life, self.end - self.begin)
 
     def share_at(self, step: int) -> float:

@@ -16,7 +16,6 @@ class FullBatch(Node):
     kind: Literal["none"] = "none"
 
     def pieces(self, batch: int, steps: int) -> Pieces:
-        """One piece."""
         return ((batch, steps),)
 
 

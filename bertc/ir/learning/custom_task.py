@@ -77,7 +77,6 @@ class Classify(_OfTexts):
 
     @property
     def answer(self) -> Answer:
-        """One label."""
         return Labels(names=self.labels or UNKNOWN)
 
     @property
@@ -94,7 +93,6 @@ class Regress(_OfTexts):
 
     @property
     def answer(self) -> Answer:
-        """A score."""
         return Score()
 
 
@@ -116,7 +114,6 @@ class Choose(_Own, Choosing):
 
     @property
     def answer(self) -> Choice:
-        """One of at most ``most`` choices."""
         return Choice(most=len(self.choices) if len(self.choices) > 1 else self.most)
 
     @property
@@ -157,7 +154,6 @@ class Read(_Own, Reading):
 
     @property
     def answer(self) -> Answer:
-        """A span of the passage."""
         return Span(head=self.head, unanswerable=self.unanswerable)
 
 
@@ -209,14 +205,12 @@ class Embed(_Own):
 
     @property
     def answer(self) -> Vector:
-        """A vector for each text."""
         texts = 3 if self.negative else 2
         scored = bool(self.score)
         return Vector(texts=texts, pooling=self.pooling, mlp=self.mlp, scored=scored)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """A pair."""
         return ("text", "positive")
 
     @property

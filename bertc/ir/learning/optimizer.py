@@ -237,7 +237,6 @@ class Muon(_Rule):
         return matrix and weight.part not in ("pooler", "head")
 
     def moments(self, weight: Weight) -> tuple[MomentName, ...]:
-        """Momentum alone of a matrix."""
         return ("m",) if self.takes(weight) else ("m", "v")
 
     def operations(self, weight: Weight) -> tuple[op.Product, ...]:

@@ -50,7 +50,6 @@ class StatesTask(TermNode):
 
     @property
     def head_node(self) -> HeadNode:
-        """The head for its kind of answer."""
         head, joins = answer_head(self.answer), self.features.joins
         if isinstance(head, Classifier) and (self.recurrent or joins in ("concat", "weighted-sum")):
             return StatesHead(head.labels, max(1, len(self.layers)), joins, self.recurrent)
@@ -82,7 +81,6 @@ class StatesTask(TermNode):
         )
 
     def head_rows(self, rows: RowShape) -> int:
-        """States per example that its head scores, by kind of answer."""
         return answer_rows(self.answer, rows.choices, rows.seq)
 
     def outputs(self, rows: RowShape) -> int | None:

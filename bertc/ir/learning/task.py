@@ -91,7 +91,6 @@ class Headed(Task):
 
     @property
     def recurrent(self) -> BiLstmHead | None:
-        """Its head, if that is a BiLSTM."""
         return self.head if isinstance(self.head, BiLstmHead) else None
 
 
@@ -135,7 +134,6 @@ class Glue(Headed):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Single sentences in CoLA and SST-2, else pairs."""
         return ("text",) if self.task in ("cola", "sst2") else ("text", "pair")
 
     @property
@@ -168,17 +166,14 @@ class Xnli(Headed):
 
     @property
     def title(self) -> str:
-        """Its ``name``."""
         return self.name
 
     @property
     def answer(self) -> Answer:
-        """One of MNLI's three labels."""
         return Labels(names=GLUE_LABELS["mnli"])
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Premise and hypothesis."""
         return ("text", "pair")
 
 
@@ -217,7 +212,6 @@ class OfWords(Headed):
 
     @property
     def answer(self) -> Answer:
-        """One tag per word."""
         return Tags(names=self.labels or UNKNOWN)
 
     @property
@@ -241,7 +235,6 @@ class Squad(Reading):
 
     @property
     def answer(self) -> Answer:
-        """A span of the passage."""
         return Span(head=self.head, unanswerable=self.version == 2)
 
 
@@ -257,7 +250,6 @@ class Race(Choosing):
 
     @property
     def answer(self) -> Answer:
-        """One of four choices."""
         return Choice(most=4)
 
 
@@ -280,5 +272,4 @@ class Tagging(OfWords):
 
     @property
     def title(self) -> str:
-        """``ner``."""
         return self.column

@@ -45,12 +45,10 @@ class LocalAttention(ContentAttention):
 
     @property
     def named_layers(self) -> tuple[int, ...]:
-        """The global layers that are written."""
         return self.global_layers
 
     @property
     def reach(self) -> int | None:
-        """Half the window, in layers that have one."""
         return None if self.global_every == 1 else self.window // 2
 
 
@@ -72,7 +70,6 @@ class RelativeAttention(AttentionNode):
 
     @property
     def compares_segments(self) -> bool:
-        """True if a score depends on whether query and key are in the same segment."""
         return self.segments
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
@@ -169,7 +166,6 @@ class DisentangledAttention(AttentionNode):
         return min(max(row, 0), 2 * self.buckets - 1)
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """Query, key, value and output maps, with biases."""
         inner: tuple[Axis, int] = ("heads", widths.inner)
         outer: tuple[Axis, int] = ("hidden", widths.hidden)
         maps = list[Weight]()
@@ -178,7 +174,6 @@ class DisentangledAttention(AttentionNode):
         return (*maps, *affine(f"{name}.output", outer, inner, init, "attention"))
 
     def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """The table of distances, and its norm."""
         name, width, axes = "relative", (widths.hidden,), _OF_DISTANCES[1:]
         shape = (2 * self.buckets, widths.hidden)
         return (
@@ -211,7 +206,6 @@ class DisentangledAttention(AttentionNode):
         return (op.Copy(2 * call.states * call.keys, kept=True),) if call.selects else ()
 
     def common_operations(self, widths: op.Widths) -> op.Operations:
-        """The norm of the table."""
         return (op.Norm(2 * self.buckets, widths.hidden, keeps_input=False),)
 
 

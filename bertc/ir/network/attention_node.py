@@ -106,12 +106,10 @@ class ContentAttention(AttentionNode):
 
     @property
     def content_alone(self) -> bool:
-        """True without a window."""
         return self.reach is None
 
     @property
     def shares_keys(self) -> bool:
-        """True with ``kv_heads``."""
         return self.kv_heads > 0
 
     def key_heads(self, heads: int) -> int:
@@ -143,7 +141,6 @@ class ContentAttention(AttentionNode):
         )
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """Projections, attention, and the output projection."""
         w, outputs = widths, call.states
         if call.query_states:
             mask: op.Mask = "targets"

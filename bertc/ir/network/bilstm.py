@@ -78,12 +78,10 @@ class BiLstm(BodySetting):
 
     @property
     def depth(self) -> int:
-        """Number of layers."""
         return self.layers
 
     @property
     def width(self) -> int:
-        """Both directions."""
         return len(DIRECTIONS) * self.hidden
 
     def network(self, texts: int, shared: Mapping[str, Any]) -> "BiLstmBody":
@@ -103,12 +101,10 @@ class BiLstmBody(BodyNode):
 
     @property
     def depth(self) -> int:
-        """Number of layers."""
         return self.lstm.depth
 
     @property
     def kinds_of_segments(self) -> int:
-        """The two texts of a pair."""
         return self.lstm.segments
 
     @property
@@ -123,7 +119,6 @@ class BiLstmBody(BodyNode):
 
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:
-        """Every layer its own."""
         return {"recurrence": tuple(range(self.depth))}
 
     @property
@@ -157,7 +152,6 @@ class BiLstmBody(BodyNode):
         return layer_weights(f"recurrence.{layer}", below, hidden, "recurrence")
 
     def weights(self) -> tuple[Weight, ...]:
-        """In the order of the forward pass."""
         width: tuple[Axis, int] = ("embedding", self.embedding)
         inner: tuple[Axis, int] = ("hidden", self.inner)
         units: tuple[Axis, int] = ("feature", self.lstm.units)

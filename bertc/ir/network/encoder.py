@@ -59,12 +59,10 @@ class Encoder(BodyNode):
 
     @property
     def head_norm(self) -> NormFunction:
-        """The norm function within heads."""
         return self.norm.of_heads
 
     @property
     def head_activation(self) -> Activation:
-        """The activation of the feed-forward parts."""
         return self.ffn.head_activation
 
     @property
@@ -80,12 +78,10 @@ class Encoder(BodyNode):
 
     @property
     def depth(self) -> int:
-        """Number of layers."""
         return len(self.layers)
 
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:
-        """Owners of attention and of the feed-forward part."""
         return {"attention": self.attention_owner, "ffn": self.ffn_owner}
 
     @property
@@ -151,7 +147,6 @@ class Encoder(BodyNode):
         }
 
     def operations(self, call: op.Call) -> op.Forward:
-        """One forward pass of the layers of ``call``; the last one computes only its queries."""
         call = replace(call, causal=self.causal)
         complete = self.depth if call.layers is None else call.layers
         depth = complete + call.projects
@@ -212,7 +207,6 @@ class Encoder(BodyNode):
         )
 
     def weights(self) -> tuple[Weight, ...]:
-        """Every trainable tensor, shared ones once, in the order of the forward pass."""
         layers: list[Weight] = []
         for layer, part in product(range(self.depth), OUTPUTS):
             if self.owners[part][layer] == layer:

@@ -22,7 +22,6 @@ class Mlp(Node):
 
     @property
     def head_activation(self) -> Activation:
-        """The activation of heads."""
         return self.activation
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:

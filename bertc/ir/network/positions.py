@@ -116,7 +116,6 @@ class BucketedPositions(TablePositions):
         return (Weight("relative.distance.weight", shape, axes, init, "attention", "table"),)
 
     def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
-        """Attention with an added bias for each head, which every layer looks up."""
         return _biased(attention, widths, call)
 
 
@@ -189,7 +188,6 @@ class AlibiPositions(_Unlearned):
     by_head: ClassVar[bool] = True
 
     def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
-        """Attention with an added bias for each head, which every layer makes."""
         return _biased(attention, widths, call)
 
 

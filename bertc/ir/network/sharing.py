@@ -92,7 +92,6 @@ class ShareMap(Node):
     positional = ("attention", "ffn")
 
     def owner(self, part: SharedPart, layer: int, depth: int) -> int:
-        """The given owner of the layer."""
         return self.ffn[layer] if part == "ffn" and self.ffn else self.attention[layer]
 
 

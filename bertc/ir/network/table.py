@@ -29,7 +29,6 @@ class Cluster(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of ids."""
         return self.high - self.low
 
 
@@ -43,17 +42,14 @@ class WholeTable(Node):
     """True if each cluster has its own table and projection to the hidden width."""
 
     def clusters(self, vocab: int, embedding: int) -> tuple[Cluster, ...]:
-        """A single cluster of all tokens."""
         return (Cluster(0, vocab, embedding),)
 
     def weights(
         self, vocab: int, embedding: int, hidden: int, init: Initializer
     ) -> tuple[Weight, ...]:
-        """The table."""
         return (table_weight("token", ("vocab", vocab), ("embedding", embedding), init),)
 
     def operations(self, vocab: int, embedding: int, hidden: int, tokens: int) -> op.Operations:
-        """One lookup."""
         return (op.Lookup(tokens, embedding, vocab),)
 
 

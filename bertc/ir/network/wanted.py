@@ -25,7 +25,3 @@ class Wanted(NamedTuple):
     def projects_next(self, depth: int) -> bool:
         """True if of the layer above these queries, keys and values are computed, and no more."""
         return max((0, *self.projections)) > self.whole_layers(depth)
-
-    def reads_all_of(self, layer: int) -> bool:
-        """True if states, or queries, keys and values, of this layer are wanted at all tokens."""
-        return layer in self.states or layer in self.projections

@@ -166,7 +166,7 @@ def at_work(
         memory = rows.memory if trained else 0
         wanted, body = wanted_by(scored, network, memory), network.body
         last = [one for one in scored if not network.decodes(one)]
-        every = body.pooled.of_rows or wanted.reads_all_of(body.depth)
+        every = body.pooled.of_rows or body.depth in wanted.states + wanted.projections
         in_use.append(
             replace(
                 network,

@@ -86,7 +86,6 @@ class Stage(Node):
 
     @property
     def layers(self) -> int:
-        """Number of layers of its main network."""
         return self.encoder.depth
 
     @property
@@ -169,7 +168,6 @@ class Stage(Node):
 
     @property
     def learned(self) -> tuple[Network, ...]:
-        """Networks that the run changes, saves and exports."""
         return tuple(network for network in self.allocated if network.learned)
 
     def network(self, name: str) -> Network:

@@ -16,11 +16,9 @@ class Clm(LanguageModel):
     fills = "end"
 
     def predictions(self, seq: int) -> int:
-        """Number of predictions per row: all positions."""
         return seq
 
     def outputs(self, rows: RowShape) -> int | None:
-        """All states."""
         return None
 
     def target_bytes(self, rows: RowShape) -> int:

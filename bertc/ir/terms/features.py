@@ -40,7 +40,6 @@ class Last(LayersRead):
     kind: Literal["last"] = "last"
 
     def layers(self, depth: int) -> tuple[int, ...]:
-        """The last one."""
         return (depth,)
 
 
@@ -52,11 +51,9 @@ class SecondToLast(LayersRead):
 
     @property
     def least(self) -> int:
-        """Two."""
         return 2
 
     def layers(self, depth: int) -> tuple[int, ...]:
-        """The one below the last."""
         return (depth - 1,)
 
 
@@ -67,7 +64,6 @@ class EmbeddingsAlone(LayersRead):
     reads_last = False
 
     def layers(self, depth: int) -> tuple[int, ...]:
-        """The embeddings."""
         return (0,)
 
 

@@ -18,11 +18,9 @@ class VocabularyHead:
     """Scores over the vocabulary, by the encoder's kind of head (``ir/network/head.py``)."""
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """Weights of the encoder's kind of head, without the tied table."""
         return encoder.token_head.weights(name)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """Operations of the head on ``rows`` states."""
         return encoder.token_head.operations(rows)
 
 
@@ -50,7 +48,6 @@ class Classifier:
     pooled: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """A matrix and a bias."""
         hidden: tuple[Axis, int] = ("hidden", self._width(encoder))
         return affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
 
@@ -197,7 +194,6 @@ class Projections:
     width: int
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """A matrix and a bias each."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         out: tuple[Axis, int] = ("feature", self.width)
         pairs = (
@@ -207,7 +203,6 @@ class Projections:
         return tuple(weight for pair in pairs for weight in pair)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """One product."""
         return (op.Product(rows, encoder.hidden, self.width),) if self.count else ()
 
 
@@ -222,7 +217,6 @@ class VectorHead:
     scored: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """A matrix and a bias, or none."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         dense = affine(
             f"{name}.0", ("feature", encoder.hidden), hidden, encoder.initializer, "head"

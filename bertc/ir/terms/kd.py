@@ -52,7 +52,6 @@ class OfLayers(TaughtTerm):
         return 0
 
     def head_rows(self, rows: RowShape) -> int:
-        """Every token."""
         return rows.seq
 
     def target_bytes(self, rows: RowShape) -> int:
@@ -112,12 +111,10 @@ class KdLogits(TaughtTerm):
 
     @property
     def of_task(self) -> str:
-        """The task whose labels it compares."""
         return self.of
 
     @property
     def compares(self) -> Literal["all", "masked", "first"]:
-        """The argument ``over``."""
         return self.over
 
     @property
@@ -142,7 +139,6 @@ class KdLogits(TaughtTerm):
         )
 
     def head_rows(self, rows: RowShape) -> int:
-        """One a token, or one an example."""
         if self.pools:
             return max(1, self.choices)
         return rows.predictions if self.over == "masked" else rows.seq
@@ -154,7 +150,6 @@ class KdLogits(TaughtTerm):
         return rows.predictions if self.over == "masked" else None
 
     def target_bytes(self, rows: RowShape) -> int:
-        """A weight per token if all are compared."""
         return FP32 * rows.seq if self.over == "all" and not self.labels else 0
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
@@ -174,7 +169,6 @@ class KdLogits(TaughtTerm):
         return (*_without_loss(encoder.token_head.operations(states)), loss)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
-        """Scores of the same tokens or labels."""
         states = examples * self.head_rows(rows)
         return _without_loss(self.head_node.operations(encoder, states, examples))
 

@@ -28,7 +28,6 @@ class KdRelated(OfLayers):
 
     @property
     def compares(self) -> Literal["all", "masked"]:
-        """The argument ``over``."""
         return self.over
 
     @property
@@ -47,11 +46,9 @@ class KdRelated(OfLayers):
 
     @property
     def head_node(self) -> Projections:
-        """None."""
         return Projections(0, 0)
 
     def wanted(self, *, learned: bool) -> Wanted:
-        """Queries, keys and values of the layers of its pairs."""
         return Wanted(projections=self.layers_of(learned=learned), last=False)
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
@@ -69,7 +66,6 @@ class KdRelated(OfLayers):
         return tuple(operations)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
-        """The same products."""
         products = (self._product(encoder, there, rows, examples) for _, there in self.matched)
         return tuple(product for product in products for _ in self.related)
 
@@ -104,7 +100,6 @@ class KdAttention(KdRelated):
 
     @property
     def related(self) -> tuple[Related, ...]:
-        """Queries and keys."""
         return ("attention",)
 
     @property
@@ -115,7 +110,6 @@ class KdAttention(KdRelated):
         return 7 if self.loss == "kl" else 8
 
     def split(self, body: BodyNode, layer: int) -> int:
-        """The heads of the layer."""
         return _attended(body, layer).heads
 
 
@@ -143,7 +137,6 @@ class KdRelations(KdRelated):
 
     @property
     def related(self) -> tuple[Related, ...]:
-        """The argument ``of``."""
         return self.of
 
     @property
@@ -152,7 +145,6 @@ class KdRelations(KdRelated):
         return 7
 
     def split(self, body: BodyNode, layer: int) -> int:
-        """The argument ``heads``."""
         return self.heads
 
 

@@ -33,7 +33,6 @@ class KdStates(OfLayers):
         return Projections(self.maps, self.width)
 
     def wanted(self, *, learned: bool) -> Wanted:
-        """The layers of its pairs."""
         return Wanted(states=self.layers_of(learned=learned), last=False)
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
@@ -91,9 +90,7 @@ class KdCls(KdStates):
 
     @property
     def compares(self) -> Literal["first"]:
-        """The first token."""
         return "first"
 
     def head_rows(self, rows: RowShape) -> int:
-        """One an example."""
         return rows.examples

@@ -24,7 +24,6 @@ class Masked(Masks, LanguageModel):
 
     @property
     def masks(self) -> Self:
-        """The term itself."""
         return self
 
     def target_bytes(self, rows: RowShape) -> int:

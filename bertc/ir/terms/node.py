@@ -187,7 +187,6 @@ class TaughtTerm(TermNode):
 
     @property
     def teaching(self) -> Self:
-        """The term itself."""
         return self
 
     @property
@@ -228,9 +227,7 @@ class LanguageModel(TextTerm):
 
     @property
     def head_node(self) -> HeadNode:
-        """The vocabulary head."""
         return VocabularyHead()
 
     def head_rows(self, rows: RowShape) -> int:
-        """One state per prediction."""
         return self.predictions(rows.seq)

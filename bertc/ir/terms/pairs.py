@@ -14,16 +14,13 @@ class PairTerm(TextTerm):
 
     @property
     def head_node(self) -> Classifier:
-        """One linear layer."""
         return Classifier(2, pooled=True)
 
     @property
     def states(self) -> StatesRead:
-        """A state of a row."""
         return StatesRead(self.head_name, rank=2, pooled=True)
 
     def head_rows(self, rows: RowShape) -> int:
-        """One per example."""
         return rows.examples
 
     def target_bytes(self, rows: RowShape) -> int:

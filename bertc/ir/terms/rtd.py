@@ -30,7 +30,6 @@ class ReplacedText(TextTerm):
         return Mlm(p=self.p, replace=Replace(mask=100, random=0, keep=0))
 
     def head_rows(self, rows: RowShape) -> int:
-        """One per token that is asked about."""
         return rows.seq if self.over == "all" else rows.predictions
 
 
@@ -54,7 +53,6 @@ class Rtd(ReplacedText):
 
     @classmethod
     def of_head(cls, shapes: Mapping[str, tuple[int, ...]]) -> Self:
-        """With a norm before the head if it has one."""
         return cls(add_cls="heads.rtd.norm.weight" in shapes)
 
     def outputs(self, rows: RowShape) -> int | None:
@@ -82,7 +80,6 @@ class Restore(ReplacedText, LanguageModel):
         return CopyingHead() if self.over == "all" else VocabularyHead()
 
     def outputs(self, rows: RowShape) -> int | None:
-        """All states, or those of the chosen tokens."""
         return None if self.over == "all" else rows.predictions
 
     def target_bytes(self, rows: RowShape) -> int:

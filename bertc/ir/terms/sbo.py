@@ -49,7 +49,6 @@ class Sbo(TextTerm):
         return StatesRead(self.head_name, rank=1, of_spans=True)
 
     def head_rows(self, rows: RowShape) -> int:
-        """One per masked token."""
         return rows.predictions
 
     def outputs(self, rows: RowShape) -> int | None:

@@ -35,7 +35,6 @@ class BiLstmHead(Node):
 
     @property
     def width(self) -> int:
-        """Both directions."""
         return len(DIRECTIONS) * self.hidden
 
     def inner(self, layer: int, features: int) -> int:
@@ -59,7 +58,6 @@ class StatesHead:
 
     @property
     def weighs(self) -> bool:
-        """True if layers are summed by learned weights."""
         return self.joins == "weighted-sum"
 
     def joined(self, encoder: Body) -> int:

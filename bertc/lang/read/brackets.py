@@ -40,7 +40,8 @@ class _Balancer:
         for index, token in enumerate(self.tokens):
             if len(self.diagnostics.found) > MOST_MISTAKES:
                 return []
-            lost = self.at_margin(token) or not self.closed_later[index]
+            at_margin = self.source.text[token.start - 1 : token.start] in ("", "\n")
+            lost = at_margin or not self.closed_later[index]
             if lost and self.in_value() and self.begins_setting(index):
                 while self.in_value():
                     self.close_last()
@@ -59,10 +60,6 @@ class _Balancer:
 
     def in_value(self) -> bool:
         return bool(self.open) and not self.open[-1].block
-
-    def at_margin(self, token: Token) -> bool:
-        """True if a token begins a line without indentation."""
-        return self.source.text[token.start - 1 : token.start] in ("", "\n")
 
     def begins_setting(self, index: int) -> bool:
         """True if an item begins here although a bracket of a value is still open."""

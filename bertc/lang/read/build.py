@@ -35,6 +35,8 @@ from bertc.lang.read.tree import (
 Child = Token | Placed
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)")
 _ESCAPED = {"n": "\n", "t": "\t"}
+LEAVES = ("NUMBER", "RANGE", "NAME", "STRING")
+"""Terminals that are values by themselves."""
 NODES = (Number, Name, String, Call, Series, Ratio, Scaled, Sum, Range, Grid)
 
 
@@ -58,7 +60,8 @@ class Builder:
             case "block":
                 return self.block(children)
             case "call":
-                arguments = [self.argument(c) for c in children[2:] if not _is_sign(c)]
+                inside = (c for c in children[2:] if not isinstance(c, Token) or c.kind in LEAVES)
+                arguments = map(self.argument, inside)
                 return Call(span, self.name(children[0]), tuple(arguments))
             case "named":
                 return Argument(span, self.name(children[0]), values[-1])
@@ -139,10 +142,6 @@ def _number(span: Span) -> Number:
         return Number(span, text, None)
     unit = counted_in(text)
     return Number(span, text, value, text.endswith("%"), HOURS_UNIT if unit in HOURS else unit)
-
-
-def _is_sign(child: Child) -> bool:
-    return isinstance(child, Token) and child.kind not in ("NUMBER", "RANGE", "NAME", "STRING")
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -1,6 +1,7 @@
 """Compilation of the grammar to a parse table: ``python -m bertc.lang.read.table``."""
 
 import json
+from operator import itemgetter
 from typing import Any
 
 from lark import Lark
@@ -20,7 +21,7 @@ def compile_table(source: str) -> dict[str, Any]:
     actions: list[dict[str, int]] = [{} for _ in numbers]
     gotos: list[dict[str, int]] = [{} for _ in numbers]
     for state, number in numbers.items():
-        for symbol, (action, argument) in sorted(table.states[state].items(), key=_first):
+        for symbol, (action, argument) in sorted(table.states[state].items(), key=itemgetter(0)):
             into = actions if symbol in terminals else gotos
             shift = action is Shift
             into[number][symbol] = (
@@ -39,10 +40,6 @@ def compile_table(source: str) -> dict[str, Any]:
     }
 
 
-def _first(entry: tuple[str, Any]) -> str:
-    return entry[0]
-
-
 def _production(rule: Any) -> tuple[str, int, bool, bool]:
     name = str(rule.origin.name)
     return name, len(rule.expansion), name.startswith("_"), bool(rule.options.expand1)
@@ -53,7 +50,7 @@ def _numbered(states: Any, start: int, shift: object) -> dict[int, int]:
     numbers = {start: 0}
     queue = [start]
     while queue:
-        for _, (action, target) in sorted(states[queue.pop(0)].items(), key=_first):
+        for _, (action, target) in sorted(states[queue.pop(0)].items(), key=itemgetter(0)):
             if action is shift and target not in numbers:
                 numbers[target] = len(numbers)
                 queue.append(target)
