@@ -10,7 +10,7 @@ PROCESSES = Path("/proc")
 
 
 def available_cores() -> int:
-    """The number of cores that affinity and quotas (of cgroup v2) allow this process.
+    """The number of cores that affinity and the quotas of control groups allow this process.
 
     A part of a core counts as one: two threads on a quota of 1.5 do 1.5 times the work of one.
     """

@@ -69,10 +69,7 @@ def exit_code(error: BaseException, color: bool) -> int:
 
 
 def _misused(error: Any) -> int | None:
-    """Print a usage error of click and return its exit code; None of another error.
-
-    typer brings a click of its own, whose classes are hidden.
-    """
+    """Print a usage error of typer's own click and return its exit code; None of another error."""
     show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
     if not callable(show) or not isinstance(code, int):
         return None

@@ -14,11 +14,7 @@ KEPT = 256
 
 
 def once(ask: Ask) -> Ask:
-    """Ask each frozen node once; its copies are asked anew, as they may differ.
-
-    Bound methods are equal if their nodes are the same object, which takes less time to find out
-    than whether two encoders are equal.
-    """
+    """Ask each frozen node once; bound methods are equal if their nodes are the same object."""
 
     @lru_cache(KEPT)
     def answer(bound: Callable[..., object], *args: Hashable) -> object:

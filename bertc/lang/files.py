@@ -90,11 +90,7 @@ def _standard_input(stream: TextIO) -> str:
 
 
 def spec_text(spec: str, overrides: Sequence[str] = ()) -> str:
-    """The text of a SPEC argument, followed by the overrides as comments.
-
-    Raises:
-        MissingInputError: if there is no such spec.
-    """
+    """The text of a SPEC argument, followed by the overrides as comments."""
     text = find_spec(spec).read()
     return text + "".join(f"\n{OVERRIDE}{' '.join(override.split())}\n" for override in overrides)
 
@@ -106,10 +102,7 @@ def overrides_in(text: str) -> list[str]:
 
 
 def format_file(file: Path, write: bool) -> bool:
-    """Compare a file with its canonical text; True if they differ. ``write`` replaces it.
-
-    ``-`` is the standard input, and its canonical text goes to the standard output.
-    """
+    """Compare a file, or ``-``, with its canonical text, which ``write`` puts in its place."""
     standard = str(file) == STANDARD_INPUT
     place = SpecLocation(str(file), file.stem, None if standard else file, file.parent, file.parent)
     text = _standard_input(sys.stdin) if standard else place.read()

@@ -26,10 +26,7 @@ class Remedy(NamedTuple):
 
 
 def remedies(diagnostic: Diagnostic, text: str) -> list[Remedy]:
-    """The edits of a text that the help of a diagnostic offers: its fix, then other settings.
-
-    A help in words alone offers none, nor does a fix of another text.
-    """
+    """The edits of a text that the help of a diagnostic offers: its fix, then other settings."""
     span = diagnostic.span
     source = span.source if span and span.source.text == text else Source("<spec>", text)
     ways: list[Remedy] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from bertc.base.diagnostics import Diagnostics, Span
 from bertc.ir.program.settings import aliases
-from bertc.ir.program.written import Given, Program
+from bertc.ir.program.written import Program
 from bertc.lang.load import Written, load, read_spec
 from bertc.lang.lowering.grids import inner_values
 from bertc.lang.lowering.lower import lower_tree
@@ -80,9 +80,7 @@ class Space:
         return tuple(dimension.name for dimension in self.dimensions.values())
 
     def point(self, draw: Draw) -> SpacePoint:
-        """The program of the values that ``draw`` chooses, dimension by dimension.
-
-        A dimension within a value that is not chosen is not drawn.
+        """The program of the values that ``draw`` chooses; within others nothing is drawn.
 
         Raises:
             SpecError: if the language refuses a value; the passes have not run yet.
@@ -156,7 +154,7 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
     written = replace(written, tree=_without(written.tree, forced))
     trees = (written.tree, *written.overrides)
     places = [place for tree in trees for item in tree.items for place in _places(item, "")]
-    integers = set(_whole_places(samples))
+    integers = {place for sample in samples for place in _whole_places(sample)}
     names, dimensions = dict[str, int](), dict[Span, Dimension]()
     for name, value in places:
         names[name] = again = names.get(name, 0) + 1
@@ -225,21 +223,16 @@ def _within(value: Value, name: str) -> Iterator[tuple[str, Range | Grid]]:
                 yield from _within(part, name)
 
 
-def _whole_places(programs: Iterable[Program]) -> Iterator[Span]:
+def _whole_places(program: Program) -> Iterator[Span]:
     """The places of all values that are whole numbers, once they have a type."""
-    for program in programs:
-        for settings in (program.settings, *(stage.settings for stage in program.stages)):
-            for setting in settings.values():
-                yield from _whole_parts(setting)
-
-
-def _whole_parts(setting: Given) -> Iterator[Span]:
-    for path, span in setting.origin.parts.items():
-        value: Any = setting.value
-        for step in path:
-            value = value[step] if isinstance(step, int) else getattr(value, step, None)
-        if type(value) is int:
-            yield span
+    scopes = (program.settings, *(stage.settings for stage in program.stages))
+    for setting in (setting for scope in scopes for setting in scope.values()):
+        for path, span in setting.origin.parts.items():
+            value: Any = setting.value
+            for step in path:
+                value = value[step] if isinstance(step, int) else getattr(value, step, None)
+            if type(value) is int:
+                yield span
 
 
 def _rounded(number: float, interval: Interval) -> float:

@@ -100,10 +100,7 @@ class Diagnostics:
         help: str = "",
         fix: Fix | None = None,
     ) -> None:
-        """Record a mistake and go on; ``help`` defaults to the words of ``fix``.
-
-        One that several stages have from the same words is recorded once.
-        """
+        """Record a mistake, once, and go on; ``help`` defaults to the words of ``fix``."""
         help = help or (fix.in_words if fix else "")
         mistake = Diagnostic(code, message, span, label, notes, help, fix)
         if mistake not in self.found:

@@ -22,11 +22,7 @@ _STYLES = {"error": "1;31", "remark": "1;33", "place": "34", "note": "1;36", "he
 
 
 def render(diagnostics: Iterable[Diagnostic], color: bool = False) -> str:
-    """The text of all diagnostics in the order of their places, separated by blank lines.
-
-    Control characters and marks that turn the direction of text are shown as escapes, so that a
-    hostile text cannot change what a terminal shows.
-    """
+    """The text of all diagnostics in the order of their places, safe for terminals."""
     return "\n\n".join(_Page(color).one(diagnostic) for diagnostic in sorted_by_place(diagnostics))
 
 

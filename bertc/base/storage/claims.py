@@ -24,10 +24,7 @@ def lock(descriptor: int, how: int = fcntl.LOCK_EX) -> None:
 
 
 def claim(path: Path) -> int | None:
-    """Lock a file for this process until the descriptor is closed; None if another has it.
-
-    A process that is killed leaves none locked.
-    """
+    """Lock a file until the descriptor is closed or its process ends; None if another has it."""
     durable.make_folder(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:

@@ -105,11 +105,9 @@ class Turned(Node):
         return layer
 
 
-Growth = Annotated[Stack | Interleave | Tile | Identity | FromGenerator, BY_KIND]
-NetworkChange = Annotated[
-    Stack | Interleave | Tile | Identity | FromGenerator | Kept | Turned,
-    BY_KIND,
-]
+GrowthKind = Stack | Interleave | Tile | Identity | FromGenerator
+Growth = Annotated[GrowthKind, BY_KIND]
+NetworkChange = Annotated[GrowthKind | Kept | Turned, BY_KIND]
 """Ways in which a stage's network comes from the one before."""
 
 
@@ -229,11 +227,8 @@ class FromVectors(Node):
     positional = ("path",)
 
 
-Init = Annotated[
-    Drawn | FromRun | FromLayers | FromVectors,
-    BY_KIND,
-]
-Beginning = Stack | Interleave | Tile | Identity | FromGenerator | Kept | Turned | FromLayers
+Init = Annotated[Drawn | FromRun | FromLayers | FromVectors, BY_KIND]
+Beginning = GrowthKind | Kept | Turned | FromLayers
 """Ways for a network to begin with the layers of another."""
 PARTIAL = (Kept, FromLayers)
 """Ways that leave some of the other network out."""

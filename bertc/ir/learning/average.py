@@ -59,10 +59,7 @@ class Ema(Node):
         return steps_of(self.half_life, self.end - self.begin)
 
     def share_at(self, step: int) -> float:
-        """The share of the weights after run step ``step`` in their average then.
-
-        All of the first weights, then 1 - 2^(-1 / half_life).
-        """
+        """The share of the weights in their average after run step ``step``."""
         return 1.0 if step == self.begin + 1 else 1 - 0.5 ** (1 / self.steps)
 
     def begun(self, step: int) -> bool:

@@ -229,10 +229,8 @@ class Embed(_Own):
         return (*pooled, *super().operations(encoder, rows, examples))
 
 
-AnyTask = Annotated[
-    Glue | Xnli | Squad | Race | Tagging | Classify | Regress | Choose | Tag | Read | Embed,
-    BY_KIND,
-]
+TaskKind = Glue | Xnli | Squad | Race | Tagging | Classify | Regress | Choose | Tag | Read | Embed
 """The closed union of tasks."""
-TASKS = frozenset(str(task.model_fields["kind"].default) for task in get_args(get_args(AnyTask)[0]))
+AnyTask = Annotated[TaskKind, BY_KIND]
+TASKS = frozenset(str(task.model_fields["kind"].default) for task in get_args(TaskKind))
 """The kinds of tasks."""

@@ -6,8 +6,7 @@ from typing import Annotated, get_args
 from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Node
-from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
-from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
+from bertc.ir.learning.custom_task import TaskKind
 from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_relations import KdAttention, KdRelations
@@ -33,13 +32,7 @@ MASKED_LM = frozenset(name for name, kind in PRETRAINING.items() if issubclass(k
 """The kinds that mask tokens and predict them."""
 Distillation = KdLogits | KdHidden | KdEmbeddings | KdCls | KdAttention | KdRelations
 """Objectives learned from teachers."""
-Objective = Annotated[
-    Pretraining
-    | Distillation
-    | (Glue | Xnli | Squad | Race | Tagging)
-    | (Classify | Regress | Choose | Tag | Read | Embed),
-    BY_KIND,
-]
+Objective = Annotated[Pretraining | Distillation | TaskKind, BY_KIND]
 """The closed union of objectives: pretraining and tasks."""
 
 

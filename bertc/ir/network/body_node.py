@@ -17,11 +17,7 @@ OF_ALL_LAYERS = "relative."
 
 
 def layer_of(name: str) -> int | None:
-    """The depth of a weight by its name: 0 for embeddings, i + 1 for layer i, None above them.
-
-    Bodies call the weights of layer i ``<part>.<i>.<...>``, with their network's name before it or
-    without.
-    """
+    """The depth of a weight, ``<part>.<i>.<...>``: 0 for embeddings, i + 1, None above layers."""
     parts = name.split(".")
     if "embeddings" in parts[:2]:
         return 0
@@ -147,9 +143,6 @@ def unshared(body: BodyNode) -> tuple[int, ...]:
 
 
 def is_below(name: str, layers: int) -> bool:
-    """True if a weight belongs to the embeddings or to the ``layers`` lowest layers.
-
-    Weights that all layers use belong to the lowest one too.
-    """
+    """True of embeddings and the ``layers`` lowest layers; what all layers use is of the lowest."""
     layer = 1 if layers and name.startswith(OF_ALL_LAYERS) else layer_of(name)
     return layer is not None and layer <= layers

@@ -200,10 +200,7 @@ def _scored(
 
 
 def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objective, ...]:
-    """The widest objective of each head, in the order of the states they read.
-
-    A taught one is scored by itself, even if it shares its head.
-    """
+    """The widest objective of each head, and all taught ones, in the order of the states read."""
     widest: dict[str, Objective] = {}
     for one in objectives:
         key = one.title if one.teaching else one.head_name

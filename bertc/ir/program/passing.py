@@ -133,10 +133,7 @@ def _moves(operation: op.Operation) -> bool:
 
 
 def _asked(operations: op.Operations, learns: bool, reached: bool) -> op.Operations:
-    """Operations of a block of which not all gradients are asked for.
-
-    ``learns``: its weights have gradients; ``reached``: so has its input.
-    """
+    """Operations of a block whose weights have gradients (``learns``), or input (``reached``)."""
     if learns and reached:
         return operations
     if not (learns or reached):

@@ -26,10 +26,6 @@ def layout_of(recipe: System) -> HfLayout:
     return "electra" if recipe == "electra" else "auto"
 
 
-def _is_none(log: object) -> bool:
-    return log == "none"
-
-
 class Run(Node):
     """Settings of a whole run.
 
@@ -53,7 +49,7 @@ class Run(Node):
     recipe: System = "bert"
     layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
     deterministic: Literal["yes", "no"] = "no"
-    log: Annotated[Log, Field(exclude_if=_is_none)] = "none"
+    log: Annotated[Log, Field(exclude_if=lambda log: log == "none")] = "none"
 
     @property
     def without_recipe(self) -> Self:

@@ -43,9 +43,8 @@ def fit(
     """Map the weights of ``new`` to those of ``old``, with the reasons that stand in the way.
 
     ``saved`` are the weights that the old model has. Its pooler, heads and other networks may be
-    absent, its heads may have other shapes or labels; these are then not copied. The new encoder
-    has to come from the old one, and, where not some layers are asked for,
-    has to use it completely. A pooler that it lacks may be the masked-LM head's layers.
+    absent, its heads may have other shapes or labels. The new encoder has to come from the old one,
+    and to use it completely unless it begins as some layers of it.
     """
     if reason := _unlike(old, new, growth):
         return WeightMap({}), (reason,)

@@ -65,10 +65,9 @@ def pruned(resolved: Resolved, removed: Removed) -> Resolved:
 def chosen_by_score(
     kind: Units, scores: Mapping[int, Sequence[float]], gone: ByLayer, share: float
 ) -> dict[int, list[int]]:
-    """Choose the units to remove so that this share is gone: those gone, and those of low scores.
+    """The units gone so that this share is: those of low scores, the first of equals first.
 
-    Every layer keeps one, so the next lowest goes where that would be the last. Of equal scores
-    those that come first in their layers go first.
+    Every layer keeps one, so the next lowest goes where that would be the last.
     """
     taken = {layer: set(gone.get(layer, ())) for layer in scores}
     groups = [[layer] for layer in scores] if kind.within == "layer" else [list(scores)]

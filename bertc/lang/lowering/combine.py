@@ -34,12 +34,6 @@ class Scope:
     label: Span | None = None
     axes: dict[str, GridAxis] = field(default_factory=dict)
 
-    def choice(self, axis: GridAxis, value: Given) -> str:
-        """The name of a choice in that of a point of the grid: ``E=64``, ``long.seq=512``."""
-        prefix = f"{self.name}." if self.name else ""
-        text = show_value(value.value, setting_shape(axis.setting))
-        return f"{prefix}{axis.written}={text}"
-
 
 def combined(
     name: str,
@@ -49,7 +43,7 @@ def combined(
     diagnostics: Diagnostics,
     sampled: bool = False,
 ) -> list[Program]:
-    """The programs of all points of the grids, the last varying fastest; ``name`` without grids.
+    """The programs of all points of the grids, the last varying fastest.
 
     ``sampled``: the first point, those that differ from it in one axis, and the last.
     """
@@ -63,7 +57,11 @@ def combined(
     spelled = count <= MOST_POINTS
     fixed = [(s, axis) for s, axis in axes if not (axis.grid and spelled)]
     free = [(s, axis) for s, axis in axes if axis.grid and spelled]
-    labels = [[scopes[s].choice(axis, choice) for choice in axis.choices] for s, axis in free]
+    labels = []
+    for s, axis in free:  # ``E=64``, ``long.seq=512``
+        name_of = f"{scopes[s].name}.{axis.written}" if scopes[s].name else axis.written
+        shape = setting_shape(axis.setting)
+        labels.append([f"{name_of}={show_value(c.value, shape)}" for c in axis.choices])
     programs = []
     indices = [range(len(axis.choices)) for _, axis in free]
     for chosen in _samples(indices) if sampled else product(*indices):

@@ -105,11 +105,7 @@ class Converter:
                 return self.convert(value, option_of(value, shape), place)
 
     def _slot(self, place: ValuePath, value: Value | None = None) -> Slot:
-        """The name of a setting or argument in messages.
-
-        A summand has the name of its setting, because its field is never written. An argument
-        without a name has no prefix.
-        """
+        """The name of a setting or argument in messages; a summand has that of its setting."""
         if not place:
             return Slot(self.name, "" if _unnamed(value) else f"{self.name} = ")
         if len(place) == 2 and isinstance(place[0], int) and place[1] != "weight":
@@ -221,10 +217,7 @@ class Converter:
     def _make(
         self, node: type[Node], fields: dict[str, Any], value: Value, place: ValuePath
     ) -> Any:
-        """Make the node; only rules between arguments can still fail.
-
-        These raise a ValueError with the cause and, unless it is to leave one out, the remedy.
-        """
+        """Make the node; rules between arguments raise a ValueError with cause and remedy."""
         try:
             return node(**fields)
         except ValidationError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
+from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Given, Origin, OriginKind, Program
 from bertc.lang.lowering.combine import GridAxis, Scope, combined, too_many_points
@@ -22,7 +22,6 @@ from bertc.lang.read.tree import Argument, Block, Call, Extends, Grid, Item, Nam
 from bertc.lang.write.show import quoted
 
 MOST_STAGES = 100
-BLOCKS = ("stage",)
 
 
 def lower_tree(
@@ -33,14 +32,11 @@ def lower_tree(
     overrides: Sequence[Tree] = (),
     searched: bool = False,
 ) -> list[Program]:
-    """Lower a tree to programs, one for each point of its grids.
+    """Lower a tree, which extends ``base``, to programs, one for each point of its grids.
 
     Ranges are refused, unless they are ``searched``: then the programs are samples, with either end
-    of each range and either choice of each list.
-
-    ``overrides`` are the trees of ``--set`` arguments, which replace the settings of ``tree``, and
-    a stage's grid of such a setting; other stages and bases are left to the passes. ``base`` is the
-    program that the tree extends, if any.
+    of each range and either choice of each list. ``overrides`` (``--set``) replace the settings of
+    ``tree``, and a stage's grid of such a setting; other stages and bases are left to the passes.
     """
     lowering = _Lowering(diagnostics, SpecContext(base=base))
     items = [lowering.as_setting(item) for item in tree.items]
@@ -182,18 +178,14 @@ class _Lowering:
                 fix=Fix(block.label.span, ""),
             )
             return None
-        if block.name.text not in BLOCKS:
-            near = nearest(block.name.text, BLOCKS)
+        if block.name.text != "stage":
             self.diagnostics.error(
                 "E111",
                 f"unknown block `{block.name.text[:40]}`",
                 block.name.span,
-                label=f"did you mean `{near}`?" if near else "",
-                notes=(Note(f"blocks: {listed(BLOCKS)}"),),
-                help=f"{near or BLOCKS[0]} {block.label.span.text}"
-                if block.label
-                else f"a {BLOCKS[0]} with a name",
-                fix=Fix(block.name.span, near or BLOCKS[0]) if block.label else None,
+                label="a block is a stage, or has the arguments of a setting",
+                help=f"stage {block.label.span.text}" if block.label else "a stage with a name",
+                fix=Fix(block.name.span, "stage") if block.label else None,
             )
             return None
         for item in block.items:
@@ -239,7 +231,7 @@ class _Lowering:
                     message,
                     stage.label,
                     notes=(note,),
-                    help=f"stage {new_name}" if len(new_name) < 60 else "give it another name",
+                    help=f"stage {new_name}",
                     fix=Fix(stage.label, new_name) if stage.label else None,
                 )
             first.setdefault(stage.name, stage)

@@ -161,10 +161,9 @@ def wrong_parts(value: Value, node: type[Node], slot: Slot, diagnostics: Diagnos
     else:
         items = value.items if isinstance(value, Series) else ()
         numbers = [item.value for item in items if isinstance(item, Number) and item.value]
-        if len(numbers) != len(node.positional):
-            numbers = [node.model_fields[name].default for name in node.positional]
-        percent = 100 if sum(numbers) <= 1 else 1
-        instead = "/".join(f"{percent * number:g}" for number in numbers)
+        if len(numbers) == len(node.positional):
+            percent = 100 if sum(numbers) <= 1 else 1
+            instead = "/".join(f"{percent * number:g}" for number in numbers)
     diagnostics.error(
         "E108",
         f"`{slot.name}` {problem}",

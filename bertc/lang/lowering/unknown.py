@@ -59,10 +59,7 @@ class SpecContext:
 def unknown_setting(
     item: Setting, block: str, context: SpecContext, diagnostics: Diagnostics
 ) -> None:
-    """Report an unknown setting, or one unknown in a stage; it may be an argument of a kind.
-
-    An argument with exactly this name comes before a setting with a similar one.
-    """
+    """Report an unknown setting, in a stage too; it may be an argument of a kind."""
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
     usual_name = OTHER_TOOLS.get(name.lower(), "")

@@ -17,10 +17,9 @@ def unknown_argument(
     fitting: Collection[str],
     diagnostics: Diagnostics,
 ) -> None:
-    """Report a named argument that the kind does not have; ``fitting`` ones could be its value.
+    """Report a named argument that the kind does not have; ``fitting`` ones could have its value.
 
-    An argument of another kind of the same setting comes before one with a similar name; arguments
-    already in the call are not suggested.
+    An argument of another kind of the same setting comes before one with a similar name.
     """
     assert argument.name is not None, "an unnamed argument takes a known name"
     name = argument.name.text

@@ -15,10 +15,7 @@ OVERRIDE = "--set"
 
 
 def parse(text: str, name: str = "<spec>", diagnostics: Diagnostics | None = None) -> Tree:
-    """Parse a spec to a tree; ``name`` is that of the text in messages.
-
-    Mistakes go to ``diagnostics``; the tree has the rest.
-    """
+    """Parse a spec called ``name`` to a tree; mistakes go to ``diagnostics``, it has the rest."""
     report = Diagnostics() if diagnostics is None else diagnostics
     source = Source(name, text)
     tokens, comments = scan(source, report)
