@@ -12,7 +12,6 @@ from typing import Any
 
 from bertc.base.resources import folder
 from bertc.ir.program.settings import aliases
-from bertc.lang.lowering.lower import BLOCKS
 from bertc.lang.write.schema import AllowedValues, schema
 
 WORDS_FILE = "bertc.words.json"
@@ -38,7 +37,7 @@ def text_mate() -> dict[str, Any]:
         ("comment.line.number-sign.bertc", "#.*$"),
         ("string.quoted.double.bertc", r'"(?:\\.|[^"\\])*"'),
         ("string.quoted.single.bertc", r"'(?:\\.|[^'\\])*'"),
-        ("keyword.control.bertc", _word(["extends", *BLOCKS])),
+        ("keyword.control.bertc", _word(["extends", "stage"])),
         ("variable.language.setting.bertc", _word(named) + r"(?=\s*[={])"),
         ("variable.parameter.bertc", r"(?<![\w-])[A-Za-z_][\w-]*(?=\s*=)"),
         ("constant.language.bertc", _word(["true", "false"])),
