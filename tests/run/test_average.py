@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError
@@ -16,7 +15,6 @@ from bertc.cost import estimate
 from bertc.ir.changing.pruning import Neurons
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.optimizer import Adam, ConstantRate
-from bertc.model import build
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_checkpoint, read_model
 from bertc.run.train.loop import train
@@ -66,18 +64,6 @@ def test_averages_equal_their_closed_forms(run: Path) -> None:
             wanted = keep ** (end - first) * after.pop(first)
             wanted += sum((1 - keep) * keep ** (end - step) * of for step, of in after.items())
             assert torch.allclose(last.double(), wanted, rtol=0, atol=1e-6), name
-
-
-def test_averages_are_those_of_torch(run: Path, tiny: Any) -> None:
-    resolved = made(tiny)
-    model = build(resolved.as_in(resolved.trained_at(6)))
-    theirs = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.5**0.5))
-    for step in range(1, 7):
-        model.load_state_dict(tensors(run, step))
-        theirs.update_parameters(model)
-    ours = tensors(run, 6, "average")
-    for name, mean in theirs.module.named_parameters():
-        assert torch.allclose(ours[name], mean, rtol=1e-6, atol=1e-7), name
 
 
 def stood_at(run: Path, step: int, name: str = "at") -> Path:

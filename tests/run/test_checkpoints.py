@@ -155,38 +155,30 @@ def test_a_checkpoint_that_was_put_aside_is_found_until_another_is_there(tmp_pat
 
 def damage(folder: Path, draw: random.Random) -> str:
     """Harm a checkpoint in one of many ways; returns what was done."""
-    files = sorted(folder.iterdir())
-    victim = draw.choice(files)
-    raw = victim.read_bytes()
-    match draw.choice(["flip", "flip", "cut", "grow", "missing", "extra", "swap", "link", "blank"]):
+    victim = draw.choice(sorted(folder.iterdir()))
+    raw, elsewhere = victim.read_bytes(), folder.parent / "elsewhere"
+    place = draw.randrange(len(raw))
+    what = draw.choice(["flip", "flip", "cut", "grow", "lose", "add", "swap", "link", "blank"])
+    match what:
         case "flip":
-            place = draw.randrange(len(raw))
             changed = raw[place] ^ (1 << draw.randrange(8))
             victim.write_bytes(raw[:place] + bytes([changed]) + raw[place + 1 :])
-            return f"flip {victim.name} {place}"
         case "cut":
-            victim.write_bytes(raw[: draw.randrange(len(raw))])
-            return f"cut {victim.name}"
+            victim.write_bytes(raw[:place])
         case "grow":
             victim.write_bytes(raw + draw.randbytes(draw.randint(1, 9)))
-            return f"grow {victim.name}"
-        case "missing":
+        case "lose":
             victim.unlink()
-            return f"missing {victim.name}"
-        case "extra":
+        case "add":
             (folder / "notes.txt").write_text("x")
-            return "extra"
         case "swap":
-            other = folder.parent / "step-00000001" / victim.name
-            victim.write_bytes(other.read_bytes())
-            return f"swap {victim.name}"
+            shutil.copy(folder.parent / "step-00000001" / victim.name, victim)
         case "link":
-            victim.rename(folder.parent / "elsewhere")
-            victim.symlink_to(folder.parent / "elsewhere")
-            return f"link {victim.name}"
+            victim.rename(elsewhere)
+            victim.symlink_to(elsewhere)
         case _:
             victim.write_bytes(b"\0" * len(raw))
-            return f"blank {victim.name}"
+    return f"{what} {victim.name} {place}"
 
 
 def test_two_hundred_damaged_checkpoints_are_all_detected(tmp_path):
@@ -207,14 +199,10 @@ def test_two_hundred_damaged_checkpoints_are_all_detected(tmp_path):
         shutil.copytree(copy, good / "step-00000002")
 
 
-def test_a_renamed_checkpoint_is_not_what_it_says(tmp_path):
-    save(tmp_path, 1).rename(tmp_path / "step-00000009")
+def test_renamed_checkpoints_and_hostile_manifests_are_damage(tmp_path):
+    folder = save(tmp_path, 1).rename(tmp_path / "step-00000009")
     with pytest.raises(DataError, match="is of step 1"):
-        checkpoints.verify(tmp_path / "step-00000009")
-
-
-def test_hostile_manifests_are_damage(tmp_path):
-    folder = save(tmp_path, 1)
+        checkpoints.verify(folder)
     for text in ("[" * 100_000, "{}", '{"content": 3}', "", "\xff", " " * 2**21):
         (folder / "manifest.json").write_text(text)
         assert newest_step(tmp_path) is None
@@ -235,16 +223,13 @@ def test_tensors_must_be_those_of_the_weight_table(tmp_path, change, message):
     folder = checkpoints.save(tmp_path, 1, weights, moments, {}, FACTS, 1)
     with pytest.raises(DataError, match=message):
         checkpoints.load(folder / "weights.safetensors", SHAPES)
-
-
-def test_what_is_no_file_of_tensors_is_refused(tmp_path):
     (tmp_path / "weights.safetensors").write_bytes(b"\x05")
     with pytest.raises(DataError, match="cannot be read"):
         checkpoints.load(tmp_path / "weights.safetensors", SHAPES)
 
 
 @pytest.mark.parametrize("limit_bytes", [10, 200, 400])
-def test_a_file_that_cannot_grow_names_path_need_and_room(tmp_path, limit_bytes):
+def test_a_file_that_cannot_grow_names_path_need_and_room(tmp_path, monkeypatch, limit_bytes):
     save(tmp_path, 1)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
@@ -256,16 +241,11 @@ def test_a_file_that_cannot_grow_names_path_need_and_room(tmp_path, limit_bytes)
     assert "step-00000002: file too large" in caught.value.message.lower()
     assert "bytes needed" in caught.value.message
     assert "free" in caught.value.message
-    assert newest_step(tmp_path) == 1
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000001"]
-
-
-def test_a_full_disk_is_noticed_before_anything_is_written(tmp_path, monkeypatch):
-    save(tmp_path, 1)
     monkeypatch.setattr(durable, "free_bytes", lambda path: 1000)
     with pytest.raises(CannotWriteError, match=r"disk is full .*needed, 1,000 free"):
         save(tmp_path, 2)
     assert newest_step(tmp_path) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000001"]
 
 
 def test_what_is_no_checkpoint_makes_room_for_one(tmp_path):

@@ -37,26 +37,19 @@ def display(monkeypatch):
 TWO_STAGES = {"first": {"steps": 4, "seq": 16}, "second": {"steps": 4, "layers": 4}}
 
 
-def test_the_cost_of_a_stage_is_worked_out_once(tiny, tmp_path, display, monkeypatch):
+def test_the_display_s_time_is_counted_and_longer_steps_as_longer(
+    tiny, tmp_path, display, monkeypatch
+):
     asked, count = [], clock.executed_flops
     monkeypatch.setattr(
         clock, "executed_flops", lambda stage, n: asked.append(stage.name) or count(stage, n)
     )
     loop.train(tiny(stages=TWO_STAGES), tmp_path / "run", cache=tmp_path / "cache")
-    assert len(display.standings) == 8
     assert asked == 2 * ["first", "second"]  # by the clock of either stage
-
-
-def test_the_time_of_the_display_is_the_step_s_too(tiny, tmp_path, display):
-    loop.train(tiny(stages=TWO_STAGES), tmp_path / "run", cache=tmp_path / "cache")
     lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     *_, last = (line for line in lines if line["kind"] == "eval")
     assert last["seconds"] >= 8 * 100
     assert [found.step for found in display.standings] == [*range(1, 9)]
-
-
-def test_what_is_left_counts_longer_steps_as_longer(tiny, tmp_path, display):
-    loop.train(tiny(stages=TWO_STAGES), tmp_path / "run", cache=tmp_path / "cache")
     first, last = display.standings[3], display.standings[-1]
     assert last.seconds_left == 1  # the evaluation at the end, as long as that before
     mean = 2 * 102 / 3  # of the steps after the first, the display of the last not yet among them

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from bertc.base.diagnostics import StoppedError
 from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.learning.objective import Mlm, Rtd, Sbo, Sop, Term
-from bertc.ir.network.generator import GeneratorNetwork, RandomGenerator, UnigramGenerator
+from bertc.ir.network.generator import GeneratorNetwork, UnigramGenerator
 from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
@@ -59,7 +59,6 @@ RUNS = {
         "objective": (Term(weight=10, objective=Rtd(add_cls=True)), Term(objective=MASKS)),
     },
     "unigram": {"generator": UnigramGenerator(), "objective": (Term(objective=Rtd()),)},
-    "random": {"generator": RandomGenerator(), "objective": (Term(objective=Rtd()),)},
 }  # fmt: skip
 
 
@@ -82,9 +81,8 @@ def test_resuming_is_never_having_stopped(go, tiny, tmp_path, monkeypatch, same_
     same_run(tmp_path / "straight", tmp_path / "broken")
 
 
-@pytest.mark.parametrize("name", ["electra", "shared and factorised"])
-def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors, name):
-    settings = {**RUNS[name], "dropout": CALM, "steps": 4, "seq": 24}
+def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):
+    settings = {**RUNS["shared and factorised"], "dropout": CALM, "steps": 4, "seq": 24}
     for microbatch in (8, 2):
         go(tiny(**{**settings, "microbatch": microbatch}), f"by {microbatch}")
     whole, parts = (final_tensors(tmp_path / f"by {n}") for n in (8, 2))
@@ -93,7 +91,7 @@ def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors, na
 
 
 def test_both_are_learned(go, tiny, tmp_path):
-    resolved = tiny(steps=80, eval_every=40, generator=GeneratorNetwork(size=1), objective=ELECTRA)
+    resolved = tiny(steps=40, eval_every=20, generator=GeneratorNetwork(size=1), objective=ELECTRA)
     go(resolved)
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]

@@ -36,7 +36,7 @@ def test_kills_at_random_moments_change_nothing(tiny, tmp_path, processes, two_t
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
     draw, kills = random.Random(11), 0
     options = {"cache": cache, "quiet": True, "resume": True}
-    while kills < 3:
+    while kills < 2:
         process = processes.Process(
             target=train_on_two_threads, args=(resolved, tmp_path / "killed"), kwargs=options
         )

@@ -2,7 +2,6 @@
 
 import json
 import random
-import signal
 from dataclasses import replace
 
 import pytest
@@ -12,10 +11,10 @@ import transformers
 from bertc.api import resolve
 from bertc.base.diagnostics import StoppedError, UsageError
 from bertc.ir.terms.positions import shown_figures
-from bertc.learn.step.step import TrainStep
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
+from tests.run.test_training import stop_after
 
 WORDS = {
     "en": ["hens", "ducks", "quack", "in", "the", "old", "barn"],
@@ -53,20 +52,11 @@ def program(data, **settings):
 def test_resuming_is_never_having_stopped(data, tmp_path, monkeypatch, same_run, settings, cache):
     resolved = program(data, **settings)
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    real = TrainStep.__call__
-
-    def stopping(self, inputs, at, *others):
-        result = real(self, inputs, at, *others)
-        if at == 4:
-            signal.raise_signal(signal.SIGTERM)
-        return result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainStep, "__call__", stopping)
-        with pytest.raises(StoppedError):
-            train(resolved, tmp_path / "broken", cache=cache, quiet=True)
-    train(resolved, tmp_path / "broken", cache=cache, quiet=True, resume=True)
-    same_run(tmp_path / "straight", tmp_path / "broken")
+    broken = tmp_path / "broken"
+    with pytest.raises(StoppedError):
+        stop_after(monkeypatch, 5, lambda: train(resolved, broken, cache=cache, quiet=True))
+    train(resolved, broken, cache=cache, quiet=True, resume=True)
+    same_run(tmp_path / "straight", broken)
 
 
 def test_losses_by_language_and_the_model_as_transformers_reads_it(data, tmp_path):
