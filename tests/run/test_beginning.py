@@ -26,22 +26,26 @@ BOTH = (Term(objective=Mlm()), Term(objective=Sop()))
 
 
 @pytest.fixture
-def options(tmp_path, cache):
+def options(cache):
     return {"cache": cache, "quiet": True}
 
 
-@pytest.fixture
-def follow(tiny, tmp_path):
-    """A program that begins from the run ``first`` with its vocabulary."""
+@pytest.fixture(scope="module")
+def first(tiny, tmp_path_factory, cache):
+    """A run of two steps, which no test changes."""
+    folder = tmp_path_factory.mktemp("run") / "first"
+    train(tiny(steps=2), folder, cache=cache, quiet=True)
+    return folder
 
-    def make(source="first", **settings):
-        kept = tmp_path / source / "tokenizer"
-        path = str(kept if kept.is_dir() else tmp_path / source)
-        own = {
-            "vocab": TokenizerFile(path=path, size=120),
-            "init": FromRun(path=str(tmp_path / source)),
-        }
-        return tiny(**{**own, **settings})
+
+@pytest.fixture
+def follow(tiny, first):
+    """A program that begins from a run, ``first`` unless named, with its vocabulary."""
+
+    def make(source=first, **settings):
+        kept = source / "tokenizer"
+        vocab = TokenizerFile(path=str(kept if kept.is_dir() else source), size=120)
+        return tiny(**{"vocab": vocab, "init": FromRun(path=str(source)), **settings})
 
     return make
 
@@ -65,9 +69,8 @@ def last_weights(run):
     return load_file(max((run / "checkpoints").glob("step-*")) / "weights.safetensors")
 
 
-def test_training_goes_on_from_a_finished_run(tiny, follow, tmp_path, options, monkeypatch):
-    train(tiny(), tmp_path / "first", **options)
-    before = last_weights(tmp_path / "first")
+def test_training_goes_on_from_a_finished_run(follow, first, tmp_path, options, monkeypatch):
+    before = last_weights(first)
     begun = first_weights(follow(steps=20), tmp_path / "second", options, monkeypatch)
     assert begun.keys() == before.keys()
     assert all(torch.equal(begun[name], before[name]) for name in begun)
@@ -78,39 +81,36 @@ def test_training_goes_on_from_a_finished_run(tiny, follow, tmp_path, options, m
 
 
 def test_weights_that_cannot_be_read_are_told_before_text_is_prepared(
-    tiny, follow, tmp_path, options, monkeypatch
+    follow, first, tmp_path, options, monkeypatch
 ):
-    train(tiny(), tmp_path / "first", **options)
-    for path in (tmp_path / "first" / "checkpoints").glob("*/weights.safetensors"):
+    damaged = shutil.copytree(first, tmp_path / "damaged")
+    for path in (damaged / "checkpoints").glob("*/weights.safetensors"):
         path.write_bytes(b"damaged")
     monkeypatch.setattr(start, "prepare", lambda *_: pytest.fail("text was prepared"))
     with pytest.raises(DataError, match="undamaged"):
-        train(follow(steps=20), tmp_path / "second", **options)
+        train(follow(damaged, steps=20), tmp_path / "second", **options)
 
 
-def test_heads_are_taken_where_both_have_them(tiny, follow, tmp_path, options, monkeypatch):
-    train(tiny(objective=BOTH, steps=2), tmp_path / "first", **options)
-    only = follow(objective=(Term(objective=Mlm()),))
+def test_heads_are_taken_where_both_have_them(tiny, follow, first, tmp_path, options, monkeypatch):
+    train(tiny(objective=BOTH, steps=2), tmp_path / "both", **options)
+    only = follow(tmp_path / "both", objective=(Term(objective=Mlm()),))
     begun = first_weights(only, tmp_path / "less", options, monkeypatch)
-    assert all(torch.equal(begun[n], last_weights(tmp_path / "first")[n]) for n in begun)
-    shutil.rmtree(tmp_path / "first")
-    train(tiny(steps=2), tmp_path / "first", **options)
+    assert all(torch.equal(begun[n], last_weights(tmp_path / "both")[n]) for n in begun)
     begun = first_weights(follow(objective=BOTH), tmp_path / "more", options, monkeypatch)
     drawn = first_weights(tiny(objective=BOTH), tmp_path / "drawn", options, monkeypatch)
     assert torch.equal(begun["heads.sop.weight"], drawn["heads.sop.weight"])
-    assert torch.equal(begun["heads.mlm.bias"], last_weights(tmp_path / "first")["heads.mlm.bias"])
+    assert torch.equal(begun["heads.mlm.bias"], last_weights(first)["heads.mlm.bias"])
 
 
-def test_deeper_than_the_source_it_grows(tiny, follow, tmp_path, options, monkeypatch):
-    train(tiny(steps=2, share=ShareAll()), tmp_path / "first", **options)
-    before = last_weights(tmp_path / "first")
-    begun = first_weights(follow(layers=4), tmp_path / "unshared", options, monkeypatch)
+def test_deeper_than_the_source_it_grows(tiny, follow, first, tmp_path, options, monkeypatch):
+    shared = tmp_path / "shared"
+    train(tiny(steps=2, share=ShareAll()), shared, **options)
+    before = last_weights(shared)
+    begun = first_weights(follow(shared, layers=4), tmp_path / "unshared", options, monkeypatch)
     for number in range(4):
         name = "encoder.ffn.{}.inner.weight"
         assert torch.equal(begun[name.format(number)], before[name.format(0)])
-    shutil.rmtree(tmp_path / "first")
-    train(tiny(steps=2), tmp_path / "first", **options)
-    before = last_weights(tmp_path / "first")
+    before = last_weights(first)
     deep = follow(stages={"a": {"layers": 3, "grow": Interleave()}, "b": {"layers": 6}})
     begun = first_weights(deep, tmp_path / "deep", options, monkeypatch)
     assert [
@@ -119,37 +119,32 @@ def test_deeper_than_the_source_it_grows(tiny, follow, tmp_path, options, monkey
         for source in range(2)
         if torch.equal(begun[name.format(number)], before[name.format(source)])
     ] == [0, 0, 1]
-    assert len(read_model_after(deep, tmp_path / "deep", options).encoder.layers) == 6
+    train(deep, tmp_path / "deep", resume=True, **options)
+    assert len(read_model(tmp_path / "deep")[0].encoder.layers) == 6
 
 
-def read_model_after(resolved, run, options):
-    train(resolved, run, resume=True, **options)
-    return read_model(run)[0]
-
-
-def test_folders_of_either_layout_serve(tiny, follow, tmp_path, options, monkeypatch):
-    train(tiny(steps=2), tmp_path / "first", **options)
-    export_run(tmp_path / "first", tmp_path / "hf")
+def test_folders_of_either_layout_serve(follow, first, tmp_path, options, monkeypatch):
+    export_run(first, tmp_path / "hf")
     import_run(tmp_path / "hf", tmp_path / "imported")
-    before = last_weights(tmp_path / "first")
+    before = last_weights(first)
     for source in ("hf", "imported"):
-        begun = first_weights(follow(source), tmp_path / f"of {source}", options, monkeypatch)
+        resolved = follow(tmp_path / source)
+        begun = first_weights(resolved, tmp_path / f"of {source}", options, monkeypatch)
         assert all(torch.equal(begun[name], before[name]) for name in before)
 
 
-def test_the_vocabulary_is_that_of_the_source_unless_written(tiny, tmp_path, options):
-    train(tiny(steps=2), tmp_path / "first", **options)
-    resolved = resolve(f'init="{tmp_path / "first"}" hidden=32')
-    assert resolved.vocabulary.path == str(tmp_path / "first" / "tokenizer")
+def test_the_vocabulary_is_that_of_the_source_unless_written(first, tmp_path):
+    init = f'init="{first}"'
+    resolved = resolve(f"{init} hidden=32")
+    assert resolved.vocabulary.path == str(first / "tokenizer")
     assert resolved.vocabulary.size == 120
-    first = f'init="{tmp_path / "first"}"'
-    assert resolve(f"{first} vocab=wordpiece(99)").vocabulary.size == 99
-    assert resolve(f"extends bert-mini seq=24 {first}").vocabulary.size == 120
+    assert resolve(f"{init} vocab=wordpiece(99)").vocabulary.size == 99
+    assert resolve(f"extends bert-mini seq=24 {init}").vocabulary.size == 120
     (tmp_path / "mine.bertc").write_text("hidden=32 vocab=wordpiece(99)")
     mine = str(tmp_path / "mine.bertc")
     assert resolve(mine).vocabulary.size == 99
-    assert resolve(mine, (first,)).vocabulary.size == 120
-    assert resolve(mine, (first, "vocab=wordpiece(99)")).vocabulary.size == 99
+    assert resolve(mine, (init,)).vocabulary.size == 120
+    assert resolve(mine, (init, "vocab=wordpiece(99)")).vocabulary.size == 99
 
 
 @pytest.mark.parametrize(
@@ -166,8 +161,7 @@ def test_the_vocabulary_is_that_of_the_source_unless_written(tiny, tmp_path, opt
         ({"positions": LearnedPositions(rows=30)}, "position.weight is 24 x 32"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_named(tiny, follow, tmp_path, options, settings, message):
-    train(tiny(steps=2), tmp_path / "first", **options)
+def test_what_does_not_fit_is_named(follow, tmp_path, options, settings, message):
     for dry_run in (True, False):
         with pytest.raises(DataError) as refused:
             train(follow(**settings), tmp_path / "second", dry_run=dry_run, **options)
@@ -176,9 +170,8 @@ def test_what_does_not_fit_is_named(tiny, follow, tmp_path, options, settings, m
     assert not (tmp_path / "second" / "resolved.json").exists()
 
 
-def test_a_wider_network_begins_as_the_tiled_one(tiny, follow, tmp_path, options, monkeypatch):
-    train(tiny(steps=2), tmp_path / "first", **options)
-    before = last_weights(tmp_path / "first")
+def test_a_wider_network_begins_as_the_tiled_one(follow, first, tmp_path, options, monkeypatch):
+    before = last_weights(first)
     wide = follow(layers=3, hidden=48, ffn=160, heads=3, grow=Tile())
     begun = first_weights(wide, tmp_path / "second", options, monkeypatch)
     hidden, ffn, heads = ((torch.arange(n) - (n - m) // 2) % m for n, m in
@@ -199,56 +192,47 @@ def test_a_wider_network_begins_as_the_tiled_one(tiny, follow, tmp_path, options
               tmp_path / "third", **options)  # fmt: skip
 
 
-def test_other_tokens_are_refused(tiny, tmp_path, options):
-    train(tiny(steps=2), tmp_path / "first", **options)
+def test_other_tokens_are_refused(follow, tmp_path, options):
     for vocab in (WordPiece(size=60), WordPiece(size=120, lower=False)):
-        other = tiny(init=FromRun(path=str(tmp_path / "first")), vocab=vocab)
         with pytest.raises(DataError, match="tokens and this run's .* there and .* here") as found:
-            train(other, tmp_path / "second", **options)
+            train(follow(vocab=vocab), tmp_path / "second", **options)
         assert "leave vocab out" in found.value.help
 
 
-def test_from_python_too_a_module_begins_from_its_source(tiny, follow, tmp_path, options):
-    train(tiny(steps=2), tmp_path / "first", **options)
-    before = last_weights(tmp_path / "first")
+def test_from_python_too_a_module_begins_from_its_source(follow, first):
+    before = last_weights(first)
     begun = dict(bertc.build(follow()).named_parameters())
     assert all(torch.equal(begun[name], before[name]) for name in before)
     deep = follow(stages={"a": {"layers": 3}, "b": {"layers": 6}})
     assert len(bertc.build(deep).encoder.node.layers) == 3  # as training begins
 
 
-def test_a_deeper_source_says_how_deep_it_is(tiny, follow, tmp_path, options):
-    train(tiny(steps=2, layers=3), tmp_path / "first", **options)
+def test_sources_that_are_deeper_or_not_there_are_refused(follow, first, tmp_path, options):
     with pytest.raises(DataError) as refused:
-        train(follow(), tmp_path / "second", **options)
-    assert refused.value.help.startswith("layers=3, as it has")
-
-
-def test_a_source_that_is_not_there(tiny, tmp_path, options):
-    resolved = tiny(init=FromRun(path=str(tmp_path / "none")))
+        train(follow(layers=1), tmp_path / "second", **options)
+    assert refused.value.help.startswith("layers=2, as it has")
     with pytest.raises(MissingInputError):
-        train(resolved, tmp_path / "run", **options)
+        train(follow(init=FromRun(path=str(tmp_path / "none"))), tmp_path / "run", **options)
 
 
 def test_resuming_needs_the_source_only_before_the_first_checkpoint(
-    tiny, follow, tmp_path, options, monkeypatch, same_run
+    tiny, follow, first, tmp_path, options, monkeypatch, same_run
 ):
-    train(tiny(steps=2), tmp_path / "first", **options)
-    resolved = follow()
+    source = shutil.copytree(first, tmp_path / "source")
+    resolved = follow(source)
     train(resolved, tmp_path / "straight", **options)
     first_weights(resolved, tmp_path / "early", options, monkeypatch)
+
+    def stop_after_the_first(parent, newest, keep):
+        raise DataError("stopped")
+
     with monkeypatch.context() as patch:
         patch.setattr(session.checkpoints, "_prune", stop_after_the_first)
         with pytest.raises(BertcError):
             train(resolved, tmp_path / "late", **options)
-    train(tiny(steps=5), tmp_path / "other", **options)
-    shutil.rmtree(tmp_path / "first")
-    shutil.copytree(tmp_path / "other", tmp_path / "first")
+    shutil.rmtree(source)
+    train(tiny(steps=5), source, **options)
     with pytest.raises(ResumeRefusedError, match="the weights of init: sha256"):
         train(resolved, tmp_path / "early", resume=True, **options)
     train(resolved, tmp_path / "late", resume=True, **options)
     same_run(tmp_path / "straight", tmp_path / "late")
-
-
-def stop_after_the_first(parent, newest, keep):
-    raise DataError("stopped")
