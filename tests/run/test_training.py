@@ -470,7 +470,7 @@ def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, m
         return real(self, inputs, at, *others)
 
     monkeypatch.setattr(TrainStep, "__call__", removing)
-    with pytest.raises(CannotWriteError, match=r"run was removed while the run trained in it"):
+    with pytest.raises(CannotWriteError, match="cannot write .*: no such file"):
         go(tiny())
     assert not (tmp_path / "run").exists()
 

@@ -160,19 +160,15 @@ def _decoded(
             example.passage, places, starts, ends, best=task.best, longest=task.longest,
             unanswerable=span.unanswerable, threshold=task.threshold,
         )  # fmt: skip
-    stacked = [_stacked([arrays[which] for _, arrays in windows]) for which in range(4)]
+    parts = [[arrays[which] for _, arrays in windows] for which in range(4)]
+    # Cut to the number of starts that the shortest window has.
+    stacked = [np.stack([part[: min(map(len, every))] for part in every]) for every in parts]
     none_w = np.array([float(arrays[4]) for _, arrays in windows]) if span.unanswerable else None
     return decode_conditioned(
         example.passage, places, stacked[0], stacked[1].astype(np.int64), stacked[2],
         stacked[3].astype(np.int64), none_w, best=task.best, longest=task.longest,
         threshold=task.threshold,
     )  # fmt: skip
-
-
-def _stacked(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Stack windows, cut to the number of starts that the shortest has."""
-    fewest = min(len(part) for part in parts)
-    return np.stack([part[:fewest] for part in parts])
 
 
 def _related(

@@ -34,11 +34,7 @@ class Manner:
     objective: str = ""
 
     def read_by(self, model: "Model", stage: Stage) -> Stage:
-        """Set the model to these options and return the stage changed accordingly.
-
-        Raises:
-            UsageError: if the text of this stage cannot be read so, with the reason.
-        """
+        """Set the model to these options and return the stage changed accordingly."""
         encoder, memory = stage.encoder, stage.memory if self.memory is None else self.memory
         if (self.seq or self.memory is not None) and stage.format.kind != "stream":
             what = f"{stage.format.kind} rows have a fixed length"
@@ -77,11 +73,7 @@ class Manner:
         return bool(self.objective or (self.sliding and trained.format.kind != "stream"))
 
     def refuse_for_tasks(self) -> None:
-        """Refuse options about text in the evaluation of a task.
-
-        Raises:
-            UsageError: if any option but ``examples`` is set.
-        """
+        """Refuse options about text, all but ``examples``, in the evaluation of a task."""
         if self != Manner(examples=self.examples):
             raise UsageError(
                 "seq, memory, clamp, same-length, sliding, stride, data and objective apply to "

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import DataError, Diagnostics, UsageError
+from bertc.base.diagnostics import DataError, UsageError
 from bertc.data.tokenizers.reading import tokenizer_folder
 from bertc.ir.data import PAIRED, Files, Hf, Parallel, Share
 from bertc.ir.learning.objective import Objective, Term
@@ -12,7 +12,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import answered_by, translates
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.lang import load
+from bertc.run.evaluation.task_lookup import one_program
 
 LAID_OUT = ("column", "sentences")
 """Arguments of a source that other files take from the run's own, unless written."""
@@ -26,7 +26,8 @@ def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> R
     """
     settings: dict[str, Any] = {}
     if data:
-        named = _written("data", data) if "(" in data else [Share(corpus=Files(path=data))]
+        written = one_program("data", data).settings["data"].value if "(" in data else None
+        named = written or [Share(corpus=Files(path=data))]
         shares = tuple(_laid_out(stage, share) for share in named)
         _refuse_shares(resolved, stage, shares)
         stage = stage.model_copy(update={"data": shares, "steps": 1, "first_batch": 0})
@@ -45,7 +46,7 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
 
     A question about pairs is answered by the head of another one (Lan et al. 2020, table 5).
     """
-    terms: tuple[Term, ...] = _written("objective", objective)
+    terms: tuple[Term, ...] = one_program("objective", objective).settings["objective"].value
     if any(isinstance(term.objective, Task) or term.objective.teaching for term in terms):
         raise UsageError(
             "--objective asks what is learned from text alone",
@@ -79,15 +80,6 @@ def _head(stage: Stage, wanted: Objective, run: Path) -> str:
     if missing or not answered_by(wanted, stage.encoder):
         raise UsageError(f"this network cannot read text as {wanted.title} asks")
     return answering.head_name
-
-
-def _written(setting: str, value: str) -> Any:
-    diagnostics = Diagnostics()
-    programs = load(f"{setting}={value}", (), diagnostics)
-    diagnostics.raise_if_any()
-    if len(programs) != 1:
-        raise UsageError(f"--{setting} is one value, not a list of {len(programs)}")
-    return programs[0].settings[setting].value
 
 
 def _laid_out(stage: Stage, share: Share) -> Share:

@@ -17,6 +17,7 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Glue, Tagging, Task
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
+from bertc.ir.program.written import Program
 from bertc.lang import load
 
 OWN_KINDS = {
@@ -103,11 +104,18 @@ def own_form(task: AnyTask, with_labels: bool) -> str:
     return f"{kind}({', '.join([*title, *(f'{column}=COLUMN' for column in columns)])})"
 
 
-def _written(request: str) -> AnyTask:
+def one_program(setting: str, value: str) -> Program:
+    """The program of one setting, as an option of its name says it."""
     diagnostics = Diagnostics()
-    programs = load(f"task={request}", (), diagnostics)
+    programs = load(f"{setting}={value}", (), diagnostics)
     diagnostics.raise_if_any()
-    terms: Any = programs[0].settings["objective"].value if len(programs) == 1 else ()
+    if len(programs) != 1:
+        raise UsageError(f"--{setting} is one value, not a list of {len(programs)}")
+    return programs[0]
+
+
+def _written(request: str) -> AnyTask:
+    terms: Any = one_program("task", request).settings["objective"].value
     if [isinstance(term.objective, Task) for term in terms] != [True]:
         raise UsageError(f"{request} is not a single task", help='--task "classify(text=sentence)"')
     task: AnyTask = terms[0].objective
@@ -115,7 +123,10 @@ def _written(request: str) -> AnyTask:
 
 
 def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage, AnyTask]:
-    title = _meant(tasks, requested)
+    # It may be omitted if only one of this kind was learned.
+    same = [title for title, (_, learned) in tasks.items() if learned.kind == requested.kind]
+    unnamed = requested.model_fields_set.isdisjoint(TITLES)
+    title = same[0] if unnamed and len(same) == 1 else requested.title
     if title not in tasks:
         forms = [own_form(learned, with_labels=False) for _, learned in tasks.values()]
         named = next((name for name in TITLES if name in type(requested).model_fields), "")
@@ -131,8 +142,8 @@ def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage
         )
     if requested.reads != learned.reads and not imported(learned):
         raise UsageError(
-            f"the task {title} learned from {_listed(learned)}, but {request} reads "
-            f"{_listed(requested)}",
+            f"the task {title} learned from {' and '.join(learned.reads)}, but {request} reads "
+            f"{' and '.join(requested.reads)}",
             help=f'--task "{own_form(learned, with_labels=False)}"',
         )
     terms = tuple(
@@ -140,13 +151,6 @@ def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage
         for term in stage.objective
     )
     return stage.model_copy(update={"objective": terms}), requested
-
-
-def _meant(tasks: Learned, requested: AnyTask) -> str:
-    """The title of the learned task; it may be omitted if only one of this kind was learned."""
-    same = [title for title, (_, learned) in tasks.items() if learned.kind == requested.kind]
-    unnamed = requested.model_fields_set.isdisjoint(TITLES)
-    return same[0] if unnamed and len(same) == 1 else requested.title
 
 
 def _completed(requested: AnyTask, learned: AnyTask) -> AnyTask:
@@ -174,7 +178,3 @@ def _as_learned(learned: AnyTask, requested: AnyTask) -> dict[str, Any]:
 def imported(learned: AnyTask) -> bool:
     """True if the training data of a head is unknown (an imported head)."""
     return "train" in type(learned).model_fields and not getattr(learned, "train", "")
-
-
-def _listed(task: AnyTask) -> str:
-    return " and ".join(task.reads)

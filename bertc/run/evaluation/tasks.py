@@ -125,14 +125,11 @@ def evaluate_files(
 
 def sources_told(data: TaskData) -> tuple[str, ...]:
     """The source file of each part of every task, a line each."""
-    lines = []
-    for task_set in data.sets:
-        parts = scored_parts(task_set.task)
-        for name, (examples, _) in task_set.parts.items():
-            lines.append(
-                _read_from(task_set.task, name, source_name(parts[name].source), len(examples))
-            )
-    return tuple(lines)
+    return tuple(
+        _read_from(part.task, name, source_name(scored_parts(part.task)[name].source), len(scored))
+        for part in data.sets
+        for name, (scored, _) in part.parts.items()
+    )
 
 
 def _read_from(task: AnyTask, part: str, source: str, count: int, every: int = 0) -> str:

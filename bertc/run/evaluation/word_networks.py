@@ -158,8 +158,8 @@ class _MaskedWords:
     def _likeliest(self, rows: Sequence[MaskedRow]) -> list[tuple[str, ...]]:
         """The words among the likeliest tokens at each mask."""
         ids_bs, segments_bs = (
-            self._padded([row.token_ids for row in rows]),
-            self._padded([row.segment_ids for row in rows]),
+            pad_sequence([torch.tensor(ids, device=self.device) for ids in of_rows], True)
+            for of_rows in ([r.token_ids for r in rows], [r.segment_ids for r in rows])
         )
         lengths_b = torch.tensor([len(row.token_ids) for row in rows], device=self.device)
         real_bs = torch.arange(ids_bs.shape[1], device=self.device) < lengths_b[:, None]
@@ -176,11 +176,6 @@ class _MaskedWords:
         return [
             tuple(word for token in best_k if (word := self._word(token))) for best_k in best_bk
         ]
-
-    def _padded(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Ids (b, s), zeros after the shorter rows."""
-        tensors = [torch.tensor(row, device=self.device) for row in rows]
-        return pad_sequence(tensors, batch_first=True, padding_value=0)
 
     def _word(self, token: int) -> str:
         """The word that a token is; empty if it is special, or a piece within one."""

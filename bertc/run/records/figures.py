@@ -1,7 +1,7 @@
 """The figures of a run along its way, by flat names. Loads neither torch nor the program."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from bertc.run.records import metrics
 
@@ -30,22 +30,15 @@ def values_of(line: metrics.Line) -> Values:
     ``train/loss``, ``train/loss/mlm``, ``train/grad_norm``, ``train/lr``; ``eval/loss``,
     ``eval/accuracy/mlm_masked``, ``eval/sst2/dev/accuracy``, ``eval/de/mlm``.
     """
-    kind = line["kind"]
-    values: Values = {f"{kind}/loss": line["loss"]}
-    if "grad_norm" in line:
-        values[f"{kind}/grad_norm"] = line["grad_norm"]
-    if "lr" in line:
-        values[f"{kind}/lr"] = line["lr"]
-    for name, value in line["losses"].items():
-        values[f"{kind}/loss/{name}"] = value
-    for name, value in line.get("accuracy", {}).items():
-        values[f"{kind}/accuracy/{name}"] = value
-    if "loss_masked" in line:
-        values[f"{kind}/loss_masked"] = line["loss_masked"]
-    if "unigram_loss" in line:
-        values[f"{kind}/unigram_loss"] = line["unigram_loss"]
-    for name, value in line.get("unigram_losses", {}).items():
-        values[f"{kind}/unigram_loss/{name}"] = value
+    kind, fields = line["kind"], dict[str, Any](line)
+    alone = ("loss", "grad_norm", "lr", "loss_masked", "unigram_loss")
+    values: Values = {f"{kind}/{name}": fields[name] for name in alone if name in fields}
+    for title, by_name in (
+        ("loss", line["losses"]),
+        ("accuracy", line.get("accuracy", {})),
+        ("unigram_loss", line.get("unigram_losses", {})),
+    ):
+        values |= {f"{kind}/{title}/{name}": value for name, value in by_name.items()}
     for language, figures in line.get("languages", {}).items():
         values |= {f"{kind}/{language}/{name}": value for name, value in figures.items()}
     for task, parts in line.get("scores", {}).items():

@@ -209,14 +209,6 @@ class RunFolder:
         """Refuse a folder with parts of another run, by its files too."""
         refuse_strangers(self.path)
 
-    def refuse_removed(self) -> None:
-        """Refuse to go on in a folder that was removed while the run trained in it."""
-        if not self.holds_a_run:
-            raise CannotWriteError(
-                f"{self.path} was removed while the run trained in it: nothing can be saved there",
-                help="restore the folder and --resume, or begin again with another --out",
-            )
-
 
 def _lock(descriptor: int) -> None:
     """Lock a file for this process; who looks whether it is in use has it for a moment."""

@@ -19,7 +19,6 @@ def noting_failure(folder: RunFolder) -> Iterator[None]:
     except StoppedError:
         raise
     except Exception as error:
-        folder.refuse_removed()
         with suppress(OSError, BertcError):
             durable.replace(folder.failure, f"{error}\n".encode(errors="replace"))
         raise

@@ -17,7 +17,7 @@ def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> N
     score = session.ranks.share(mean_score(stage, evaluation.scores))
     if progress.best is None or score > progress.best.score:
         progress.best = Best(progress.step, score, evaluation.fields())
-        session.keep_best()
+        session.best = {name: tensor.clone() for name, tensor in session.weights().items()}
     else:
         progress.best.waited += 1
     best, ended = progress.best, progress.step

@@ -107,10 +107,6 @@ class Session:
         """Gather all weights in the first process's main memory; every process takes part."""
         return gathered(self.engine.parameters, self.ranks.is_main)
 
-    def keep_best(self) -> None:
-        """Copy the current weights as the best ones."""
-        self.best = {name: tensor.clone() for name, tensor in self.weights().items()}
-
     @torch.no_grad()
     def restore_best(self) -> None:
         """Restore the best weights and mark the state as unsaved."""
@@ -142,8 +138,7 @@ class Session:
             memory = self.remembered.gathered(stage, self.ranks)
         average = gathered(self.average, self.ranks.is_main) if self.averages else {}
         if self.metrics:
-            self.folder.refuse_removed()  # before it would be made anew, without its program
-            facts = self._facts(self.metrics)
+            facts = self._facts(self.metrics)  # fails if the folder was removed
             progress, keep = asdict(self.progress), self.resolved.run.keep
             folder, best = self.folder.checkpoints, self.best
             checkpoints.save(
