@@ -12,7 +12,6 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError
 from bertc.data.cache.progress import Silent
 from bertc.data.sources.vectors import read_vectors
-from bertc.data.vocab.existing import differing_token, vocabulary_of
 from bertc.data.vocab.vocabulary import BEGINS, BLANK, Vocabulary
 from bertc.hub.networks import summed
 from bertc.ir.changing.growth import (
@@ -35,6 +34,7 @@ from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
 from bertc.model.weights import initial_values
 from bertc.run.beginning.growth import described
+from bertc.run.beginning.teachers import refuse_other_tokens
 from bertc.run.models.loading import digest_of, read_checkpoint, read_model
 from bertc.run.records import checkpoints
 
@@ -69,8 +69,7 @@ class Source:
 def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Source | None:
     """Load the model that ``init`` names for the first stage; None for random initial values.
 
-    Tokens are compared with ``vocabulary``, the run's, if it is given. Without it a table is not
-    begun from vectors of words.
+    Without ``vocabulary``, the run's, tokens are not compared, and vectors of words not read.
     """
     match init := resolved.run.init:
         case Drawn():
@@ -88,7 +87,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     first = resolved.stages[0]
     old, tensors, moments = _read(init, folder, first.optimizer)
     if vocabulary is not None:
-        _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
+        refuse_other_tokens("init", folder, vocabulary, old.encoder.vocab_size)
     target, sha256 = resolved.as_in(first), digest_of(tensors)
     if not target.adds_tables:
         tensors = summed(old, tensors)
@@ -164,18 +163,6 @@ def _from_vectors(init: FromVectors, resolved: Resolved, vocabulary: Vocabulary)
     note = f"vectors of {count:,} of {size:,} tokens ({count / size:.1%}), the others are random"
     tensors, places = {TABLE: table_ve}, WeightMap({TABLE: TABLE})
     return Source(Path(init.path), tensors, places, digest_of(tensors), (note,))
-
-
-def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
-    """Refuse a source whose token table has other tokens in its rows."""
-    theirs = vocabulary_of(folder, rows)
-    if differing := differing_token(theirs, vocabulary):
-        number, there, here = differing
-        raise DataError(
-            f"the vocabulary of {folder} has {theirs.size:,} tokens and this run's "
-            f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
-            help="leave vocab out, and the run reads with the vocabulary of init",
-        )
 
 
 def _differences(old: Resolved, new: Resolved) -> list[str]:

@@ -5,7 +5,6 @@ Axes: b rows, s sequence, m examples of a row; v vocabulary.
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bertc.cost.planning.plan import Plan
 from bertc.data.batches.batch import RawBatch
@@ -55,7 +54,13 @@ class RandomText:
 
     def __init__(self, stage: Stage, vocab_size: int) -> None:
         self._stage, self.batch, self.seq = stage, stage.batch, stage.seq
-        self._ids = _random_ids(stage, vocab_size)
+        draw, encoder = np.random.default_rng(0), stage.encoder
+        if len(encoder.table.clusters(vocab_size, encoder.embedding)) == 1:
+            self._ids = draw.integers(SPECIALS, vocab_size, TEXT_TOKENS, dtype=np.int32)
+        else:  # by Zipf's law, since the rarer ones, of higher ids, cost less
+            cumulative_v = np.cumsum(1 / np.arange(SPECIALS + 1, vocab_size + 1))
+            places = np.searchsorted(cumulative_v, draw.uniform(0, cumulative_v[-1], TEXT_TOKENS))
+            self._ids = (SPECIALS + places).astype(np.int32)
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
         """The batch of a step, or of several steps, or some rows of each."""
@@ -89,16 +94,6 @@ class RandomText:
             following=np.full(batch, -1, np.int32),
             backward=(examples_b % self._stage.format.directions).astype(np.uint8),
         )
-
-
-def _random_ids(stage: Stage, vocab_size: int) -> NDArray[np.int32]:
-    """All tokens as common; by Zipf's law where the rarer ones, of higher ids, cost less."""
-    draw, encoder = np.random.default_rng(0), stage.encoder
-    if len(encoder.table.clusters(vocab_size, encoder.embedding)) == 1:
-        return draw.integers(SPECIALS, vocab_size, TEXT_TOKENS, dtype=np.int32)
-    cumulative_v = np.cumsum(1 / np.arange(SPECIALS + 1, vocab_size + 1))
-    places = np.searchsorted(cumulative_v, draw.uniform(0, cumulative_v[-1], TEXT_TOKENS))
-    return (SPECIALS + places).astype(np.int32)
 
 
 def unlearned_vocab(vocab_size: int, device: torch.device) -> VocabTensors:

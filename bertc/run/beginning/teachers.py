@@ -30,14 +30,19 @@ def digests(resolved: Resolved) -> dict[str, str]:
 def require_same_tokens(resolved: Resolved, vocabulary: Vocabulary) -> None:
     """Refuse teachers at work that read other tokens than the run."""
     for network, path in _folders_at_work(resolved):
-        theirs = vocabulary_of(Path(path), network.body.vocab_size)
-        if differing := differing_token(theirs, vocabulary):
-            number, there, here = differing
-            raise DataError(
-                f"the teacher {path} reads with {theirs.size:,} tokens and this run with "
-                f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
-                help="leave vocab out, and the run reads with the vocabulary of its teacher",
-            )
+        refuse_other_tokens("its teacher", Path(path), vocabulary, network.body.vocab_size)
+
+
+def refuse_other_tokens(source: str, folder: Path, vocabulary: Vocabulary, rows: int) -> None:
+    """Refuse a source whose token table has other tokens in its rows."""
+    theirs = vocabulary_of(folder, rows)
+    if differing := differing_token(theirs, vocabulary):
+        number, there, here = differing
+        raise DataError(
+            f"the vocabulary of {folder} has {theirs.size:,} tokens and this run's "
+            f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
+            help=f"leave vocab out, and the run reads with the vocabulary of {source}",
+        )
 
 
 def _folders_at_work(resolved: Resolved) -> Iterator[tuple[Network, str]]:

@@ -188,7 +188,12 @@ def _related(
     for first in range(0, len(related), batch):
         part_mtd, scores_m = vectors_ntd[first : first + batch], scores_n[first : first + batch]
         losses += float(related_losses(task, part_mtd, scores_m, scored=scored).losses.sum())
-        cosines_m, nearer_m = _compared(part_mtd)
+        units_mtd = normalize(part_mtd, dim=2)
+        firsts_md, others_mtd = units_mtd[:, 0], units_mtd[:, 1:]
+        cosines_mt = (firsts_md[:, None] * others_mtd).sum(2)
+        cosines_m = cosines_mt[:, 0]
+        beside_mc = cosines_mt if cosines_mt.shape[1] > 1 else firsts_md @ others_mtd[:, 0].T
+        nearer_m = (beside_mc > cosines_m[:, None] + NEAR).sum(1)
         similarities += cosines_m.tolist()
         answers += (cosines_m if scored else nearer_m).tolist()
     right = 0.0 if scored else sum(answer == 0 for answer in answers) / len(answers)
@@ -205,13 +210,3 @@ def _vectors(rows: TaskRows, scores_said: Said, examples: int) -> Tensor:
         vectors_rd[torch.from_numpy(batch.rows)] = torch.from_numpy(vectors_bd)
     assert vectors_rd is not None, "there are examples"
     return by_example(vectors_rd, texts)
-
-
-def _compared(vectors_mtd: Tensor) -> tuple[Tensor, Tensor]:
-    """The cosine of each pair (m,), and how many other texts are nearer to its first (m,)."""
-    units_mtd = normalize(vectors_mtd, dim=2)
-    firsts_md, others_mtd = units_mtd[:, 0], units_mtd[:, 1:]
-    cosines_mt = (firsts_md[:, None] * others_mtd).sum(2)
-    own_m = cosines_mt[:, 0]
-    beside_mc = cosines_mt if cosines_mt.shape[1] > 1 else firsts_md @ others_mtd[:, 0].T
-    return own_m, (beside_mc > own_m[:, None] + NEAR).sum(1)

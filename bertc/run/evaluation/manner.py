@@ -68,10 +68,6 @@ class Manner:
         stream = {"format": Stream(), "pairs": "none", "padded": False, "pack": False}
         return stage.model_copy(update=lengths | (stream if self.sliding else {}))
 
-    def rearranged(self, trained: Stage) -> bool:
-        """True if rows are made otherwise than those that the run was trained on."""
-        return bool(self.objective or (self.sliding and trained.format.kind != "stream"))
-
     def refuse_for_tasks(self) -> None:
         """Refuse options about text, all but ``examples``, in the evaluation of a task."""
         if self != Manner(examples=self.examples):

@@ -79,7 +79,8 @@ def open_run(
                     "text",
                 )
             data = corpus.stage(index)
-        if manner.data or manner.rearranged(trained):
+        is_stream = trained.format.kind == "stream"
+        if manner.data or manner.objective or (manner.sliding and not is_stream):
             program = evaluated_alone(resolved, stage, folder.path, manner.data)
             data, stage = prepare(program, where, watched, networks).stage(0), program.stages[0]
         microbatch, examples = plan.microbatches[index], resolved.run.eval_examples

@@ -254,15 +254,12 @@ def _compile(session: Session, phase: Phase, inputs: Inputs) -> None:
         phase.step.rehearse(inputs, phase.microbatch)
         phase.evaluate(session, 1, Silent())
         if phase.stage.optimizer.by_tensor and session.device.type == "cpu":
-            _compile_rule(session, phase)
+            # On copies of the weights.
+            named = phase.model.named_parameters()
+            copies = {name: nn.Parameter(weight.detach().clone()) for name, weight in named}
+            for copy in copies.values():
+                copy.grad = torch.zeros_like(copy)
+            table = model_weights(session.resolved.as_in(phase.stage))
+            moments = zero_moments(phase.stage.optimizer, table, copies)
+            update_rule(session, phase.stage, copies, moments).update(0.0)
     session.display.note(f"compiled in {time.perf_counter() - started:.0f} s")
-
-
-def _compile_rule(session: Session, phase: Phase) -> None:
-    """Compile the update rule on copies of the weights."""
-    copies = {n: nn.Parameter(p.detach().clone()) for n, p in phase.model.named_parameters()}
-    for copy in copies.values():
-        copy.grad = torch.zeros_like(copy)
-    table = model_weights(session.resolved.as_in(phase.stage))
-    moments = zero_moments(phase.stage.optimizer, table, copies)
-    update_rule(session, phase.stage, copies, moments).update(0.0)

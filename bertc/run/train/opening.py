@@ -99,7 +99,13 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
         folder.start(resolved, spec_text)
     lock = outside.lock
     if lock:
-        _refuse_others(lock, start, outside)
+        pairs = {"the text: fingerprint": (lock.data, start.corpus.fingerprint)}
+        if source:  # read again, since there is no checkpoint yet
+            pairs["the weights of init: sha256"] = (lock.init, source.sha256)
+        for teacher, digest in outside.teachers.items():
+            there = lock.teachers.get(teacher, "none")
+            pairs[f"the weights of teacher {teacher}: sha256"] = (there, digest)
+        changes.refuse([f"{name} {a} -> {b}" for name, (a, b) in pairs.items() if a != b])
         if (before := folder.read_resolved()).steps < resolved.steps:
             note(f"made for {before.steps:,} steps, the run goes on to {resolved.steps:,}")
             folder.go_on(before, resolved)
@@ -119,17 +125,6 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
     if time.seconds_total > SHORTEST_FORECAST_SECONDS:
         note(f"{resolved.steps:,} steps are estimated to take {time.total_text} on {time.device}")
     return {name: lock.content()[name] for name in ORIGIN}
-
-
-def _refuse_others(lock: Lock, start: Start, outside: Outside) -> None:
-    """Refuse text and weights that are not those of the run's start."""
-    pairs = {"the text: fingerprint": (lock.data, start.corpus.fingerprint)}
-    if outside.source:  # read again, since there is no checkpoint yet
-        pairs["the weights of init: sha256"] = (lock.init, outside.source.sha256)
-    for teacher, digest in outside.teachers.items():
-        there = lock.teachers.get(teacher, "none")
-        pairs[f"the weights of teacher {teacher}: sha256"] = (there, digest)
-    changes.refuse([f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new])
 
 
 def _lock(start: Start, outside: Outside) -> Lock:

@@ -138,7 +138,16 @@ class Session:
             memory = self.remembered.gathered(stage, self.ranks)
         average = gathered(self.average, self.ranks.is_main) if self.averages else {}
         if self.metrics:
-            facts = self._facts(self.metrics)  # fails if the folder was removed
+            # Fails if the folder was removed.
+            self.progress.metrics_bytes = self.metrics.synced_bytes()
+            facts = {
+                "run": identity(self.resolved),
+                "stage": self.stage.name,
+                "data": self.start.corpus.fingerprint,
+                "origin": self.origin,
+                "threads": torch.get_num_threads(),
+                "versions": versions(),
+            }
             progress, keep = asdict(self.progress), self.resolved.run.keep
             folder, best = self.folder.checkpoints, self.best
             checkpoints.save(
@@ -147,18 +156,6 @@ class Session:
         # No process continues, or ends, before there is a checkpoint to resume from.
         self.ranks.wait()
         self.saved = step
-
-    def _facts(self, metrics: Metrics) -> dict[str, Any]:
-        """Facts of the run for a checkpoint; the metrics up to it are synced first."""
-        self.progress.metrics_bytes = metrics.synced_bytes()
-        return {
-            "run": identity(self.resolved),
-            "stage": self.stage.name,
-            "data": self.start.corpus.fingerprint,
-            "origin": self.origin,
-            "threads": torch.get_num_threads(),
-            "versions": versions(),
-        }
 
 
 def laid_out(
