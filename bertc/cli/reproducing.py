@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bertc.base.diagnostics import UsageError
 from bertc.cli.options import JsonOption, app, file_to_write, in_color, say
 
 ScaleOption = Annotated[
@@ -50,6 +51,8 @@ def reproduce(
     from bertc.lab.reproduce.table import PAPERS
 
     _refuse_both(table, show, estimate)
+    if plot and plot.suffix.lower() not in (".png", ".svg"):
+        raise UsageError(f"{plot.name}: pictures are drawn as .png or .svg", help="--plot a.svg")
     if estimate or not table:
         at = scale or PAPERS, data or (), out, device
         answer = tables.estimate_table(table, *at) if table else listing()
@@ -69,8 +72,6 @@ def reproduce(
 
 
 def _refuse_both(table: str, show: bool, estimate: bool) -> None:
-    from bertc.base.diagnostics import UsageError
-
     if show and estimate:
         raise UsageError("--show has results, --estimate what they cost", help="one of them")
     if show and not table:

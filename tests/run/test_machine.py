@@ -51,6 +51,13 @@ def test_the_plan_is_made_for_free_memory(card):
     card("NVIDIA H100 80GB HBM3")
     assert detect().memory_bytes == 10 * GIB
     assert "bf16: NVIDIA H100 80GB HBM3 has fast bf16" in reasons(detect())
+    assert device_here(detect()).name == "h100"
+    card("NVIDIA H100 PCIe")
+    found = device_here(detect())
+    assert (found.name, found.memory_bytes) == ("h100-pcie", 10 * GIB)
+    card("Quadro P5000", bf16=False)
+    assert "fp32: Quadro P5000 has no fast bf16" in reasons(detect())
+    assert device_here(detect("cpu")) == this_cpu()
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -82,17 +89,6 @@ def test_a_plan_beyond_the_memory_is_refused_with_one_that_fits(
         train(tiny(microbatch=64, batch=64), tmp_path / "run", quiet=True, dry_run=True)
 
 
-def test_a_lack_of_fast_bf16_is_a_reason(card):
-    card("Quadro P5000", bf16=False)
-    assert "fp32: Quadro P5000 has no fast bf16" in reasons(detect())
-
-
-def test_a_known_device_has_its_figures_and_the_memory_that_is_free(card):
-    card("NVIDIA H100 PCIe")
-    found = device_here(detect())
-    assert (found.name, found.memory_bytes) == ("h100-pcie", 10 * GIB)
-
-
 def test_an_unknown_one_is_measured_and_gets_no_other_ones_figures(monkeypatch):
     monkeypatch.setitem(speed.MATMUL, "cpu", (64, 1))
     monkeypatch.setattr(speed, "MATMUL_SECONDS", 0.0)
@@ -122,6 +118,8 @@ def test_more_processes_than_gpus_are_refused_before_they_start(card):
     refuse_too_few_devices("cpu", 9)
     with pytest.raises(MachineError, match="9 processes need a GPU each, but this machine has 2"):
         refuse_too_few_devices("auto", 9)
+    with pytest.raises(MachineError, match="several processes cannot train on Apple's"):
+        refuse_too_few_devices("mps", 2)
 
 
 def test_all_processes_plan_for_the_memory_that_each_has(card):
@@ -171,11 +169,6 @@ def test_what_apples_gpu_has_not_is_refused_by_name(mac, setting, message):
         make_plan(resolve(MAC + setting))
 
 
-def test_several_processes_are_refused_on_apples_gpu():
-    with pytest.raises(MachineError, match="several processes cannot train on Apple's"):
-        refuse_too_few_devices("mps", 2)
-
-
 class NoFp64(TorchDispatchMode):
     """Refuses what Apple's GPUs have not."""
 
@@ -194,7 +187,3 @@ def test_a_step_needs_no_fp64_beside_its_draws(monkeypatch):
     monkeypatch.setattr(exact, "WITHOUT_FP64", {"cpu"})
     with NoFp64():
         assert step(batch, 0, 1e-4).loss > 0
-
-
-def test_a_cpu_is_itself():
-    assert device_here(detect("cpu")) == this_cpu()

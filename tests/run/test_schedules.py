@@ -10,70 +10,49 @@ from bertc.ir.learning.optimizer import (
     WarmupStableDecay,
 )
 
-BERT = Adam(lr=1e-4, warmup=10_000, schedule=Polynomial(decay_from="start"))
+RATES = {
+    # BERT's decay has run since step 0: the rate jumps down by 1% where warm-up ends.
+    "bert": (
+        1_000_000, Adam(lr=1e-4, warmup=10_000, schedule=Polynomial(decay_from="start")),
+        {0: 0.0, 1: 1e-8, 5_000: 5e-5, 9_999: 9.999e-5, 10_000: 9.9e-5, 500_000: 5e-5,
+         999_999: 1e-10},
+    ),
+    # ELECTRA's decays within warm-up too.
+    "electra": (
+        1_000_000, Adam(lr=2e-4, warmup=10_000, schedule=Polynomial(decay_from="throughout")),
+        {0: 0.0, 1: 2e-8 * (1 - 1e-6), 5_000: 1e-4 * 0.995, 10_000: 2e-4 * 0.99, 999_999: 2e-10},
+    ),
+    "from warm-up": (
+        100, Adam(lr=1.0, warmup=12), {0: 0.0, 6: 0.5, 12: 1.0, 56: 0.5, 99: 1 / 88},
+    ),
+    # Past the end the rate stays.
+    "power and end": (
+        10, Adam(lr=2.0, warmup=0, schedule=Polynomial(power=2, end=0.1)),
+        {0: 2.0, 5: 2 * (0.1 + 0.9 * 0.25), 10: 0.2, 11: 0.2},
+    ),
+    "cosine": (
+        120, Adam(lr=1.0, warmup=20, schedule=Cosine(end=0.1)),
+        {10: 0.5, 20: 1, 70: 0.55, 120: 0.1},
+    ),
+    # Transformer-XL, train.py: CosineAnnealingLR is told the number of the step.
+    "cosine from the start": (
+        120, Adam(lr=1.0, warmup=20, schedule=Cosine(decay_from="start")),
+        {10: 0.5, 40: 0.75, 60: 0.5, 120: 0},
+    ),
+    "constant": (
+        9, Adam(lr=0.3, warmup=2, schedule=ConstantRate()), {0: 0, 1: 0.15, 2: 0.3, 3: 0.3},
+    ),
+    "inverse square root": (
+        100, Adam(lr=1.0, warmup=16, schedule=InverseSqrt()), {4: 0.25, 16: 1, 64: 0.5},
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    [
-        (0, 0.0),
-        (1, 1e-8),
-        (5_000, 5e-5),
-        (9_999, 9.999e-5),
-        # the decay has run since step 0, so the rate jumps down by 1% where warm-up ends
-        (10_000, 9.9e-5),
-        (500_000, 5e-5),
-        (999_999, 1e-10),
-    ],
-)
-def test_bert_jumps_down_at_the_end_of_warm_up(tiny, step, expected):
-    stage = tiny(optimizer=BERT, steps=1_000_000).stages[0]
-    assert rate(stage, step) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    [
-        (0, 0.0),
-        (1, 2e-8 * (1 - 1e-6)),
-        (5_000, 1e-4 * 0.995),
-        (10_000, 2e-4 * 0.99),
-        (1e6 - 1, 2e-10),
-    ],
-)
-def test_electra_decays_within_warm_up_too(tiny, step, expected):
-    optimizer = Adam(lr=2e-4, warmup=10_000, schedule=Polynomial(decay_from="throughout"))
-    stage = tiny(optimizer=optimizer, steps=1_000_000).stages[0]
-    assert rate(stage, int(step)) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("step", "expected"), [(0, 0.0), (6, 0.5), (12, 1.0), (56, 0.5), (99, 1 / 88)]
-)
-def test_decay_from_warm_up_is_continuous(tiny, step, expected):
-    stage = tiny(optimizer=Adam(lr=1.0, warmup=12), steps=100).stages[0]
-    assert rate(stage, step) == pytest.approx(expected)
-
-
-def test_polynomial_power_and_end(tiny):
-    optimizer = Adam(lr=2.0, warmup=0, schedule=Polynomial(power=2, end=0.1))
-    stage = tiny(optimizer=optimizer, steps=10).stages[0]
-    assert rate(stage, 0) == 2.0
-    assert rate(stage, 5) == pytest.approx(2 * (0.1 + 0.9 * 0.25))
-    assert rate(stage, 10) == pytest.approx(0.2)
-    assert rate(stage, 11) == pytest.approx(0.2), "past the end the rate stays"
-
-
-def test_cosine(tiny):
-    stage = tiny(optimizer=Adam(lr=1.0, warmup=20, schedule=Cosine(end=0.1)), steps=120).stages[0]
-    assert [rate(stage, step) for step in (10, 20, 70, 120)] == pytest.approx([0.5, 1, 0.55, 0.1])
-
-
-def test_a_cosine_that_began_with_the_first_step_jumps_down_where_warm_up_ends(tiny):
-    """Transformer-XL, train.py: CosineAnnealingLR is told the number of the step."""
-    schedule = Cosine(decay_from="start")
-    stage = tiny(optimizer=Adam(lr=1.0, warmup=20, schedule=schedule), steps=120).stages[0]
-    assert [rate(stage, step) for step in (10, 40, 60, 120)] == pytest.approx([0.5, 0.75, 0.5, 0])
+@pytest.mark.parametrize("name", RATES)
+def test_rates_of_steps(tiny, name):
+    steps, optimizer, rates = RATES[name]
+    stage = tiny(optimizer=optimizer, steps=steps).stages[0]
+    assert {at: rate(stage, at) for at in rates} == pytest.approx(rates, rel=1e-11)
 
 
 def test_a_stage_may_end_above_zero_and_before_its_schedule(tiny):
@@ -94,17 +73,6 @@ def test_a_stage_may_end_above_zero_and_before_its_schedule(tiny):
     )
     cosine = tiny(optimizer=Adam(lr=1.0, warmup=0, schedule=Cosine(end_lr=0.2, over=40)), steps=20)
     assert rate(cosine.stages[0], 20) == pytest.approx(0.6)
-
-
-def test_constant(tiny):
-    stage = tiny(optimizer=Adam(lr=0.3, warmup=2, schedule=ConstantRate()), steps=9).stages[0]
-    assert [rate(stage, step) for step in range(4)] == pytest.approx([0, 0.15, 0.3, 0.3])
-
-
-def test_inverse_square_root(tiny):
-    optimizer = Adam(lr=1.0, warmup=16, schedule=InverseSqrt())
-    stage = tiny(optimizer=optimizer, steps=100).stages[0]
-    assert [rate(stage, step) for step in (4, 16, 64)] == pytest.approx([0.25, 1, 0.5])
 
 
 @pytest.mark.parametrize(

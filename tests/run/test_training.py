@@ -116,15 +116,6 @@ def test_metrics_are_means_between_lines_and_evaluations_at_their_step(go, tiny,
     assert held_out[0]["unigram_loss"] == held_out[1]["unigram_loss"] > 1
 
 
-def test_training_learns(go, tiny, tmp_path):
-    report = go(tiny(steps=90, batch=16, optimizer=Adam(lr=5e-3, warmup=10), eval_every=90))
-    assert report.evaluation is not None
-    train_lines = [line for line in lines(tmp_path / "run") if line["kind"] == "train"]
-    assert train_lines[-1]["loss"] < train_lines[0]["loss"] - 1
-    # Words are drawn at random: nothing but their frequencies can be learned.
-    assert report.evaluation.loss == pytest.approx(report.evaluation.unigram_loss, abs=0.5)
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -245,20 +236,8 @@ def test_a_stop_in_an_evaluation_leaves_it_due(
     straight_and_broken_agree()
 
 
-def test_lines_after_the_checkpoint_are_cut_back(
-    begun, go, tiny, tmp_path, straight_and_broken_agree
-):
-    begun("straight")
-    shutil.copytree(tmp_path / "straight", tmp_path / "broken")
-    shutil.rmtree(tmp_path / "broken" / "checkpoints" / "step-00000012")
-    with open(tmp_path / "broken" / "metrics.jsonl", "a") as file:
-        file.write('{"kind": "tra')
-    go(tiny(), "broken", resume=True)
-    straight_and_broken_agree()
-
-
-def test_a_damaged_checkpoint_is_passed_over(
-    begun, go, tiny, tmp_path, capsys, straight_and_broken_agree, cache
+def test_a_damaged_checkpoint_is_passed_over_and_lines_after_one_are_cut_back(
+    begun, tiny, tmp_path, capsys, straight_and_broken_agree, cache
 ):
     begun("straight")
     shutil.copytree(tmp_path / "straight", tmp_path / "broken")
@@ -266,17 +245,11 @@ def test_a_damaged_checkpoint_is_passed_over(
     raw = bytearray(victim.read_bytes())
     raw[-5] ^= 4
     victim.write_bytes(raw)
+    with open(tmp_path / "broken" / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "tra')
     train(tiny(), tmp_path / "broken", cache=cache, resume=True)
     assert "passed over" in capsys.readouterr().err
     straight_and_broken_agree()
-
-
-def test_without_a_sound_checkpoint_nothing_is_overwritten(begun, go, tiny, tmp_path):
-    begun()
-    for folder in (tmp_path / "run" / "checkpoints").iterdir():
-        (folder / "progress.json").unlink()
-    with pytest.raises(DataError, match=r"every checkpoint .* is damaged"):
-        go(tiny(), resume=True)
 
 
 def test_resuming_a_finished_run_changes_nothing(go, tiny, tmp_path):
@@ -287,36 +260,16 @@ def test_resuming_a_finished_run_changes_nothing(go, tiny, tmp_path):
     assert again == first
 
 
-def test_a_folder_with_a_run_is_refused_without_resume(begun, go, tiny):
+def test_what_cannot_be_resumed_is_refused_with_the_difference(
+    begun, go, tiny, tmp_path, corpus_file
+):
     begun()
     with pytest.raises(UsageError, match="holds a run already"):
         go(tiny())
-
-
-def test_a_folder_of_others_is_refused(go, tiny, tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "thesis.tex").write_text("x")
-    with pytest.raises(UsageError, match=r"thesis\.tex"):
-        go(tiny(), resume=True)
-
-
-def test_two_runs_cannot_share_a_folder(go, tiny, tmp_path):
-    with RunFolder(tmp_path / "run").claimed(), pytest.raises(StoppedError) as caught:
-        go(tiny())
-    assert caught.value.exit_code == 75
-    assert "another run is using" in caught.value.message
-
-
-def test_another_program_is_refused_with_the_difference(begun, go, tiny):
-    begun()
     with pytest.raises(ResumeRefusedError) as caught:
         go(tiny(steps=20, seq=16, optimizer=Adam(lr=2e-3, warmup=2)), resume=True)
     for part in ("steps: 12 -> 20", "seq: 24 -> 16", "lr=0.002"):
         assert part in caught.value.message
-
-
-def test_other_text_is_refused(begun, go, tiny, corpus_file, tmp_path):
-    begun()
     before = corpus_file.read_text()
     corpus_file.write_text(before + "\nThe duck is a lie.\n")
     try:
@@ -324,6 +277,18 @@ def test_other_text_is_refused(begun, go, tiny, corpus_file, tmp_path):
             go(tiny(), resume=True)
     finally:
         corpus_file.write_text(before)
+    for folder in (tmp_path / "run" / "checkpoints").iterdir():
+        (folder / "progress.json").unlink()
+    with pytest.raises(DataError, match=r"every checkpoint .* is damaged"):
+        go(tiny(), resume=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("x")
+    with pytest.raises(UsageError, match=r"thesis\.tex"):
+        go(tiny(), "other", resume=True)
+    with RunFolder(tmp_path / "new").claimed(), pytest.raises(StoppedError) as caught:
+        go(tiny(), "new")
+    assert caught.value.exit_code == 75
+    assert "another run is using" in caught.value.message
 
 
 def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):

@@ -167,13 +167,6 @@ def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path, cac
     assert str(tmp_path / "run") in told.value.help
 
 
-def test_the_folder_of_a_grid_names_its_runs(tuned, rows, tmp_path):
-    tuned(spelled("classify", rows), "grid/seed=1")
-    with pytest.raises(MissingInputError, match="holds 1 run") as told:
-        evaluate_run(tmp_path / "grid", quiet=True)
-    assert str(tmp_path / "grid" / "seed=1") in told.value.help
-
-
 def test_so_many_examples_are_learned_from(tuned, rows, tmp_path):
     (task,) = tuned(spelled("classify", rows, ", examples=30")).stages[0].tasks
     assert (task.examples, task.labels) == (30, ("ducks", "geese", "hens"))
