@@ -1,6 +1,5 @@
 """Commands that measure: training steps, answers to texts, and this machine."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +9,7 @@ import typer
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import is_folder
 from bertc.cli.options import (
-    QUIET_PROFILER,
     JsonOption,
-    ProfileOption,
     SetOption,
     SpecsArgument,
     app,
@@ -21,7 +18,7 @@ from bertc.cli.options import (
     say,
 )
 
-OF_STEPS = ("set", "against", "device", "rounds", "compile", "profile", "json", "out")
+OF_STEPS = ("set", "against", "rounds", "compile", "json", "out")
 OF_ANSWERS = (
     *("latency", "set", "length", "batch", "runtime", "precision", "threads", "seconds"),
     *("predict", "json"),
@@ -36,12 +33,8 @@ def bench(
     against: Annotated[
         str | None, typer.Option(help="also time another system: transformers")
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="auto, cpu, cuda, mps [default: the spec's]")
-    ] = None,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="timed turns of each system")] = 7,
     compile: Annotated[bool, typer.Option("--compile", help="time compiled forms too")] = False,
-    profile: ProfileOption = None,
     out: Annotated[Path | None, file_to_write("a file for the JSON")] = None,
     latency: Annotated[
         bool, typer.Option("--latency", help="time answers of run folders and specs instead")
@@ -72,8 +65,7 @@ def bench(
         choices = (runtime, precision, threads, batch, length)
         _time_answers(networks, set or (), choices, seconds, predict, json)
         return
-    overrides = [*(set or ()), *([f"device={device}"] if device else [])]
-    _time_step(networks, overrides, against, rounds, compile, profile, json, out)
+    _time_step(networks, set or (), against, rounds, compile, json, out)
 
 
 def _time_step(
@@ -82,19 +74,16 @@ def _time_step(
     against: str | None,
     rounds: int,
     compiled: bool,
-    profile: Path | None,
     json: bool,
     out: Path | None,
 ) -> None:
     if len(specs) > 1:
         raise UsageError("one training step is timed", help=f"bertc bench {specs[0]!r}")
     from bertc.api import resolve
-
-    os.environ.update(QUIET_PROFILER)
     from bertc.lab.bench.run import bench as run
 
     resolved = resolve(specs[0], overrides)
-    report = run(resolved, against=against, rounds=rounds, compiled=compiled, profile=profile)
+    report = run(resolved, against=against, rounds=rounds, compiled=compiled)
     say(report.as_json() if json else report.summary())
     if out:
         report.write(out)

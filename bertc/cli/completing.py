@@ -6,6 +6,7 @@ Answers come at a key, so the words are read from a file and the compiler is not
 import json
 import os
 from collections.abc import Iterator
+from glob import escape, glob
 from typing import Any
 
 from bertc.base.resources import folder, shipped_specs
@@ -37,17 +38,8 @@ def complete_setting(incomplete: str) -> list[tuple[str, str]]:
 
 
 def _files(typed: str) -> Iterator[str]:
-    head, _, name = typed.rpartition("/")
-    head += "/" * ("/" in typed)
-    try:
-        with os.scandir(os.path.expanduser(head) or ".") as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)[:MOST_NAMES]
-    except (OSError, ValueError):
-        return
-    for entry in entries:
-        hidden = entry.name.startswith(".") and not name.startswith(".")
-        if entry.name.startswith(name) and not hidden:
-            if entry.is_dir():
-                yield f"{head}{entry.name}/"
-            elif entry.name.endswith(".bertc"):
-                yield head + entry.name
+    for path in sorted(glob(f"{escape(typed)}*"))[:MOST_NAMES]:
+        if os.path.isdir(path):
+            yield f"{path}/"
+        elif path.endswith(".bertc"):
+            yield path

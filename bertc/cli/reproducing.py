@@ -50,14 +50,14 @@ def reproduce(
     from bertc.lab.reproduce.listing import listing
     from bertc.lab.reproduce.table import PAPERS
 
-    _refuse_both(table, show, estimate)
-    if plot and plot.suffix.lower() not in (".png", ".svg"):
-        raise UsageError(f"{plot.name}: pictures are drawn as .png or .svg", help="--plot a.svg")
-    if estimate or not table:
-        at = scale or PAPERS, data or (), out, device
-        answer = tables.estimate_table(table, *at) if table else listing()
-        say(answer.as_json() if json else answer.as_table())
-        raise typer.Exit(0 if answer.is_sound else BAD_SPEC)
+    _refuse_unlike(table, show, estimate, plot)
+    if not table:
+        say(listing(json))
+        return
+    if estimate:
+        costs = tables.estimate_table(table, scale or PAPERS, data or (), out, device)
+        say(costs.as_json() if json else costs.as_table())
+        raise typer.Exit(0 if costs.is_sound else BAD_SPEC)
     codes = list[int]()
     if show:
         shown = tables.show_table(table, scale, out)
@@ -71,7 +71,9 @@ def reproduce(
         raise typer.Exit(codes[0])
 
 
-def _refuse_both(table: str, show: bool, estimate: bool) -> None:
+def _refuse_unlike(table: str, show: bool, estimate: bool, plot: Path | None) -> None:
+    if plot and plot.suffix.lower() not in (".png", ".svg"):
+        raise UsageError(f"{plot.name}: pictures are drawn as .png or .svg", help="--plot a.svg")
     if show and estimate:
         raise UsageError("--show has results, --estimate what they cost", help="one of them")
     if show and not table:

@@ -90,7 +90,6 @@ def predict(
     from bertc.use.predict import predict as run_on
     from bertc.use.predict import write_files
 
-    _refuse_swapped("predict", run, file)
     predictions = run_on(run, file, task, device)
     if official:
         write_files(predictions.files(), official)
@@ -98,17 +97,6 @@ def predict(
         for line in predictions.lines(file):
             say(line)
     say(predictions.summary(), err=True)
-
-
-def _refuse_swapped(command: str, run: Path, file: Path) -> None:
-    """Refuse a file where a run belongs, and a folder in the place of the file."""
-    from bertc.base.diagnostics import UsageError
-    from bertc.base.storage.paths import is_file, is_folder
-
-    if is_file(run) and is_folder(file):
-        raise UsageError(
-            f"{run} is a file: the run comes first", help=f"bertc {command} {file} {run}"
-        )
 
 
 @app.command("embed")
@@ -130,7 +118,6 @@ def embed_(
     """Write a vector for each line of a file, from the hidden states of a model."""
     from bertc.use.embed import embed_file, refuse_other_files, write_vectors
 
-    _refuse_swapped("embed", run, file)
     refuse_other_files(out)
     texts, embedded = embed_file(
         run, file, pooling, normalise=normalise, prompt=prompt, device=device, precision=precision

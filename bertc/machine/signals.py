@@ -4,8 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar, Self
 
@@ -32,10 +30,6 @@ class TerminatedRunError(StoppedError):
     exit_code: ClassVar[int] = 128 + signal.SIGTERM
 
 
-class _LeaveNow(BaseException):
-    """Raised by the signal handler; no ``except Exception`` of the interrupted code catches it."""
-
-
 class Stop:
     """Handlers for signals that end processes: the first sets a flag, a second one exits.
 
@@ -49,7 +43,6 @@ class Stop:
     def __init__(self, shared: bool = False, quiet: bool = True, way_on: str = RESUME) -> None:
         self.received, self._way_on = 0, way_on
         self._shared, self._quiet, self._agreed = shared, quiet, 0
-        self._leaving_is_safe = False
         self._previous: dict[int, Any] = {}
         self._terminals = [descriptor for descriptor in (0, 1, 2) if os.isatty(descriptor)]
 
@@ -89,21 +82,6 @@ class Stop:
         kind = InterruptedRunError if self._agreed == signal.SIGINT else TerminatedRunError
         return kind(message, help=self._way_on)
 
-    @contextmanager
-    def immediately(self) -> Iterator[None]:
-        """Let a signal interrupt this block at once: for long calls that cannot check the flag.
-
-        Only for code that loses nothing, such as compiling a model.
-        """
-        self.check()
-        self._leaving_is_safe = True
-        try:
-            yield
-        except _LeaveNow:
-            raise self.error("stopped") from None
-        finally:
-            self._leaving_is_safe = False
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:  # what is written to a closed terminal fails
             with open(os.devnull, "r+b") as nowhere:
@@ -115,10 +93,8 @@ class Stop:
             # os.write: a signal handler must not use Python's buffered streams.
             os.write(2, b"stopping\n" if self._shared else b"stopping; once more ends at once\n")
         self.received = number
-        if not self._shared or self._leaving_is_safe:
+        if not self._shared:
             self._agreed = number
-        if self._leaving_is_safe:
-            raise _LeaveNow
 
 
 def launched() -> bool:

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from itertools import count
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -23,7 +22,6 @@ from bertc.machine.graphs import graphs_so_far
 from bertc.machine.heap import keep_freed_memory
 from bertc.machine.machine import detect, kernels, make_plan
 from bertc.machine.peak import begin_peak, peak_beyond
-from bertc.machine.profile import PROFILED_STEPS, profiling
 from bertc.machine.speed import device_here, finish, matmul_flops_per_second
 from bertc.model import build
 from bertc.run.beginning.synthetic import RandomText, first_step
@@ -120,18 +118,6 @@ class Stepper:
         """The best rate of a large square product here, in FLOP/s; takes about a second."""
         precision = torch.bfloat16 if self.plan.precision == "bf16" else torch.float32
         return matmul_flops_per_second(torch.device(self.plan.device), precision)
-
-    def profile(self, folder: Path) -> None:
-        """Leave a trace and a table of operations of some steps in a folder.
-
-        Raises:
-            CannotWriteError: if the folder cannot be made.
-        """
-        device = torch.device(self.plan.device)
-        with self.open() as step, self.turn(), profiling(folder, device) as step_is_done:
-            for _ in range(PROFILED_STEPS):
-                step()
-                step_is_done()
 
 
 class Gauge:

@@ -310,8 +310,6 @@ def test_what_a_shell_or_a_slip_makes_of_a_spec(
         (("estimate", "layers=2", "--world", "0"), "0 is too small; 1 is the least"),
         (("show-batch", "layers=2", "--examples", "70"), "70 is too large; 64 is the most"),
         (("estimate", "layers=2", "--world", "x"), "x is no whole number"),
-        (("embed", "text.txt", "run", "-o", "v.npy"), "help: bertc embed run text.txt"),
-        (("predict", "text.txt", "run"), "help: bertc predict run text.txt"),
     ],
 )
 def test_wrong_arguments_are_told_in_words_of_the_house(
@@ -319,11 +317,7 @@ def test_wrong_arguments_are_told_in_words_of_the_house(
     said: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "text.txt").touch()
     assert call(monkeypatch, *arguments) == 2
     assert said in " ".join(capsys.readouterr().err.split())
 

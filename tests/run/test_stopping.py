@@ -84,21 +84,6 @@ def test_a_step_of_many_parts_stops_between_two_of_them(tiny, tmp_path, monkeypa
     same_run(tmp_path / "straight", tmp_path / "stopped")
 
 
-def long_call(stop):
-    with stop.immediately():
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        except Exception:
-            pytest.fail("the code in between swallowed the signal")
-        pytest.fail("the call went on")
-
-
-def test_a_long_call_is_interrupted_where_nothing_is_lost():
-    with Stop() as stop, pytest.raises(StoppedError) as caught:
-        long_call(stop)
-    assert caught.value.exit_code == 143
-
-
 def test_a_thread_leaves_the_signals_alone():
     before, found = signal.getsignal(signal.SIGTERM), []
 

@@ -1,23 +1,22 @@
 """``bertc bench --latency``: time a text, of several networks and setups in turns."""
 
-import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from bertc import MachineError
 from bertc.lab.bench.answering import Subject, answer_turns
+from bertc.lab.bench.measure import Worker
 from bertc.lab.latency.cases import Case, Choices, NumberFormat, Setup, Shape
 from bertc.lab.latency.table import Figures
 
 MOST_ROUNDS = 200
 """Rounds after which more would not change a median, whatever time is left."""
+SMALLER = "fewer networks, threads or precisions at once, or a smaller --batch"
 SLOWEST = 0.95
 """The share of runs that are quicker than the slow one that the table names."""
 
@@ -47,10 +46,12 @@ def measure(
         running = {}
         for setup in choices.setups(list(by_name)):
             say(f"loading {_title(setup)}")
-            subject = by_name[setup.name]
-            running[setup] = stack.enter_context(_opened(subject, setup, choices.shapes))
+            running[setup] = Worker(
+                stack, answer_turns, by_name[setup.name], setup, choices.shapes,
+                title=_title(setup), way_out=SMALLER,
+            )  # fmt: skip
         cases = choices.cases(list(by_name))
-        times = _rounds(cases, running, seconds, say)
+        times = _rounds(cases, running, choices.shapes, seconds, say)
         return {case: _figures(times[case]) for case in cases}
 
 
@@ -89,50 +90,10 @@ def _with_graphs(
     return replace(subject, graphs=graphs)
 
 
-class _Running:
-    """A process that waits for its turns."""
-
-    def __init__(self, pipe: Any, setup: Setup, shapes: Sequence[Shape]) -> None:
-        self._pipe, self._setup, self._shapes = pipe, setup, shapes
-        self._answer()  # it is warm
-
-    def turn(self, shape: Shape) -> list[float]:
-        """Seconds of the runs of one turn."""
-        self._pipe.send(self._shapes.index(shape))
-        seconds: list[float] = self._answer()
-        return seconds
-
-    def _answer(self) -> Any:
-        try:
-            answer = self._pipe.recv()
-        except EOFError:
-            raise MachineError(
-                f"the process of {_title(self._setup)} ended, as where memory runs out",
-                help="fewer networks, threads or precisions at once, or a smaller --batch",
-            ) from None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-@contextmanager
-def _opened(subject: Subject, setup: Setup, shapes: Sequence[Shape]) -> Iterator[_Running]:
-    """A process of its own: setups stay out of each other's memory and threads."""
-    context = multiprocessing.get_context("spawn")
-    pipe, far = context.Pipe()
-    process = context.Process(target=answer_turns, args=(far, subject, setup, shapes), daemon=True)
-    process.start()
-    far.close()
-    try:
-        yield _Running(pipe, setup, shapes)
-    finally:
-        pipe.close()
-        process.join()
-
-
 def _rounds(
     cases: Sequence[Case],
-    running: Mapping[Setup, _Running],
+    running: Mapping[Setup, Worker],
+    shapes: Sequence[Shape],
     seconds: float,
     say: Callable[[str], None],
 ) -> dict[Case, list[float]]:
@@ -141,7 +102,7 @@ def _rounds(
     say(f"timing {len(cases)} cases for {seconds:g} s at most")
     for done in range(1, MOST_ROUNDS + 1):
         for case in cases:
-            times[case] += running[case.setup].turn(case.shape)
+            times[case] += running[case.setup].ask(shapes.index(case.shape))
         if (time.perf_counter() - started) * (done + 1) / done > seconds:
             break
     return times

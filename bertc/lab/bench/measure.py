@@ -71,57 +71,60 @@ def take_turns(
         MachineError: if one of them was killed, as happens when memory runs out.
     """
     with ExitStack() as stack:
-        running = []
+        running = list[tuple[Worker, Timing]]()
         for index, contender in enumerate(make()):
             say(f"{contender.name}: first step" + " and compilation" * contender.compiled)
-            running.append(_Running(stack, make, index, contender, device))
+            smaller, name = "a smaller batch or microbatch", contender.name
+            worker = Worker(stack, _serve, make, index, device, title=name, way_out=smaller)
+            first, graphs, breaks, peak = worker.first
+            running.append((worker, Timing(contender, first, graphs, breaks, peak_bytes=peak)))
         for done in range(rounds):
             say(f"round {done + 1} of {rounds}")
-            for process in running:
-                process.turn()
-        return [process.timing for process in running]
+            for worker, timing in running:
+                seconds, waited, recompiles = worker.ask("turn")
+                timing.seconds.append(seconds)
+                timing.wait_seconds.append(waited)
+                timing.recompiles += recompiles
+        return [timing for _, timing in running]
 
 
-class _Running:
-    """A contender, allocated, compiled and warm, in a process that waits for its turn.
+class Worker:
+    """A process that answers requests, apart from the memory and threads of others.
 
-    Separate processes keep contenders out of each other's memory and compiler caches.
+    Raises:
+        MachineError: if it was killed; ``way_out`` is the help.
     """
 
     def __init__(
         self,
         stack: ExitStack,
-        make: Contenders,
-        index: int,
-        contender: Contender,
-        device: torch.device,
+        serve: Callable[..., None],
+        *arguments: Any,
+        title: str,
+        way_out: str,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, child_end = context.Pipe()
-        process = context.Process(target=_serve, args=(child_end, make, index, device), daemon=True)
+        process = context.Process(target=serve, args=(child_end, *arguments), daemon=True)
         process.start()
         child_end.close()
         stack.callback(process.join)
         stack.callback(self._pipe.close)
-        first, graphs, breaks, peak = self._answer(contender)
-        self.timing = Timing(contender, first, graphs, breaks, peak_bytes=peak)
+        self._title, self._way_out = title, way_out
+        self.first = self._answer()
+        """The answer once it is warm."""
 
-    def turn(self) -> None:
-        """Time one turn."""
-        self._pipe.send("turn")
-        seconds, waited, recompiles = self._answer(self.timing.contender)
-        self.timing.seconds.append(seconds)
-        self.timing.wait_seconds.append(waited)
-        self.timing.recompiles += recompiles
+    def ask(self, request: object) -> Any:
+        """The answer to a request."""
+        self._pipe.send(request)
+        return self._answer()
 
-    def _answer(self, contender: Contender) -> Any:
+    def _answer(self) -> Any:
         try:
             answer = self._pipe.recv()
         except EOFError:
-            raise MachineError(
-                f"the process of {contender.name} ended, as where memory runs out",
-                help="a smaller batch or microbatch",
-            ) from None
+            why = f"the process of {self._title} ended, as where memory runs out"
+            raise MachineError(why, help=self._way_out) from None
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -2,7 +2,6 @@
 
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Literal, assert_never
 
 import torch
@@ -23,13 +22,11 @@ def bench(
     against: str | None = None,
     rounds: int = 7,
     compiled: bool = False,
-    profile: Path | None = None,
     quiet: bool = False,
 ) -> BenchReport:
     """Time the first stage's step on rows of random tokens; no text is read.
 
     Every contender takes one turn in every round. With ``compiled``, compiled forms are timed too.
-    ``profile`` is a folder for a profile of bertc's step, taken after the timing.
 
     Raises:
         UsageError: if ``against`` is no known system.
@@ -47,9 +44,6 @@ def bench(
     before = stepper.matmul_rate()
     timings = take_turns(make, torch.device(stepper.plan.device), rounds, say)
     matmul = max(before, stepper.matmul_rate())
-    if profile is not None:
-        say("profile of bertc's step")
-        stepper.profile(profile)
     return BenchReport(stepper, timings, Surroundings(matmul, tuple(sys.argv[1:])))
 
 

@@ -19,8 +19,6 @@ FREEING: Mapping[str, tuple[str, ...]] = {
 }
 """Settings that make each figure smaller, the first to be left free first."""
 SHOWN = 5
-WELL_USED = 0.9
-"""Share of the budgets below which it is said that a list of candidates ended."""
 FEWEST_STEPS = 100
 """Steps below which a run learns next to nothing."""
 
@@ -61,8 +59,6 @@ class Choice:
     searched: bool
     free: frozenset[str] = frozenset()
     room: frozenset[str] = frozenset()
-    ended: tuple[str, ...] = ()
-    """Free settings of which the best candidate has the largest value that was tried."""
 
     @property
     def fits(self) -> bool:
@@ -131,15 +127,8 @@ class Choice:
         return f"\nhelp: {', or '.join(ways)}"
 
     def _remark(self) -> str:
-        """A line on lists that ended, or on a best candidate that is hardly trained."""
-        best = self.candidates[0]
-        steps, used = best.resolved.steps, max(best.shares(self.budgets))
-        if self.ended and used < WELL_USED and not self.searched:
-            names = " and ".join(f"{n}={best.program.settings[n].value}" for n in self.ended)
-            return (
-                f"\nremark: the candidates end with {names}, which leaves {1 - used:.0%} of the "
-                "budget; a list in braces may go on"
-            )
+        """A line on a best candidate that is hardly trained."""
+        steps = self.candidates[0].resolved.steps
         if not self.searched or steps >= FEWEST_STEPS:
             return ""
         kinds = " and ".join(f"--{budget.kind}" for budget in self.budgets if budget.kind in SPENT)

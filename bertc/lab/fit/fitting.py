@@ -76,15 +76,7 @@ def choose(
     differing = _differing(tried) | free
     room = _room(len(written_out), differing)
     source = "" if content == spec else spec
-    ended = _ended(tried, choice.candidates[0].program, differing)
-    return replace(choice, source=source, free=differing, room=room, ended=ended)
-
-
-def _ended(programs: Sequence[Program], best: Program, free: Collection[str]) -> tuple[str, ...]:
-    """Free settings with numbers, of which the best candidate has the largest."""
-    values = {name: [program.settings[name].value for program in programs] for name in free}
-    numbers = {n: max(v) for n, v in values.items() if all(isinstance(x, int) for x in v)}
-    return tuple(sorted(n for n, most in numbers.items() if best.settings[n].value == most))
+    return replace(choice, source=source, free=differing, room=room)
 
 
 def _room(number: int, free: Collection[str]) -> frozenset[str]:

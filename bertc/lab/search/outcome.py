@@ -10,7 +10,7 @@ from typing import Any
 from bertc import Space, formatted
 from bertc.lab.search.cost import cost_of
 from bertc.lab.search.goal import Goal
-from bertc.lab.search.store import DAMAGE, Store, read_store, reading_store, run_folder
+from bertc.lab.search.store import Store, read_store, reading_store, run_folder
 
 MOST_ROWS = 20
 LEAST_TRIALS = 4
@@ -131,7 +131,7 @@ def read_outcome(folder: Path) -> Outcome:
         MissingInputError: if there is none, or Optuna is not installed.
     """
     store, facts = read_store(folder)
-    with reading_store(folder, DAMAGE):
+    with reading_store(folder):
         more_is_better = store.study.direction.name == "MAXIMIZE"
         return outcome_of(store, Goal(facts["score"], more_is_better))
 
@@ -157,8 +157,6 @@ def _tried(store: Store, trial: Any) -> Tried:
     score = trial.value
     if score is None and trial.intermediate_values:
         score = trial.intermediate_values[max(trial.intermediate_values)]
-    if trial.state.name == "COMPLETE" and (score is None or not trial.params):
-        raise ValueError(f"trial {trial.number + 1} has ended without values or a score")
     values = {n: float(v) if isinstance(v, int) else v for n, v in trial.params.items()}
     folder = run_folder(store.folder, trial.user_attrs.get("same_as", trial.number))
     settings = tuple(trial.user_attrs.get("settings", ()))

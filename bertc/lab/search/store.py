@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bertc import BertcError, CannotWriteError, DataError, MissingInputError, UsageError
+from bertc import CannotWriteError, DataError, MissingInputError, UsageError
 from bertc.lab.search.goal import Goal
 
 DATABASE = "sweep.db"
@@ -30,8 +30,6 @@ LIBRARIES = ("optuna", "sqlalchemy", "sqlite3", "alembic")
 REFUSED = ("database or disk is full", "disk I/O error", "unable to open database file",
            "attempt to write a readonly database", "database is locked")  # fmt: skip
 """SQLite's words for what its place does not allow."""
-DAMAGE = (LookupError, ValueError, TypeError, AttributeError)
-"""Errors that follow from rows that no search writes."""
 
 
 def package() -> Any:
@@ -53,8 +51,8 @@ def package() -> Any:
 
 
 @contextmanager
-def reading_store(folder: Path, damage: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Let the block use the store of a folder; ``damage`` are errors that strange content raises.
+def reading_store(folder: Path) -> Iterator[None]:
+    """Let the block use the store of a folder.
 
     Raises:
         CannotWriteError: if the file system refuses what SQLite does.
@@ -63,11 +61,8 @@ def reading_store(folder: Path, damage: tuple[type[Exception], ...] = ()) -> Ite
     path = folder / DATABASE
     try:
         yield
-    except BertcError:
-        raise
     except Exception as error:
-        library = type(error).__module__.partition(".")[0] in LIBRARIES
-        if not library and not isinstance(error, damage):
+        if type(error).__module__.partition(".")[0] not in LIBRARIES:
             raise
         causes = f"{error} {error.__cause__ or ''}"
         if reason := next((said for said in REFUSED if said in causes), ""):
@@ -159,7 +154,7 @@ def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any], halving: bool
     except OSError as error:
         raise _unwritable(folder, error) from error
     halve = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
-    with _locked(folder), reading_store(folder, DAMAGE):
+    with _locked(folder), reading_store(folder):
         study = optuna.create_study(
             study_name=STUDY,
             storage=_database(folder),
@@ -192,7 +187,7 @@ def read_store(folder: Path) -> tuple[Store, dict[str, Any]]:
     optuna = package()
     if not has_search(folder):
         raise MissingInputError(f"{folder} has no search", help="bertc sweep SPEC makes one")
-    with reading_store(folder, DAMAGE):
+    with reading_store(folder):
         try:
             study = optuna.load_study(study_name=STUDY, storage=_database(folder))
             return Store(folder, study), json.loads(study.user_attrs[FACTS])

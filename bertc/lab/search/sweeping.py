@@ -9,7 +9,7 @@ from bertc import Interval, Program, Resolved, UsageError, points, space, spec_t
 from bertc.lab.fit.budget import UNITS, budget
 from bertc.lab.search.goal import goal_of
 from bertc.lab.search.outcome import Outcome, best_spec, outcome_of
-from bertc.lab.search.store import DAMAGE, open_store, reading_store
+from bertc.lab.search.store import open_store, reading_store
 from bertc.lab.search.trials import Search, search
 
 HALVING = "halving"
@@ -59,7 +59,7 @@ def sweep(
     task = Search(where, goal, _resolved, text, trials, prune == HALVING, limits)
     with reading_store(folder):
         search(task, store, say)
-    with reading_store(folder, DAMAGE):
+    with reading_store(folder):
         outcome = outcome_of(store, goal)
         return Found(outcome, best_spec(outcome, where, title if title != "spec" else ""))
 

@@ -22,7 +22,7 @@ from bertc import (
 from bertc.lab.results.curves import Curves, curves
 from bertc.lab.search.cost import cost_of
 from bertc.lab.search.goal import Goal
-from bertc.lab.search.store import DAMAGE, Store, reading_store, run_folder
+from bertc.lab.search.store import Store, reading_store, run_folder
 from bertc.lab.trackers.sink import feeding
 
 MOST_FAILURES = 3
@@ -119,7 +119,7 @@ class _Trial:
     def _drawn(self) -> tuple[Program | None, Resolved | None]:
         """The program of the trial, written and resolved; None if refused, as the store learns."""
         try:
-            with reading_store(self.store.folder, DAMAGE):
+            with reading_store(self.store.folder):
                 point = self.task.space.point(self._draw)
             resolved = self.task.resolve(point.program)
         except SpecError as error:

@@ -250,7 +250,7 @@ def _compile(session: Session, phase: Phase, inputs: Inputs) -> None:
         session.save()
     session.display.note("compiling the step ...")
     started = time.perf_counter()
-    with session.ranks.stop.immediately(), _naming_what_fits(session, phase, inputs):
+    with _naming_what_fits(session, phase, inputs):
         phase.step.rehearse(inputs, phase.microbatch)
         phase.evaluate(session, 1, Silent())
         if phase.stage.optimizer.by_tensor and session.device.type == "cpu":

@@ -81,15 +81,6 @@ def test_the_command_prints_a_table_and_keeps_json(
         assert contender["graphs"] == contender["graph_breaks"] == contender["recompiles"] == 0
 
 
-@pytest.mark.usefixtures("_forked")
-def test_a_profile_of_bertc_alone(tmp_path: Path) -> None:
-    report = bench(resolve(TOY), rounds=1, profile=tmp_path / "profile", quiet=True)
-    assert [timing.contender.name for timing in report.timings] == ["bertc fp32"]
-    assert report.best_other is None
-    assert json.loads((tmp_path / "profile" / "trace.json").read_text())["traceEvents"]
-    assert "aten::" in (tmp_path / "profile" / "ops.txt").read_text()
-
-
 def test_an_unknown_system() -> None:
     with pytest.raises(UsageError, match="cannot bench against fairseq") as refused:
         bench(resolve(TOY), against="fairseq", quiet=True)

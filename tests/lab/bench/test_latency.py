@@ -11,7 +11,7 @@ import pytest
 import bertc
 from bertc import cli
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.lab.bench import latency
+from bertc.lab.bench import measure
 from bertc.lab.bench.latencies import latencies, of_folder, of_spec
 from bertc.lab.latency.cases import Case, Setup, Shape, chosen
 from bertc.lab.latency.predicted import predicted
@@ -25,7 +25,7 @@ TOY = "layers=2 hidden=32 heads=2 seq=16 vocab=wordpiece(97) device=cpu "
 @pytest.fixture
 def _forked(processes: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that need not load torch."""
-    monkeypatch.setattr(latency.multiprocessing, "get_context", lambda method: processes)
+    monkeypatch.setattr(measure.multiprocessing, "get_context", lambda method: processes)
 
 
 def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

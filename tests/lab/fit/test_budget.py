@@ -224,21 +224,3 @@ def test_a_file_may_say_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert choice.as_table().count(f"steps={choice.candidates[0].resolved.steps}") == 1
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
     assert choose("-", [Budget("flops", 1e12)]).tried == 2
-
-
-@pytest.mark.parametrize(
-    ("spec", "params", "remark"),
-    [
-        ("layers=? hidden=?", 1.8e9, "end with hidden=768 and layers=12, which leaves 94% of"),
-        ("layers={2, 4}", 900e6, "end with layers=4, which leaves 94% of the budget"),
-        ("layers={2, 4}", 54e6, ""),
-        ("layers=? hidden=?", 118e6, ""),
-    ],
-)
-def test_a_list_that_ends_within_the_budget_is_remarked_on(
-    spec: str, params: float, remark: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "CANDIDATES", {"layers": (8, 12), "hidden": (512, 768)})
-    table = choose(f"extends bert-base {spec}", [Budget("params", params)]).as_table()
-    assert remark in table
-    assert ("remark: the candidates end" in table) == bool(remark)
