@@ -115,16 +115,11 @@ def read_xnli(path: Path, language: str, labelled: bool) -> list[LabelledExample
     """Read the examples of a file, or of its rows in one language."""
     required, optional = (_XNLI, ()) if labelled else (_XNLI[:2], _XNLI[2:])
     unnamed = (_XNLI,) if labelled else (_XNLI, _XNLI[:2])
-    if not language:
-        rows = table(path, ColumnSelection(required, optional, unnamed, _XNLI_SPELLINGS))
-        return _labelled(rows, _XNLI, GLUE_LABELS["mnli"], labelled)
-    selection = ColumnSelection(("language", *required), optional, unnamed, _XNLI_SPELLINGS)
-    of_language = (
-        TableRow(place, tuple(cells))
-        for place, (of_row, *cells) in table(path, selection)
-        if of_row == language
-    )
-    return _labelled(of_language, _XNLI, GLUE_LABELS["mnli"], labelled)
+    of_row = ("language",) if language else ()
+    rows = table(path, ColumnSelection((*of_row, *required), optional, unnamed, _XNLI_SPELLINGS))
+    if language:
+        rows = (row._replace(cells=row.cells[1:]) for row in rows if row.cells[0] == language)
+    return _labelled(rows, _XNLI, GLUE_LABELS["mnli"], labelled)
 
 
 def _labelled(

@@ -21,7 +21,7 @@ def squad_parts(task: Squad) -> DataParts:
         parts["train"] = DataPart(data)
     else:
         files = files_of(task.data)
-        version = ("1.1", "2.0")[task.version - 1].replace(".", r"\.")
+        version = (r"1\.1", r"2\.0")[task.version - 1]
         for part in ("train", "dev", "test"):
             if path := only(files, packed(rf"{part}-v{version}(\..*)?\.json"), task.data):
                 parts[part] = DataPart(path)

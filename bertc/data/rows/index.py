@@ -87,16 +87,20 @@ def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDAr
         pairs = _translations(tokens, how.seq - 4, fitting)
         yield from map(_swapped, pairs) if how.swapped else pairs
         return
-    if isinstance(how.format, FullSentences):
-        yield from _full_sentences(tokens, fitting.room)
-        return
-    if isinstance(how.format, Blocks):
-        yield from _even(tokens, fitting.room)
-        return
-    if how.format == DocSentences(cut=True):
-        yield from _beginnings(tokens, fitting)
-        return
-    rows = _rows(tokens, how, fitting)
+    rows: Iterator[Pair] = iter(())
+    match how.format:
+        case FullSentences():
+            yield from _full_sentences(tokens, fitting.room)
+        case Blocks():
+            yield from _even(tokens, fitting.room)
+        case DocSentences(cut=True):
+            yield from _beginnings(tokens, fitting)
+        case SegmentPair() | SentencePair() as form:
+            rows = text_pairs(tokens, how.pairs, form, fitting)
+        case SingleSegment(short=short):
+            rows = _single_segments(tokens, short, fitting)
+        case _:
+            rows = _doc_sentences(tokens, fitting.room)
     while block := list(itertools.islice(rows, BLOCK_ROWS)):
         yield np.array(block, dtype=ROW)
 
@@ -122,16 +126,6 @@ def _swapped(block: NDArray[Any]) -> NDArray[Any]:
     for a_field, b_field in (("a", "b"), ("a_length", "b_length")):
         exchanged[a_field], exchanged[b_field] = block[b_field], block[a_field]
     return exchanged
-
-
-def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:
-    match how.format:
-        case SegmentPair() | SentencePair() as form:
-            return text_pairs(tokens, how.pairs, form, fitting)
-        case SingleSegment(short=short):
-            return _single_segments(tokens, short, fitting)
-        case _:
-            return _doc_sentences(tokens, fitting.room)
 
 
 def _full_sentences(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:

@@ -108,7 +108,7 @@ class TokenWriter:
         self._dtype = dtype
         self._separator = separator
         self._inside = self._begun = False
-        self.tokens = self.sentences = self.documents = 0
+        self.tokens = self.sentences = 0
 
     def begin(self) -> None:
         """Start a document; ends the one before with a separator."""
@@ -122,7 +122,6 @@ class TokenWriter:
             return
         if self._begun:
             _write(self._documents, np.array([self.sentences]))
-            self.documents += 1
         self._inside, self._begun = True, False
         _write(self._sentences, self.tokens + np.cumsum(lengths) - lengths)
         self.sentences += len(lengths)

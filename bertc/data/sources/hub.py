@@ -27,24 +27,21 @@ def open_hf(corpus: Hf) -> TextSource:
     with guarded(where):
         names, count = list(rows.column_names), int(rows.num_rows)
         files = sorted(str(entry["filename"]) for entry in rows.cache_files)
-        stated_bytes = rows.dataset_size
-    if corpus.column not in names:
-        raise DataError(
-            f"{where}: no column {corpus.column!r}; there are {', '.join(names)}",
-            f"column={names[0]}" if names else "",
-        )
+        if corpus.column not in names:
+            raise DataError(
+                f"{where}: no column {corpus.column!r}; there are {', '.join(names)}",
+                f"column={names[0]}" if names else "",
+            )
+        column, stated_bytes = rows.select_columns([corpus.column]), rows.dataset_size
     facts = [(name, Path(name).stat()) for name in files]
     stored = [(name, file.st_size, file.st_mtime_ns) for name, file in facts]
-    has_size = isinstance(stated_bytes, int) and stated_bytes > 0
-    with guarded(where):
-        column = rows.select_columns([corpus.column])
     return TextSource(
         name=where,
         identity=("hf", corpus.model_dump(mode="json", exclude={"language"}), count, *stored),
         sentences=corpus.sentences,
         total=count,
         unit="rows",
-        text_bytes=stated_bytes if has_size else sum(size for _, size, _ in stored),
+        text_bytes=stated_bytes or sum(size for _, size, _ in stored),
         read=partial(_documents, column, corpus.column, where),
     )
 
