@@ -12,7 +12,7 @@ from bertc.data.layouts import labels
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.parts import dev_parts, part_examples, read_examples, training_examples
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
-from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
+from bertc.ir.learning.task import Glue, Race, Squad, Tagging
 
 RTE = "index\tsentence1\tsentence2\tlabel\n"
 STSB = "sentence1\tsentence2\tscore\n"
@@ -62,7 +62,7 @@ def row(**cells: Any) -> str:
 READ = {"context": "A hen clucks.", "question": "Who?", "answer": "hen", "start": 2}
 
 # The task of a training file, its name and content; the place told, and what else is.
-DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
+DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
     "glue: empty": (glue("rte"), "train.tsv", "", "train.tsv:1", "empty"),
     "glue: only a header": (glue("rte"), "train.tsv", RTE, "train.tsv:1", "no examples"),
     "glue: no label column": (
@@ -80,16 +80,9 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     "glue: no names and too few columns": (
         glue("cola"), "train.tsv", "gj04\t1\tHens.\n", "train.tsv:1", "source, label, mark, sente",
     ),
-    "glue: wrong label without names": (
-        glue("cola"), "train.tsv", "gj04\t7\t\tHens.\n", "train.tsv:1", "unknown label '7'",
-    ),
     "stsb: no score": (glue("stsb"), "train.tsv", STSB + "a\tb\t\n", "train.tsv:2", "0 to 5"),
     "stsb: too high": (
         glue("stsb"), "train.tsv", STSB + "a\tb\t5.1\n", "train.tsv:2", "5.1, a number from 0 to 5",
-    ),
-    "xnli: unknown label": (
-        lambda path: Xnli(data=str(path.parent)), "train-en.tsv", "a\tb\tneutral\na\tb\tmaybe\n",
-        "train-en.tsv:2", "'contradiction', 'entailment', 'neutral'",
     ),
     "squad: empty": (squad, "a.json", " \n", "a.json:1", "empty"),
     "squad: something after the end": (
@@ -108,12 +101,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     "squad: other words": (
         squad, "a.json", answer("duck", 2), "qas[0].answers[0]", "it is nowhere",
     ),
-    "squad: outside": (
-        squad, "a.json", answer("hen", 90), "qas[0].answers[0]", "it is at 2",
-    ),
-    "squad: beginning in letters": (
-        squad, "a.json", answer("hen", "2"), "qas[0].answers[0]", "a whole number expected",
-    ),
     "squad: empty answer": (squad, "a.json", answer("", 2), "qas[0].answers[0]", "empty answer"),
     "squad: no answers": (squad, "a.json", passages(answers=[]), "qas[0]", "no answers"),
     "squad: unanswerable in 1.1": (
@@ -128,7 +115,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     "race: three choices": (
         race, "train/1.txt", passage(options=[list("abc")]), "1.txt", "4 expected",
     ),
-    "race: cut": (race, "train/1.txt", passage()[:40], "1.txt:1", "not JSON"),
     "tags: none": (tagging(), "train.txt", "EU B-X\nrejects\n", "train.txt:2", "before have 2"),
     "tags: one column": (tagging(), "train.txt", "EU\n", "train.txt:1", "needs at least 2"),
     "tags: no such column": (
@@ -140,10 +126,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     ),
     "tags: no empty line": (
         tagging("upos"), "train.conllu", UNIVERSAL * 2, "train.conllu:2", "word 2 expected",
-    ),
-    "tags: word without a number": (
-        tagging("upos"), "train.conllu", UNIVERSAL.replace("1", "x", 1), "train.conllu:1",
-        "word x, word 1",
     ),
     "tags: unknown": (
         tagging(labels=("O", "B-X")), "train.txt", "a O\n\na B-Y\n", "train.txt:3",
@@ -215,7 +197,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     "tag: no words": (own(Tag), "a.jsonl", row(words=[], tags=[]), "a.jsonl:1", "no words"),
     "read: elsewhere": (own(Read), "a.jsonl", row(**READ | {"start": 4}), "a.jsonl:1", "at 2"),
     "read: half a place": (own(Read), "a.jsonl", row(**READ | {"start": 2.5}), "a.jsonl:1", "2.5"),
-    "read: no place": (own(Read), "a.jsonl", row(**READ | {"start": None}), "a.jsonl:1", "None"),
     "read: no answer": (
         own(Read), "a.jsonl", row(**READ | {"answer": ""}), "a.jsonl:1", "unanswerable=true",
     ),
@@ -227,9 +208,7 @@ def test_damage_is_told_with_its_place(tmp_path: Path, case: str) -> None:
     make, name, content, place, expected = DAMAGED[case]
     path = tmp_path / "data" / name
     path.parent.mkdir(parents=True)
-    path.write_bytes(
-        content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
-    )
+    path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError) as caught:
         training_examples(make(path))
     error = caught.value
@@ -239,13 +218,13 @@ def test_damage_is_told_with_its_place(tmp_path: Path, case: str) -> None:
     assert expected in f"{error.message}; {error.help}"
 
 
-@pytest.mark.parametrize("part", ["dev", "test"])
-def test_labels_that_training_lacks(tmp_path: Path, part: str) -> None:
+def test_labels_that_training_lacks(tmp_path: Path) -> None:
     path = tmp_path / "dev.csv"
     path.write_text("text,label\nx,a\ny,c\n")
     task = Classify(train=str(path), dev=str(path), test=str(path), labels=("a", "b"))
     for read in (
-        lambda: part_examples(task, part),
+        lambda: part_examples(task, "dev"),
+        lambda: part_examples(task, "test"),
         lambda: read_examples(task, DataPart(path), labelled=False),
     ):
         with pytest.raises(DataError, match=r"dev.csv:3: unknown label 'c', one of 'a', 'b'"):

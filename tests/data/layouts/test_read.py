@@ -149,39 +149,25 @@ def embed(at: Path) -> AnyTask:
     return Embed(train=train, dev=train, test=test, text="a", positive="b", score="y")
 
 
+def of_race(name: str) -> list[Example]:
+    return [
+        ChoiceExample(f"{name}.txt-0", "A hen.", "Who _ ?", tuple("abcd"), 1),
+        ChoiceExample(f"{name}.txt-1", "A hen.", "What?", tuple("wxyz"), 3),
+    ]
+
+
+EU = ("EU", "rejects", "German")
+DUCK = LabelledExample("1", ("A duck",), "9")
+RAIN = ChoiceExample("1", "", "Rain, snow", ("a", "b", "c"), 0)
 MAKERS: dict[type, tuple[Callable[[Path], AnyTask], list[Any]]] = {
     Glue: (glue, [LabelledExample("0", ('A "hen', 'Hens"'), "entailment")]),
     Xnli: (xnli, [LabelledExample("0", ('A "hen', 'Hens"'), "entailment")]),
     Squad: (squad, [QuestionExample("q1", "A hen clucks.", "Who clucks?", (("hen", 2),), True)]),
-    Race: (
-        race,
-        [
-            ChoiceExample(f"{name}.txt-{i}", "A hen.", question, tuple(choices), right)
-            for name in ("high1", "middle2")
-            for i, (question, choices, right) in enumerate(
-                [("Who _ ?", "abcd", 1), ("What?", "wxyz", 3)]
-            )
-        ],
-    ),
-    Tagging: (
-        tagging,
-        [
-            TaggedExample(str(i), ("EU", "rejects", "German"), ("B-ORG", "O", "B-MISC"))
-            for i in (0, 1)
-        ],
-    ),
-    Classify: (
-        classify,
-        [LabelledExample("0", ("A hen",), "10"), LabelledExample("1", ("A duck",), "9")],
-    ),
+    Race: (race, [*of_race("high1"), *of_race("middle2")]),
+    Tagging: (tagging, [TaggedExample(n, EU, ("B-ORG", "O", "B-MISC")) for n in "01"]),
+    Classify: (classify, [LabelledExample("0", ("A hen",), "10"), DUCK]),
     Regress: (regress, [ScoredExample("0", ("A hen", "Hens"), 1.5)]),
-    Choose: (
-        choose,
-        [
-            ChoiceExample("0", "", "Who?", ("hen", "duck"), 1),
-            ChoiceExample("1", "", "Rain, snow", ("a", "b", "c"), 0),
-        ],
-    ),
+    Choose: (choose, [ChoiceExample("0", "", "Who?", ("hen", "duck"), 1), RAIN]),
     Tag: (tag, [TaggedExample("0", ("A", "hen"), ("O", "B-X"))]),
     Read: (read, [QuestionExample("0", "A hen clucks.", "Who?", (("hen", 2),), True)]),
     Embed: (embed, [ScoredExample("0", ("A hen", "Hens"), 1.5)]),
@@ -338,20 +324,13 @@ def test_wikiann_in_one_of_several_languages(data: Path) -> None:
     assert training_examples(Tagging(data=str(data / "fr")))[0].words[0] == "le:x"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
+def test_tags_that_name_spans_become_bio(tmp_path: Path) -> None:
+    for before, after in (
         ("I-A I-A O I-A", "B-A I-A O B-A"),
         ("I-A B-A I-B I-B", "B-A B-A B-B I-B"),
-        ("B-A I-A O B-A", "B-A I-A O B-A"),
         ("B-A I-A B-A I-A", "B-A I-A B-A I-A"),
-    ],
-)
-def test_iob1_becomes_bio(before: str, after: str) -> None:
-    assert bio(tuple(before.split())) == tuple(after.split())
-
-
-def test_tags_of_a_custom_file_that_name_spans_become_bio(tmp_path: Path) -> None:
+    ):
+        assert bio(tuple(before.split())) == tuple(after.split())
     rows = [{"words": ["a", "b"], "tags": ["I-A", "I-A"]}, {"words": ["c"], "tags": ["O"]}]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
