@@ -1,4 +1,4 @@
-"""The compiled step beside the eager one: every weight's gradient, over all ideas that combine.
+"""The compiled step against the eager one: every weight's gradient, over all ideas that combine.
 
     python -m tests.campaigns.compiled [--processes 2] [--most N] [--only TEXT]
 
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing import get_context
 
@@ -33,7 +33,6 @@ from torch import Tensor
 
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch
 from bertc.learn.step.feed import to_inputs
@@ -78,67 +77,68 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "embedding": ("64", "32"),
     "layers": ("3", "4", "6"),
 }
-Case = tuple[str, ...]
+Case = dict[str, str]
 """A value for each axis."""
+Pair = tuple[tuple[str, str], tuple[str, str]]
 
 
 def cases(seed: int = 0) -> list[Case]:
     """Every sharing x norm x step, then as many as it takes for any two values to meet."""
-    draw, names = random.Random(seed), list(AXES)
-    chosen: list[Case] = []
-    for at, core in enumerate(itertools.product(AXES["share"], AXES["norm"], AXES["step"])):
-        fixed = dict(zip(("share", "norm", "step"), core, strict=True))
-        chosen.append(tuple(fixed.get(n) or AXES[n][at % len(AXES[n])] for n in names))
-    chosen = [_fitting(case) for case in chosen]
+    draw = random.Random(seed)
     open_pairs = {
         ((a, x), (b, y))
-        for (a, b) in itertools.combinations(names, 2)
+        for a, b in itertools.combinations(AXES, 2)
         for x in AXES[a]
         for y in AXES[b]
-    } - set(itertools.chain.from_iterable(map(_pairs, chosen)))
-    tries = 0
-    while open_pairs and tries < 200:
-        drawn = [_fitting(tuple(draw.choice(AXES[n]) for n in names)) for _ in range(200)]
-        best = max(drawn, key=lambda case: len(open_pairs.intersection(_pairs(case))))
-        covered = open_pairs.intersection(_pairs(best))
-        tries += 1
-        if covered:
-            open_pairs -= covered
+    }
+    chosen: list[Case] = []
+    for at, core in enumerate(itertools.product(AXES["share"], AXES["norm"], AXES["step"])):
+        first = {axis: values[at % len(values)] for axis, values in AXES.items()}
+        chosen.append(
+            _fitting({**first, **dict(zip(("share", "norm", "step"), core, strict=True))})
+        )
+        open_pairs -= _pairs(chosen[-1])
+    for _ in range(200):
+        drawn = [_fitting({a: draw.choice(AXES[a]) for a in AXES}) for _ in range(200)]
+        best = max(drawn, key=lambda case: len(open_pairs & _pairs(case)))
+        if open_pairs & _pairs(best):
+            open_pairs -= _pairs(best)
             chosen.append(best)
+        if not open_pairs:
+            break
     return chosen
 
 
-def _pairs(case: Case) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    return itertools.combinations(zip(AXES, case, strict=True), 2)
+def _pairs(case: Case) -> set[Pair]:
+    return set(itertools.combinations(case.items(), 2))
 
 
 def _fitting(case: Case) -> Case:
     """The nearest case that is no contradiction: a map names four layers, bf16 is without draws."""
-    values = dict(zip(AXES, case, strict=True))
-    if values["share"].startswith("map"):
-        values["layers"] = "4"
-    if values["share"].startswith("groups") and values["layers"] == "3":
-        values["layers"] = "6"
-    if values["objective"] == "plm" and values["pack"] == "true":
-        values["pack"] = "false"
-    if "adaptive" in values["objective"]:
-        values["embedding"] = "64"
-    if values["dropout"] != "0":
-        values["precision"] = "fp32"
-    return tuple(values.values())
+    case = dict(case)
+    if case["share"].startswith("map"):
+        case["layers"] = "4"
+    if case["share"].startswith("groups") and case["layers"] == "3":
+        case["layers"] = "6"
+    if case["objective"] == "plm":
+        case["pack"] = "false"
+    if "adaptive" in case["objective"]:
+        case["embedding"] = "64"
+    if case["dropout"] != "0":
+        case["precision"] = "fp32"
+    return case
 
 
 def spec(case: Case) -> str:
     """The program of a case."""
-    values = dict(zip(AXES, case, strict=True))
     how = {"whole": "", "accumulated": "microbatch=4", "recomputed": "recompute=on"}
     text = (
         f"hidden=64 heads=2 ffn=128 vocab={VOCAB} seq={SEQ} batch={BATCH} steps=10 "
-        f"{how[values.pop('step')]} "
+        f"{how[case['step']]} "
     )
-    if "tlm" in values["objective"]:
+    if "tlm" in case["objective"]:
         text += "data=files('a',language='en')+pairs(en='b',fr='c') language_embeddings=true "
-    return text + " ".join(f"{name}={value}" for name, value in values.items())
+    return text + " ".join(f"{axis}={case[axis]}" for axis in case if axis != "step")
 
 
 def rows(stage: Stage, seed: int) -> Inputs:
@@ -178,23 +178,35 @@ def gradients(step: TrainStep, micro_batches: list[MicroBatch]) -> dict[str, Ten
     }
 
 
-def steps(case: Case) -> tuple[TrainStep, TrainStep, TrainStep, list[MicroBatch]]:
-    """The compiled step, the eager one, the eager one in fp32, and what they read.
+def differing(case: Case) -> tuple[int, dict[str, float]]:
+    """How many weights have gradients, and how far those are off that should not be.
 
     Raises:
         SpecError: if the spec is refused.
     """
+    torch.manual_seed(0)
     resolved = resolve(spec(case))
-    stage, exact = resolved.stages[0], _in_fp32(resolved)
+    stage = resolved.stages[0]
     microbatch = stage.microbatch or stage.batch
     compiled = make_step(resolved, microbatch, compiled=True)
-    eager, reference = make_step(resolved, microbatch), make_step(exact, microbatch)
+    eager = make_step(resolved, microbatch)
     micro_batches = compiled.corrupt(rows(stage, 1), stage.batch)[0]
     if resolved.run.precision == "bf16" or stage.encoder.dropout.hidden:
         # Rounding, and a weight that is moved, would let guesses fall otherwise: a loss that jumps
         # has no finite difference. The lowest chance is the first token's.
         micro_batches = [_with_first_guess(part) for part in micro_batches]
-    return compiled, eager, reference, micro_batches
+    ours, plain = gradients(compiled, micro_batches), gradients(eager, micro_batches)
+    if ours.keys() != plain.keys():
+        return len(plain), {name: float("inf") for name in ours.keys() ^ plain.keys()}
+    if case["dropout"] != "0":
+        off = _against_differences(case, compiled, micro_batches, ours, plain)
+    elif case["precision"] == "bf16":
+        run = resolved.run.model_copy(update={"precision": "fp32"})
+        exact = make_step(resolved.model_copy(update={"run": run}), microbatch)
+        off = _against_exact(ours, plain, gradients(exact, micro_batches))
+    else:
+        off = _against_plain(ours, plain)
+    return len(plain), {name: value for name, value in off.items() if not value <= 1}
 
 
 def _with_first_guess(batch: MicroBatch) -> MicroBatch:
@@ -205,77 +217,52 @@ def _with_first_guess(batch: MicroBatch) -> MicroBatch:
     return batch._replace(terms={**batch.terms, "rtd": always})
 
 
-def _in_fp32(resolved: Resolved) -> Resolved:
-    run = resolved.run.model_copy(update={"precision": "fp32"})
-    return resolved.model_copy(update={"run": run})
-
-
-def differing(case: Case) -> tuple[int, dict[str, float]]:
-    """How many weights have gradients, and how far those are off that should not be.
-
-    Raises:
-        SpecError: if the spec is refused.
-    """
-    torch.manual_seed(0)
-    compiled, eager, reference, micro_batches = steps(case)
-    own, plain = gradients(compiled, micro_batches), gradients(eager, micro_batches)
-    if own.keys() != plain.keys():
-        return len(plain), {name: float("inf") for name in own.keys() ^ plain.keys()}
-    if dict(zip(AXES, case, strict=True))["dropout"] != "0":
-        off = _beside_differences(case, compiled, micro_batches, own, plain)
-    elif dict(zip(AXES, case, strict=True))["precision"] == "bf16":
-        off = _beside_exact(own, plain, gradients(reference, micro_batches))
-    else:
-        off = _beside_plain(own, plain)
-    return len(plain), {name: value for name, value in off.items() if not value <= 1}
-
-
-def _beside_plain(own: dict[str, Tensor], plain: dict[str, Tensor]) -> dict[str, float]:
+def _against_plain(ours: dict[str, Tensor], plain: dict[str, Tensor]) -> dict[str, float]:
     """Largest difference, in thousandths of the largest entry."""
     top = max(float(g.abs().max()) for g in plain.values())
     return {
-        name: float((own[name] - g).abs().max()) / (1e-3 * max(float(g.abs().max()), 1e-4 * top))
+        name: float((ours[name] - g).abs().max()) / (1e-3 * max(float(g.abs().max()), 1e-4 * top))
         for name, g in plain.items()
     }
 
 
-def _beside_exact(
-    own: dict[str, Tensor], plain: dict[str, Tensor], exact: dict[str, Tensor]
+def _against_exact(
+    ours: dict[str, Tensor], plain: dict[str, Tensor], exact: dict[str, Tensor]
 ) -> dict[str, float]:
     """Distance from the exact gradient, in that which is allowed: twice the eager step's."""
     top = max(float(g.norm()) for g in exact.values())
     return {
-        name: float((own[name] - g).norm())
+        name: float((ours[name] - g).norm())
         / (2 * float((plain[name] - g).norm()) + 0.02 * float(g.norm()) + 1e-4 * top)
         for name, g in exact.items()
     }
 
 
-def _beside_differences(
+def _against_differences(
     case: Case,
     step: TrainStep,
     micro_batches: list[MicroBatch],
-    own: dict[str, Tensor],
+    ours: dict[str, Tensor],
     plain: dict[str, Tensor],
 ) -> dict[str, float]:
     """Gradients against finite differences of the loss with the same draws, in twentieths."""
     top = max(float(g.norm()) for g in plain.values())
-    off, turn = {}, random.Random(str(case))
+    off, turn = {}, random.Random(str(tuple(case.values())))
     for name, gradient in plain.items():
         norm = float(gradient.norm())
         if norm < 1e-3 * top:  # too flat to measure: that it is small is held
-            off[name] = float(own[name].norm()) / (1e-2 * top)
+            off[name] = float(ours[name].norm()) / (1e-2 * top)
             continue
         if turn.random() > 0.25:
             continue
         weight, direction = step.parameters[name], gradient / norm
-        told = float((own[name] * direction).sum())
+        slope = float((ours[name] * direction).sum())
         width = min(1e-3 / norm, 0.05 * float(weight.detach().norm()) + 1e-4)
         up = _moved(step, micro_batches, weight, direction * width)
         down = _moved(step, micro_batches, weight, -direction * width)
         measured = (up - down) / (2 * width)
         rounding = 2e-6 / width
-        off[name] = abs(told - measured) / (0.05 * max(abs(measured), 0.2 * norm) + rounding)
+        off[name] = abs(slope - measured) / (0.05 * max(abs(measured), 0.2 * norm) + rounding)
     return off
 
 

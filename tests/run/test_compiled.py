@@ -79,7 +79,7 @@ class Kernels:
 
 def case(changed: dict[str, str]) -> Case:
     """The first value of every axis, but for those changed."""
-    return tuple(changed.get(axis, values[0]) for axis, values in AXES.items())
+    return {axis: values[0] for axis, values in AXES.items()} | changed
 
 
 @pytest.fixture(autouse=True)
