@@ -21,7 +21,7 @@ from pathlib import Path
 
 WORDS = ("hens", "ducks", "geese", "cackle", "quack", "hiss", "the", "old", "red", "barn", "pond")
 SPEC = """
-layers=2 hidden=64 heads=2 seq=32 batch=16 steps={steps} vocab=wordpiece(300)
+layers=2 hidden=64 heads=2 seq=32 batch=16 steps=120 vocab=wordpiece(300)
 objective=mlm optimizer=adamw(lr=1e-3, warmup=10) data=files("{corpus}", sentences=lines)
 holdout=10% save_every=7 eval_every=20 log_every=3 keep=2 device=cpu
 {also}
@@ -32,55 +32,39 @@ def main() -> int:
     """Run, kill, resume, compare."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--kills", type=int, default=25)
-    options.add_argument("--steps", type=int, default=120)
-    options.add_argument("--seed", type=int, default=0)
     options.add_argument("--set", action="append", default=[], help="a setting of the runs")
     options.add_argument("--also", default="", help="more of the spec, such as stages")
     chosen = options.parse_args()
-    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
-        command = _command(folder, chosen.steps, chosen.also)
+        command = _command(folder, chosen.also)
         command += [word for setting in chosen.set for word in ("--set", setting)]
         started = time.monotonic()
         _must(subprocess.run([*command, "--out", folder / "straight"], capture_output=True))
-        straight_seconds = time.monotonic() - started
-        draw = random.Random(chosen.seed)
-        found = _torment(folder, command, chosen.kills, straight_seconds, draw)
+        figures = _torment(folder, command, chosen.kills, time.monotonic() - started)
         different = _differences(folder / "straight", folder / "killed")
-    figures = {
-        "kills": chosen.kills,
-        **found,
-        "steps": chosen.steps,
-        "different": different,
-        "seconds": round(time.monotonic() - began, 1),
-    }
-    print(json.dumps(figures))
+    print(json.dumps({"kills": chosen.kills, **figures, "different": different}))
     return 1 if different else 0
 
 
-def _command(folder: Path, steps: int, also: str) -> list[str | Path]:
+def _command(folder: Path, also: str) -> list[str | Path]:
     draw, corpus = random.Random(1), folder / "farm.txt"
     documents = (
         "\n".join(" ".join(draw.choices(WORDS, k=9)) + "." for _ in range(12)) for _ in range(200)
     )
     corpus.write_text("\n\n".join(documents) + "\n")
     spec = folder / "farm.bertc"
-    spec.write_text(SPEC.format(steps=steps, corpus=corpus, also=also))
+    spec.write_text(SPEC.format(corpus=corpus, also=also))
     return [sys.executable, "-m", "bertc.cli", "train", spec]
 
 
 def _torment(
-    folder: Path,
-    command: list[str | Path],
-    kills: int,
-    life_seconds: float,
-    draw: random.Random,
+    folder: Path, command: list[str | Path], kills: int, life_seconds: float
 ) -> dict[str, object]:
     """Kill ``kills`` runs at moments drawn over their whole life, then let one finish."""
     run, resume = folder / "killed", [*command, "--out", folder / "killed", "--resume"]
     done = saving = finished = 0
-    stages: Counter[str] = Counter()
+    stages, draw = Counter[str](), random.Random(0)
     while done < kills:
         # A run whose work is nearly done would leave before it is killed, so it begins again.
         started = time.monotonic()
@@ -104,18 +88,14 @@ def _torment(
     for other in folder.glob("finished-*"):
         if different := _differences(folder / "straight", other):
             raise SystemExit(f"{other.name}: {different}")
-    return {
-        "killed_in_stage": stages,
-        "killed_while_saving": saving,
-        "runs_finished": finished + 1,
-    }
+    return {"in_stage": stages, "while_saving": saving, "runs_finished": finished + 1}
 
 
 def _stage(run: Path) -> str:
     """The stage whose metrics were written last."""
     file = run / "metrics.jsonl"
-    whole = file.read_text().split("\n")[:-1] if file.exists() else []
-    return json.loads(whole[-1])["stage"] if whole else "none yet"
+    complete = file.read_text().split("\n")[:-1] if file.exists() else []
+    return json.loads(complete[-1])["stage"] if complete else "none yet"
 
 
 def _must(process: "subprocess.CompletedProcess[bytes] | subprocess.Popen[bytes]") -> None:
@@ -136,12 +116,8 @@ def _content(run: Path) -> dict[str, object]:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for line in lines:
         del line["seconds"]
-    return {
-        "metrics.jsonl": lines,
-        **{
-            str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in files
-        },
+    return {"metrics.jsonl": lines} | {
+        str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
     }
 
 

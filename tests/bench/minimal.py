@@ -1,7 +1,6 @@
-"""What bertc's generality costs: its step beside a training loop written by hand for one model.
+"""What bertc's generality costs: its step and that of a training loop written for bert-mini alone.
 
-    python -m tests.bench.minimal [--spec bert-mini] [--batch 32] [--seq 128] [--rounds 15]
-        [--device cpu]
+    python -m tests.bench.minimal [cpu|cuda]
 
 The loop below knows BERT with a masked-LM head and nothing else, and has every trick that bertc
 has on a CPU: bf16 arithmetic with fp32 weights, one product for query, key and value, four dropout
@@ -12,9 +11,8 @@ be. Prints medians and the ratio of each round.
 Axes: b batch, s sequence, k predictions of a row, n = b*k, h hidden, a heads, d head_dim, v vocab.
 """
 
-import argparse
-import json
 import statistics
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -31,6 +29,7 @@ from bertc.machine.heap import keep_freed_memory
 from bertc.run.stepper import Stepper
 
 VOCAB, MASK, DROPOUT, RATE = 30_522, 4, 0.1, 1e-4
+ROUNDS = 15
 ROWS_AT_ONCE = 2**19 // VOCAB
 
 
@@ -186,35 +185,21 @@ def contenders(resolved: Resolved, device: str, compiled: bool) -> tuple[Contend
 
 def main() -> None:
     """Time both in turns and print the ratio."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--spec", default="bert-mini")
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--seq", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--json")
-    args = parser.parse_args()
-    compiled = args.device == "cuda"
-    resolved = resolve(args.spec, [
-        f"seq={args.seq}", f"batch={args.batch}", f"microbatch={args.batch}", "objective=mlm",
-        "format=blocks", "steps=1000", f"compile={'on' if compiled else 'off'}", "precision=bf16",
-        f"device={args.device}", f"positions=learned({args.seq})",
+    device = sys.argv[1] if sys.argv[1:] else "cpu"
+    compiled = device == "cuda"
+    resolved = resolve("bert-mini", [
+        "seq=128", "batch=32", "microbatch=32", "objective=mlm", "format=blocks", "steps=1000",
+        f"compile={'on' if compiled else 'off'}", "precision=bf16", f"device={device}",
+        "positions=learned(128)",
     ])  # fmt: skip
-    make = partial(contenders, resolved, args.device, compiled)
+    make = partial(contenders, resolved, device, compiled)
     with keep_freed_memory():
-        own, hand = take_turns(make, torch.device(args.device), args.rounds, lambda _: None)
-    ratios = [a / b for a, b in zip(own.seconds, hand.seconds, strict=True)]
-    result = {
-        "spec": args.spec, "batch": args.batch, "seq": args.seq, "rounds": args.rounds,
-        "torch": torch.__version__, "threads": torch.get_num_threads(),
-        "seconds": {"bertc": own.median, "by hand": hand.median},
-        "ratio_of_medians": own.median / hand.median,
-        "ratio_of_rounds": {"median": statistics.median(ratios), "quartiles": quartiles(ratios)},
-    }  # fmt: skip
-    print(json.dumps(result, indent=1))
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump(result, file, indent=1)
+        ours, hand = take_turns(make, torch.device(device), ROUNDS, lambda _: None)
+    ratios = [a / b for a, b in zip(ours.seconds, hand.seconds, strict=True)]
+    low, high = quartiles(ratios)
+    print(f"bertc {ours.median:.4f} s, by hand {hand.median:.4f} s a step; ratio of rounds "
+          f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f}), "
+          f"torch {torch.__version__}, {torch.get_num_threads()} threads")  # fmt: skip
 
 
 if __name__ == "__main__":

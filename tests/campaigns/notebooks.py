@@ -6,8 +6,8 @@ Each runs in a kernel and a folder of its own; prints its seconds. Exits 1 with 
 that fails. The notebooks themselves keep no output and are not written.
 """
 
-import argparse
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -32,21 +32,13 @@ def run(path: Path) -> float:
     with tempfile.TemporaryDirectory() as folder:
         where = {"metadata": {"path": folder}}
         NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=where).execute()
-    shown = [each for cell in notebook.cells for each in cell.get("outputs", [])]
-    assert any("text/html" in each.get("data", {}) for each in shown), f"{path}: no table"
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("text/html" in output.get("data", {}) for output in outputs), f"{path}: no table"
     return time.monotonic() - started
 
 
-def main() -> None:
-    """Run the notebooks named, or all."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
-    names = parser.parse_args().names
+if __name__ == "__main__":
     os.environ["PYTHONPATH"] = str(ROOT)
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        if not names or path.stem in names:
+        if path.stem in (sys.argv[1:] or path.stem):
             print(f"{path.stem}: {run(path):.0f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()

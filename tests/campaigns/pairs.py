@@ -24,7 +24,6 @@ import math
 import os
 import sys
 import tempfile
-import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,12 +61,11 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a pair went: the codes that refuse it, what is wrong, and seconds."""
+    """How a pair went: the codes that refuse it, and what is wrong."""
 
     pair: Pair
     refused: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
-    seconds: float = 0.0
 
 
 @dataclass
@@ -87,12 +85,11 @@ def pairs() -> Iterator[Pair]:
 
 def outcome(pair: Pair, folder: Path, cache: Path) -> Outcome:
     """Try a pair; ``folder`` is for its run."""
-    start, spec = time.perf_counter(), written(*pair)
+    spec = written(*pair)
     refused, wrong = refusal(spec)
     if not refused:
         (resolved,) = points(spec)
-        looks = [wrong_parameters, partial(wrong_run, folder=folder, cache=cache)]
-        for look in looks:
+        for look in (wrong_parameters, partial(wrong_run, folder=folder, cache=cache)):
             try:
                 wrong += look(resolved)
             except BertcError as error:  # what only a file says, when it is read
@@ -100,7 +97,7 @@ def outcome(pair: Pair, folder: Path, cache: Path) -> Outcome:
                 wrong += [] if error.help else [f"no help: {error.message}"]
             except Exception as error:  # whatever it is: the other pairs go on
                 wrong.append(f"{type(error).__name__}: {str(error)[:300]}")
-    return Outcome(pair, refused, tuple(wrong), round(time.perf_counter() - start, 3))
+    return Outcome(pair, refused, tuple(wrong))
 
 
 def refusal(spec: str) -> tuple[tuple[str, ...], list[str]]:
@@ -199,9 +196,10 @@ def wrong_flops(resolved: Resolved, seen: Mapping[str, Seen]) -> list[str]:
         # The gradient of a bias is run as a product with one column, which is none of the model's.
         scored = sum(isinstance(term.objective, Mlm | Clm | Plm | Sbo) for term in stage.objective)
         bias = 2 * scored * stage.encoder.token_head.scores(stage.predictions())
-        told, counted = found.flops.train_per_example, seen[stage.name].flops / stage.batch - bias
-        if abs(told - counted) > 1e-3 * counted:
-            wrong.append(f"{stage.name}: {told:,} FLOPs an example, torch counts {counted:,.0f}")
+        stated = found.flops.train_per_example
+        counted = seen[stage.name].flops / stage.batch - bias
+        if abs(stated - counted) > 1e-3 * counted:
+            wrong.append(f"{stage.name}: {stated:,} FLOPs an example, torch counts {counted:,.0f}")
     return wrong
 
 
@@ -245,9 +243,9 @@ def material(place: Path) -> None:
         train(points(written())[0], place / "bert", cache=place / "cache", quiet=True)
 
 
-def tried(pairs: Sequence[Pair], log: Path, options: argparse.Namespace) -> Iterator[Outcome]:
-    """Try pairs in turn, a line each; one that ended its process is told of the next time."""
-    began, started = log.with_suffix(".begun"), time.monotonic()
+def tried(pairs: Sequence[Pair], log: Path) -> Iterator[Outcome]:
+    """Try pairs in turn, a line each; one that ended its process is reported the next time."""
+    began = log.with_suffix(".begun")
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     with (
@@ -258,16 +256,15 @@ def tried(pairs: Sequence[Pair], log: Path, options: argparse.Namespace) -> Iter
         place = Path(folder)
         material(place)
         for pair in pairs:
-            if time.monotonic() - started > options.seconds:
-                break
             again = began.exists() and json.loads(began.read_text()) == list(pair)
             began.write_text(json.dumps(pair))
-            died = Outcome(pair, (), ("its process ended",))
-            found = died if again else outcome(pair, place / "run", place / "cache")
+            result = Outcome(pair, (), ("its process ended",))
+            if not again:
+                result = outcome(pair, place / "run", place / "cache")
             rmtree(place / "run", ignore_errors=True)
-            print(json.dumps(asdict(found)), file=file, flush=True)
+            print(json.dumps(asdict(result)), file=file, flush=True)
             began.unlink(missing_ok=True)
-            yield found
+            yield result
 
 
 def main() -> int:
@@ -277,20 +274,19 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", help="of several processes, this one: 1/2")
     parser.add_argument("--only", default="", help="pairs whose spec has this text")
     parser.add_argument("--log", default="pairs.jsonl", help="a file for the outcomes")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="end after so many")
     options = parser.parse_args()
     log = Path(options.log).absolute()
     lines = log.read_text().splitlines() if log.exists() else []
-    known = {tuple(found["pair"]): Outcome(**found) for found in map(json.loads, lines)}
+    known = {tuple(line["pair"]): Outcome(**line) for line in map(json.loads, lines)}
     part, parts = map(int, options.part.split("/"))
     chosen = [pair for pair in pairs() if options.only in written(*pair)]
     chosen = chosen[:: options.every][part - 1 :: parts]
     left = [pair for pair in chosen if pair not in known]
     print(f"{len(chosen)} pairs, {len(left)} to try, torch {torch.__version__}", flush=True)
-    for found in tried(left, log, options):
-        known[found.pair] = found
-        for line in found.wrong:
-            print(f"{' + '.join(found.pair)}: {line}", flush=True)
+    for result in tried(left, log):
+        known[result.pair] = result
+        for problem in result.wrong:
+            print(f"{' + '.join(result.pair)}: {problem}", flush=True)
     return int(any(known[pair].wrong for pair in chosen if pair in known))
 
 
