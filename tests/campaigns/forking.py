@@ -11,19 +11,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Generic, TypeVar
 
 MEMORY_BYTES = 6 << 30
 WAITING_SECONDS = 45.0
 """Wall time after which a child that waits is ended; other work may slow this machine."""
+LOADED = """
+datasets matplotlib.backends.backend_agg matplotlib.figure pyarrow.parquet torch torch._dynamo
+torch.distributed.fsdp torch.distributed.tensor bertc.api bertc.base.failures
+bertc.check.facts.networks bertc.cli.app bertc.lab.bench.run bertc.run.evaluation.evaluate
+bertc.run.models.runs bertc.run.records.plot bertc.run.records.results
+"""
 
 Task = TypeVar("Task")
 
 
 @dataclass(frozen=True)
 class Ended(Generic[Task]):
-    """How a child ended: its exit code, minus the signal; and what it printed on stderr."""
+    """How a child ended: its exit code, or minus the signal; and what it printed."""
 
     task: Task
     code: int
@@ -34,26 +41,9 @@ class Ended(Generic[Task]):
 
 def load_everything() -> None:
     """Import what commands import, so that children need not."""
-    import datasets  # noqa: F401
-    import matplotlib.backends.backend_agg
-    import matplotlib.figure  # noqa: F401
-    import pyarrow.parquet  # noqa: F401
-    import torch
-    import torch._dynamo
-    import torch.distributed.fsdp
-    import torch.distributed.tensor
-
-    import bertc.api
-    import bertc.base.failures
-    import bertc.check.facts.networks
-    import bertc.cli.app
-    import bertc.lab.bench.run
-    import bertc.run.evaluation.evaluate
-    import bertc.run.models.runs
-    import bertc.run.records.plot
-    import bertc.run.records.results  # noqa: F401
-
-    torch.set_num_threads(1)
+    for name in LOADED.split():
+        import_module(name)
+    import_module("torch").set_num_threads(1)
     gc.freeze()  # what is shared with children is left untouched
 
 
@@ -80,17 +70,14 @@ def each(
     """What became of each task, run in a child of its own, ``jobs`` at a time."""
     running: dict[int, tuple[Task, float, Path]] = {}
     scratch = Path("/dev/shm" if os.path.isdir("/dev/shm") else "/tmp")
-    number, left = 0, True
-    while left or running:
-        while left and len(running) < jobs:
-            task = next(tasks, None)
-            if task is None:
-                left = False
-                break
-            number += 1
+    numbered = enumerate(tasks)
+    following = next(numbered, None)
+    while following or running:
+        while following and len(running) < jobs:
+            number, task = following
             words = scratch / f"damage-{os.getpid()}-{number}"
-            pid = _start(task, run, words, cpu_limit)
-            running[pid] = (task, time.monotonic(), words)
+            running[_start(task, run, words, cpu_limit)] = (task, time.monotonic(), words)
+            following = next(numbered, None)
         for pid in list(running):
             task, started, words = running[pid]
             late = time.monotonic() - started > waiting
@@ -115,8 +102,8 @@ def _start(task: Task, run: Callable[[Task], int], words: Path, cpu_limit: float
     try:
         os.setsid()
         nothing = os.open(os.devnull, os.O_RDONLY)
-        told = os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        for target, source in ((0, nothing), (1, told), (2, told)):
+        printed = os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        for target, source in ((0, nothing), (1, printed), (2, printed)):
             os.dup2(source, target)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

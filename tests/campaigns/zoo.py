@@ -1,9 +1,9 @@
 """Folders as those of the hub are laid out, imported as they are and compared with transformers.
 
-    python -m tests.campaigns.zoo [TEXT...] [--lines 200] [--all] [--only PART]
+    python -m tests.campaigns.zoo [--all] [--only PART]
 
 Every class of transformers that bertc reads, at a tiny size, with a tokenizer of its layout learned
-from the lines of the files (else of the docs), in files as releases, tools and users leave them:
+from the lines of the docs, in files as releases, tools and users leave them:
 each class in one arrangement, or with ``--all`` in every one. Prints a table, a line a layout: the
 folders, those that are imported, lines with other rows of token ids, and the largest differences of
 states and of what heads say; exits 1 where a folder is refused, a row differs, or a number by more
@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from bertc.base.diagnostics import BertcError
+from bertc.base.diagnostics import BertcError, Table
 from bertc.data.examples.encode import encode
 from bertc.data.layouts.example import LabelledExample
 from bertc.data.vocab.existing import vocabulary_of
@@ -56,7 +56,7 @@ from tests.hub.hf_tokenizers import (
 from tests.hub.test_round_trip import encoded, mlm_logits
 from tests.hub.test_weights import in_parts, old_pickle, pickled, safe
 
-TOLERANCE, LONGEST = 1e-5, 24
+TOLERANCE, LONGEST, LINES = 1e-5, 24, 200
 TASK = Classify(train="-", labels=("x", "y"))
 DOCS = Path(__file__).parents[2] / "docs"
 Tensors = dict[str, torch.Tensor]
@@ -86,10 +86,6 @@ OTHERS: dict[str, Any] = {
 """Settings that training, generation and other tools have left in published files."""
 
 
-def half(tensors: Tensors, folder: Path) -> None:
-    pickled({name: tensor.half() for name, tensor in tensors.items()}, folder)
-
-
 def with_others(tensors: Tensors, folder: Path) -> None:
     """Settings without effect, code of the layout's own classes, heads and buffers of others."""
     path = folder / "config.json"
@@ -100,10 +96,6 @@ def with_others(tensors: Tensors, folder: Path) -> None:
     safe({**tensors, **heads}, folder)
 
 
-def within_a_model(tensors: Tensors, folder: Path) -> None:
-    safe({f"module.{name}": tensor for name, tensor in tensors.items()}, folder)
-
-
 ARRANGEMENTS: dict[str, Callable[[Tensors, Path], None]] = {
     "as saved": safe,
     "pickled": pickled,
@@ -112,9 +104,9 @@ ARRANGEMENTS: dict[str, Callable[[Tensors, Path], None]] = {
     "pickles in parts": lambda tensors, folder: in_parts(
         tensors, folder, "pytorch_model.bin", torch.save
     ),
-    "fp16": half,
+    "fp16": lambda tensors, folder: pickled({n: t.half() for n, t in tensors.items()}, folder),
     "others": with_others,
-    "within": within_a_model,
+    "within": lambda tensors, folder: safe({f"module.{n}": tensors[n] for n in tensors}, folder),
 }
 
 
@@ -130,10 +122,6 @@ class Line:
     heads: float = 0.0
     back: float = 0.0
 
-    def __str__(self) -> str:
-        numbers = f"{self.states:.0e} | {self.heads:.0e} | {self.back:.0e}"
-        return f"{self.folders} | {self.imported} | {self.rows:,} | {self.other} | {numbers}"
-
     @property
     def wrong(self) -> bool:
         """True if a folder is refused, or says something else."""
@@ -143,28 +131,24 @@ class Line:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="*")
-    parser.add_argument("--lines", type=int, default=200)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
-    files = options.files or sorted(DOCS.glob("*.md"))
-    lines = [line for file in files for line in file.read_text().split("\n") if line.strip()]
+    texts = [file.read_text() for file in sorted(DOCS.glob("*.md"))]
+    lines = [line for text in texts for line in text.split("\n") if line.strip()]
     random.Random(7).shuffle(lines)
-    lines = lines[: max(options.lines, 1000)]
-    words, found = Words.of(lines, 400), defaultdict[str, Line](Line)
-    lines = lines[: options.lines]
+    words, found = Words.of(lines[:1000], 400), defaultdict[str, Line](Line)
+    lines = lines[:LINES]
     for number, (layout, chosen) in enumerate(cases()):
         names = [*ARRANGEMENTS] if options.all else [[*ARRANGEMENTS][number % len(ARRANGEMENTS)]]
         for name in names:
             if options.only in f"{chosen.cls} {name}":
                 with tempfile.TemporaryDirectory() as place:
                     tried(Path(place), layout, chosen, name, words, lines, found[layout])
-    print("| layout | folders | imported | rows | other rows | states | heads | exported states |")
-    print("|---|---|---|---|---|---|---|---|")
-    for layout, line in sorted(found.items()):
-        print(f"| `{layout}` | {line} |")
+    head = "layout", "folders", "imported", "rows", "other rows", "states", "heads", "exported"
+    rows = [(layout, *astuple(line)) for layout, line in sorted(found.items())]
+    print(Table(head, rows, units=(str, *["{:,}".format] * 4, *["{:.0e}".format] * 3)))
     return int(any(line.wrong for line in found.values()))
 
 
@@ -253,8 +237,8 @@ def batch_of(tokenizer: Any, lines: Sequence[str], theirs: Any) -> dict[str, tor
     if side == "left":  # its classes read the last state of a row: all rows are as long
         length = int(made["attention_mask"].sum(1).min())
         made = tokenizer(list(lines), return_tensors="pt", truncation=True, max_length=length)
-    kept = ("input_ids", "attention_mask", "token_type_ids")
-    return {name: made[name] for name in kept if name in made}
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    return {name: made[name] for name in names if name in made}
 
 
 @torch.no_grad()
@@ -270,7 +254,7 @@ def apart(ours: Model, theirs: Any, batch: dict[str, torch.Tensor]) -> tuple[flo
             strict=True,
         )  # fmt: skip
         apart = [(a - b)[real] if a.shape[:2] == real.shape else a - b for a, b in pairs]
-        return states, max(float(each.abs().max()) for each in apart)
+        return states, max(float(difference.abs().max()) for difference in apart)
     output = theirs(**batch)
     logits = output.get("prediction_logits", output.get("logits"))
     if logits is None or logits.ndim != 3:

@@ -25,12 +25,8 @@ from tests.bench.gpu.results import Results, read, table, untrue
 from tests.bench.gpu.setting import Setting
 
 PARTS: dict[str, Callable[[Setting, Results], None]] = {
-    "truth": truth.run,
-    "agreement": agreement.run,
-    "speed": speed.run,
-    "ablation": ablation.run,
-    "memory": memory.run,
-    "tasks": tasks.run,
+    module.__name__.rpartition(".")[2]: module.run
+    for module in (truth, agreement, speed, ablation, memory, tasks)
 }
 CHECKS = ("truth", "agreement")
 LIMIT_SECONDS = 570.0
@@ -47,7 +43,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("gpu-results"))
     parser.add_argument("--tiny", action="store_true", help="a test of the bench: toys, no code")
     asked = parser.parse_args()
-    if not is_here(asked.device):
+    here = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if asked.device in here and not here[asked.device]():
         parser.error(f"torch sees no {asked.device} here; --device cpu --tiny tries the bench")
     if asked.part:
         return one_part(asked.part, Setting(torch.device(asked.device), asked.tiny), asked.out)
@@ -88,17 +85,6 @@ def one_part(part: str, setting: Setting, folder: Path) -> int:
     finally:
         clock.cancel()
     return UNTRUE if part in CHECKS and untrue(results.found) else 0
-
-
-def is_here(device: str) -> bool:
-    """Whether torch can compute on it."""
-    match device:
-        case "cuda":
-            return torch.cuda.is_available()
-        case "mps":
-            return torch.backends.mps.is_available()
-        case _:
-            return True
 
 
 if __name__ == "__main__":
