@@ -1,5 +1,6 @@
 """Models of transformers with random weights, and where they are saved."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,17 @@ class Case:
         model = self.model(seed)
         model.save_pretrained(folder)
         return model
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    """The settings of its config.json."""
+    return dict(json.loads((folder / "config.json").read_text()))
+
+
+def respell(folder: Path, **settings: Any) -> Path:
+    """Change settings of a config.json, and return its path."""
+    (folder / "config.json").write_text(json.dumps({**config_of(folder), **settings}))
+    return folder / "config.json"
 
 
 def case(cls: str, base: dict[str, Any], **more: Any) -> Case:

@@ -1,5 +1,6 @@
 """Small programs of our own, and their tensors."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -41,6 +42,12 @@ def tensors(resolved: Resolved) -> dict[str, torch.Tensor]:
         name: tensor.detach() + 0.1 * torch.randn(tensor.shape, generator=generator)
         for name, tensor in build(resolved).named_parameters()
     }
+
+
+def assert_same(ours: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> None:
+    """The same names, and the same bits."""
+    assert ours.keys() == wanted.keys()
+    assert all(torch.equal(ours[name], wanted[name]) for name in wanted)
 
 
 def words(pad: int = 0) -> Wordless:

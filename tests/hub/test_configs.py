@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import transformers
@@ -17,7 +16,7 @@ from bertc.hub.config import IGNORED, OF_SCORES, ONLY, read_config
 from bertc.hub.families.family import Family
 from bertc.hub.families.nomic import HfNomicBert
 from bertc.run.models.importing import import_model
-from tests.hub.hf_models import SMALL, case
+from tests.hub.hf_models import SMALL, case, respell
 
 DERIVED = {"num_labels", "_attn_implementation", "output_attentions"}
 """Made by ``PreTrainedConfig`` of settings that it has, or about what is returned."""
@@ -77,14 +76,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def changed(folder: Path, **settings: Any) -> Path:
-    """The folder with other settings; None takes one off."""
-    path = folder / "config.json"
-    config = {**json.loads(path.read_text()), **settings}
-    path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
-    return path
-
-
 def test_what_changes_nothing_is_listed_in_one_line(folder: Path) -> None:
     """Keys of generation, training, saving and of other tools, as published folders have them."""
     others = {
@@ -94,7 +85,7 @@ def test_what_changes_nothing_is_listed_in_one_line(folder: Path) -> None:
         "auto_map": {"AutoModel": "modeling.BertModel"}, "kwargs": {"trust_remote_code": True},
     }  # fmt: skip
     before = import_model(folder)
-    changed(folder, **others, attn_implementation="sdpa", rope_theta=3.0)
+    respell(folder, **others, attn_implementation="sdpa", rope_theta=3.0)
     imported = import_model(folder)
     assert imported.program == before.program
     code, listed = imported.config.notes
@@ -107,7 +98,7 @@ def test_what_changes_nothing_is_listed_in_one_line(folder: Path) -> None:
 
 
 def test_all_that_is_refused_is_said_at_once(folder: Path) -> None:
-    path = changed(folder, is_decoder=True, hidden_act="mish", position_embedding_type="alibi")
+    path = respell(folder, is_decoder=True, hidden_act="mish", position_embedding_type="alibi")
     with pytest.raises(DataError) as refused:
         read_config(path)
     for text in ("is_decoder = true", 'hidden_act = "mish"', 'position_embedding_type = "alibi"'):
@@ -117,13 +108,13 @@ def test_all_that_is_refused_is_said_at_once(folder: Path) -> None:
 
 
 def test_a_configuration_without_a_type_is_known_by_its_classes_or_settings(folder: Path) -> None:
-    path = changed(folder, model_type=None)
+    path = respell(folder, model_type=None)
     assert read_config(path).model_type == "bert"
-    changed(folder, architectures=None)
+    respell(folder, architectures=None)
     assert read_config(path).model_type == "bert"
-    changed(folder, architectures=["RobertaModel"])
+    respell(folder, architectures=["RobertaModel"])
     assert read_config(path).model_type == "roberta"
-    changed(folder, architectures=["T5Model"], type_vocab_size=None)
+    path.write_text('{"architectures": ["T5Model"]}')
     with pytest.raises(DataError, match="unsupported model_type null"):
         read_config(path)
 
@@ -141,8 +132,8 @@ def test_first_names_of_nomic_are_read_where_todays_are_not(tmp_path: Path) -> N
     assert isinstance(config, HfNomicBert)
     found = (config.hidden_size, config.num_hidden_layers, config.hidden_act, config.rope_theta)
     assert found == (24, 2, "gelu", 500.0)
-    changed(tmp_path, hidden_size=48)
+    respell(tmp_path, hidden_size=48)
     assert read_config(path).hidden_size == 48
-    changed(tmp_path, mlp_fc1_bias=True, causal=True)
+    respell(tmp_path, mlp_fc1_bias=True, causal=True)
     with pytest.raises(DataError, match=r"mlp_fc1_bias = true, causal = true"):
         read_config(path)

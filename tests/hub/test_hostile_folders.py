@@ -27,7 +27,7 @@ from bertc.hub.config import IGNORED, ONLY
 from bertc.ir.learning.custom_task import Classify
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
-from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, Case, case
+from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, Case, case, respell
 
 in_process = reading.in_process
 """What commands use; other tests read in this process."""
@@ -47,11 +47,6 @@ def folder(sound: Path, tmp_path: Path) -> Path:
     for path in sound.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     return tmp_path
-
-
-def set_config(folder: Path, **changes: Any) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **changes}))
 
 
 CONFIGS = [
@@ -92,7 +87,7 @@ CONFIGS = [
 def test_a_configuration_is_refused_by_name(
     changes: dict[str, Any], error: type[BertcError], message: str, folder: Path
 ) -> None:
-    set_config(folder, **changes)
+    respell(folder, **changes)
     with pytest.raises(error) as refused:
         import_model(folder)
     assert message in refused.value.message
@@ -142,7 +137,7 @@ def test_configurations_of_other_layouts_are_refused_by_name(chosen: Case, tmp_p
     came = (tmp_path / "config.json").read_bytes()
     for changes, message in OTHER_CONFIGS[chosen]:
         (tmp_path / "config.json").write_bytes(came)
-        set_config(tmp_path, **changes)
+        respell(tmp_path, **changes)
         with pytest.raises(DataError) as refused:
             import_model(tmp_path)
         assert message in refused.value.message
@@ -151,11 +146,9 @@ def test_configurations_of_other_layouts_are_refused_by_name(chosen: Case, tmp_p
 
 def test_settings_of_released_files_are_accepted(folder: Path) -> None:
     said = {**ONLY, **families.BERT.config.only}
-    set_config(folder, **{name: single.value for name, single in said.items()})
-    set_config(folder, **{name: "anything" for name in IGNORED if name != "architectures"})
-    set_config(
-        folder, attn_implementation="stranger/kernel", sparse_attention=None, **{"x" * 500: 1}
-    )
+    respell(folder, **{name: single.value for name, single in said.items()})
+    respell(folder, **{name: "anything" for name in IGNORED if name != "architectures"})
+    respell(folder, attn_implementation="stranger/kernel", sparse_attention=None, **{"x" * 500: 1})
     import_model(folder)
 
 

@@ -13,6 +13,7 @@ from bertc.base.diagnostics import UsageError
 from bertc.hub.exporting import TRANSFORMERS
 from bertc.run.models.runs import export_run, import_run
 from bertc.use.predict import predict
+from tests.hub.hf_models import config_of, respell
 from tests.lab.onnx.conftest import TEXTS, run_of, table
 
 SMALL = "layers=1 hidden=16 heads=2 seq=24 device=cpu precision=fp32 vocab=wordpiece(97)"
@@ -61,7 +62,7 @@ def test_a_pipeline_reads_what_the_run_reads(name: str, pairs: bool, tmp_path: P
     assert exported.architecture == architecture
     with pytest.raises(UsageError, match="the class of a task, which makes no vectors"):
         export_run(run, tmp_path / "vectors", "mean")
-    config = json.loads((exported.folder / "config.json").read_text())
+    config = config_of(exported.folder)
     assert config["transformers_version"] == TRANSFORMERS
     assert config.get("summary_type", "first") == "first"  # where [CLS] is
     told = json.loads((exported.folder / "tokenizer_config.json").read_text())
@@ -127,12 +128,10 @@ CLASSES = {
 def test_a_folder_keeps_its_class(came: str, tmp_path: Path) -> None:
     run = run_of(tmp_path / "own", f"{SMALL} ffn=40 objective=mlm+nsp pooler=true")
     folder = export_run(run, tmp_path / "came").folder
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "architectures": [came]}))
+    respell(folder, architectures=[came])
     import_run(folder, tmp_path / "run")
     left = export_run(tmp_path / "run", tmp_path / "left")
-    config = json.loads((left.folder / "config.json").read_text())
-    assert [left.architecture] == config["architectures"] == [CLASSES[came]]
+    assert [left.architecture] == config_of(left.folder)["architectures"] == [CLASSES[came]]
 
 
 def test_what_turns_scores_into_answers_leaves_with_its_head(tmp_path: Path) -> None:
@@ -140,12 +139,11 @@ def test_what_turns_scores_into_answers_leaves_with_its_head(tmp_path: Path) -> 
     files = table(tmp_path / "rows.tsv", "text pair score", [(a, b, "1") for a, b, _ in PAIRS])
     task = f"task=regress({files}, pair=pair, label=score)"
     came = export_run(run_of(tmp_path / "own", f"{SMALL} ffn=40 {task}"), tmp_path / "came").folder
-    config = json.loads((came / "config.json").read_text())
     scores = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}
-    (came / "config.json").write_text(json.dumps({**config, **scores}))
+    respell(came, **scores)
     import_run(came, tmp_path / "run")
     left = export_run(tmp_path / "run", tmp_path / "left").folder
-    assert json.loads((left / "config.json").read_text()).items() >= scores.items()
+    assert config_of(left).items() >= scores.items()
 
 
 def test_a_run_tuned_from_a_run_has_its_layout(tmp_path: Path) -> None:

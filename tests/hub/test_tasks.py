@@ -1,6 +1,5 @@
 """Heads of tasks: transformers' classes come in, go out with the same bits, and say the same."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,20 @@ from bertc.model import Model
 from bertc.run.evaluation.task_lookup import task_of as asked_task
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
-from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, MPNET, SMALL, XLM, XLNET, Case, case
-from tests.hub.programs import Wordless, program, tensors, words
+from tests.hub.hf_models import (
+    DEBERTA,
+    DISTIL,
+    MODERN,
+    MPNET,
+    SMALL,
+    XLM,
+    XLNET,
+    Case,
+    case,
+    config_of,
+    respell,
+)
+from tests.hub.programs import Wordless, assert_same, program, tensors, words
 from tests.hub.test_round_trip import close, encoded, inputs
 
 CHOICES = 3
@@ -339,17 +350,6 @@ def names_of(answer: Answer) -> tuple[str, ...]:
     return answer.names if isinstance(answer, Labels | Tags) else ()
 
 
-def test_the_configuration_says_what_is_asked(tmp_path: Path) -> None:
-    resolved = tuned(Glue(task="rte", data="x", dropout=0.25))
-    export_model(resolved, tensors(resolved), words(), tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config["id2label"] == {"0": "entailment", "1": "not_entailment"}
-    assert config["label2id"] == {"entailment": 0, "not_entailment": 1}
-    assert config["architectures"] == ["BertForSequenceClassification"]
-    assert (config["problem_type"], config["num_labels"]) == ("single_label_classification", 2)
-    assert (config["finetuning_task"], config["classifier_dropout"]) == ("rte", 0.25)
-
-
 @pytest.mark.parametrize(
     "head", [Conditioned(), Conditioned(width=12), Conditioned(width=12, units="gelu-tanh")]
 )
@@ -376,8 +376,7 @@ def test_heads_that_a_class_cannot_hold_are_kept_beside(tmp_path: Path) -> None:
     lost = "mlm, mnli, nsp, pooler, squad"
     assert note.startswith(f"BertForTokenClassification cannot hold {lost}: ")
     back = import_model(tmp_path)
-    assert back.tensors.keys() == weights.keys()
-    assert all(torch.equal(back.tensors[name], weights[name]) for name in weights)
+    assert_same(back.tensors, weights)
     kinds = {t.name: t.objective.kind for t in back.resolved.terms()}
     assert kinds == {
         "mlm": "mlm", "nsp": "nsp", "pos": "tag", "mnli": "classify", "squad": "read"
@@ -413,8 +412,7 @@ def test_the_last_stage_decides_which_head_is_held(names: str, tmp_path: Path) -
     cls = "XLNetForSequenceClassification" if permuted else "BertForMaskedLM"
     assert exported.architecture == cls
     back = import_model(tmp_path)
-    assert back.tensors.keys() == weights.keys()
-    assert all(torch.equal(back.tensors[name], weights[name]) for name in weights)
+    assert_same(back.tensors, weights)
 
 
 UNREAD = "left: classifier.bias, classifier.weight"
@@ -440,7 +438,7 @@ def test_a_head_that_no_task_asks_is_left_and_told(
     changes: dict[str, Any], messages: tuple[str, ...], tmp_path: Path
 ) -> None:
     case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
-    set_config(tmp_path, changes)
+    respell(tmp_path, **changes)
     imported = import_model(tmp_path)
     for message in messages:
         assert any(message in note for note in imported.notes)
@@ -463,7 +461,7 @@ def test_a_head_that_reads_a_pooler_is_left_without_one(tmp_path: Path) -> None:
 
 def test_labels_that_are_numbers_are_their_texts(tmp_path: Path) -> None:
     case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
-    set_config(tmp_path, {"id2label": {"0": -1, "1": 0, "2": 1}})
+    respell(tmp_path, id2label={"0": -1, "1": 0, "2": 1})
     (task,) = import_model(tmp_path).resolved.stages[-1].tasks
     assert isinstance(task, Classify)
     assert task.labels == ("-1", "0", "1")
@@ -482,16 +480,11 @@ def test_a_head_that_is_broken_is_refused(
     changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
-    set_config(tmp_path, changes)
+    respell(tmp_path, **changes)
     with pytest.raises(DataError) as refused:
         import_model(tmp_path)
     assert message in refused.value.message
     assert refused.value.help
-
-
-def set_config(folder: Path, changes: dict[str, Any]) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **changes}))
 
 
 @pytest.mark.parametrize(
@@ -535,14 +528,13 @@ def add_pooler(folder: Path, prefix: str) -> None:
 @pytest.mark.parametrize("told", [{}, {"id2label": None, "label2id": None}])
 def test_labels_that_nobody_named_keep_their_names(told: dict[str, Any], tmp_path: Path) -> None:
     case("BertForSequenceClassification", SMALL).save(tmp_path / "in")
-    set_config(tmp_path / "in", told)
+    respell(tmp_path / "in", **told)
     imported = import_model(tmp_path / "in")
     (task,) = imported.resolved.stages[-1].tasks
     assert isinstance(task, Classify)
     assert task.labels == ("LABEL_0", "LABEL_1")
     export_model(imported.resolved, imported.tensors, Wordless(0), tmp_path / "out", strict=True)
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert config["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
+    assert config_of(tmp_path / "out")["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
 
 
 def test_notes_say_what_a_head_became(tmp_path: Path) -> None:
@@ -553,7 +545,7 @@ def test_notes_say_what_a_head_became(tmp_path: Path) -> None:
         'labels not at all, a "bit", yes'
     )
     for title in ("mlm", "no name!", 7):
-        set_config(tmp_path, {"finetuning_task": title})
+        respell(tmp_path, finetuning_task=title)
         if title == 7:
             with pytest.raises(DataError, match="finetuning_task = 7"):
                 import_model(tmp_path)

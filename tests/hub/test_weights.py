@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from bertc.base.diagnostics import DataError
 from bertc.run.models.importing import Imported, import_model
-from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLNET, Case, case
+from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLNET, Case, case, respell
 
 Tensors = dict[str, torch.Tensor]
 
@@ -37,7 +37,7 @@ def old_pickle(tensors: Tensors, folder: Path) -> None:
     names = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
     for now, then in names.items():
         tensors = {name.replace(now, then): tensor for name, tensor in tensors.items()}
-    tensors["bert.embeddings.position_ids"] = torch.arange(32)[None]
+    tensors["embeddings.position_ids"] = torch.arange(32)[None]
     path = folder / "pytorch_model.bin"
     torch.save(tensors, path, _use_new_zipfile_serialization=False)
 
@@ -155,9 +155,7 @@ def is_inner(name: str, tensors: Mapping[str, torch.Tensor]) -> bool:
 
 def test_weights_of_another_layout_are_not_read_as_this_one(tmp_path: Path) -> None:
     case("RobertaForMaskedLM", SMALL).save(tmp_path)
-    path = tmp_path / "config.json"
-    config = json.loads(path.read_text())
-    path.write_text(json.dumps({**config, "model_type": None, "architectures": None}))
+    respell(tmp_path, model_type=None, architectures=None)
     with pytest.raises(DataError, match=r"roberta\.embeddings\..* is no name of the BERT layout"):
         import_model(tmp_path)
 
