@@ -52,12 +52,7 @@ MODERN = {
 }
 MPNET = {**SMALL, "max_position_embeddings": 34}
 DEBERTA = {
-    "vocab_size": 97,
-    "hidden_size": 24,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-    "max_position_embeddings": 32,
+    **SMALL,
     "relative_attention": True,
     "position_buckets": 8,
     "pos_att_type": "p2c|c2p",

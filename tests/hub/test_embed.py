@@ -13,6 +13,7 @@ from bertc import cli
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.hub.sentences import MODES
 from bertc.model import EncoderInputs
+from bertc.run.models.runs import export_run
 from bertc.use import embed as module
 from bertc.use.embed import embed_file
 from bertc.use.trained import Trained
@@ -86,38 +87,24 @@ def test_what_cannot_be_embedded_is_refused(run: Path, model: Trained, tmp_path:
 
 
 @pytest.mark.parametrize("pooling", MODES)
-def test_sentence_transformers_is_told_the_pooling(
-    pooling: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sentence_transformers_is_told_the_pooling(pooling: str, run: Path, tmp_path: Path) -> None:
     """That it loads the folder is tried in tests/campaigns/leaving.py."""
-    to = tmp_path / "out"
-    monkeypatch.setattr(
-        "sys.argv", ["bertc", "export", str(run), "--to", str(to), "--pooling", pooling]
-    )
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert not end.value.code
+    to = export_run(run, tmp_path / "out", pooling).folder
     config = json.loads((to / "1_Pooling" / "config.json").read_text())
-    assert [mode for mode, chosen in config.items() if chosen is True] == [
-        f"pooling_mode_{MODES[pooling]}"
-    ]
+    chosen = [mode for mode, taken in config.items() if taken is True]
+    assert chosen == [f"pooling_mode_{MODES[pooling]}"]
     assert config["word_embedding_dimension"] == 24
     told = json.loads((to / "sentence_bert_config.json").read_text())
     assert told["max_seq_length"] == 24
     assert told["model_args"] == {"add_pooling_layer": False}, "the folder has no pooler's weights"
-    assert [each["path"] for each in json.loads((to / "modules.json").read_text())] == [
-        "",
-        "1_Pooling",
-    ]
+    paths = [module["path"] for module in json.loads((to / "modules.json").read_text())]
+    assert paths == ["", "1_Pooling"]
 
 
 def test_poolings_of_others_are_refused_before_anything_is_written(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path
 ) -> None:
-    arguments = ["export", str(run), "--to", str(tmp_path / "out"), "--pooling", "last4"]
-    monkeypatch.setattr("sys.argv", ["bertc", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert end.value.code == 2
-    assert "one of mean, cls, max" in capsys.readouterr().err
+    with pytest.raises(UsageError) as refused:
+        export_run(run, tmp_path / "out", "last4")
+    assert "one of mean, cls, max" in refused.value.help
     assert not (tmp_path / "out").exists()

@@ -9,10 +9,10 @@ import pytest
 import torch
 import transformers
 
+import bertc
 from bertc.api import resolve
 from bertc.base.diagnostics import BertcError, DataError, SpecError
 from bertc.data.examples.encode import encode
-from bertc.data.examples.task import TaskSet
 from bertc.data.layouts.example import LabelledExample
 from bertc.data.vocab.existing import load_vocabulary, vocabulary_of
 from bertc.data.vocab.learned import learn
@@ -20,8 +20,6 @@ from bertc.data.vocab.vocabulary import from_tokenizer
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.vocabulary import Bytes, TokenizerFile, Unigram
 from bertc.ir.vocabulary import Words as WordsNode
-from bertc.run.evaluation.task_inference import answer
-from bertc.run.models.loading import load
 from bertc.run.models.runs import import_run
 from tests.hub.hf_models import XLNET as XLNET_SIZES
 from tests.hub.hf_models import case
@@ -165,26 +163,18 @@ def test_an_imported_xlnet_answers_as_its_class_does(words: Words, tmp_path: Pat
     kept = AutoTokenizer.from_pretrained(hf)
     theirs = case("XLNetForSequenceClassification", {**XLNET_SIZES, "vocab_size": ROWS}).save(hf)
     import_run(hf, run)
-    model, found = load(run), vocabulary_of(run, ROWS)
-    stage = model.resolved.stages[0]
-    (task,) = stage.tasks
     pairs = list(zip(ODD[:6], ODD[6:12], strict=True))
-    examples = [LabelledExample(str(n), pair, None) for n, pair in enumerate(pairs)]
-    made = encode(task, examples, found, 512, stage.encoder.kinds_of_segments)
-    own = TaskSet(task, made, {})
-    answers = answer(model, stage, own, examples, made, found.pad)
+    found = [list(row["probabilities"].values()) for row in bertc.load(run).predict(pairs)]
     told: Any = {"return_tensors": "pt", "return_token_type_ids": True}
     with torch.no_grad():
         wanted = [theirs(**kept(*pair, **told)).logits[0].softmax(0) for pair in pairs]
-    torch.testing.assert_close(
-        torch.tensor(answers.probabilities), torch.stack(wanted), atol=1e-5, rtol=0
-    )
+    torch.testing.assert_close(torch.tensor(found), torch.stack(wanted), atol=1e-5, rtol=0)
 
 
 def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path: Path) -> None:
     from transformers import BertTokenizer
 
-    tokens = [
+    lines = [
         "[PAD]",
         "[UNK]",
         "[CLS]",
@@ -197,9 +187,9 @@ def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path: Path) -> No
         "hen",
     ]
     path = tmp_path / "vocab.txt"
-    path.write_bytes("\n".join([*tokens, "", ""]).encode())  # empty lines at the end are none
+    path.write_bytes("\n".join([*lines, "", ""]).encode())  # empty lines at the end are none
     found = load_vocabulary(TokenizerFile(path=str(path)))
-    assert [found.token(number) for number in range(found.size)] == tokens
+    assert [found.token(number) for number in range(found.size)] == lines
     theirs = BertTokenizer.from_pretrained(tmp_path)
     assert found.mask == theirs.mask_token_id == 7
     assert found.tokenizer.encode("Hen").ids == theirs("Hen")["input_ids"] == [2, 9, 3]
