@@ -67,14 +67,12 @@ class Showing(InNotebooks):
 
 
 def _table(program: Program) -> Table:
-    rows: list[tuple[str, ...]] = [_row(setting) for setting in _shown(program.settings)]
-    for stage in program.stages:
-        rows += [(f"stage {stage.name}",), *map(_row, _shown(stage.settings))]
+    rows = list[tuple[str, ...]]()
+    parts: tuple[Program | StageGiven, ...] = (program, *program.stages)
+    for part in parts:
+        rows += [] if part is program else [(f"stage {part.name}",)]
+        rows += [(shown.name, shown.value, shown.comment) for shown in _shown(part.settings)]
     return Table(("setting", "value", "source"), rows, program.name)
-
-
-def _row(shown: Shown) -> tuple[str, ...]:
-    return shown.name, shown.value, shown.comment
 
 
 def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
@@ -92,12 +90,12 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
 def _lines(program: Program) -> Iterator[str]:
     yield f"# {escaped(program.name)}, with every setting: value and source."
     yield "# To change one, begin with `extends`: what is derived stays as it is in a copy of this."
-    yield from (line for setting in _shown(program.settings) for line in _written(setting, ""))
+    for setting in _shown(program.settings):
+        yield from _written(setting, "")
     for stage in program.stages:
         yield from ("", f"stage {quoted(stage.name)} {{")
-        yield from (
-            line for setting in _shown(stage.settings) for line in _written(setting, "    ")
-        )
+        for setting in _shown(stage.settings):
+            yield from _written(setting, "    ")
         yield "}"
 
 

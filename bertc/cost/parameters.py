@@ -50,15 +50,16 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
         pooler=parts["pooler"],
         heads=heads.total(),
         total=counts.total(),
-        frozen=sum(weights_of(one) for one in networks_of(stage) if not one.learned),
+        # Of frozen networks at work, with the heads that they are asked for.
+        frozen=sum(
+            weight.numel
+            for network in networks_of(stage)
+            if not network.learned
+            for weight in frozen_weights(network)
+        ),
         applied=(applied + heads).total(),
         by_part=dict(counts),
     )
-
-
-def weights_of(frozen: Network) -> int:
-    """Numbers in a frozen network at work, with the heads that it is asked for."""
-    return sum(weight.numel for weight in frozen_weights(frozen))
 
 
 def stored(network: Network) -> Iterator[tuple[Weight, int]]:

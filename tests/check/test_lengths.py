@@ -133,28 +133,6 @@ def test_what_does_not_fit_an_inherited_warmup_is_shown_where_it_is_written(
     assert resolve(f'extends "base.bertc" batch=32 {found.help}')
 
 
-@pytest.mark.parametrize(
-    ("settings", "help"),
-    [
-        (["steps=50G tokens"], "rising(768, "),
-        (["steps=1G tokens"], "rising(768, 42)"),
-        (["batch=512"], "rising(64, "),
-        (["batch=512", "steps=10G tokens"], "rising(64, "),
-        (["steps=1G tokens", "batch_warmup=rising(768, 9000)"], "rising(768, 42)"),
-    ],
-)
-def test_a_shorter_warmup_is_offered(settings: list[str], help: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        resolve("extends modernbert-base", settings)
-    (found,) = caught.value.diagnostics
-    assert found.code == "E328"
-    assert found.help.startswith(f"batch_warmup={help}")
-    others = [text for text in settings if "batch_warmup" not in text]
-    stages = resolve("extends modernbert-base", [*others, found.help]).stages
-    rising = sum(stage.steps for stage in stages if stage.batch < stages[-1].batch)
-    assert 0 < rising < sum(stage.steps for stage in stages) / 4
-
-
 def test_a_stage_may_mask_less_than_the_one_before() -> None:
     """mmBERT: 30%, 15%, then 5% (README)."""
     stages = resolve(

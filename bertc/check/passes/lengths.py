@@ -7,7 +7,7 @@ from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.dimensions import CONSTANT
-from bertc.check.passes.settings.fixes import argument, fix, note, written
+from bertc.check.passes.settings.fixes import argument, fix, written
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import DEFAULT_STAGE, has_tasks, typed
 from bertc.ir.base import Tokens
@@ -192,38 +192,20 @@ def _warmup_fits(check: Checker[StageSettings], program: Complete) -> None:
 
 def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
     """Check that a batch warm-up begins below the batch, and ends before the stage does."""
-    stage, diagnostics = check.settings, check.diagnostics
-    batch, steps, rows, over = stage.batch, stage.steps, rising.rows, rising.over
-    microbatch = stage.microbatch
+    stage, rows, over = check.settings, rising.rows, rising.over
+    batch, steps, microbatch = stage.batch, stage.steps, stage.microbatch
     assert isinstance(over, int), "a pass has made it steps"
+    instead = "batch_warmup=none"
     if rows >= batch:
         fault, wrong = f"begins with {rows} examples, but batch = {batch}", "batch"
-        rows = max(1, microbatch, batch // 8)
     elif over >= steps:
         fault, wrong = f"takes {over} steps, and stage {stage.name} ends after {steps}", "steps"
     elif microbatch and rows % microbatch:
         fault = f"rises by {rows} examples, which is no multiple of microbatch = {microbatch}"
-        wrong = "microbatch"
+        wrong, instead = "microbatch", f"microbatch={gcd(microbatch, rows, batch)}"
     else:
         return
-    # A tenth of what the stage reads.
-    read = sum(size * count for size, count in rising.pieces(batch, steps))
-    sizes = RisingBatch(rows=rows, over=1).sizes(batch) or (batch,)
-    over = min(over, max(1, read * len(sizes) // (10 * sum(sizes))))
-    setting, instead = "batch_warmup", f"batch_warmup=rising({rows}, {over})"
-    if wrong == "microbatch":
-        setting, instead = wrong, f"microbatch={gcd(microbatch, rows, batch)}"
-    elif rows >= batch or over >= steps:
-        instead = "batch_warmup=none"
-    place, wrong_place = stage.span("batch_warmup"), stage.span(wrong)
-    notes = note(f"{wrong} = {getattr(stage, wrong)}", wrong_place)
+    at, also = "batch_warmup", (wrong, f"{wrong} = {getattr(stage, wrong)}")
     if written(stage.origins[wrong]) and not written(stage.origins["batch_warmup"]):
-        place, notes = wrong_place, note("batch_warmup is set here", place)
-    diagnostics.error(
-        "E328",
-        f"batch_warmup {fault}",
-        place,
-        notes=notes,
-        help=instead,
-        fix=fix(stage.origins[setting], instead),
-    )
+        at, also = wrong, ("batch_warmup", "batch_warmup is set here")
+    check.report("E328", f"batch_warmup {fault}", at, also=also, instead=instead)

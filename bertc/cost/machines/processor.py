@@ -1,6 +1,7 @@
 """This machine's processor as the system describes it, and the rates that follow from that."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,14 +54,10 @@ def cpu_info(field: str) -> str:
 
 def _clock() -> float:
     """Hertz: the highest clock, else the present one, else ``ASSUMED_CLOCK``."""
-    try:
-        return 1e3 * int(_read(CLOCK)) or ASSUMED_CLOCK
-    except ValueError:
-        pass
-    try:
-        return 1e6 * float(cpu_info("cpu MHz")) or ASSUMED_CLOCK
-    except ValueError:
-        return ASSUMED_CLOCK
+    for text, unit in ((_read(CLOCK), 1e3), (cpu_info("cpu MHz"), 1e6)):
+        with suppress(ValueError):
+            return unit * float(text) or ASSUMED_CLOCK
+    return ASSUMED_CLOCK
 
 
 def _read(path: Path) -> str:
