@@ -5,12 +5,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 from bertc.cost.execution import FP32, DeviceBudget, Execution
+from bertc.cost.parameters import of_heads
 from bertc.cost.rules import cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.heads import over_tokens
-from bertc.ir.terms.node import asks_head, weights_of_head
+from bertc.ir.terms.node import asks_head
 
 PROJECTED = 3
 """Queries, keys and values of a layer, which one product makes."""
@@ -224,13 +225,8 @@ class NetworkPass:
     @cached_property
     def heads(self) -> int:
         """Number of weights of the heads and the pooler."""
-        weights = {  # terms may share a head
-            weight.name: weight.numel
-            for term in self.network.terms
-            for weight in weights_of_head(term.objective, self.network.body)
-        }
         pooler = (weight.numel for weight in self.network.body.weights() if weight.part == "pooler")
-        return sum(weights.values()) + sum(pooler)
+        return of_heads(self.network) + sum(pooler)
 
     @cached_property
     def reads(self) -> int:

@@ -151,12 +151,14 @@ def _stage(
     )
     # The last micro-batch may be cut.
     parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}
-    time = step_time(parts | step_spent(stage, trained.total // layout.shards, target), target)
+    parts, seconds = step_time(
+        parts | step_spent(stage, trained.total // layout.shards, target), target
+    )
     planned = replace(whole_step(full, counts, budget), recompute=memory.recompute)
     talk = step_communication(
         stage, trained.total, memory.microbatch, budget.execution, layout, target
     )
-    seconds = time.seconds + talk
+    seconds += talk
     mfu = executed.train * share / (seconds * target.peak_flops(budget.precision))
     return StageEstimate(
         name=stage.name,
@@ -168,5 +170,5 @@ def _stage(
         flops=stage_flops(stage, trained, executed, convention),
         memory=memory,
         time=time_on(target, seconds, seconds * stage.steps, mfu),
-        where=part_costs(planned, memory.microbatch, time),
+        where=part_costs(planned, memory.microbatch, parts),
     )

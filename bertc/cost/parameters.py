@@ -62,6 +62,16 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
     )
 
 
+def of_heads(network: Network) -> int:
+    """Number of weights of a network's heads, of which terms may share one."""
+    weights = {
+        weight.name: weight.numel
+        for term in network.terms
+        for weight in weights_of_head(term.objective, network.body)
+    }
+    return sum(weights.values())
+
+
 def stored(network: Network) -> Iterator[tuple[Weight, int]]:
     """Weights of a network without heads, and how often they are stored, -1 for tied ones."""
     for weights, times, _ in counted_weights(network.body):

@@ -14,13 +14,13 @@ from bertc.cost.execution import FP32, Execution, passes_of
 from bertc.cost.figures import Time
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.rates import rate_at
+from bertc.cost.parameters import of_heads
 from bertc.cost.rules import Cost, cost, is_fused
 from bertc.cost.update import AVERAGE_BYTES, MOVED_BYTES, moves_as, update_products
 from bertc.ir import operation as op
 from bertc.ir.program.network import Network
 from bertc.ir.program.passing import heads_of
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.node import weights_of_head
 
 FORWARD_ALONE = 0.4
 """Forward's share of the time of an operation other than a matmul."""
@@ -119,25 +119,18 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     }
 
 
-class StepTime(NamedTuple):
-    """Seconds of one step by part; ``starts`` is launch time beyond the device's own work."""
-
-    parts: ByPart
-    seconds: float
-
-
-def step_time(parts: ByPart, device: Device) -> StepTime:
+def step_time(parts: ByPart, device: Device) -> tuple[ByPart, float]:
     """Combine the parts of a step; launch time hidden behind device work costs nothing."""
     spent = sum(parts.values(), Spent())
     if device.kind == "cpu":
-        return StepTime(parts, spent.seconds)
+        return parts, spent.seconds
     working = spent.arithmetic + spent.memory
     waiting = max(0.0, spent.starts - working) / (spent.starts or 1.0)
     shown = {
         part: Spent(seconds.arithmetic, seconds.memory, seconds.starts * waiting)
         for part, seconds in parts.items()
     }
-    return StepTime(shown, max(working, spent.starts))
+    return shown, max(working, spent.starts)
 
 
 def time_on(device: Device, per_step: float, total: float, mfu: float) -> Time:
@@ -171,16 +164,8 @@ def _parts(
         for block in layer:
             yield block.part, block.weights, block.operations
     heads = heads_of(stage, network, rows // stage.rows_an_example)
-    weights = sum(
-        {
-            w.name: w.numel for t in network.terms for w in weights_of_head(t.objective, encoder)
-        }.values()
-    )
-    yield (
-        "head",
-        weights + network.vocabulary_heads * encoder.token_head.table_elements,
-        (*passed.last, *heads),
-    )
+    tables = network.vocabulary_heads * encoder.token_head.table_elements
+    yield "head", of_heads(network) + tables, (*passed.last, *heads)
 
 
 def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:

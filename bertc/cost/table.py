@@ -54,6 +54,10 @@ class Estimate(InNotebooks):
         """The same table, for a Python shell."""
         return str(self)
 
+    def as_json(self, *, where: bool = False) -> dict[str, object]:
+        """The estimate as plain values; ``where`` adds the cost of each part of a stage."""
+        return {"schema": 1, **plain(vars(self), where=where)}
+
     def tables(self) -> tuple[Table]:
         """The same figures as a table, for notebooks."""
         return (table_of(self),)
@@ -61,7 +65,7 @@ class Estimate(InNotebooks):
 
 def as_json(estimates: Sequence[Estimate], *, where: bool = False) -> str:
     """One estimate as its JSON object, several as the points of one object."""
-    points = [{"schema": 1, **plain(vars(estimate), where=where)} for estimate in estimates]
+    points = [estimate.as_json(where=where) for estimate in estimates]
     return json.dumps(points[0] if len(points) == 1 else {"schema": 1, "points": points}, indent=2)
 
 

@@ -6,11 +6,11 @@ from bertc.cost.blocks import kept_by
 from bertc.cost.execution import FP32
 from bertc.cost.figures import PartCost
 from bertc.cost.memory_points import Step
-from bertc.cost.spent import Spent, StepTime
+from bertc.cost.spent import ByPart, Spent
 from bertc.cost.update import state_bytes
 
 
-def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, ...]:
+def part_costs(step: Step, microbatch: int, seconds: ByPart) -> tuple[PartCost, ...]:
     """Cost of each part of one planned step with ``microbatch`` examples at once."""
     saved, weights = _kept(step), _weights(step)
     total = step.parameters.total
@@ -18,10 +18,13 @@ def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, .
     states["head"] = 2 * FP32 * (total - sum(weights.values()))
     states["optimiser"] = state_bytes(step.stage, total)
     states["teacher"] = FP32 * step.parameters.frozen
-    taught = ("teacher",) if "teacher" in time.parts else ()
+    taught = ("teacher",) if "teacher" in seconds else ()
+    passes = (one for one in step.passes if one.network.learned)
+    layers = (layer for one in passes for layer in one.forward.layers)
+    inside = dict.fromkeys(block.part for layer in layers for block in layer)
     parts = []
-    for part in ("embeddings", *_inside(step), "head", *taught, "optimiser", "loader"):
-        spent = time.parts.get(part, Spent())
+    for part in ("embeddings", *inside, "head", *taught, "optimiser", "loader"):
+        spent = seconds.get(part, Spent())
         parts.append(
             PartCost(
                 part=part,
@@ -34,13 +37,6 @@ def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, .
             )
         )
     return tuple(parts)
-
-
-def _inside(step: Step) -> tuple[str, ...]:
-    """The parts of layers, in the order in which they are met."""
-    passes = (one for one in step.passes if one.network.learned)
-    layers = (layer for one in passes for layer in one.forward.layers)
-    return tuple(dict.fromkeys(block.part for layer in layers for block in layer))
 
 
 def _kept(step: Step) -> Counter[str]:

@@ -10,8 +10,6 @@ from bertc.ir.changing.pruning import NOTHING, Layers, Units
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.batch_warmup import BatchWarmup
-from bertc.ir.learning.objective import Term
-from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.encoder import Encoder, LayerWidths
@@ -199,6 +197,8 @@ def _stage(
     tuned = has_tasks(stage.objective)
     schedule_steps = stage.optimizer.schedule_steps(stage.planned if own_schedule else total)
     kind = TaskStage if tuned else TextStage
+    ways = [term.objective.pairs for term in stage.objective if term.objective.pairs != "none"]
+    pairs: Pairs = (*ways, "consecutive")[0] if stage.format.kind in PAIRED else "none"
     return kind(
         name=stage.name,
         encoder=encoder,
@@ -210,14 +210,14 @@ def _stage(
         batch=stage.batch,
         seq=stage.seq,
         microbatch=stage.microbatch,
-        objective=_reading(taught_terms(stage), stage),
+        objective=taught_terms(stage),
         teacher=stage.teacher,
         prune=stage.prune,
         data=stage.data,
         smoothing=stage.smoothing,
         mixing=stage.mixing,
         format=stage.format,
-        pairs=_pairs(stage),
+        pairs=pairs,
         padded=stage.format.kind not in FULL or bool(stage.translation_term) or tuned,
         pack=stage.pack,
         memory=stage.memory,
@@ -232,19 +232,3 @@ def _stage(
         patience=stage.patience if tuned else 0,
         augment=stage.augment if tuned else UNCHANGED,
     )
-
-
-def _reading(terms: tuple[Term, ...], stage: StageSettings) -> tuple[Term, ...]:
-    return tuple(
-        term.model_copy(update={"objective": task.reading(stage.features, stage.layers)})
-        if isinstance(task := term.objective, Task)
-        else term
-        for term in terms
-    )
-
-
-def _pairs(stage: StageSettings) -> Pairs:
-    if stage.format.kind not in PAIRED:
-        return "none"
-    ways = (term.objective.pairs for term in stage.objective)
-    return next((pairs for pairs in ways if pairs != "none"), "consecutive")

@@ -28,8 +28,10 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     program = _without_budgets(program, diagnostics)
     from_command_line = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
     base = extends(program.base, diagnostics) if program.base else None
-    if base is not None and _learns_task(program.settings) and _learns_text(base):
-        base = _network_of(base)
+    if base is not None and _learns_task(program.settings):
+        blocks = (base.settings, *(stage.settings for stage in base.stages))
+        named = any("objective" in settings for settings in blocks)
+        base = _network_of(base) if named and not any(map(_learns_task, blocks)) else base
     inherited = dict[str, Given]()
     if base is not None:
         for name, setting in base.settings.items():
@@ -77,12 +79,6 @@ def _without_budget(settings: Mapping[str, Given]) -> Mapping[str, Given]:
 def _learns_task(settings: Mapping[str, Given]) -> bool:
     objective = settings.get("objective")
     return objective is not None and has_tasks(objective.value)
-
-
-def _learns_text(base: Program) -> bool:
-    blocks = (base.settings, *(stage.settings for stage in base.stages))
-    named = any("objective" in settings for settings in blocks)
-    return named and not any(map(_learns_task, blocks))
 
 
 def _network_of(base: Program) -> Program:

@@ -10,11 +10,6 @@ from bertc.ir.program.complete import StageSettings
 
 def check_terms(check: Checker[StageSettings]) -> None:
     """Report terms that cannot be combined, or lack another that they need."""
-    _stand_together(check)
-    _order_possible(check)
-
-
-def _stand_together(check: Checker[StageSettings]) -> None:
     terms = [term.objective for term in check.settings.objective]
     kinds = [term.title for term in terms]
     for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
@@ -51,6 +46,7 @@ def _stand_together(check: Checker[StageSettings]) -> None:
             label="needs an mlm term with span units",
             help=f"objective=span+{reads}",
         )
+    _order_possible(check)
 
 
 def _order_possible(check: Checker[StageSettings]) -> None:

@@ -20,7 +20,13 @@ from bertc.ir.vocabulary import table_rows
 def taught_terms(stage: StageSettings) -> tuple[Term, ...]:
     """The terms of a stage, for scores one of each task, with what follows from its networks."""
     return tuple(
-        term.model_copy(update={"objective": filled})
+        term.model_copy(
+            update={
+                "objective": filled.reading(stage.features, stage.layers)
+                if isinstance(filled, Task)
+                else filled
+            }
+        )
         for term in stage.objective
         for filled in _filled(term.objective, stage)
     )
