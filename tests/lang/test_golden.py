@@ -48,12 +48,9 @@ CASES = [case for path in sorted(FOLDER.glob("*.txt")) for case in read(path)]
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 def test_rendering(case: Case) -> None:
-    assert render(find(case.spec)) == case.expected
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
-def test_shape(case: Case) -> None:
-    for diagnostic in find(case.spec):
+    found = find(case.spec)
+    assert render(found) == case.expected
+    for diagnostic in found:
         text = render([diagnostic])
         assert len(text.splitlines()) <= MOST_LINES
         assert not diagnostic.message.endswith(".")

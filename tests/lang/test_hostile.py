@@ -1,11 +1,15 @@
 """Texts made to break a reader get an answer: a diagnostic, never an exception, never a flood."""
 
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+
 import pytest
 
 from bertc import lang
-from bertc.base.diagnostics import Diagnostics, render
+from bertc.base.diagnostics import Diagnostics, MissingInputError, codes, render
+from bertc.base.resources import shipped_specs
 from bertc.check import passes
-from tests.lang import mutated
 
 GRID = "={1,2,3,4,5,6,7,8,9,10}"
 HOSTILE = {
@@ -71,6 +75,36 @@ def test_colour_is_the_only_difference_that_colour_makes() -> None:
     assert colored == render(diagnostics.found)
 
 
+SIGNS = "====()()[]{},+*/#\n\n\"'\\:;\t\x00\x1b\u202e\ufeff\u00e9\U0001f600"
+WORDS = (
+    "layers hidden heads ffn share objective vocab optimizer data format stage extends E H A V mlm "
+    "sop nsp sbo span ngram groups map none all attention wordpiece lamb adamw files docstrings "
+    "true false 12 768 15% 30k 8Ki -1 1e-4 1e999 0 80/10/10 hiden lambb"
+)
+PIECES = (*WORDS.split(), *SIGNS)
+
+
+def texts(count: int, draw: random.Random) -> Iterator[str]:
+    """Random words, and specs of which some bytes are replaced, doubled or cut."""
+    sound = [path.read_bytes() for path in shipped_specs().values()]
+    sound += [text.encode() for page in codes().values() for text in (page.bad, page.good)]
+    for _ in range(count // 2):
+        yield draw.choice([" ", ""]).join(draw.choices(PIECES, k=draw.randint(1, 60)))
+        data = bytearray(draw.choice(sound))
+        for _ in range(draw.randint(1, 6)):
+            first, again = (draw.randrange(len(data) + 1) for _ in range(2))
+            piece = draw.choice([b"", draw.choice(PIECES).encode(), data[again : again + 12]])
+            data[first : first + draw.randint(0, 12)] = piece
+        yield data.decode("utf-8", "replace")
+
+
 def test_random_and_mutated_texts() -> None:
-    mistakes = [mutated.check(text) for text in mutated.texts(300, seed=7)]
-    assert sum(1 for count in mistakes if count) > 200
+    wrong = 0
+    for text in texts(300, random.Random(7)):
+        diagnostics = Diagnostics()
+        with suppress(MissingInputError):
+            for program in lang.load(f"# fuzz\n{text}", (), diagnostics)[:3]:
+                passes.complete(program, diagnostics)
+        assert not any(ord(c) < 32 and c != "\n" for c in render(diagnostics.found))
+        wrong += bool(diagnostics.found)
+    assert wrong > 200

@@ -156,6 +156,7 @@ def test_overrides_win_and_say_so() -> None:
 
 def test_overrides_may_be_grids_and_may_be_wrong() -> None:
     assert len(lang.load("layers=12", ["E={1,2,3}"])) == 3
+    assert only("").settings == {}
     assert codes("layers=12", "layrs=3") == ["E101"]
     assert codes("layers=12", "extends bert-base") == ["E115"]
     assert codes("layers=12", "layers") == ["E007"]
@@ -233,10 +234,6 @@ def test_a_block_gives_the_arguments_of_the_kind_that_a_number_stands_for() -> N
         "generator"
     ].value  # fmt: skip
     assert only("dropout { hidden=0.2 }") == only("dropout = dropout(hidden=0.2)")
-
-
-def test_the_empty_text_is_a_spec_without_settings() -> None:
-    assert only("").settings == {}
 
 
 @pytest.mark.parametrize(

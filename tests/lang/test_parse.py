@@ -7,42 +7,22 @@ from bertc.base.diagnostics import Diagnostics, SpecError
 from bertc.lang.read.numbers import NUMBER_UNITS, NotANumberError, read_number, show_number
 from bertc.lang.read.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, String, Sum
 
-FIRST_LINE = "layers=12 share=attention E=128 objective=sop+span"
-
 
 def value(text: str) -> object:
     (setting,) = lang.parse(f"x = {text}").settings()
     return setting.value
 
 
-def test_the_first_line() -> None:
-    tree = lang.parse(FIRST_LINE)
-    assert [setting.name.text for setting in tree.settings()] == [
-        "layers", "share", "E", "objective",
-    ]  # fmt: skip
-    assert [setting.span.text for setting in tree.settings()] == FIRST_LINE.split()
+NUMBERS = {
+    "30k": 30_000, "8Ki": 8192, "1M": 10**6, "1.5k": 1500, "2G": 2 * 10**9, "15%": 0.15,
+    "100%": 1.0, "1e-4": 1e-4, "1e6": 10**6, ".5": 0.5, "5.": 5, "-1": -1, "1.76e-3": 1.76e-3,
+    "0.1": 0.1,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("30k", 30_000),
-        ("8Ki", 8192),
-        ("1M", 10**6),
-        ("1.5k", 1500),
-        ("2G", 2 * 10**9),
-        ("15%", 0.15),
-        ("100%", 1.0),
-        ("1e-4", 1e-4),
-        ("1e6", 10**6),
-        (".5", 0.5),
-        ("5.", 5),
-        ("-1", -1),
-        ("1.76e-3", 1.76e-3),
-        ("0.1", 0.1),
-    ],
-)
-def test_numbers(text: str, number: float) -> None:
+@pytest.mark.parametrize("text", NUMBERS)
+def test_numbers(text: str) -> None:
+    number = NUMBERS[text]
     read = read_number(text)
     assert read == number
     assert type(read) is type(number)
@@ -77,11 +57,7 @@ def test_items() -> None:
     tree = lang.parse('# c\nextends albert-base\nstage "long" { seq=512 steps=100k } # d\na=1')
     assert [type(item) for item in tree.items] == [Extends, Block, Setting]
     assert [comment.text for comment in tree.comments] == ["# c", "# d"]
-
-
-def test_positions_of_every_setting() -> None:
-    text = "a=1\n  bb = f(x,\n y=2)"
-    spans = [str(setting.span) for setting in lang.parse(text, "n").settings()]
+    spans = [str(setting.span) for setting in lang.parse("a=1\n  bb = f(x,\n y=2)", "n").settings()]
     assert spans == ["n:1:1", "n:2:3"]
 
 

@@ -24,22 +24,17 @@ def span(text: str, start: int, end: int, name: str = "a.bertc") -> Span:
     return Span(Source(name, text), start, end)
 
 
-def test_without_a_place() -> None:
-    text = render([Diagnostic("E203", "too long", help="seq=128")])
-    assert text == "error[E203]: too long\nhelp: seq=128"
-
-
-def test_an_empty_text_has_a_place_too() -> None:
-    assert render([Diagnostic("E008", "nothing", span("", 0, 0))]).splitlines()[1:] == [
-        "  --> a.bertc:1:1",
-        "1 |",
-        "  | ^",
-    ]
-
-
-def test_a_span_over_lines_is_marked_on_its_first() -> None:
-    lines = render([Diagnostic("E102", "twice", span("a = f(\n  1)\n", 4, 11))]).splitlines()
-    assert lines[2:] == ["1 | a = f(", "  |     ^^"]
+def test_places() -> None:
+    shown = {
+        Diagnostic("E203", "too long", help="seq=128"): ["help: seq=128"],
+        Diagnostic("E008", "nothing", span("", 0, 0)): ["  --> a.bertc:1:1", "1 |", "  | ^"],
+        Diagnostic("E102", "twice", span("a = f(\n  1)\n", 4, 11)): [
+            "  --> a.bertc:1:5", "1 | a = f(", "  |     ^^",
+        ],
+    }  # fmt: skip
+    for diagnostic, lines in shown.items():
+        head = f"error[{diagnostic.code}]: {diagnostic.message}"
+        assert render([diagnostic]).splitlines() == [head, *lines]
 
 
 @pytest.mark.parametrize("place", [0, 5_000, 9_990])
@@ -107,11 +102,8 @@ def test_commands_print_by_one_function() -> None:
 
 
 def test_nearest() -> None:
-    known = ["hidden", "heads", "save_every", "L"]
-    assert nearest("hiden", known) == "hidden"
-    assert nearest("Save-Every", known) == "save_every"
-    assert nearest("l", known) == "L"
-    assert nearest("chickens", known) == ""
+    words = {"hiden": "hidden", "Save-Every": "save_every", "l": "L", "chickens": ""}
+    assert {word: nearest(word, ["hidden", "heads", "save_every", "L"]) for word in words} == words
 
 
 def test_long_lists_are_counted() -> None:
