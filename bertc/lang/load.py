@@ -109,15 +109,11 @@ class _Bases:
         place = self.find(extends[0], here)
         if place is None or not self.sound(place, extends[0], chain):
             return None
-        return self.program(place, extends[0], chain)
-
-    def program(
-        self, place: SpecLocation, extends: Extends, chain: list[SpecLocation]
-    ) -> Program | None:
+        target = extends[0].target.span
         try:
             text = place.read()
         except BertcError as error:
-            self.diagnostics.error("E305", error.message, extends.target.span, help=error.help)
+            self.diagnostics.error("E305", error.message, target, help=error.help)
             return None
         tree = parse(text, place.name, self.diagnostics)
         base = self.of(tree, place.here, [*chain, place])
@@ -126,7 +122,7 @@ class _Bases:
             self.diagnostics.error(
                 "E304",
                 f"`{place.title}` is a grid of {len(programs):,} specs",
-                extends.target.span,
+                target,
                 help="extend a spec without a grid",
             )
             return None
@@ -146,11 +142,10 @@ class _Bases:
             )
             return None
         path = here / target.value
-        if "\0" in target.value or path.suffix != SUFFIX or not os.path.lexists(path):
+        if path.suffix != SUFFIX or not os.path.lexists(path):
             wrong = "" if path.suffix == SUFFIX else f"; a spec ends in {SUFFIX}"
-            near = ""
-            if "\0" not in target.value and self.has(path.parent):
-                near = nearest(path.name, [n for n in names_in(path.parent) if n.endswith(SUFFIX)])
+            names = names_in(path.parent) if self.has(path.parent) else []
+            near = nearest(path.name, [name for name in names if name.endswith(SUFFIX)])
             right = quoted(str(PurePath(target.value).parent / near)) if near else ""
             self.missing(extends, f"spec {target.value[:200]}{wrong}", right, "check the path")
             return None

@@ -82,12 +82,12 @@ def check_path(path: StrPath, ending: str = "") -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Some names in a folder, sorted; none of a folder that may not be read."""
+    """Some names in a folder, sorted; none of what is no folder that may be read."""
     try:
         with os.scandir(folder) as entries:
             names = (entry.name for entry in entries if not entry.name.startswith("."))
             return sorted(islice(names, _NAMES_READ))
-    except OSError:
+    except (OSError, ValueError):
         return []
 
 

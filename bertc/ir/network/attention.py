@@ -103,6 +103,11 @@ class RelativeAttention(AttentionNode):
         met = [(s.rows, s.end - s.begin) for s in strips(call.keys, in_line, distances)]
         met += [(call.queries - in_line, distances)] if call.queries > in_line else []
         gathered = call.rows * (call.directions - 1) * distances * inner
+        scores = call.states * w.heads
+        of_segments = (
+            op.Product(call.queries, w.head_dim, 1, times, maps=0, of_weights=True),
+            op.Pointwise("add", scores * call.keys, kept=scores),
+        )
         return (
             *query_key_value(w, call),
             op.Product(
@@ -111,20 +116,13 @@ class RelativeAttention(AttentionNode):
             *((op.Copy(gathered, kept=True),) if gathered else ()),
             *(op.Product(n, w.head_dim, many, times, maps=0, of_weights=True) for n, many in met),
             # Scores of distances are shifted to their keys, and added with the mask.
-            op.Copy(call.states * w.heads * call.keys),
-            op.Pointwise("add", call.states * w.heads * call.keys),
-            *(self._of_segments(w, call) if self.segments else ()),
+            op.Copy(scores * call.keys),
+            op.Pointwise("add", scores * call.keys),
+            *(of_segments if self.segments else ()),
             op.Attention(
                 call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask="scores"
             ),
             op.Product(call.states, inner, w.hidden),
-        )
-
-    def _of_segments(self, w: op.Widths, call: op.Call) -> op.Operations:
-        scores = call.states * w.heads
-        return (
-            op.Product(call.queries, w.head_dim, 1, call.rows * w.heads, maps=0, of_weights=True),
-            op.Pointwise("add", scores * call.keys, kept=scores),
         )
 
     def shared_operations(self, call: op.Call) -> op.Operations:

@@ -147,7 +147,10 @@ class Scalars:
         if isinstance(value, Number):
             instead = f'"{value.text}"' if expected == "a string" else ""
         elif isinstance(value, String) and value.value[:1].isdigit():
-            instead = _number_in(value.value)
+            try:
+                read_number(instead := value.value)
+            except NotANumberError as error:
+                instead = error.instead
         elif isinstance(value, Series) and len(value.items) == 1:
             instead = value.items[0].span.text
         short = 0 < len(instead) <= 60
@@ -159,15 +162,6 @@ class Scalars:
             fix=Fix(value.span, instead) if short else None,
         )
         return BAD
-
-
-def _number_in(text: str) -> str:
-    """The number in quotes, corrected if that is obvious; empty if there is none."""
-    try:
-        read_number(text)
-    except NotANumberError as error:
-        return error.instead
-    return text
 
 
 def describe_value(value: Value) -> str:
