@@ -17,7 +17,6 @@ from bertc.data.layouts.example import (
     TaggedExample,
 )
 from bertc.data.rows.pairs import overhang
-from bertc.data.vocab.template import fill_template
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Embed, Read
@@ -67,7 +66,7 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
             target = float("nan") if example.score is None else example.score
         pair = _fit(first, second, rows)
         rows.num_cut += pair != (first, second)
-        rows.add(number, fill_template(rows.template, *pair), (target,))
+        rows.add(number, pair, (target,))
 
 
 def _related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
@@ -80,7 +79,7 @@ def _related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None
         rows.num_cut += any(len(tokens) > max_tokens for tokens in texts)
         target = float("nan") if example.score is None else example.score
         for tokens in texts if len(texts) > 1 else texts * 2:
-            rows.add(number, fill_template(rows.template, *_fit(tokens, None, rows)), (target,))
+            rows.add(number, _fit(tokens, None, rows), (target,))
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
@@ -116,7 +115,7 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
             pair = (passage, choice) if task.first == "passage" else (choice, passage)
             cut_pair = _fit(*pair, rows)
             shortened |= cut_pair != pair
-            rows.add(number, fill_template(rows.template, *cut_pair), (answer_index,), there=exists)
+            rows.add(number, cut_pair, (answer_index,), there=exists)
         rows.num_cut += shortened
         rows.num_questions_cut += question_shortened
 
@@ -148,7 +147,7 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
             # A word without any token, such as a lone accent, has no state to predict from.
             rows.num_unread += len(example.words) - len(words)
             rows.num_cut += len(encoding.ids) > max_tokens
-            rows.add(number, fill_template(rows.template, ids, None), ())
+            rows.add(number, (ids, None), ())
             tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
             places = np.full(len(example.words), -1, dtype=np.int64)
             places[words] = firsts + len(rows.template.before[0])
@@ -187,7 +186,7 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
             end_offsets = np.full((len(rows.template.behind[0]), 2), -1, dtype=np.int32)
             rows.add(
                 number,
-                fill_template(rows.template, question_ids, ids[start:end].tolist()),
+                (question_ids, ids[start:end].tolist()),
                 (float(target[0]), float(target[1])),
                 np.concatenate([prefix_offsets, offsets[start:end], end_offsets]),
                 first=start,

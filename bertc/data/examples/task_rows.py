@@ -3,13 +3,13 @@
 Axes: r rows, t tokens of all rows, w words of all rows.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.vocab.template import template_of
+from bertc.data.vocab.template import fill_template, template_of
 from bertc.data.vocab.vocabulary import Vocabulary
 
 
@@ -69,14 +69,14 @@ class RowBuilder:
     def add(
         self,
         owner: int,
-        parts: Iterable[tuple[Sequence[int], Sequence[int]]],
+        texts: tuple[Sequence[int], Sequence[int] | None],
         target: tuple[float, ...],
         offsets: NDArray[np.int32] | None = None,
         there: bool = True,
         first: int = 0,
     ) -> None:
-        """Add a row of parts (token ids, segment ids)."""
-        ids, segments = zip(*parts, strict=True)
+        """Add a row of the token ids of one text or two, with special tokens around."""
+        ids, segments = zip(*fill_template(self.template, *texts), strict=True)
         row = np.concatenate([np.asarray(part, dtype=np.int32) for part in ids])
         segment = np.concatenate([np.asarray(part, dtype=np.uint8) for part in segments])
         self._ids.append(row)

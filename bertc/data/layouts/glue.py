@@ -57,13 +57,12 @@ _XNLI_SPELLINGS = {
 def glue_parts(task: Glue) -> DataParts:
     """The official files, compressed or not, and csv files of STS-B in other languages."""
     files = files_of(task.data)
-    names = {name: [f"{name}.tsv"] for name in ("train", "dev", "test")}
+    parts: tuple[str, ...] = ("train", "dev", "test")
     if task.task == "mnli":
         parts = ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
-        names = {name: [f"{name}.tsv"] for name in parts}
-    elif task.task == "stsb":
-        names = {name: [f"{name}.tsv", f"{name}.csv"] for name in names}
-    elif task.task == "ax":
+    endings = (".tsv", ".csv") if task.task == "stsb" else (".tsv",)
+    names = {name: [name + ending for ending in endings] for name in parts}
+    if task.task == "ax":
         names = {"dev": ["diagnostic-full.tsv"], "test": ["diagnostic.tsv"]}
     there = ((name, first(files, stems)) for name, stems in names.items())
     return {name: DataPart(path) for name, path in there if path}

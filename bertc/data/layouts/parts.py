@@ -1,5 +1,6 @@
 """The parts of each task and their examples; the only file that knows all layouts."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
@@ -9,11 +10,11 @@ from bertc.data.layouts.conll import read_tagging, tagging_parts
 from bertc.data.layouts.example import Example
 from bertc.data.layouts.find import DataPart, DataParts
 from bertc.data.layouts.glue import glue_parts, read_glue, read_xnli, xnli_parts
-from bertc.data.layouts.own import own_parts, read_own
+from bertc.data.layouts.own import Own, own_parts, read_own
 from bertc.data.layouts.race import race_parts, read_race
 from bertc.data.layouts.squad import read_squad, squad_parts
 from bertc.data.layouts.table import ExampleSource, source_name
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Embed, Read, Regress, Tag
+from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 
 CUSTOM_PARTS = ("train", "dev", "test")
@@ -86,33 +87,29 @@ def part_examples(task: AnyTask, part: str) -> list[Example]:
 
 def read_examples(task: AnyTask, part: DataPart, labelled: bool = True) -> list[Example]:
     """The examples of any file of the task's layout; unless ``labelled`` some lack answers."""
-    path = part.source
-    match task:
-        case Classify() | Regress() | Choose() | Tag() | Read() | Embed():
-            examples = read_own(task, part, labelled)
-        case _:
-            assert isinstance(path, Path), "only custom tasks read data sets"
-            examples = _official(task, path, part.language, labelled)
+    examples: Sequence[Example]
+    if isinstance(task, Own):
+        examples = read_own(task, part, labelled)
+    else:
+        path = part.source
+        assert isinstance(path, Path), "only custom tasks read data sets"
+        match task:
+            case Glue():
+                examples = read_glue(task, path, labelled)
+            case Xnli():
+                examples = read_xnli(path, part.language, labelled)
+            case Squad():
+                examples = read_squad(path, task.version == 2, labelled)
+            case Race():
+                examples = read_race(path, labelled)
+            case Tagging():
+                examples = read_tagging(task, path, labelled)
+            case unreachable:
+                assert_never(unreachable)
     if not examples:
-        raise DataError(f"{source_name(path)}:1: no examples in it", "at least one is needed")
-    return examples
-
-
-def _official(
-    task: Glue | Xnli | Squad | Race | Tagging, path: Path, language: str, labelled: bool
-) -> list[Example]:
-    match task:
-        case Glue():
-            return [*read_glue(task, path, labelled)]
-        case Xnli():
-            return [*read_xnli(path, language, labelled)]
-        case Squad():
-            return [*read_squad(path, task.version == 2, labelled)]
-        case Race():
-            return [*read_race(path, labelled)]
-        case Tagging():
-            return [*read_tagging(task, path, labelled)]
-    assert_never(task)
+        name = source_name(part.source)
+        raise DataError(f"{name}:1: no examples in it", "at least one is needed")
+    return list(examples)
 
 
 def _part(task: AnyTask, name: str, help: str = "") -> DataPart:
@@ -121,7 +118,7 @@ def _part(task: AnyTask, name: str, help: str = "") -> DataPart:
     if name in parts:
         return parts[name]
     known = f"; there are {listed(parts)}" if parts else ""
-    if isinstance(task, Classify | Regress | Choose | Tag | Read | Embed):
+    if isinstance(task, Own):
         where, remedy = "", help or f"none is named: {task.kind}({name}=...)"
     else:
         where, remedy = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"
@@ -145,6 +142,5 @@ def named_parts(task: AnyTask) -> DataParts:
             return race_parts(task)
         case Tagging():
             return tagging_parts(task)
-        case Classify() | Regress() | Choose() | Tag() | Read() | Embed():
+        case _:
             return own_parts(task)
-    assert_never(task)

@@ -13,9 +13,10 @@ from bertc.data.layouts.example import (
     ScoredExample,
     TaggedExample,
 )
+from bertc.data.layouts.own import Own
 from bertc.data.layouts.table import is_table, opened_file, table
 from bertc.data.sources.tables import ColumnSelection, column_names
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Embed, Read, Regress, Tag
+from bertc.ir.learning.custom_task import AnyTask
 
 NAMING = (
     "text", "pair", "label", "passage", "choices", "words", "tags", "target", "start", "positive",
@@ -27,7 +28,7 @@ Cells = dict[str, Any]
 
 def columns_of(task: AnyTask, path: Path, examples: Sequence[Example]) -> Iterator[Cells]:
     """The columns of each example's row, by name; of files in official layouts its own texts."""
-    if not isinstance(task, Classify | Regress | Choose | Tag | Read | Embed) or not is_table(path):
+    if not isinstance(task, Own) or not is_table(path):
         yield from (_texts(task, example) for example in examples)
         return
     values = [getattr(task, name, "") for name in NAMING]
