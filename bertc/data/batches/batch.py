@@ -25,9 +25,7 @@ class RawBatch:
     """
 
     token_ids: NDArray[np.int32]  # (b, s) with special tokens
-    segment_ids: NDArray[
-        np.uint8
-    ]  # (b, s) 1 for the second text and its separator, 2 for a [CLS] after both
+    segment_ids: NDArray[np.uint8]  # (b, s) 1: second text, its separator; 2: a [CLS] after both
     lengths: NDArray[np.int32]  # (b,) tokens before the padding
     example_ids: NDArray[np.int64]  # (b,)
     copies: NDArray[np.int64]  # (b,)
@@ -48,9 +46,8 @@ def lay_out_rows(
 ) -> None:
     """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], for entry i of ``rows`` into row ``at[i]``.
 
-    ``rows`` are entries of ``index.ROW``. ``at`` ascends; entries of a row follow each other. A
-    text longer than all of ``ids`` is repeated. A translation has its own special tokens, [CLS] a
-    [SEP] [CLS] b [SEP] (XLM, concat_batches).
+    ``at`` ascends. A text longer than all of ``ids`` is repeated. A translation has its own special
+    tokens, [CLS] a [SEP] [CLS] b [SEP] (XLM, concat_batches).
     """
     sizes_n, first_n = lengths(rows), rows["a_length"] + 2
     before_n = np.cumsum(sizes_n) - sizes_n

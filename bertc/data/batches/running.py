@@ -82,9 +82,7 @@ class RunningRows(ABC):
     """Training and held-out batches of a stage; batch k is a function of the seed and k.
 
     The sources end to end are one text. Row r of a batch begins at the r-th part and continues
-    from step to step, from the end of the text to its beginning: each pass reads all of it, and
-    every row follows on what it read before. Of a source of less weight a pass reads a part, and
-    the next pass the part after it.
+    from step to step, from the end of the text to its beginning.
     """
 
     vocabulary: Vocabulary

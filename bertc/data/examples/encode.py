@@ -83,10 +83,9 @@ def _related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
-    """Add a row for each choice: passage, then question and choice, cut to its limit.
+    """Add a row for each choice: the passage, and the question with the choice in its gap (``_``).
 
-    A gap (``_``) in the question is filled with the choice. Without a passage the question is one
-    text and the choice the other. ``task.first`` says which is first.
+    Without a passage the question is one text and the choice the other.
     """
     assert isinstance(task, Race | Choose), "choices need a task of choices"
     assert isinstance(task.answer, Choice), "choices need a task of choices"

@@ -23,10 +23,7 @@ SHORTEST_EXAMPLE = 3
 WIDTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 """Widths in tokens that rows are padded to; longer ones to a multiple of 128."""
 SHARED_ROW_RATIO = 1.25
-"""Length of a shared row over its longest example.
-
-Wider rows have less padding and more pairs of tokens for attention to mask.
-"""
+"""Length of a shared row over its longest example; wider ones have more for attention to mask."""
 MIN_SHARED_ROW_TOKENS = 64
 """Rows are shared up to this length even if all examples are shorter."""
 SHARED_ROW_MULTIPLE_TOKENS = 8

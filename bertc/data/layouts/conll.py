@@ -123,7 +123,6 @@ def _blocks(numbered: Numbered) -> Iterator[Numbered]:
 def _conll_2003(
     path: Path, numbered: Numbered, column: str, labelled: bool
 ) -> Iterator[list[TaggedWord]]:
-    """Sentences in columns separated by white space."""
     at, width = CONLL_2003[column], 0
     for block in _blocks(numbered):
         sentence = []

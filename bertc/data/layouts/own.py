@@ -91,7 +91,6 @@ def _read(cells: Sequence[Any], columns: Sequence[str], place: str) -> tuple[str
 
 
 def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
-    """Texts alone or in pairs, which have a score if there is one."""
     source = part.source
     if part.sts:
         assert isinstance(source, Path), "sts names a file"
@@ -158,7 +157,6 @@ def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:
 
 
 def _right(name: str, choices: tuple[str, ...], place: str) -> int:
-    """The index of the right choice, which is a number or a capital letter."""
     if not name:
         raise DataError(f"{place}: no label", "the number or the letter of the right one")
     letter = ord(name) - ord("A") if len(name) == 1 else -1

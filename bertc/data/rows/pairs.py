@@ -91,7 +91,6 @@ def text_pairs(
 
 
 def _relation(pairs: Pairs, sentences: int, rng: random.Random) -> str:
-    """Draw the origin of the second text: next, swapped, or another document."""
     if pairs == "random-next":
         return "other" if sentences == 1 or rng.random() < 0.5 else "next"
     if pairs == "swapped":

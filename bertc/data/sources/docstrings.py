@@ -57,7 +57,6 @@ def open_docstrings(corpus: Docstrings) -> TextSource:
 
 
 def _roots() -> list[Path]:
-    """The folders of the standard library and of installed packages, in this order."""
     paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")]
     paths += [sysconfig.get_path("platlib"), *site.getsitepackages()]
     # Those of users, of PYTHONPATH, and of files that name more folders.

@@ -70,9 +70,8 @@ def network_folder(folder: Path) -> Path:
 def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:
     """The tokenizer of a run's folder, of a folder of others, or of one of its files.
 
-    Those of others are made by transformers, in a process with limits, and kept in the cache. A
-    ``tokenizer.json`` that is named itself is taken as it is written. Without ``lower`` capitals
-    are kept.
+    Those of others are made by transformers, in a process with limits, and stored in the cache. A
+    ``tokenizer.json`` that is named itself is taken as it is written.
     """
     file = _file(path)
     of_run = path.name == "tokenizer" and is_file(path.parent / "resolved.json")

@@ -74,10 +74,9 @@ class Vocabulary:
     ) -> None:
         """Write the files that ``AutoTokenizer`` reads, and the older files of its kind.
 
-        ``model_max_length`` is at most ``room``, the longest row that its network reads. Where that
-        has no bound it is what the tokenizer came with, or for one that was learned here ``seq``,
-        the longest row of training.
-        Whether it puts out token_type_ids follows from ``segments``.
+        ``model_max_length`` is at most ``room``, the longest row that its network reads; without
+        that what the tokenizer came with, or for one that was learned here ``seq``, the longest row
+        of training.
         """
         folder.mkdir(parents=True, exist_ok=True)
         written = self.tokenizer.to_str(pretty=True)
