@@ -8,7 +8,7 @@ from bertc.base.storage.endings import suffix
 from bertc.data.layouts.example import LabelledExample, ScoredExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, first, packed
 from bertc.data.layouts.table import table
-from bertc.data.sources.cells import label_in, score_in, text
+from bertc.data.sources.cells import label_in, number, text
 from bertc.data.sources.tables import ColumnNames, ColumnSelection, TableRow
 from bertc.ir.learning.task import GLUE_LABELS, Glue, Xnli
 
@@ -84,10 +84,11 @@ def read_glue(task: Glue, path: Path, labelled: bool) -> list[LabelledExample | 
     if task.task != "stsb":
         return [*_labelled(rows, (*texts, label_column), GLUE_LABELS[task.task], labelled)]
     hidden = () if labelled else (None, *WITHHELD)
-    return [
-        ScoredExample(str(i), (first, second), score_in(cell, place, label_column, hidden, SCORES))
-        for i, (place, (first, second, cell)) in enumerate(rows)
-    ]
+    examples: list[LabelledExample | ScoredExample] = []
+    for i, (place, (*pair, cell)) in enumerate(rows):
+        score = None if cell in hidden else number(cell, place, label_column, SCORES)
+        examples.append(ScoredExample(str(i), tuple(pair), score))
+    return examples
 
 
 def xnli_parts(task: Xnli) -> DataParts:

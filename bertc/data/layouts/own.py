@@ -28,7 +28,6 @@ from bertc.data.sources.cells import (
     label,
     label_in,
     number,
-    score_in,
     text,
     texts,
     words,
@@ -80,7 +79,9 @@ def _texts(
     for key, place, (*cells, cell) in rows_of(source, columns, (task.label,), labelled):
         read = _read(cells, columns, place)
         if isinstance(task, Regress):
-            yield ScoredExample(key, read, score_in(cell, place, task.label, hidden))
+            known = cell not in hidden
+            score = number(cell, place, task.label, text_column=task.text) if known else None
+            yield ScoredExample(key, read, score)
         else:
             name = label_in(cell, place, task.label, task.labels, hidden, task.text)
             yield LabelledExample(key, read, name)
@@ -108,7 +109,7 @@ def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
     columns = tuple(filter(None, names))
     hidden = () if labelled and task.score else NO_ANSWER
     for key, place, (*cells, cell) in rows_of(source, columns, (task.score,), labelled):
-        score = score_in(cell, place, task.score, hidden)
+        score = None if cell in hidden else number(cell, place, task.score)
         yield ScoredExample(key, _read(cells, columns, place), score)
 
 

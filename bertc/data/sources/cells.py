@@ -86,17 +86,6 @@ def swapped(text: str, label: str) -> str:
     return f"if the columns are swapped: text={label}, label={text}"
 
 
-def score_in(
-    cell: Any,
-    place: str,
-    column: str,
-    hidden: Sequence[object],
-    limits: tuple[float, float] | None = None,
-) -> float | None:
-    """The number in a cell, within limits; None for values in ``hidden``."""
-    return None if cell in hidden else number(cell, place, column, limits)
-
-
 def finite(cell: Any) -> float | None:
     """The finite number in a cell, None if it is something else."""
     try:
@@ -106,15 +95,22 @@ def finite(cell: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def number(cell: Any, place: str, column: str, limits: tuple[float, float] | None = None) -> float:
+def number(
+    cell: Any,
+    place: str,
+    column: str,
+    limits: tuple[float, float] | None = None,
+    text_column: str = "",
+) -> float:
     """The finite number in a cell, within limits."""
     expected = "a number" if limits is None else f"a number from {limits[0]:g} to {limits[1]:g}"
     value = finite(cell)
     if value is None:
         spelled = repr(cell[:60]) if isinstance(cell, str) else str(cell)[:60]
+        long = text_column and len(str(cell)) > LONGEST_LABEL
         raise DataError(
             f"{place}: {column!r} is {spelled}, {expected} expected",
-            "classify learns labels, regress numbers",
+            swapped(text_column, column) if long else "classify learns labels, regress numbers",
         )
     if limits and not limits[0] <= value <= limits[1]:
         raise DataError(f"{place}: {column!r} is {value:g}, {expected} expected")

@@ -175,6 +175,10 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
         own(Regress), "a.csv", "text,label\na,high\n", "a.csv:2",
         "'high', a number expected; classify learns labels, regress numbers",
     ),
+    "regress: swapped columns": (
+        own(Regress), "a.csv", f"text,label\n3.5,{'A hen sleeps. ' * 5}\n", "a.csv:2",
+        "if the columns are swapped: text=label, label=text",
+    ),
     "regress: true": (own(Regress), "a.jsonl", row(text="a", label=True), "a.jsonl:1", "a number"),
     "choose: past the last": (
         own(Choose), "a.jsonl", row(question="?", choices=["a", "b"], label=2), "a.jsonl:1",
