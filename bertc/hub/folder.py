@@ -14,19 +14,10 @@ from bertc.hub.sentences import SENTENCE_FILES
 ELSEWHERE = "name another folder"
 SIGNS = ("config.json", "resolved.json", "onnx.json")
 """Files of which every exported or imported folder has at least one."""
-EXPORTED = SENTENCE_FILES | frozenset(
-    {
-        "README.md",
-        "config.json",
-        "model.safetensors",
-        "bertc_heads.safetensors",
-        "resolved.json",
-        "note.txt",
-        "onnx.json",
-        "model.onnx",
-        "model.int8.onnx",
-    }  # fmt: skip
-)
+EXPORTED = SENTENCE_FILES | {
+    "README.md", "config.json", "model.safetensors", "bertc_heads.safetensors",
+    "resolved.json", "note.txt", "onnx.json", "model.onnx", "model.int8.onnx",
+}  # fmt: skip
 """Files of an earlier export that a new one may drop."""
 
 

@@ -74,11 +74,7 @@ def to_program(
 
 
 def _network(
-    family: Family,
-    config: HfConfig,
-    text: tuple[Pretraining, ...],
-    pooler: bool,
-    longest: Any,
+    family: Family, config: HfConfig, text: tuple[Pretraining, ...], pooler: bool, longest: Any
 ) -> dict[str, Any]:
     """Settings of the network, and of its rows: of a task as long as its tokenizer says."""
     stated = isinstance(longest, int) and longest >= SHORTEST_ROW
@@ -106,10 +102,7 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Given]:
 
 def _tuning(tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
     """Settings of a task stage, with a number of steps, since examples are not there to count."""
-    return {
-        "objective": tuple(Term(objective=task) for task in tasks),
-        "steps": STEPS,
-    }
+    return {"objective": tuple(Term(objective=task) for task in tasks), "steps": STEPS}
 
 
 def _check(family: Family, config: HfConfig, text: tuple[Pretraining, ...], path: Path) -> None:

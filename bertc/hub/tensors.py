@@ -51,8 +51,7 @@ def check_entry(path: Path, key: str, entry: Entry, shape: tuple[int, ...]) -> N
         )
     if entry.dtype not in FLOATS:
         raise DataError(
-            f"{path}: {key} has dtype {entry.dtype}",
-            help=f"supported dtypes: {', '.join(FLOATS)}",
+            f"{path}: {key} has dtype {entry.dtype}", help=f"supported dtypes: {', '.join(FLOATS)}"
         )
 
 
@@ -85,8 +84,7 @@ def read_tensors(path: Path, wanted: Mapping[str, str]) -> dict[str, Tensor]:
             return {name: file.get_tensor(key).to(torch.float32) for key, name in wanted.items()}
     except (SafetensorError, OSError, ValueError, RuntimeError):
         raise DataError(
-            f"{path} is damaged: its tensors do not match its header",
-            help="copy or save it again",
+            f"{path} is damaged: its tensors do not match its header", help="copy or save it again"
         ) from None
 
 

@@ -127,9 +127,7 @@ def _parts(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def _together(
-    parts: list[Path],
-) -> tuple[dict[str, Entry], dict[str, Path], dict[str, Tensor]]:
+def _together(parts: list[Path]) -> tuple[dict[str, Entry], dict[str, Path], dict[str, Tensor]]:
     """Dtypes and shapes of all tensors, the files of some, and the others as they are loaded."""
     header, files, loaded = dict[str, Entry](), dict[str, Path](), dict[str, Tensor]()
     for part in parts:

@@ -19,13 +19,7 @@ SMALL = {
 DEEP = {**SMALL, "num_hidden_layers": 6, "hidden_size": 32, "num_attention_heads": 2}
 WIDE = {**SMALL, "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 17}
 WIDE |= {"num_attention_heads": 8, "type_vocab_size": 3, "layer_norm_eps": 1e-5}
-XLM = {
-    "vocab_size": 97,
-    "emb_dim": 24,
-    "n_layers": 3,
-    "n_heads": 3,
-    "max_position_embeddings": 32,
-}
+XLM = {"vocab_size": 97, "emb_dim": 24, "n_layers": 3, "n_heads": 3, "max_position_embeddings": 32}
 DISTIL = {
     "vocab_size": 97,
     "dim": 24,
@@ -34,13 +28,7 @@ DISTIL = {
     "hidden_dim": 40,
     "max_position_embeddings": 32,
 }
-XLNET = {
-    "vocab_size": 97,
-    "d_model": 24,
-    "n_layer": 3,
-    "n_head": 3,
-    "d_inner": 40,
-}
+XLNET = {"vocab_size": 97, "d_model": 24, "n_layer": 3, "n_head": 3, "d_inner": 40}
 
 MODERN = {
     "vocab_size": 97,

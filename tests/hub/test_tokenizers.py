@@ -174,18 +174,7 @@ def test_an_imported_xlnet_answers_as_its_class_does(words: Words, tmp_path: Pat
 def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path: Path) -> None:
     from transformers import BertTokenizer
 
-    lines = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "a\x85b",
-        "",
-        "c\u2028d",
-        "[MASK]",
-        "e\x1c",
-        "hen",
-    ]
+    lines = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a\x85b", "", "c\u2028d", "[MASK]", "e\x1c", "hen"]
     path = tmp_path / "vocab.txt"
     path.write_bytes("\n".join([*lines, "", ""]).encode())  # empty lines at the end are none
     found = load_vocabulary(TokenizerFile(path=str(path)))
