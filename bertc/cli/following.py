@@ -76,11 +76,7 @@ def report_(
 ) -> None:
     """Write runs as one HTML page: curves, cost, scores; of several, next to each other."""
     from bertc.base.storage import durable
-    from bertc.base.storage.paths import is_file
     from bertc.lab.report.report import report_page
 
-    page, again = report_page(runs), is_file(out)
-    durable.replace(out, page.encode(), elsewhere="name another file with -o")
+    durable.replace(out, report_page(runs).encode(), elsewhere="name another file with -o")
     say(out)
-    if again:
-        say("written again, over the one that was there; -o names another", err=True)

@@ -35,10 +35,6 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="try everything but training")] = False,
     nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one per GPU")] = 1,
     profile: ProfileOption = None,
-    log: Annotated[
-        list[str] | None,
-        typer.Option(help="tensorboard, wandb, mlflow or trackio: figures go there too"),
-    ] = None,
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
     from bertc.api import points
@@ -46,7 +42,7 @@ def train(
     from bertc.machine.signals import end_with_launcher
 
     end_with_launcher()
-    set = [*(set or ()), *_as_override(log or ())]
+    set = set or []
     if profile:
         os.environ.update(QUIET_PROFILER)
     spec = spec or (str(out) if resume and out else "")
@@ -85,13 +81,6 @@ def _train_one(
     )
     if world_here()[0] == 0:
         say(report.summary())
-
-
-def _as_override(log: Sequence[str]) -> list[str]:
-    """The trackers of ``--log`` as an override of that setting."""
-    if len(log) > 1:
-        return [f"log=[{', '.join(log)}]"]
-    return [f"log={name}" for name in log]
 
 
 def _launch(command: Sequence[str], resolved: "Resolved", nproc: int, folder: Path) -> int:
@@ -145,16 +134,14 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
 
 
 def _refuse_nothing_there(spec: str) -> None:
-    from bertc.base.storage.paths import check_path, is_folder
+    from bertc.base.storage.paths import is_folder
     from bertc.lang.files import find_spec
 
     try:
         find_spec(spec)
     except MissingInputError:
-        there, near = Path("runs") / spec, check_path(spec)
-        if is_folder(there):
-            near = f"did you mean {there}?"
-        help = near if near.endswith("?") else "bertc runs FOLDER lists the runs in a folder"
+        there, help = Path("runs") / spec, "bertc runs FOLDER lists the runs in a folder"
+        help = f"did you mean {there}?" if is_folder(there) else help
         raise MissingInputError(f"there is neither a run nor a spec {spec[:60]}", help) from None
 
 

@@ -23,7 +23,7 @@ MASK = "[MASK]"
 """Spelling of the mask in a text, accepted beside the vocabulary's own."""
 PREDICTING = ("masks", "end")
 """Kinds of what an objective fills, of those that predict tokens."""
-ROWS, MOST_MASKS = 16, 256
+ROWS = 16
 LONGEST_ROW = 2048
 """Maximum row length in tokens if the model sets none; memory grows with its square."""
 
@@ -170,11 +170,6 @@ def _encode(vocabulary: Vocabulary, text: str, maskless: bool) -> tuple[list[int
     joined = mask.join([*(part.rstrip() for part in before), last])
     ids = _ids(vocabulary, joined)
     places = [place for place, token in enumerate(ids) if token == vocabulary.mask]
-    if len(places) > MOST_MASKS:
-        raise UsageError(
-            f"the text has {len(places):,} masks, at most {MOST_MASKS} are filled at once",
-            help="fill it in parts",
-        )
     return ids, places
 
 

@@ -57,7 +57,7 @@ class Predicted:
 
     def each(self) -> Iterator[dict[str, Any]]:
         """The answer to each row, with probabilities and other details."""
-        yield from map(self._said, range(len(self.examples)))
+        return map(self._said, range(len(self.examples)))
 
     def summary(self) -> str:
         """Number of rows and rows per second, in one line."""

@@ -49,6 +49,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     [
         (["check", "bert-base"], 0),
         (["check", "hiden=3"], 1),
+        (["check", "layers=2", "layers=4"], 0),
         (["check", "bert-base", "layers=none"], 1),
         (["estimate", "bert-tiny"], 0),
         (["estimate", "layers=0"], 65),
@@ -115,6 +116,9 @@ def test_help_has_every_command_once_in_its_group_with_a_sentence() -> None:
         (UnsafeError("x"), 77),
         (MachineError("x"), 78),
         (OSError(28, "No space left on device"), 74),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), 66),
+        (OSError(errno.EMFILE, "Too many open files"), 78),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), 78),
         (MemoryError(), 78),
         (KeyboardInterrupt(), 130),
     ],
@@ -213,16 +217,13 @@ def test_check_goes_on_after_a_spec_whose_files_are_wrong(
     assert not err
 
 
-@pytest.mark.parametrize(("named", "assumed"), [((), True), (("--device", "h200"), False)])
 def test_an_estimate_says_that_its_device_is_assumed(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    named: tuple[str, ...],
-    assumed: bool,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(monkeypatch, "estimate", "bert-tiny", *named) == 0
     line = "An H200 is assumed: name another device with --device cpu, a100, ...\n"
-    assert (line in capsys.readouterr().out) == assumed
+    for named, assumed in (((), True), (("--device", "h200"), False)):
+        assert call(monkeypatch, "estimate", "bert-tiny", *named) == 0
+        assert (line in capsys.readouterr().out) == assumed
 
 
 def test_json_is_all_that_stdout_gets(
@@ -283,6 +284,10 @@ def test_a_remark_that_several_stages_have_is_one(
         (["check", "vocab=minilm"], 'help: vocab = "minilm"'),
         (["check", "data=files('text/*')"], "error[E308]"),
         (["check", "data=files('text')"], 'help: "text/**/*.txt"'),
+        (["check", "layers=2", "\udcff"], "is not UTF-8"),
+        (["estimate", "layers=2", "--world", "0"], "0 is too small; 1 is the least"),
+        (["show-batch", "layers=2", "--examples", "70"], "70 is too large; 64 is the most"),
+        (["estimate", "layers=2", "--world", "x"], "x is no whole number"),
     ],
 )
 def test_what_a_shell_or_a_slip_makes_of_a_spec(
@@ -302,28 +307,6 @@ def test_what_a_shell_or_a_slip_makes_of_a_spec(
     assert call(monkeypatch, *arguments) in (1, 2, 66)
     out, err = capsys.readouterr()
     assert said in " ".join((out + err).replace("│", "").split())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("estimate", "layers=2", "--world", "0"), "0 is too small; 1 is the least"),
-        (("show-batch", "layers=2", "--examples", "70"), "70 is too large; 64 is the most"),
-        (("estimate", "layers=2", "--world", "x"), "x is no whole number"),
-    ],
-)
-def test_wrong_arguments_are_told_in_words_of_the_house(
-    arguments: tuple[str, ...],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert call(monkeypatch, *arguments) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
-
-
-def test_several_values_of_one_setting_are_several_specs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert call(monkeypatch, "check", "layers=2", "layers=4") == 0
 
 
 def test_specs_lists_what_is_shipped(
@@ -382,13 +365,6 @@ def test_more_processes_than_cores_are_remarked(
     assert "8 processes share 2 cores" in capsys.readouterr().err
 
 
-def test_arguments_that_are_no_text_are_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(monkeypatch, "check", "layers=2", "\udcff") == 2
-    assert "is not UTF-8" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_before_or_inside_a_command_ends_it(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
@@ -429,15 +405,3 @@ def test_importing_the_package_loads_nothing_yet_and_functions_keep_their_names(
         "assert bertc.train.__name__ == 'train' and callable(bertc.estimate)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), 66),
-        (OSError(errno.EMFILE, "Too many open files"), 78),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), 78),
-    ],
-)
-def test_what_the_machine_refuses_is_no_mistake_of_ours(error: Exception, code: int) -> None:
-    assert exit_code(error, color=False) == code

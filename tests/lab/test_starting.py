@@ -198,12 +198,6 @@ def test_no_column_of_text_is_dropped_in_silence(
         check(spec)
 
 
-def test_a_language_is_written_where_it_is_given(data: Path) -> None:
-    for language, written in (("", False), ("de", True)):
-        spec = start(survey("text"), Answers(language=language, budget=SMALL.budget))
-        assert ('language="de"' in spec) == written
-
-
 def test_texts_alone_are_embedded_from_one_file_with_a_text_a_line(data: Path) -> None:
     spec = start(survey("text/[[]a]/farm.txt"), Answers(budget=SMALL.budget, purpose="embed"))
     assert 'task = embed("text/[a]/farm.txt")' in spec
@@ -234,6 +228,10 @@ def test_the_spec_for_a_table_trains(data: Path) -> None:
 def test_what_is_seen_of_text_and_tables(data: Path) -> None:
     text = survey("text")
     assert (text.kind, text.name) == ("text", "text/**/*.txt")
+    assert {*NEEDS} == {purpose for _, purpose in EVERY}, "every purpose is tried"
+    for language, written in (("", False), ("de", True)):
+        spec = start(text, Answers(language=language, budget=SMALL.budget))
+        assert ('language="de"' in spec) == written
     table = survey("train.csv")
     assert [*table.columns] == ["Review", "id", "stars"]
     assert table.dev == "dev.csv"
@@ -278,17 +276,18 @@ def test_what_is_no_data_is_said(data: Path) -> None:
         start(survey("text"), Answers(budget=Budget("params", 1e3)))
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "most"),
-    [("8h", "time", 28_800), ("14M", "params", 14e6), ("1e18", "flops", 1e18)],
-)
-def test_a_budget_is_told_by_its_unit(text: str, kind: str, most: float) -> None:
-    assert budget_named(text) == Budget(kind, most)
-
-
-def test_a_machine_that_is_none_is_refused_by_its_option() -> None:
-    with pytest.raises(UsageError) as error:
-        machine_named("h10")
+def test_budgets_and_machines_are_told_by_unit_name_and_number() -> None:
+    for text, kind, most in (
+        ("8h", "time", 28_800),
+        ("14M", "params", 14e6),
+        ("1e18", "flops", 1e18),
+    ):
+        assert budget_named(text) == Budget(kind, most)
+    assert machine_named("h100x8") == Machine("h100", 8)
+    assert machine_named("rtx4090") == Machine("rtx4090")
+    for name in ("abacus", "h10"):
+        with pytest.raises(UsageError) as error:
+            machine_named(name)
     option, value = re.split("[ ,;]", error.value.help or "")[:2]
     assert option == "--machine"
     assert machine_named(value)
@@ -320,13 +319,6 @@ def test_a_budget_that_is_not_used_up_is_explained(
     said = [line for line in spec.splitlines() if "% of --budget " in line]
     assert [why in line for line in said] == [True] * bool(why)
     assert "bertc calibrate measures this processor" in spec
-
-
-def test_machines_are_told_by_name_and_number() -> None:
-    assert machine_named("h100x8") == Machine("h100", 8)
-    assert machine_named("rtx4090") == Machine("rtx4090")
-    with pytest.raises(UsageError):
-        machine_named("abacus")
 
 
 def test_a_network_to_begin_from_keeps_its_size(data: Path) -> None:
@@ -383,10 +375,6 @@ def test_the_command_asks_for_what_is_not_given_and_never_overwrites(
     assert call(monkeypatch, "--text", "text", "-o", "mine.bertc") == 2
     assert "is there already" in capsys.readouterr().err
     assert (data / "mine.bertc").read_text() == before
-
-
-def test_every_purpose_is_offered() -> None:
-    assert {*NEEDS} == {purpose for _, purpose in EVERY}
 
 
 def test_packed_files_of_a_folder_are_read_with_those_that_are_not(tmp_path: Path) -> None:

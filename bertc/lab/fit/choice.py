@@ -5,19 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import Program, Resolved, formatted, units
+from bertc import Program, Resolved, formatted
 from bertc.lab.fit.budget import Budget
 
 SPENT = ("flops", "time")
 """Budgets that every step takes from."""
-FREEING: Mapping[str, tuple[str, ...]] = {
-    "params": ("layers", "hidden", "embedding"),
-    "flops": ("steps", "layers", "hidden"),
-    "time": ("steps", "layers", "hidden"),
-    "memory": ("layers", "hidden", "seq"),
-    "latency": ("layers", "hidden"),
-}
-"""Settings that make each figure smaller, the first to be left free first."""
+HELP = "a larger budget, or more settings left free: layers=? hidden=?"
 SHOWN = 5
 FEWEST_STEPS = 100
 """Steps below which a run learns next to nothing."""
@@ -47,7 +40,7 @@ class Choice:
     """Candidates within the budgets, the best first; without any those nearest to them.
 
     ``source`` is the file or shipped spec that was given, ``searched``: its steps follow from a
-    budget. ``free`` are the settings that candidates differ in, ``room`` those that may be too.
+    budget.
     """
 
     budgets: tuple[Budget, ...]
@@ -57,8 +50,6 @@ class Choice:
     refused: int
     source: str
     searched: bool
-    free: frozenset[str] = frozenset()
-    room: frozenset[str] = frozenset()
 
     @property
     def fits(self) -> bool:
@@ -104,27 +95,7 @@ class Choice:
             if share > 1
         )
         nearest = f"the nearest takes {', '.join(over)}"
-        return f"none of {self.tried:,} fits{refused}; {nearest}{self._help()}"
-
-    def _help(self) -> str:
-        """A line with settings that would make the figures over their budgets smaller."""
-        nearest = self.candidates[0]
-        shares = nearest.shares(self.budgets)
-        over = [
-            budget.kind for budget, share in zip(self.budgets, shares, strict=True) if share > 1
-        ]
-        names = dict.fromkeys(name for kind in over for name in FREEING[kind])
-        more = " or ".join(f"{name}=?" for name in names if name in self.room)
-        ways = [f"leave more free: {more}" if more else "a larger budget"]
-        body, vocabulary = nearest.resolved.encoder, nearest.resolved.vocabulary
-        table = body.vocab_size * body.embedding
-        if "params" in over and 2 * table > nearest.figures["params"]:
-            share = table / nearest.figures["params"]
-            ways.append(
-                f"a smaller vocabulary than {vocabulary.kind}({body.vocab_size:,}), whose table "
-                f"has {units.count_text(table)} parameters, {share:.0%} of all"
-            )
-        return f"\nhelp: {', or '.join(ways)}"
+        return f"none of {self.tried:,} fits{refused}; {nearest}\nhelp: {HELP}"
 
     def _remark(self) -> str:
         """A line on a best candidate that is hardly trained."""

@@ -6,7 +6,7 @@ a limit alone, since micro-batches fill what there is: within it the most parame
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -28,8 +28,6 @@ from bertc.lab.fit.choice import SPENT, Candidate, Choice
 from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT
 
 STEPS = "steps"
-MOST_POINTS = 1_000
-"""Points of a grid."""
 CANDIDATES: Mapping[str, tuple[int, ...]] = {
     "layers": (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 36, 40, 48),
     "hidden": tuple(range(64, 1088, 64)) + (1152, 1280, 1408, 1536, 1664, 1792, 2048),
@@ -62,9 +60,10 @@ def choose(
     content = spec_text(spec)
     written = content if FREE.search(content) or spec == "-" else spec
     text, free = _with_candidates(written, overrides, budgets)
-    written_out = programs(*text)
     tried = [
-        program for program in written_out if not {"layers", "hidden"} <= free or _usual(program)
+        program
+        for program in programs(*text)
+        if not {"layers", "hidden"} <= free or _usual(program)
     ]
     if len(tried) == 1 and not free:
         raise UsageError(
@@ -73,27 +72,7 @@ def choose(
         )
     steps_free = STEPS in free
     choice = choose_among(tried, budgets, device, devices, steps_free=steps_free)
-    differing = _differing(tried) | free
-    room = _room(len(written_out), differing)
-    source = "" if content == spec else spec
-    return replace(choice, source=source, free=differing, room=room)
-
-
-def _room(number: int, free: Collection[str]) -> frozenset[str]:
-    """Settings that may be left free too, each alone, before there are too many candidates."""
-    named = {name for name, values in CANDIDATES.items() if number * len(values) <= MOST_POINTS}
-    return frozenset({*named, STEPS} - {*free})
-
-
-def _differing(programs: Sequence[Program]) -> frozenset[str]:
-    """The settings of which programs have several values."""
-    first = programs[0].settings
-    others = [program.settings for program in programs[1:]]
-    return frozenset(
-        name
-        for name, setting in first.items()
-        if any(name in settings and settings[name].value != setting.value for settings in others)
-    )
+    return replace(choice, source="" if content == spec else spec)
 
 
 def choose_among(

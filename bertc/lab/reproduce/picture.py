@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from bertc import CannotWriteError
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.table import Measure, Table
-from bertc.lab.results.drawing import save
 from bertc.lab.results.intervals import interval
 
 SHIFT = 0.12
@@ -23,6 +23,7 @@ def save_picture(
     Raises:
         CannotWriteError: if the disk has no room.
     """
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     rows = [row.name for row in table.rows]
@@ -51,4 +52,12 @@ def save_picture(
         axes.grid(alpha=0.3)
         axes.margins(y=0.2)
     panels[0].invert_yaxis()
-    save(figure, path, described=described)
+    kind = "svg" if path.suffix.lower() == ".svg" else "png"
+    metadata = {"Description": described} | ({"Date": None} if kind == "svg" else {})
+    try:
+        with rc_context({"svg.hashsalt": "bertc", "svg.fonttype": "none"}):  # always the same file
+            figure.savefig(path, format=kind, metadata=metadata)
+    except OSError as error:
+        raise CannotWriteError(
+            f"cannot write {path}: {error.strerror}", help="make room, or name another file"
+        ) from error

@@ -61,18 +61,12 @@ def _draw(folder: Path, console: Console) -> None:
 
 
 def _tell(folder: Path, console: Console) -> None:
-    """Print a line every 30 seconds, and one for each evaluation."""
-    printed, evaluation = -LINE_SECONDS, ""
-    while True:
-        view = look(folder)
-        if view.over:
-            break
+    """Print how it stands every 30 seconds."""
+    printed = -LINE_SECONDS
+    while not (view := look(folder)).over:
         if time.monotonic() - printed >= LINE_SECONDS:
-            console.print(view.line(), markup=False, soft_wrap=True)
+            _print(view, console)
             printed = time.monotonic()
-        if view.evaluation_line() != evaluation:
-            evaluation = view.evaluation_line()
-            console.print(evaluation, markup=False, soft_wrap=True)
         time.sleep(LOOK_SECONDS)
     _print(view, console)
 

@@ -81,13 +81,10 @@ def test_the_command_prints_a_table_and_keeps_json(
         assert contender["graphs"] == contender["graph_breaks"] == contender["recompiles"] == 0
 
 
-def test_an_unknown_system() -> None:
-    with pytest.raises(UsageError, match="cannot bench against fairseq") as refused:
+def test_systems_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="cannot bench against fairseq") as unknown:
         bench(resolve(TOY), against="fairseq", quiet=True)
-    assert "transformers" in refused.value.help
-
-
-def test_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "transformers" in unknown.value.help
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingInputError, match="not installed") as refused:
         bench(resolve(TOY), against="transformers", quiet=True)

@@ -163,37 +163,6 @@ def test_a_candidate_that_no_fewer_steps_fit_ends_no_search() -> None:
     assert (choice.tried, choice.fits) == (2, False)
 
 
-@pytest.mark.parametrize(
-    ("spec", "kind", "more"),
-    [
-        ("layers={1, 2}", "params", "leave more free: hidden=? or embedding=?"),
-        ("layers={1, 2} hidden={64, 128} steps=?", "time", "a larger budget"),
-    ],
-)
-def test_where_none_fits_settings_to_leave_free_are_named(
-    spec: str, kind: str, more: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "CANDIDATES", {"hidden": (64,), "embedding": (32,)})
-    fixed = f"vocab=1k seq=64 batch=8 {spec}"
-    choice = choose(fixed, [Budget(kind, 1e-9)])
-    help = choice.as_table().partition("\nhelp: ")[2]
-    assert help == more
-    if settings := help.partition("free: ")[2]:
-        for setting in settings.split(" or "):
-            assert choose(f"{fixed} {setting}", [Budget(kind, 1e9)]).fits
-
-
-def test_no_setting_is_to_be_left_free_that_makes_too_many_candidates(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    many = {"hidden": range(10**3), "embedding": range(10)}
-    monkeypatch.setattr(module, "CANDIDATES", many)
-    choice = choose(
-        "vocab=1k seq=64 batch=8 layers={1, 2} hidden=64 heads=1", [Budget("params", 1)]
-    )
-    assert "leave more free: embedding=?, or a smaller vocabulary" in choice.as_table()
-
-
 @pytest.mark.parametrize(("most", "code"), [("1M", 0), ("1k", 1)])
 def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(
     most: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
