@@ -125,10 +125,7 @@ class Layer(nn.Module):
 
 
 class StatesScores(Linear):
-    """Scores of joined states of several layers, perhaps read by a BiLSTM before.
-
-    ``forward`` is the linear layer alone.
-    """
+    """Scores of joined states of several layers, perhaps read by a BiLSTM before."""
 
     def __init__(self, table: Table, name: str, node: StatesHead) -> None:
         super().__init__(table, name)

@@ -45,13 +45,10 @@ LAST_STATES = Wanted()
 
 
 class BodyModule(nn.Module, ABC):
-    """The module of a body; with ``recompute`` it saves layer inputs only.
-
-    Parameters are named as in the weight table of its node.
-    """
+    """The module of a body; parameters are named as in the weight table of its node."""
 
     node: BodyNode
-    recompute: bool = False
+    recompute: bool = False  # save the inputs of layers only, and compute the rest again
 
     @property
     @abstractmethod

@@ -99,11 +99,7 @@ class Embeddings(nn.Module):
             vars(getattr(self, name))["base"] = getattr(lender, name)  # registered by the lender
 
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
-        """Ids (b, s) to embeddings (b, s, h) in ``dtype``; no segment ids means segment 0.
-
-        With a permutation the query stream's embeddings follow, equal for all tokens: (b, s + u,
-        h).
-        """
+        """Ids to embeddings (b, s + u, h); those of the query stream are of positions alone."""
         x_bse = self._summed(self.token(inputs.token_ids), inputs)
         if inputs.permutation is not None:
             assert self.unseen is not None, "a permutation needs an encoder of two streams"

@@ -42,10 +42,7 @@ Regions = tuple[Callable[..., torch.Tensor], Compute, Callable[[torch.Tensor], t
 
 
 class Encoder(BodyModule):
-    """Token ids (b, s) to hidden states (b, s, h).
-
-    A part exists once per layer that owns weights; other layers apply their owner's.
-    """
+    """Token ids (b, s) to states (b, s, h); layers that own no part apply that of its owner."""
 
     node: EncoderNode
 

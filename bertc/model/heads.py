@@ -90,10 +90,7 @@ def _mean(
 
 
 class TokenHead(nn.Module):
-    """States to features (n, e), which a table turns into scores, and a bias per token.
-
-    ``weight`` is a table of its own; None if it is that of the token embeddings.
-    """
+    """States to features (n, e), which a table turns into scores, and a bias per token."""
 
     def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__()
@@ -104,6 +101,7 @@ class TokenHead(nn.Module):
         normed = f"{name}.norm.weight" in table
         self.norm = build_norm(table, f"{name}.norm", node.head_norm) if normed else None
         untied, bias = table.get(f"{name}.weight"), table.get(f"{name}.bias")
+        # Without a table of its own it reads that of the token embeddings.
         self.weight = None if untied is None else parameter(untied)
         self.bias = None if bias is None else parameter(bias)
 

@@ -100,10 +100,7 @@ class EncoderInputs(NamedTuple):
     def keys(
         self, x_bqh: Float[torch.Tensor, "b q h"], layer: int
     ) -> Float[torch.Tensor, "b k h"] | None:
-        """States (b, k, h) that a layer with inputs ``x`` attends to; None: ``x`` itself.
-
-        Cached positions come first. States of the query stream are never keys.
-        """
+        """Cached states and those of a row (m + s), which a layer attends to; None: all ``x``."""
         seq = self.token_ids.shape[1]
         if self.memory is not None:
             return torch.cat([self.memory.states[layer], x_bqh[:, :seq]], dim=1)

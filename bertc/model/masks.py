@@ -17,14 +17,12 @@ from bertc.model.inputs import EncoderInputs, PermutationMask
 class Mask(NamedTuple):
     """A mask as tensors; with nothing set every query attends to every key.
 
-    A query without keys is allowed all, so that its softmax stays finite, and ``has_keys`` zeroes
-    its output. ``is_causal`` excludes later keys without a tensor. Floats in ``allowed`` are added
-    to the scores.
+    A query without keys is allowed all, so that its softmax stays finite; its output is zeroed.
     """
 
-    allowed: Shaped[torch.Tensor, "#b #n #q k"] | None = None
+    allowed: Shaped[torch.Tensor, "#b #n #q k"] | None = None  # floats are added to the scores
     has_keys: Bool[torch.Tensor, "b 1 q 1"] | None = None
-    is_causal: bool = False
+    is_causal: bool = False  # excludes later keys without a tensor
 
     def select_queries(self, inputs: EncoderInputs) -> "Mask":
         """The mask of the output positions."""

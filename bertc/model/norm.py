@@ -16,10 +16,7 @@ from bertc.model.weights import Table, parameter
 
 
 class Norm(nn.Module):
-    """Layer or RMS norm over the last axis, in the dtype of ``x``, with statistics in fp32.
-
-    Without ``affine`` it has no scale and shift; RMS norm, or one without ``bias``, has no shift.
-    """
+    """Layer or RMS norm over the last axis, in the dtype of ``x``, with statistics in fp32."""
 
     def __init__(self, table: Table, name: str, node: NormFunction) -> None:
         super().__init__()

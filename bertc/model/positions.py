@@ -186,10 +186,7 @@ def related_by(
     inputs: EncoderInputs,
     shared: Mapping[str, torch.Tensor],
 ) -> Rotation | Distances | None:
-    """The turns or distances that attention with heads of ``width`` reads; None if neither.
-
-    ``windowed``: of layers in which queries attend to near keys only.
-    """
+    """Turns or distances for heads of ``width``, if any; ``windowed``: only near keys are read."""
     if not node.in_attention:
         return None
     # Only distances within an example count, so that positions need not begin again with each.

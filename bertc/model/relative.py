@@ -25,15 +25,12 @@ from bertc.model.weights import Linear, Table, parameter
 
 
 class RelativeContext(NamedTuple):
-    """A mask, and the relation of queries to keys.
-
-    The last queries are at the keys ``gathered``; the others are at the last keys, in order.
-    """
+    """A mask, and the relation of queries to keys: they are at the last ones, in order."""
 
     mask: Float[torch.Tensor, "#b 1 #q k"] | None  # 0 where a query attends to a key, else -inf
     distances: Float[torch.Tensor, "*ways l h"]  # entry i: the key is k - 1 - i before the query
     reversed_rows: Int[torch.Tensor, "b"] | None = None  # 1: reversed; then (2, l, h)
-    gathered: Int[torch.Tensor, "b u"] | None = None
+    gathered: Int[torch.Tensor, "b u"] | None = None  # the keys that the last queries are at
     same_segment: Float[torch.Tensor, "b 1 q k"] | None = None  # 1 if both are in one, else 0
     has_keys: Bool[torch.Tensor, "b 1 q 1"] | None = None  # as of ``Mask``
     content_bias: Float[torch.Tensor, "w"] | None = None  # if all layers share it

@@ -44,12 +44,9 @@ class Linear(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Rows of a table, looked up by index.
+    """Rows of a table, looked up by index."""
 
-    The table may be the sum of its weight and that of ``base``, which gets no gradient.
-    """
-
-    base: "Embedding | None" = None
+    base: "Embedding | None" = None  # whose weight is added, without gradient
 
     def __init__(self, table: Table, name: str) -> None:
         super().__init__()

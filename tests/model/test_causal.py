@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from bertc.api import points
-from bertc.model import EncoderInputs, Memory, Model, build
+from bertc.model import EncoderInputs, Memory, Model
 from bertc.model.masks import mask_of
-from tests.model.material import assert_alone
+from tests.model.material import assert_alone, drawn
 from tests.model.test_relative import wave
 
 SIZE = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
@@ -16,10 +16,7 @@ SIZE = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
 
 def model_of(extra: str = "") -> Model:
     (resolved,) = points(SIZE + extra + " objective=clm" * ("mlm" not in extra))
-    model = build(resolved)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return model.eval()
+    return drawn(resolved, 0.3)
 
 
 def ids() -> torch.Tensor:
