@@ -242,25 +242,17 @@ def test_another_body_is_neither_begun_from_nor_gone_on_with(
     ]
 
 
-def test_the_plan_says_that_it_runs_eager() -> None:
-    resolved = resolve("body=bilstm vocab=wordpiece(100) seq=32 steps=5 batch=4")
-    machine = Machine("cuda", "a card", 2**34, fast_bf16=True, cores=8)
-    found = plan(resolved, machine, (Fit(4, 4, recompute=False),))
+def test_it_runs_eager_and_a_network_that_it_teaches_is_compiled() -> None:
+    machine, fits = Machine("cuda", "a card", 2**34, True, cores=8), (Fit(4, 4, recompute=False),)
+    own = "body=bilstm vocab=wordpiece(100) seq=32 steps=5 batch=4"
+    found = plan(resolve(own), machine, fits)
     assert not found.compile
     assert "compile=off: a bilstm runs in kernels of a library already" in found.reasons
     with pytest.raises(MachineError):
-        plan(
-            resolve("body=bilstm vocab=wordpiece(100) compile=on"),
-            machine,
-            (Fit(4, 4, recompute=False),),
-        )
-
-
-def test_a_network_that_an_lstm_teaches_is_compiled() -> None:
+        plan(resolve(f"{own} compile=on"), machine, fits)
     taught = "objective=mlm+kd(logits) teacher=spec('body=bilstm vocab=100') compile=on"
     resolved = resolve(f"layers=1 hidden=16 heads=2 vocab=100 seq=32 steps=5 batch=4 {taught}")
-    machine = Machine("cuda", "a card", 2**34, fast_bf16=True, cores=8)
-    assert plan(resolved, machine, (Fit(4, 4, recompute=False),)).compile
+    assert plan(resolved, machine, fits).compile
 
 
 @pytest.mark.parametrize(

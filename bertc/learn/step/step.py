@@ -60,17 +60,14 @@ class TrainStep:
     ) -> None:
         self._remembered = remembered or Remembered()
         self._ranks, self._copies, self._device = ranks, copies, next(model.parameters()).device
-        self._accumulating = engine.accumulating if engine else nullcontext
-        self._keeps_gradients = engine is not None and engine.keeps_gradients
+        self._engine = engine or Engine(model, self._device)
+        self.parameters: Mapping[str, Tensor] = self._engine.parameters
         self._model, self.stage, self._vocab = model, stage, vocab
         self._rule, self._objective = rule, objective
         self._microbatch, self._run_seed = microbatch, seed
         self.corrupt = corruption(stage, vocab, seed, microbatch, self._device)
         """The function from inputs to the micro-batches of a step."""
-        parameters = engine.parameters if engine else dict(model.named_parameters())
-        self.parameters: Mapping[str, Tensor] = parameters
-        vectors = batch_vectors(model, stage)
-        self._batch_vectors = engine.wrap_for_inference(vectors) if engine else vectors
+        self._batch_vectors = self._engine.wrap_for_inference(batch_vectors(model, stage))
 
     def __call__(
         self, batch: Batch, step: int, rate: float, meanwhile: Callable[[], None] | None = None
@@ -168,7 +165,7 @@ class TrainStep:
             part = remembering(part, before[min(index, len(before) - 1)])
             repeated = index >= len(micro_batches)
             self._seed(step, index)
-            with nullcontext() if index == last else self._accumulating():
+            with nullcontext() if index == last else self._engine.accumulating():
                 loss, statistics, memory = self._objective(
                     part, factors_t * 0 if repeated else factors_t
                 )
@@ -211,8 +208,9 @@ class TrainStep:
         return memories
 
     def _drop_gradients(self) -> None:
+        keeps = self._engine.keeps_gradients
         for parameter in self.parameters.values():
-            if self._keeps_gradients and parameter.requires_grad and parameter.grad is not None:
+            if keeps and parameter.requires_grad and parameter.grad is not None:
                 parameter.grad.zero_()
             else:
                 parameter.grad = None
