@@ -49,11 +49,7 @@ class Counterpart:
 
 
 def counterpart(program: Resolved, rows: int) -> Counterpart:
-    """The counterpart of a program, with micro-batches of ``rows`` examples of random tokens.
-
-    Raises:
-        DataError: if no class of transformers has its layers and objectives.
-    """
+    """The counterpart of a program, with micro-batches of ``rows`` examples of random tokens."""
     stage, vocabulary = program.stages[0], unlearned(program)
     family = family_for(alone(program), vocabulary.pad)
     if isinstance(family, Obstacle):
@@ -74,10 +70,7 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
 def _described(
     family: Family, vocabulary: Wordless, network: Network
 ) -> tuple[str, dict[str, Any]]:
-    """The class for a network's objectives, and its settings.
-
-    The head of a generator has the layout's activation, whatever that of the layers.
-    """
+    """The class for a network's objectives, and its settings."""
     kinds, body = {term.objective.kind for term in network.terms}, network.body
     chosen = family.class_for(frozenset(kinds | ({"pooler"} if body.pooler else set())))
     known = chosen is not None and kinds <= chosen.parts & family.labels.keys()

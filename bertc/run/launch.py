@@ -27,8 +27,7 @@ LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
     """Run ``bertc`` with ``arguments`` in ``processes`` processes; returns the run's exit code.
 
-    ``folder`` is the run's. Signals are forwarded to all processes. If one fails, the others are
-    stopped; if this launcher is killed, they end by themselves.
+    If one fails, the others are stopped; if this launcher is killed, they end by themselves.
     """
     cores = str(max(1, available_cores() // processes))
     os.environ.setdefault("OMP_NUM_THREADS", cores)

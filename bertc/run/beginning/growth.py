@@ -26,10 +26,7 @@ def grown(
     weights: Mapping[str, Tensor],
     moments: Mapping[str, Tensor],
 ) -> tuple[Model, Moments]:
-    """The model that stage ``after`` begins with, and its moments, in main memory.
-
-    ``weights`` and ``moments`` are the whole tensors at the end of stage ``before``.
-    """
+    """The model of stage ``after`` and its moments, from the whole tensors of stage ``before``."""
     assert after.grow is not None, "only a stage whose network differs grows"
     target = resolved.as_in(after)
     places = weight_map(resolved.as_in(before), target, after.grow)

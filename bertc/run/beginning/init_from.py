@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import DataError
+from bertc.base.diagnostics import DataError, listed
 from bertc.data.cache.progress import Silent
 from bertc.data.sources.vectors import read_vectors
 from bertc.data.vocab.vocabulary import BEGINS, BLANK, Vocabulary
@@ -38,7 +38,6 @@ from bertc.run.beginning.teachers import refuse_other_tokens
 from bertc.run.models.loading import digest_of, read_checkpoint, read_model
 from bertc.run.records import checkpoints
 
-SHOWN_LABELS = 8
 TABLE = f"{MAIN}.embeddings.token.weight"
 
 UNSHAPED = ("activation", "norm", "positions", "attention", "heads")
@@ -208,8 +207,4 @@ def _left_out(init: FromLayers, places: WeightMap, old: Resolved, new: Resolved)
 
 
 def _tells(answer: Answer) -> str:
-    if not isinstance(answer, Labels | Tags):
-        return f"a {answer.kind}"
-    names = ", ".join(answer.names[:SHOWN_LABELS])
-    more = len(answer.names) - SHOWN_LABELS
-    return f"{names} and {more} more" if more > 0 else names
+    return listed(answer.names) if isinstance(answer, Labels | Tags) else f"a {answer.kind}"

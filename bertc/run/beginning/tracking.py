@@ -12,9 +12,7 @@ from bertc.ir.program.run import Tracker
 from bertc.run.records.figures import LineFigures, LineReader
 
 Send = Callable[[LineFigures], None]
-"""Takes the figures of a line of metrics."""
 Say = Callable[[str], None]
-"""Takes a line for a person."""
 Tracking = Callable[[Path, Resolved, int, Say], AbstractContextManager[Send]]
 """Opens the trackers of a program for its run in a folder, begun or resumed at a step."""
 

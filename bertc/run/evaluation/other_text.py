@@ -21,8 +21,7 @@ LAID_OUT = ("column", "sentences")
 def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> Resolved:
     """The program of one stage alone, read by the run's tokenizer, with ``data`` as its text.
 
-    ``data`` is a path, or a value of the setting ``data``, laid out as the run's own; all of it is
-    evaluated on. Empty: the run's own text, of which the same is held out.
+    All of ``data``, a path or a value of the setting, is evaluated on. Empty: the run's own text.
     """
     settings: dict[str, Any] = {}
     if data:

@@ -73,10 +73,7 @@ def plateau_lines(evaluation: Evaluation, resolved: Resolved, stage: Stage) -> l
 
 
 def _sooner(resolved: Resolved, stage: Stage) -> list[str]:
-    """Settings that leave the plateau sooner, without those that the stage has.
-
-    The network of an ``init`` that is trained already stays as it is.
-    """
+    """Settings that leave the plateau sooner, without those that the stage or its init has."""
     body, sooner = stage.encoder, list[str]()
     if isinstance(body, Encoder) and not isinstance(resolved.run.init, FromOther):
         sooner += ["positions=rotary"] * isinstance(body.positions, LearnedPositions)

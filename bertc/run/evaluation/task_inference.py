@@ -59,10 +59,7 @@ def answer(
     within: Within = lambda function: function,
     progress: Progress | None = None,
 ) -> Answers:
-    """Answer all examples, batched with others of similar length.
-
-    ``within`` decorates ``outputs``; ``progress`` counts rows.
-    """
+    """Answer all examples, batched with others of similar length."""
     training, device = model.training, next(model.parameters()).device
     model.eval()
     try:

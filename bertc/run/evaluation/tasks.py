@@ -36,10 +36,7 @@ def evaluate_tasks(
     within: Within = lambda function: function,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate on every scored part of every task; with several processes each does all of it.
-
-    ``progress`` counts rows.
-    """
+    """Evaluate on every scored part of every task; with several processes each does all of it."""
     losses, accuracy, scores, always, total = {}, {}, {}, dict[str, dict[str, str]](), 0
     classes: dict[str, dict[str, ByClass]] = {}
     progress = progress or Silent()
@@ -93,10 +90,7 @@ def evaluate_files(
     without: Collection[tuple[int, int]] = (),
     progress: Progress | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
-    """Evaluate a model on the scored parts of a task; also returns notes on the files read.
-
-    ``most`` limits the examples per part; 0 means all. ``without`` are heads to leave out.
-    """
+    """Evaluate on at most so many examples of each part of a task; notes on the files read."""
     model = load(run)
     stage, task = task_of(model.resolved, request)
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)

@@ -39,10 +39,7 @@ WEIGHTS, _AVERAGE = "weights.safetensors", "average.safetensors"
 
 
 def load(folder: Path) -> Model:
-    """Load a module in evaluation mode; heads missing in the folder have initial weights.
-
-    The module's ``untrained`` names those heads.
-    """
+    """Load a module in evaluation mode; its ``untrained`` names heads with initial weights."""
     resolved, tensors = read_model(folder)
     model = build(resolved)
     model.load_state_dict({**model.state_dict(), **tensors})

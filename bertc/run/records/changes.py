@@ -74,9 +74,7 @@ class Change:
 def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None) -> None:
     """Refuse to resume a run with other settings, naming those that somebody changed.
 
-    Derived values, such as a ``save_every`` that follows from the number of steps, are not listed.
-    More steps are allowed if the steps that were done would have been the same. ``run`` is the run
-    folder, for the help.
+    More steps are allowed if the steps that were done would have been the same.
     """
     every = changed(old, new)
     changes = [change for change in every if not change.follows(old, new)]

@@ -166,39 +166,37 @@ def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, list[str]]:
 
 def verify(folder: Path) -> Checkpoint:
     """Read a checkpoint back and compare every byte with the manifest."""
-    if fault := next(_faults(folder), ""):
+    try:
+        content = _read_manifest(folder)
+        fault = next(_faults(folder, content), "")
+    except OSError as error:
+        fault = reason(error)
+    except MissingInputError as error:
+        fault = error.message
+    except (ValueError, KeyError, TypeError, DataError):
+        fault = f"{MANIFEST} is damaged"
+    if fault:
         raise DataError(f"damaged checkpoint {folder}: {fault}")
-    content = _read_manifest(folder)
     progress = read_json(folder / PROGRESS, JSON_LIMIT_BYTES)
     return Checkpoint(folder, content["step"], progress, content["facts"])
 
 
-def _faults(folder: Path) -> Iterator[str]:
-    """Yield the faults of a checkpoint."""
-    try:
-        try:
-            content = _read_manifest(folder)
-        except (ValueError, KeyError, TypeError, DataError):
-            yield f"{MANIFEST} is damaged"
-            return
-        if folder.name.removesuffix(REPLACED) != checkpoint_name(content["step"]):
-            yield f"{MANIFEST} is of step {content['step']}"
-        names, files = {path.name for path in folder.iterdir()} - {MANIFEST}, content["files"]
-        for name in sorted({*files} ^ names):
-            yield f"{name} " + ("is missing" if name in files else "does not belong there")
-        for name in (MANIFEST, *sorted(files)):
-            if (folder / name).is_symlink() or not is_file(folder / name):
-                yield f"{name} is not a plain file"
-        for name, stated in sorted(files.items()):
-            path = folder / name
-            if path.stat().st_size != stated["bytes"]:
-                yield f"{name} has {path.stat().st_size} bytes instead of {stated['bytes']}"
-            if durable.digest(path) != stated["sha256"]:
-                yield f"{name} is not what was written"
-    except OSError as error:
-        yield reason(error)
-    except MissingInputError as error:
-        yield error.message
+def _faults(folder: Path, content: Any) -> Iterator[str]:
+    """Yield what of a checkpoint is not as its manifest states it."""
+    if folder.name.removesuffix(REPLACED) != checkpoint_name(content["step"]):
+        yield f"{MANIFEST} is of step {content['step']}"
+    names, files = {path.name for path in folder.iterdir()} - {MANIFEST}, content["files"]
+    for name in sorted({*files} ^ names):
+        yield f"{name} " + ("is missing" if name in files else "does not belong there")
+    for name in (MANIFEST, *sorted(files)):
+        if (folder / name).is_symlink() or not is_file(folder / name):
+            yield f"{name} is not a plain file"
+    for name, stated in sorted(files.items()):
+        path = folder / name
+        if path.stat().st_size != stated["bytes"]:
+            yield f"{name} has {path.stat().st_size} bytes instead of {stated['bytes']}"
+        if durable.digest(path) != stated["sha256"]:
+            yield f"{name} is not what was written"
 
 
 def _read_manifest(folder: Path) -> Any:

@@ -220,10 +220,7 @@ def _lock(descriptor: int) -> None:
 
 
 def identity(resolved: Resolved) -> str:
-    """The fingerprint of what a run computes.
-
-    Without settings that fit it to devices, log, and the recipe, which its settings follow already.
-    """
+    """The fingerprint of a run without what fits it to devices, log, and the recipe."""
     stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
     run = resolved.run.without_recipe.model_copy(
         update={"recompute": "auto", "strategy": "auto", "log": "none"}

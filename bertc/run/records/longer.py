@@ -9,10 +9,7 @@ from bertc.lang import load
 
 OF_RUNS = ("recompute", "strategy", "log")
 RATES_COMPARED = 1000
-"""Most steps at which learning rates are compared, evenly spread.
-
-Schedules that differ do so at many steps.
-"""
+"""Most steps at which learning rates are compared: schedules that differ do so at many."""
 
 
 def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:

@@ -90,10 +90,7 @@ class Metrics:
     """The open metrics file of a run; each line is flushed at once."""
 
     def __init__(self, path: Path, keep_bytes: int, send: Callable[[Any], None]) -> None:
-        """Open ``path`` and cut it back to its first ``keep_bytes``, whole lines only.
-
-        ``send`` gets each line that is written.
-        """
+        """Open a file, cut back to whole lines; ``send`` gets each line that is written."""
         self._path, self._send = path, send
         self._file = open(path, "ab")  # noqa: SIM115 - closed by __exit__
         keep_bytes = whole_lines(path, keep_bytes)

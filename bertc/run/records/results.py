@@ -1,8 +1,9 @@
 """Runs found in folders, and what their evaluations showed. Loads no torch."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -112,21 +113,18 @@ def find_folders(folders: Sequence[Path]) -> list[Path]:
     for folder in folders:
         if not is_folder(folder):
             raise MissingInputError(f"there is no folder {folder}", help=check_path(folder))
-    paths = {real_path(path): path for folder in folders for path in _run_folders(folder)}
+    paths = dict[Path, Path]()
+    for name, below, files in chain.from_iterable(os.walk(folder) for folder in folders):
+        below.sort()
+        if "resolved.json" in files:
+            below.clear()
+            if "lock.json" in files:  # an imported model has none
+                paths[real_path(Path(name))] = Path(name)
     if not paths:
         raise MissingInputError(
             f"no run in {', '.join(map(str, folders))}", help="bertc train SPEC --out DIR makes one"
         )
     return list(paths.values())
-
-
-def _run_folders(folder: Path) -> Iterator[Path]:
-    for name, below, files in os.walk(folder):
-        below.sort()
-        if "resolved.json" in files:
-            below.clear()
-            if "lock.json" in files:  # an imported model has none
-                yield Path(name)
 
 
 def read_run(path: Path) -> Run:

@@ -25,10 +25,7 @@ def noting_failure(folder: RunFolder) -> Iterator[None]:
 
 
 def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
-    """Refuse a folder that this run must not use.
-
-    With ``resume`` and no run in it, the run is started: one command line does for both.
-    """
+    """Refuse a folder that this run must not use; with ``resume``, one of another program."""
     if not is_folder(folder.path):
         return
     if not folder.holds_a_run:

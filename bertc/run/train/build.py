@@ -26,10 +26,9 @@ from bertc.run.train.state import begin
 
 
 def build(resolved: Resolved, out: Path | None) -> str:
-    """Compile and run the first stage's training step, and write the initial model to ``out``.
+    """Compile and run the first stage's step on random tokens, and write the initial model.
 
-    Returns a report of a few lines. The network is that of the first stage: later ones may be
-    deeper. The step reads rows of random tokens, not the text.
+    Returns a report of a few lines.
     """
     plan = make_plan(resolved)
     others = tuple(reason for reason in plan.reasons if not reason.startswith("compile="))

@@ -19,10 +19,7 @@ T = TypeVar("T")
 
 
 def evaluations_due(resolved: Resolved, step: int) -> int:
-    """The number of evaluations left after ``step`` steps: every ``eval_every`` and at stage ends.
-
-    The one due at the current step counts, unless it is the beginning of the run.
-    """
+    """The number of evaluations left after ``step`` steps, with one that is due then."""
     every, due = resolved.run.eval_every, 0
     for stage in resolved.stages:
         end, done = stage.first_step + stage.steps, max(stage.first_step, step - 1)

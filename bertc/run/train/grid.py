@@ -32,11 +32,7 @@ def train_grid(
     say: Callable[[str], None],
     tracking: Tracking | None = None,
 ) -> Iterator[Report | BertcError]:
-    """Train every unfinished point of a grid in its folder under ``parent``.
-
-    Yields a report for each point, or the error of a point that failed; the next one begins all the
-    same.
-    """
+    """Train every unfinished point of a grid; yield its report, or the error of one that failed."""
     if world_here()[1].size > 1:
         raise UsageError(
             "a grid is trained in one process", help="train its points by themselves, with --set"

@@ -156,10 +156,7 @@ def _train_stage(
 def _pause(
     session: Session, phase: Phase, end: int, clock: Clock, goes_on: Callable[[], bool]
 ) -> None:
-    """Between two steps: evaluate and save if due, and stop if asked to.
-
-    An evaluation that a signal interrupts is repeated on resume: the checkpoint says it is due.
-    """
+    """Between two steps: evaluate and save if due, and stop if a signal came."""
     run, progress, evaluated = session.resolved.run, session.progress, session.progress.evaluated
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
     with _saved_when_stopped(session):
@@ -242,12 +239,9 @@ def _naming_what_fits(session: Session, phase: Phase, inputs: Inputs | None) -> 
 
 
 def _compile(session: Session, phase: Phase, inputs: Inputs) -> None:
-    """Warm up compilation (train step and evaluation) without updating weights.
-
-    No signal is checked while the compiler runs, so the state is saved first.
-    """
+    """Warm up compilation (train step and evaluation) without updating weights."""
     if session.progress.step:
-        session.save()
+        session.save()  # no signal is checked while the compiler runs
     session.display.note("compiling the step ...")
     started = time.perf_counter()
     with _naming_what_fits(session, phase, inputs):

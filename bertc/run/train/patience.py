@@ -9,10 +9,7 @@ from bertc.run.train.state import Best
 
 
 def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> None:
-    """Keep the weights of the best evaluation, and end the stage with them after enough others.
-
-    Steps that are skipped count as made: the next stage begins at its usual step.
-    """
+    """Keep the weights of the best evaluation, and end the stage with them after enough others."""
     progress, end = session.progress, stage.first_step + stage.steps
     score = session.ranks.share(mean_score(stage, evaluation.scores))
     if progress.best is None or score > progress.best.score:
@@ -23,6 +20,7 @@ def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> N
     best, ended = progress.best, progress.step
     if ended < end and best.waited < stage.patience:
         return
+    # Steps that are skipped count as made: the next stage begins at its usual step.
     progress.best, progress.step, progress.evaluated = None, end, end
     if best.step == ended:
         session.best = {}

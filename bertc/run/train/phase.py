@@ -27,12 +27,10 @@ from bertc.run.train.session import Session
 
 
 class Phase(ABC):
-    """A stage in progress: its data, objective and training step.
-
-    ``has_heldout``: there is something to evaluate on, of text always.
-    """
+    """A stage in progress: its data, objective and training step."""
 
     has_heldout = True
+    """There is something to evaluate on, of text always."""
 
     def __init__(self, session: Session, stage: Stage, microbatch: int) -> None:
         resolved, plan = session.resolved, session.plan

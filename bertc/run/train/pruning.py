@@ -23,10 +23,7 @@ from bertc.run.train.session import Session, in_average
 
 
 def prune(session: Session, phase: Phase, kind: Units) -> None:
-    """Remove what is to be removed before the next step, if anything.
-
-    A run that goes on from here does it again, to the same weights.
-    """
+    """Remove what is to go before the next step; a run that goes on from here does it again."""
     stage, ranks, encoder = phase.stage, session.ranks, phase.stage.encoder
     share = kind.share_at(session.progress.step - stage.first_step, stage.steps)
     if share is None:

@@ -77,10 +77,7 @@ def machine_of(wanted: str, ranks: ProcessGroup) -> Machine:
 
 
 def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) -> Start:
-    """Plan, prepare the text, and look at what the run begins from; the run folder stays as it is.
-
-    Without ``resume`` a run that is in the folder is not read.
-    """
+    """Plan, prepare the text, and look at what the run begins from; its folder stays as it is."""
     ranks, folder = place.ranks, place.folder
     require_weights(resolved)
     lock, checkpoint = _before(resolved, place) if resume else (None, None)
