@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError
-from bertc.cost import estimate
+from bertc.cost import as_json, estimate
 from bertc.ir.changing.pruning import Neurons
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.optimizer import Adam, ConstantRate
@@ -130,7 +130,7 @@ def test_an_average_takes_what_the_estimate_says(run: Path, tiny: Any) -> None:
     assert with_it.memory.average_bytes == held
     assert with_it.memory.peak_bytes - without.memory.peak_bytes == held
     assert "averages, of it" in str(with_it)
-    assert "average" not in json.dumps(without.as_json())
+    assert "average" not in as_json([without])
 
 
 def test_the_pass_over_an_average_takes_time() -> None:
@@ -143,10 +143,9 @@ def test_the_pass_over_an_average_takes_time() -> None:
 
 
 def test_a_run_with_another_average_is_refused_by_name(run: Path) -> None:
-    other = stood_at(run, 6, "other")
-    file = other / "resolved.json"
+    file = stood_at(run, 6, "other") / "resolved.json"
     content = json.loads(file.read_text())
     content["stages"][0]["average"]["kind"] = "checkpoints"
     file.write_text(json.dumps(content))
     with pytest.raises(DataError, match=r"average is missing or unknown"):
-        read_model(other)
+        read_model(file.parent)

@@ -26,32 +26,21 @@ LOCK = Lock(resolved="r", data="d", init="", threads=2, plan=PLAN, machine={}, v
 LINE = {"kind": "eval", "step": 4, "stage": "main", "loss": 2.0, "losses": {"mlm": 2.0}}
 
 
-def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
-    LOCK.write(tmp_path / "lock.json")
-    assert Lock.read(tmp_path / "lock.json") == LOCK
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"plan": {}}, {"threads": -1}, {"threads": "2"}, {"data": 3}, {"versions": [1]},
-        {"plan": {**LOCK.content()["plan"], "microbatches": 3}},
-    ],
-)  # fmt: skip
-def test_a_lock_of_wrong_types_is_damaged(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_lock_is_read_as_it_was_written_or_damaged(tmp_path: Path) -> None:
     path = tmp_path / "lock.json"
-    path.write_text(json.dumps({**LOCK.content(), **change}))
-    with pytest.raises(DataError, match="lock.json is damaged: ") as caught:
-        Lock.read(path)
-    assert "remove" in caught.value.help
-
-
-@pytest.mark.parametrize("content", ["", "[1]", "{}", "[" * 100_000, "\udce9"])
-def test_a_lock_that_is_no_object_is_refused(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "lock.json"
-    path.write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(DataError, match=r"lock\.json"):
-        Lock.read(path)
+    LOCK.write(path)
+    assert Lock.read(path) == LOCK
+    other_plan = {"plan": {**LOCK.content()["plan"], "microbatches": 3}}
+    wrong = ({"plan": {}}, {"threads": -1}, {"threads": "2"}, {"data": 3}, {"versions": [1]})
+    for change in (*wrong, other_plan):
+        path.write_text(json.dumps({**LOCK.content(), **change}))
+        with pytest.raises(DataError, match="lock.json is damaged: ") as caught:
+            Lock.read(path)
+        assert "remove" in caught.value.help
+    for content in ("", "[1]", "{}", "[" * 100_000, "\udce9"):
+        path.write_bytes(content.encode("utf-8", "surrogateescape"))
+        with pytest.raises(DataError, match=r"lock\.json"):
+            Lock.read(path)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from bertc.model import build
 from bertc.run.beginning.growth import grown
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_model
+from bertc.run.records.changes import refuse_another_program
 from bertc.run.train import session
 from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
@@ -144,18 +145,16 @@ def test_a_generator_grows_with_its_encoder(tiny):
     assert not torch.equal(weights[name.format(1)], weights[name.format(0)])
 
 
-class _Stop:
-    """Stops a run when it is about to do a step, as SIGTERM does."""
+def stop_at(monkeypatch, step):
+    """Stop a run when it is about to do a step, as SIGTERM does."""
+    real = session.Session.save
 
-    def __init__(self, monkeypatch, step):
-        real = session.Session.save
+    def save(self):
+        real(self)
+        if self.progress.step == step:
+            raise StoppedError("here")
 
-        def save(self):
-            real(self)
-            if self.progress.step == step:
-                raise StoppedError("here")
-
-        monkeypatch.setattr(session.Session, "save", save)
+    monkeypatch.setattr(session.Session, "save", save)
 
 
 @pytest.mark.parametrize(
@@ -168,16 +167,13 @@ class _Stop:
          "optimizer": Lamb(lr=1e-2, warmup=2, bias_correction=True)},
         {"objective": RTD, "generator": GeneratorNetwork(size=0.5),
          "optimizer": Muon(lr=1e-2, warmup=2)},
+        {"objective": (Term(objective=Clm()),), "memory": 16, "attention": RelativeAttention(),
+         "positions": NoPositions()},
     ],
-    ids=["carry", "identity", "electra"],
+    ids=["carry", "identity", "electra", "memory"],
 )  # fmt: skip
 def test_a_run_that_grows_is_the_same_however_resumed(
-    tiny,
-    tmp_path,
-    same_run,
-    monkeypatch,
-    settings,
-    cache,
+    tiny, tmp_path, same_run, monkeypatch, settings, cache
 ):
     resolved = tiny(stages=STAGES, **OFTEN, **settings)
     options = {"cache": cache, "quiet": True}
@@ -185,7 +181,7 @@ def test_a_run_that_grows_is_the_same_however_resumed(
     run = tmp_path / "stopped"
     for step in (4, 6, 8, 10):  # in the first stage, at the boundary, in the second stage
         with monkeypatch.context() as patch:
-            _Stop(patch, step)
+            stop_at(patch, step)
             with pytest.raises(StoppedError):
                 train(resolved, run, resume=step > 4, **options)
         # Until it goes on, the network is as deep as the checkpoint.
@@ -201,27 +197,6 @@ def test_a_run_that_grows_is_the_same_however_resumed(
     same_run(tmp_path / "straight", run)
 
 
-def test_a_kill_between_the_stages_goes_on_from_the_end_of_the_first(
-    tiny, tmp_path, same_run, cache
-):
-    resolved = tiny(stages=STAGES, **OFTEN)
-    options = {"cache": cache, "quiet": True}
-    train(resolved, tmp_path / "straight", **options)
-    run = tmp_path / "killed"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session.Session, "enter", _no_second_stage)
-        with pytest.raises(RuntimeError):
-            train(resolved, run, **options)
-    train(resolved, run, resume=True, **options)
-    same_run(tmp_path / "straight", run)
-
-
-def _no_second_stage(self, stage):
-    if stage.grow:
-        raise RuntimeError("killed")
-    self.stage = stage
-
-
 def test_the_count_of_updates_begins_again_with_the_moments(tiny):
     stages = {"a": {"layers": 1}, "b": {"layers": 2}, "c": {"seq": 16}}
     assert [s.counted_from for s in tiny(stages=stages).stages] == [0, 12, 12]
@@ -229,17 +204,16 @@ def test_the_count_of_updates_begins_again_with_the_moments(tiny):
     assert [s.counted_from for s in tiny(stages=other).stages] == [0, 12, 12, 36]
 
 
-def test_what_changed_in_growing_is_named(tiny, tmp_path, cache):
-    options = {"cache": cache, "quiet": True}
-    train(tiny(stages=STAGES), tmp_path / "run", **options)
+def test_what_changed_in_growing_is_named(tiny):
+    old = tiny(stages=STAGES)
     other = {**STAGES, "deep": {"layers": 3, "steps": 6, "grow": Interleave()}}
     with pytest.raises(ResumeRefusedError) as refused:
-        train(tiny(stages=other), tmp_path / "run", resume=True, **options)
+        refuse_another_program(old, tiny(stages=other))
     assert "deep.layers: 2 -> 3" in refused.value.message
     assert "deep.grow: stack -> interleave" in refused.value.message
     same = {**STAGES, "deep": {"layers": 1, "steps": 6}}
     with pytest.raises(ResumeRefusedError, match="deep.layers: 2 -> 1"):
-        train(tiny(stages=same), tmp_path / "run", resume=True, **options)
+        refuse_another_program(old, tiny(stages=same))
 
 
 @pytest.mark.parametrize(
@@ -257,26 +231,3 @@ def test_growing_combines(tiny, tmp_path, cache, share, grow, settings):
     resolved = tiny(stages=stages, **small, **settings)
     assert train(resolved, tmp_path / "run", cache=cache, quiet=True).step == 3
     assert len(read_model(tmp_path / "run")[0].encoder.layers) == 4
-
-
-def test_a_memory_begins_again_where_the_network_grows(
-    tiny, tmp_path, same_run, monkeypatch, cache
-):
-    resolved = tiny(
-        stages=STAGES,
-        **OFTEN,
-        objective=(Term(objective=Clm()),),
-        memory=16,
-        attention=RelativeAttention(),
-        positions=NoPositions(),
-    )
-    options = {"cache": cache, "quiet": True}
-    train(resolved, tmp_path / "straight", **options)
-    run = tmp_path / "stopped"
-    for step in (4, 6, 8):
-        with monkeypatch.context() as patch:
-            _Stop(patch, step)
-            with pytest.raises(StoppedError):
-                train(resolved, run, resume=True, **options)
-    train(resolved, run, resume=True, **options)
-    same_run(tmp_path / "straight", run)
