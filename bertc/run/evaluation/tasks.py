@@ -90,7 +90,7 @@ def evaluate_files(
     without: Collection[tuple[int, int]] = (),
     progress: Progress | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
-    """Evaluate on at most so many examples of each part of a task; notes on the files read."""
+    """Evaluate a model on the scored parts of a task; also returns notes on the files read."""
     model = load(run)
     stage, task = task_of(model.resolved, request)
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
