@@ -27,7 +27,6 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage, TextStage
 from bertc.learn.objectives import terms
 from bertc.model import EncoderInputs, attention, build, ffn, model, norm
-from bertc.model.weights import Table
 from bertc.run.models.loading import load
 from bertc.run.train import finish
 from bertc.run.train.loop import train
@@ -47,31 +46,32 @@ PARTS: dict[str, tuple[type[Node], str, Any, dict[str, Any]]] = {
 """Of each sort the union that it joins, by node and field, and what an encoder changes."""
 
 
-def built(kind: type[Node], module: Any, others: Callable[..., Any]) -> Callable[..., Any]:
-    """The one match of a sort, with one case more."""
-
-    def match(table: Table, name: str, node: Any, *rest: Any) -> Any:
-        found = {new.Mean: "attention", new.Gated: "ffn"}.get(kind)
-        own = getattr(node, found) if found else node
-        return (
-            module(table, name, node, *rest)
-            if isinstance(own, kind)
-            else others(table, name, node, *rest)
-        )
-
-    return match
+NEW: tuple[tuple[Callable[..., Any], type[Node], Any], ...] = (
+    (attention.build_attention, new.Mean, new.MeanAttention),
+    (ffn.build_ffn, new.Gated, new.GatedFeedForward),
+    (norm.build_norm, new.MeanAbsolute, new.MeanAbsoluteNorm),
+    (terms.tensors_of, new.Long, new.LongTensors),
+    (model.build_body, new.Gru, new.GruModule),
+)
+"""The one match of each sort, and what it has to make of which node."""
 
 
-def made(kind: type[Node], module: Any, others: Callable[..., Any]) -> Callable[..., Any]:
-    """The one match of nodes without a table, with one case more."""
-    return lambda node: module(node) if isinstance(node, kind) else others(node)
+def with_one_more(match: Callable[..., Any], kind: type[Node], module: Any) -> Callable[..., Any]:
+    """The match with one case more; of an encoder it looks at its part."""
+    part = {new.Mean: "attention", new.Gated: "ffn"}.get(kind, "")
+
+    def chosen(*values: Any) -> Any:
+        node = values[0] if len(values) == 1 else values[2]  # behind a table and a name
+        return (module if isinstance(getattr(node, part, node), kind) else match)(*values)
+
+    return chosen
 
 
-def put(monkeypatch: pytest.MonkeyPatch, name: str, before: Any, after: Any) -> None:
+def put(monkeypatch: pytest.MonkeyPatch, before: Callable[..., Any], after: Any) -> None:
     """Wherever the package has imported that function."""
     for module in [m for at, m in sys.modules.items() if at.startswith("bertc.")]:
-        if getattr(module, name, None) is before:
-            monkeypatch.setattr(module, name, after)
+        if getattr(module, before.__name__, None) is before:
+            monkeypatch.setattr(module, before.__name__, after)
 
 
 def rebuild() -> None:
@@ -85,17 +85,8 @@ def plugged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     owner, field, union, changes = PARTS[request.param]
     monkeypatch.chdir(FARM)
     monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
-    for name, kind, module, before in (
-        ("build_attention", new.Mean, new.MeanAttention, attention.build_attention),
-        ("build_ffn", new.Gated, new.GatedFeedForward, ffn.build_ffn),
-        ("build_norm", new.MeanAbsolute, new.MeanAbsoluteNorm, norm.build_norm),
-    ):
-        put(monkeypatch, name, before, built(kind, module, before))
-    for name, node, module, before in (
-        ("tensors_of", new.Long, new.LongTensors, terms.tensors_of),
-        ("build_body", new.Gru, new.GruModule, model.build_body),
-    ):
-        put(monkeypatch, name, before, made(node, module, before))
+    for match, kind, module in NEW:
+        put(monkeypatch, match, with_one_more(match, kind, module))
     info = owner.model_fields[field]
     monkeypatch.setattr(info, "annotation", union)
     monkeypatch.setattr(info, "metadata", [])

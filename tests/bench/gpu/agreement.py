@@ -6,7 +6,7 @@ Axes: b batch, s sequence, h hidden.
 import math
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -19,7 +19,7 @@ from bertc.learn.step.step import TrainStep
 from bertc.model import EncoderInputs
 from bertc.run.train.loop import train
 from tests.bench.gpu.results import Results
-from tests.bench.gpu.setting import TOY, Setting, single_thread
+from tests.bench.gpu.setting import TOY, Setting
 from tests.net.programs import FARM
 
 STEPS = 20
@@ -137,7 +137,10 @@ class Killed(BaseException):
 
 def resumed(setting: Setting, results: Results) -> None:
     """A run that broke off and went on has the bits of one that did not."""
-    with tempfile.TemporaryDirectory() as folder, single_thread(), setting.compiler():
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)  # the same sums on a CPU in both runs
+        stack.enter_context(setting.compiler())
         compiled = "off" if setting.tiny else "auto"
         resolved = setting.resolved(
             f'layers=2 hidden=32 heads=2 seq=24 batch=8 steps=8 data=files("{TEXT}") '

@@ -1,7 +1,7 @@
 """Where the parts run: the device, at which size, and the steps that they take there."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from unittest.mock import patch
@@ -66,14 +66,3 @@ class Setting:
     def finish(self) -> None:
         """Wait for the device."""
         finish(self.device)
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """Inside, the same sums on a CPU in every run."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -43,21 +44,17 @@ def test_a_part_runs_through(part: str, tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_trainer_has_none_of_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
 
-    class Done:
-        returncode, stdout = 0, 'loading\n{"seconds": 1.5}\n'
-
-    def run(line: list[str], **others: Any) -> Done:
+    def run(line: list[str], **others: Any) -> CompletedProcess[str]:
         asked.append(others)
-        return Done()
+        return CompletedProcess(line, 0, 'loading\n{"seconds": 1.5}\n')
 
     monkeypatch.setattr(tasks.subprocess, "run", run)
     rows = [("a b", "c", "1"), ("d", "-", "0")]
     with determinism():
         found = tasks.other(HERE, Path("model"), rows, 2, compiled=False)
     assert found == {"seconds": 1.5}
-    told = json.loads(asked[0]["input"])
-    assert told["texts"] == [["a b", "c"], ["d"]]
-    assert told["labels"] == [1, 0]
+    request = json.loads(asked[0]["input"])
+    assert (request["texts"], request["labels"]) == ([["a b", "c"], ["d"]], [1, 0])
     assert not SUMS.keys() & asked[0]["env"].keys() - os.environ.keys()
 
 
@@ -89,13 +86,10 @@ def test_what_is_wrong_ends_the_hour(
 ) -> None:
     began: list[str] = []
 
-    class Done:
-        returncode = 0
-
-    def part(line: list[str], check: bool) -> Done:
+    def part(line: list[str], check: bool) -> CompletedProcess[str]:
         began.append(line[line.index("--part") + 1])
         Results(began[-1], tmp_path).check("a fact", began[-1] != "agreement")
-        return Done()
+        return CompletedProcess(line, 0)
 
     monkeypatch.setattr(command.subprocess, "run", part)
     assert run_command(monkeypatch, "--out", str(tmp_path)) == command.UNTRUE
