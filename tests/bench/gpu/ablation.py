@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from bertc.cost.planning.schedules import rate
-from bertc.ir.program.resolved import Resolved
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting
 
@@ -89,7 +88,11 @@ def timed(setting: Setting, spec: str, form: Form) -> dict[str, Any]:
         stack.enter_context(setting.compiler())
         stack.enter_context(form.within())
         started = time.perf_counter()
-        step = of_a_run(setting, resolved, compiled)
+        take, numbers = setting.steps(resolved, compiled), count()
+
+        def step() -> object:
+            return take(next(numbers))
+
         step()
         setting.finish()
         first_seconds, times = time.perf_counter() - started, list[float]()
@@ -104,19 +107,6 @@ def timed(setting: Setting, spec: str, form: Form) -> dict[str, Any]:
             times.append((time.perf_counter() - started) / steps)
         found = {"ms": 1000 * statistics.median(times), "first_seconds": first_seconds}
         return found | (busy(setting, step) if setting.kind == "cuda" else {})
-
-
-def of_a_run(setting: Setting, resolved: Resolved, compiled: bool) -> Step:
-    """Fetch, mask, forward, backward, clip, update."""
-    step, stage = setting.step(resolved, compiled), resolved.stages[0]
-    batches, done = setting.batches(resolved, step), 0
-
-    def once() -> object:
-        nonlocal done
-        done += 1
-        return step(batches(done), done, rate(stage, done))
-
-    return once
 
 
 def busy(setting: Setting, step: Step) -> dict[str, Any]:

@@ -49,9 +49,8 @@ def losses(setting: Setting, spec: str, steps: int, compiled: bool = False) -> l
     torch.compiler.reset()
     resolved = setting.resolved(f"{spec} dropout=0", f"compile={'on' if compiled else 'off'}")
     with setting.kernels(resolved):
-        step = setting.step(resolved, compiled)
-        batches = setting.batches(resolved, step)
-        return [step(batches(number), number, 1e-3).loss for number in range(steps)]
+        take = setting.steps(resolved, compiled)
+        return [take(number).loss for number in range(steps)]
 
 
 def apart(some: list[float], others: list[float]) -> float:

@@ -67,19 +67,13 @@ def measured(setting: Setting, resolved: Resolved, compiled: bool) -> Iterator[t
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(setting.device)
     before = torch.cuda.memory_allocated(setting.device)
-    take_steps(setting, resolved, compiled)
-    yield "allocated", torch.cuda.max_memory_allocated(setting.device) - before
-    yield "reserved", torch.cuda.max_memory_reserved(setting.device)
-
-
-def take_steps(setting: Setting, resolved: Resolved, compiled: bool) -> None:
-    """Some, on batches of their own."""
     torch.compiler.reset()
     with setting.kernels(resolved):
-        step = setting.step(resolved, compiled)
-        batches = setting.batches(resolved, step)
+        take = setting.steps(resolved, compiled)
         for number in range(STEPS):
-            step(batches(number), number, 1e-4)
+            take(number)
+    yield "allocated", torch.cuda.max_memory_allocated(setting.device) - before
+    yield "reserved", torch.cuda.max_memory_reserved(setting.device)
 
 
 def largest_of_a_plan(setting: Setting, results: Results) -> None:

@@ -11,7 +11,7 @@ import torch
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.feed import Batch, to_inputs
-from bertc.learn.step.step import TrainStep
+from bertc.learn.step.step import StepResult, TrainStep
 from bertc.machine.machine import detect, kernels
 from bertc.machine.speed import finish
 from bertc.run.beginning.synthetic import RandomText
@@ -51,6 +51,12 @@ class Setting:
         stage = resolved.stages[0]
         text = RandomText(stage, resolved.encoder.vocab_size)
         return lambda number: step.read(to_inputs(text.train(number), self.device))
+
+    def steps(self, resolved: Resolved, compiled: bool = False) -> Callable[[int], StepResult]:
+        """Step number i of the first stage, on random tokens: fetch, mask, learn, update."""
+        step = self.step(resolved, compiled)
+        batches, rate = self.batches(resolved, step), 1e-3
+        return lambda number: step(batches(number), number, rate)
 
     def compiler(self) -> AbstractContextManager[object]:
         """Inside, what is compiled is compiled, or in a tiny bench traced."""
