@@ -183,9 +183,11 @@ def test_files_and_functions_stay_small() -> None:
     assert long == []
 
 
-def test_the_map_names_the_passes_in_their_order_and_files_that_are_there() -> None:
-    text = (PACKAGE.parent / "docs" / "architecture.md").read_text()
+def test_the_map_names_the_passes_in_their_order_and_pages_files_that_are_there() -> None:
+    docs = PACKAGE.parent / "docs"
+    text = (docs / "architecture.md").read_text()
     assert ", ".join(each.__name__ for each in PASSES) in text
+    text += (docs / "new-kinds.md").read_text() + (docs / "ideas.md").read_text()
     named = set(re.findall(r"`([\w/]+\.py)`", text))
     assert len(named) >= 12
     roots = (PACKAGE, PACKAGE.parent)

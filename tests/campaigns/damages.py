@@ -96,40 +96,20 @@ if os.geteuid():
     PLACES["no permission"] = lambda path, draw: path.chmod(0)
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    match value:
-        case dict():
-            below = list(value.items())
-        case list():
-            below = list(enumerate(value))
-        case _:
-            below = []
-    return [path, *(p for key, inner in below for p in _places(inner, (*path, key)))]
-
-
-def _put(value: Any, place: tuple[Any, ...]) -> Any:
-    if not place:
-        return _MARK
-    inner = value[place[0]]
-    value[place[0]] = _put(inner, place[1:])
-    return value
-
-
-def _shallow(places: list[tuple[Any, ...]], draw: random.Random) -> tuple[Any, ...]:
-    """A place, near the root as often as deep: of vocabularies most places are tokens."""
-    depth = draw.choice(sorted({len(place) for place in places}))
-    return draw.choice([place for place in places if len(place) == depth])
-
-
 def _json(content: bytes, draw: random.Random, text: str) -> bytes:
     """JSON with ``text`` in place of one of its values; of a file of lines in one of them."""
     lines = [content.decode()]
     if not _is_json(lines[0]):
         lines = lines[0].rstrip("\n").split("\n")
     at = draw.choice([number for number, line in enumerate(lines) if _is_json(line)])
-    whole = [json.loads(lines[at])]
-    place = draw.choice([(0,), _shallow(_places(whole)[1:], draw)])
-    marked = json.dumps(_put(whole, place), ensure_ascii=False)[1:-1]
+    root = parent = [json.loads(lines[at])]
+    key: Any = 0
+    deeper = 0.5  # near the root as often as deep: of vocabularies most places are tokens
+    while isinstance(parent[key], dict | list) and parent[key] and draw.random() < deeper:
+        parent, deeper = parent[key], 0.75
+        key = draw.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
+    parent[key] = _MARK
+    marked = json.dumps(root, ensure_ascii=False)[1:-1]
     lines[at] = marked.replace(json.dumps(_MARK), text)
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogatepass")
 
@@ -144,10 +124,8 @@ def _is_json(text: str) -> bool:
 
 def of(path: Path) -> dict[str, Damage]:
     """The damages that a file can take, by name."""
-    found = {**CONTENTS, **PLACES}
-    if path.suffix not in (".json", ".jsonl"):
-        return found
-    for name, text in WRONG.items():
-        found[f"{name} in it"] = _content(lambda c, d, t=text: _json(c, d, t))
-        found[f"{name} alone"] = _content(lambda c, d, t=text: t.encode() + b"\n")
-    return found
+    damages = {**CONTENTS, **PLACES}
+    for name, text in WRONG.items() if path.suffix in (".json", ".jsonl") else ():
+        damages[f"{name} in it"] = _content(lambda c, d, t=text: _json(c, d, t))
+        damages[f"{name} alone"] = _content(lambda c, d, t=text: t.encode() + b"\n")
+    return damages
