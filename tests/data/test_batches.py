@@ -32,22 +32,19 @@ def test_permutations_of_several_addresses_differ() -> None:
 def test_shape_of_rows(made: Make, form: str) -> None:
     corpus = made(SETTINGS, f"format={form} objective=mlm")
     vocabulary, stage = corpus.vocabulary, corpus.stage(0)
-    for step in range(3):
-        batch = stage.train(step)
+    for batch in map(stage.train, range(3)):
         assert batch.token_ids.shape == batch.segment_ids.shape == (8, 32)
         assert (batch.token_ids[:, 0] == vocabulary.cls).all()
-        for row, segments, length in zip(
-            batch.token_ids, batch.segment_ids, batch.lengths, strict=True
-        ):
+        rows = zip(batch.token_ids, batch.segment_ids, batch.lengths, strict=True)
+        for row, segments, length in rows:
             assert row[length - 1] == vocabulary.sep
             assert (row[length:] == vocabulary.pad).all()
             assert (row[:length] != vocabulary.pad).all()
-            seps = int((row == vocabulary.sep).sum())
             if form in ("full-sentences", "blocks"):
                 assert length == 32 or form == "full-sentences"
                 assert not segments.any()
             else:
-                assert seps == 1 + segments.any()
+                assert (row == vocabulary.sep).sum() == 1 + segments.any()
             if segments.any():
                 first = int(np.flatnonzero(row == vocabulary.sep)[0])
                 assert segments.tolist() == [int(first < i < length) for i in range(32)]

@@ -248,7 +248,7 @@ def test_a_batch_is_the_same_however_it_is_cut(bert):
     assert all(batch.token_ids.size <= 160 for batch in batches)
 
 
-class Told(Silent):
+class Reports(Silent):
     def __init__(self):
         self.notes, self.begun = [], []
 
@@ -260,7 +260,7 @@ class Told(Silent):
 
 
 def test_what_is_cut_lost_or_too_little_is_reported(bert, tmp_path):
-    told = Told()
+    reports = Reports()
     (tmp_path / "short.tsv").write_text("text\tlabel\nw1 w2\tno\nw3 w4 w5 w6 w7 w8 w9\tyes\n")
     (tmp_path / "asked.jsonl").write_text(
         '{"context": "w1 w2 w3 w4 w5 w6", "question": "a", "answer": "w1 w2 w3 w4 w5"'
@@ -268,9 +268,9 @@ def test_what_is_cut_lost_or_too_little_is_reported(bert, tmp_path):
     )
     own = f"classify('{tmp_path}/short.tsv') + read('{tmp_path}/asked.jsonl', stride=2)"
     spec = f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) task={own} batch=5 seq=8"
-    copier = Copier(tmp_path, None, "[MASK]", told)
-    read_tasks(bertc.resolve(spec).stages[0], bert, 1, copier, told, {})
-    assert told.notes == [
+    copier = Copier(tmp_path, None, "[MASK]", reports)
+    read_tasks(bertc.resolve(spec).stages[0], bert, 1, copier, reports, {})
+    assert reports.notes == [
         "classify: no dev part: no scores will be reported",
         "classify: 1 of 2 training examples are cut to 8 tokens",
         "classify: batch = 5 is 2.5 times the 2 training examples",
@@ -286,10 +286,10 @@ def test_a_task_of_two_stages_is_read_once(bert, tmp_path):
     task = f"classify('{tmp_path}/a.tsv')"
     blocks = f"stage 'a' {{ task={task} }} stage 'b' {{ task={task} batch=2 }}"
     resolved = bertc.resolve(f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) seq=8 {blocks}")
-    told, known = Told(), {}
-    copier = Copier(tmp_path, None, "[MASK]", told)
-    first, second = (read_tasks(stage, bert, 1, copier, told, known) for stage in resolved.stages)
-    assert told.begun == ["reading classify", "encoding classify"]
+    reports, known = Reports(), {}
+    copier = Copier(tmp_path, None, "[MASK]", reports)
+    first, second = (read_tasks(s, bert, 1, copier, reports, known) for s in resolved.stages)
+    assert reports.begun == ["reading classify", "encoding classify"]
     assert first.sets[0] is second.sets[0]
     assert (first.batch, second.batch) == (resolved.stages[0].batch, 2)
 

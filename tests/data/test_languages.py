@@ -69,7 +69,7 @@ def test_what_cannot_be_pairs_says_what_can(tmp_path: Path, aligned: Parallel) -
     bytes_file, short = tmp_path / "b.en", str(lines(tmp_path / "b.fr", ["un"]))
     bytes_file.write_bytes(b"one\n\xff\n")
     (_, en), (_, fr) = aligned.sides
-    for path, sides, told in (
+    for path, sides, message in (
         ("", (("en", en), ("fr", short)), r"a\.en has 6 lines, .*b\.fr has 1"),
         ("", (("en", table), ("fr", en)), r"a\.tsv: a file of columns"),
         (en, (("en", "english"), ("fr", "french")), r"a\.en: text has no columns"),
@@ -77,7 +77,7 @@ def test_what_cannot_be_pairs_says_what_can(tmp_path: Path, aligned: Parallel) -
         ("", (("en", en), ("fr", str(tmp_path / "c.fr"))), "no file matches"),
         ("", (("en", str(bytes_file)), ("fr", fr)), r"b\.en:2: byte 0xff is not UTF-8"),
     ):
-        with pytest.raises((DataError, MissingInputError), match=told):
+        with pytest.raises((DataError, MissingInputError), match=message):
             read(Parallel(path=path, sides=sides))
 
 

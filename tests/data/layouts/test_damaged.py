@@ -236,7 +236,7 @@ def test_labels_that_training_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ("x,a\ny,a\n", "only the label 'a' in all 2 examples; two or more labels"),
         ("x,a\ny,b\nz,c\n", "3 labels in 3 examples, at most 2 are supported; name another column"),
@@ -244,7 +244,7 @@ def test_labels_that_training_lacks(tmp_path: Path) -> None:
     ],
 )
 def test_labels_that_are_none(
-    tmp_path: Path, rows: str, told: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(labels, "MAX_LABELS", 2)
     path = tmp_path / "a.csv"
@@ -252,7 +252,7 @@ def test_labels_that_are_none(
     task = Classify(train=str(path))
     with pytest.raises(DataError, match=r"a.csv: ") as caught:
         labels.found_labels(task, training_examples(task))
-    assert told in f"{caught.value.message}; {caught.value.help}"
+    assert message in f"{caught.value.message}; {caught.value.help}"
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
