@@ -60,7 +60,12 @@ def exit_code(error: BaseException, color: bool) -> int:
             # The last net: who opens a file says better what it was for.
             _complain(f"cannot use {error.filename}: {reason(error)}", "check the path")
             return MISSING
-        case MemoryError() | RuntimeError() if _is_out_of_memory(error):
+        # Errors of torch, which need not be loaded here; torch.OutOfMemoryError is a RuntimeError.
+        case MemoryError() | RuntimeError() if (
+            isinstance(error, MemoryError)
+            or type(error).__name__ == "OutOfMemoryError"
+            or "DefaultCPUAllocator" in str(error)
+        ):
             _complain("out of memory", "a shorter text, or --set microbatch=1")
             return NO_MEMORY
         case _:
@@ -99,12 +104,6 @@ def _refused_value(cause: BaseException | None) -> str:
             return f"{value} is no number"
         case _:
             return ""
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    # Errors of torch, which need not be loaded here; torch.OutOfMemoryError is a RuntimeError.
-    named = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
-    return named or isinstance(error, MemoryError)
 
 
 def _internal(error: BaseException) -> int:

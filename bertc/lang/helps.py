@@ -1,6 +1,6 @@
 """Edits of a text that the help of a diagnostic stands for: its fix, or settings to write."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -82,7 +82,9 @@ def written_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
     edits: list[Fix] = []
     added: list[str] = []
     for setting in parse(text).settings():
-        places = _places(tree, own_name(setting).text, here)
+        name = own_name(setting).text
+        spans = [item.span for item in written_settings(tree) if item.name.text == name]
+        places = [span for span in spans if span.start <= here < span.end] or spans
         edits += [Fix(place, setting.span.text) for place in places]
         added += [] if places else [setting.span.text]
     if added:
@@ -96,8 +98,3 @@ def written_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
 def _tree(source: Source) -> Tree:
     """The tree of a text, kept since each of its mistakes asks for it."""
     return parse(source.text, source.name, Diagnostics())
-
-
-def _places(tree: Tree, name: str, here: int) -> Sequence[Span]:
-    places = [item.span for item in written_settings(tree) if item.name.text == name]
-    return [place for place in places if place.start <= here < place.end] or places

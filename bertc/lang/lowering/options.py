@@ -16,10 +16,6 @@ from bertc.lang.read.shapes import (
 from bertc.lang.read.tree import Call, Name, Number, Series, String, Sum, Value
 
 
-def _whole(value: Number) -> bool:
-    return isinstance(value.value, int) and not value.percent
-
-
 def _words(shape: ChoiceShape | KindShape) -> Iterator[str]:
     """The words of a shape; of a number with a unit what it is, since its kind is not written."""
     for word in shape.options:
@@ -45,9 +41,9 @@ def option_of(value: Value, shape: EitherShape) -> Shape:
                 return option
             case KindShape(words) if isinstance(value, Name) and value.text in words:
                 return option
-            case RealShape() if isinstance(value, Number) and not _whole(value):
+            case RealShape() if isinstance(value, Number) and isinstance(value.value, float):
                 return option
-            case WholeShape() if isinstance(value, Number) and _whole(value):
+            case WholeShape() if isinstance(value, Number) and isinstance(value.value, int):
                 return option
     named = [option for option in shape.options if isinstance(option, ChoiceShape | KindShape)]
     if len(named) == len(shape.options):

@@ -104,8 +104,8 @@ class Scalars:
         if bounds.hold(number):
             return number
         # Only a whole number of percents can mean nothing else.
-        whole = isinstance(value.value, int) and number > 1
-        percent = whole and bounds.below_one and bounds.hold(number / 100)
+        plain = isinstance(value.value, int) and number > 1
+        percent = plain and bounds.below_one and bounds.hold(number / 100)
         self.diagnostics.error(
             "E109",
             f"`{slot.name}` is {value.text}, must be {bounds}",

@@ -65,9 +65,9 @@ def _sibling(kind: str, names: Iterable[str]) -> str:
     return ""
 
 
-def rest_of_line(first: Placed, whole: Placed) -> str:
+def rest_of_line(name: Placed, item: Placed) -> str:
     """The text after a name within its setting or argument; dots if it is long."""
-    rest = whole.span.source.text[first.span.end : whole.span.end]
+    rest = item.span.source.text[name.span.end : item.span.end]
     return rest if len(rest) <= 40 and "\n" not in rest else " ..."
 
 

@@ -5,7 +5,7 @@ from typing import Any, assert_never
 
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
-from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.program.written import Given, Program
 from bertc.lang.read.numbers import show_number
 from bertc.lang.read.shapes import (
     ChoiceShape,
@@ -33,7 +33,11 @@ def show(program: Program, *, origins: bool = False, full: bool = False) -> str:
     ``origins`` adds the origin of each value as a comment; ``full`` includes arguments that have
     their default value.
     """
-    lines = [f"extends {_target(program.base.name)}"] if program.base else []
+    lines = []
+    if program.base:
+        name = program.base.name
+        plain = name.replace("-", "_").isidentifier() and name.isascii()
+        lines.append(f"extends {name if plain else quoted(name)}")
     lines += _lines(program.settings, origins, full)
     for stage in program.stages:
         lines += ["", f"stage {quoted(stage.name)} {{"]
@@ -89,17 +93,10 @@ def _lines(settings: Mapping[str, Given], origins: bool, full: bool) -> list[str
     for name in names:
         setting = settings[name]
         text = f"{name} = {show_value(setting.value, setting_shape(name), full=full)}"
-        lines.append(f"{text}  # {_origin(setting.origin)}" if origins else text)
+        origin = setting.origin
+        parts = (origin.kind, origin.source, str(origin.span or ""))
+        lines.append(f"{text}  # {': '.join(filter(None, parts))}" if origins else text)
     return lines
-
-
-def _origin(origin: Origin) -> str:
-    where = [str(origin.span)] if origin.span else []
-    return ": ".join([origin.kind, *filter(None, [origin.source]), *where])
-
-
-def _target(name: str) -> str:
-    return name if name.replace("-", "_").isidentifier() and name.isascii() else quoted(name)
 
 
 def _shapeless(value: Any, full: bool) -> str:
