@@ -12,7 +12,6 @@ from bertc.base.storage import durable
 
 COLD_STEPS, WARM_UP_STEPS, STEPS = 5, 2, 3
 """Steps that are skipped, steps that warm the profiler up, and steps that are recorded."""
-PROFILED_STEPS = COLD_STEPS + WARM_UP_STEPS + STEPS
 TABLE_ROWS = 40
 TRACE, TABLE = "trace.json", "ops.txt"
 

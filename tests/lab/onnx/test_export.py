@@ -18,7 +18,7 @@ from bertc.ir.learning.answer import Span, Tags
 from bertc.lab.onnx import runtime
 from bertc.lab.onnx.folder import export_onnx
 from bertc.lab.onnx.runtime import GraphSession
-from bertc.lab.onnx.tracing import Check, compared, to_onnx
+from bertc.lab.onnx.tracing import compared, to_onnx
 from bertc.learn.objectives import MicroBatch, token_logits
 from bertc.model import EncoderInputs, gather_positions
 from bertc.run.evaluation import task_inference
@@ -213,20 +213,3 @@ def test_every_kind_of_answer_is_as_in_torch_and_in_a_fresh_process(
     (expected,) = load(run).predict([TEXTS[3]], task="classify")
     assert fp32 == pytest.approx(expected["probabilities"], abs=1e-4)
     assert int8 == pytest.approx(expected["probabilities"], abs=0.1)
-
-
-def test_no_half_of_a_graph_is_written(
-    tmp_path: Path, tasks: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = run_of(tmp_path / "run", f"{NETWORK} task={tasks['regress']}")
-    monkeypatch.setattr("bertc.lab.onnx.folder.to_onnx", lambda graph: b"a graph")
-    monkeypatch.setattr("bertc.lab.onnx.folder.compared", lambda graph, written: Check((), 0.0))
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("bertc.lab.onnx.folder._described", killed)
-    with pytest.raises(KeyboardInterrupt):
-        export_onnx(run, tmp_path / "out", quiet=True)
-    assert not (tmp_path / "out").exists()
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
