@@ -250,43 +250,29 @@ def test_a_layout_that_follows_from_the_recipe_is_not_dumped(family):
     assert Resolved.model_validate(resolved.model_dump(mode="json")).run.layout == other
 
 
-def test_passes_make_steps():
-    (stage,) = bertc.resolve(RTE).stages
-    assert stage.steps == 234  # 3 x 2,490 / 32, upwards
-    (stage,) = bertc.resolve(f"{RTE} epochs=1 batch=10").stages
-    assert (stage.steps, stage.batch) == (249, 10)
-    (stage,) = bertc.resolve(f"{RTE} steps=7").stages
-    assert stage.steps == 7
+TEXT = "stage 'a' { objective=mlm }"
+OF_STAGES = [  # batch, seq and steps: 234 are 3 x 2,490 / 32, upwards
+    (RTE, (), [(32, 128, 234)]),
+    (f"{RTE} epochs=1 batch=10", (), [(10, 128, 249)]),
+    (f"{RTE} steps=7", (), [(32, 128, 7)]),
+    (f"{TEXT} stage 'b' {{ {RTE} seq=64 }} steps=100 batch=256 seq=32", (),
+     [(256, 32, 100), (32, 64, 234)]),
+    (f"{TEXT} stage 'b' {{ {RTE} seq=64 }} steps=100 seq=32", ("batch=8",),
+     [(8, 32, 100), (8, 64, 934)]),
+    (f"seq=48 steps=100 {TEXT} stage 'b' {{ {RTE} }}", (), [(256, 48, 100), (32, 48, 234)]),
+    (f"batch=8 stage 'a' {{ {RTE} }} stage 'b' {{ {RTE} batch=16 }}", (),
+     [(8, 128, 934), (16, 128, 467)]),
+    (f"batch=8 seq=48 stage 'a' {{ {RTE} steps=5 }} stage 'b' {{ {RTE} seq=64 }}", (),
+     [(8, 48, 5), (8, 64, 934)]),
+]  # fmt: skip
 
 
-def test_a_stage_has_the_recipe_of_its_task_and_what_it_writes_itself():
-    task = f"stage 'b' {{ {RTE} seq=64 }}"
-    text = f"stage 'a' {{ objective=mlm }} {task} steps=100 batch=256 seq=32"
-    first, second = bertc.resolve(text).stages
-    assert (first.batch, first.seq, first.steps) == (256, 32, 100)
-    assert (second.batch, second.seq, second.steps) == (32, 64, 234)
-    _, forced = bertc.resolve(text, ["batch=8"]).stages
-    assert forced.batch == 8
-
-
-def test_a_row_length_outside_the_stages_is_that_of_tasks_too():
-    text = f"seq=48 steps=100 stage 'a' {{ objective=mlm }} stage 'b' {{ {RTE} }}"
-    assert [stage.seq for stage in bertc.resolve(text).stages] == [48, 48]
-    _, longer = bertc.resolve(text.replace(RTE, f"{RTE} seq=64")).stages
-    assert longer.seq == 64
-
-
-def test_passes_are_counted_by_the_batch_of_the_stage_itself():
-    text = f"batch=8 stage 'a' {{ {RTE} }} stage 'b' {{ {RTE} batch=16 }}"
-    assert [stage.steps for stage in bertc.resolve(text).stages] == [934, 467]
-
-
-def test_what_a_chain_of_tasks_says_outside_its_stages_holds_in_each():
-    text = f"batch=8 seq=48 stage 'a' {{ {RTE} steps=5 }} stage 'b' {{ {RTE} seq=64 }}"
-    first, second = bertc.resolve(text).stages
-    assert (first.batch, first.seq, first.steps) == (8, 48, 5)
-    assert (second.batch, second.seq, second.steps) == (8, 64, 934)
-    assert first.optimizer.lr == second.optimizer.lr == 5e-5
+@pytest.mark.parametrize(("text", "sets", "wanted"), OF_STAGES)
+def test_a_stage_has_the_recipe_of_its_task_and_what_is_written(text, sets, wanted):
+    """Outside stages: the row length, and all settings of a chain of tasks."""
+    stages = bertc.resolve(text, sets).stages
+    assert [(stage.batch, stage.seq, stage.steps) for stage in stages] == wanted
+    assert {stage.optimizer.lr for stage in stages if stage.tasks} == {5e-5}
 
 
 def test_a_task_needs_its_examples_counted():
