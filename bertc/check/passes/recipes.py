@@ -81,7 +81,12 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     stages = []
     objectives = [stage.settings.get("objective") for stage in program.stages]
     no_text = all(objective is not None and _tasks(objective) for objective in objectives)
-    forced = {n: g for n, g in program.settings.items() if _reaches_tasks(n, g, no_text)}
+
+    def reaches_tasks(name: str, setting: Given) -> bool:
+        written = setting.origin.kind == "written" and (no_text or name == "seq")
+        return written or setting.origin.kind == "set" or name == "augment"
+
+    forced = {n: g for n, g in program.settings.items() if reaches_tasks(n, g)}
     for stage in program.stages:
         in_stage = dict(stage.settings)
         if "objective" in in_stage and (tasks := _tasks(in_stage["objective"])):
@@ -94,12 +99,6 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
         filled = _followed(settings, {}, tasks, published, room, diagnostics)
         program = program.with_settings(filled)
     return _with_their_pooler(program, published)
-
-
-def _reaches_tasks(name: str, setting: Given, no_text: bool) -> bool:
-    """True for a setting outside stages that holds in stages of tasks too."""
-    written = setting.origin.kind == "written" and (no_text or name == "seq")
-    return written or setting.origin.kind == "set" or name == "augment"
 
 
 def _with_their_pooler(program: Program, published: _Published) -> Program:

@@ -25,13 +25,7 @@ def begins(program: Complete, diagnostics: Diagnostics) -> None:
             program.span("init"),
             help=f"name a run or a model folder, as in init={call_text(init.kind, *named)}",
         )
-    elif isinstance(init, FromLayers):
-        _layers_fit(program, init, diagnostics)
-
-
-def _layers_fit(program: Complete, init: FromLayers, diagnostics: Diagnostics) -> None:
-    first = program.stages[0]
-    if problem := init.misfit(init.depth, first.layers):
+    elif isinstance(init, FromLayers) and (problem := init.misfit(init.depth, first.layers)):
         fitting = init.instead(init.depth, first.layers)
         path = TEACHER if init.path == TEACHER else f'"{init.path}"'
         as_deep = f"init={call_text('layers', path, fitting)}"

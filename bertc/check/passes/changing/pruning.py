@@ -34,8 +34,15 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
             )
         if not isinstance(kind, NoPruning) and not stage.since:
             _rounds_fit(check, kind)
-        if isinstance(kind, Layers):
-            _layers_go(check, kind)
+        if isinstance(kind, Layers) and kind.misfit:
+            half = f"prune={kind.kind}(50%)" if kind.depth > 1 else ""
+            check.report(
+                "E335",
+                f"prune = {kind.kind} does not fit: {kind.misfit}",
+                "prune",
+                also=("layers", f"layers = {stage.layers}"),
+                way={"help": half or "remove prune", "fix": fix(stage.origins["prune"], half)},
+            )
         elif isinstance(kind, Heads | Neurons):
             _something_stays(check, kind)
             check.rules(_OF_UNITS if kind.part == "ffn" else (*_OF_UNITS, *_OF_HEADS))
@@ -51,21 +58,6 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
                 help="prune in a stage after all growing",
             )
         pruned = pruned if isinstance(kind, NoPruning) else pruned or stage
-
-
-def _layers_go(check: Checker[StageSettings], kind: Layers) -> None:
-    half = f"prune={kind.kind}(50%)" if kind.depth > 1 else ""
-    if kind.misfit:
-        check.report(
-            "E335",
-            f"prune = {kind.kind} does not fit: {kind.misfit}",
-            "prune",
-            also=("layers", f"layers = {check.settings.layers}"),
-            way={
-                "help": half or "remove prune",
-                "fix": fix(check.settings.origins["prune"], half),
-            },
-        )
 
 
 def _something_stays(check: Checker[StageSettings], kind: Units) -> None:

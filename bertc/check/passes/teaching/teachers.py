@@ -146,24 +146,20 @@ def _teacher_fits(
             also=("teacher", "the teacher is named here"),
             instead=f"seq={room}",
         )
+    masked = any(taught.objective.masks for taught in stage.objective)
     for term in terms:
-        _masks(check, term)
+        if term.compares == "masked" and not masked:
+            example = f"objective={call_text(term.title, 'over=masked')}+mlm"
+            check.report(
+                "E285",
+                f"{term.title} compares masked tokens, and nothing is masked here",
+                "objective",
+                help=f"mask tokens too, as in {example}",
+            )
         if isinstance(term, KdLogits):
             _has_head(check, shape, term)
         else:
             layers_fit(stage, several, shape, term, check.diagnostics)
-
-
-def _masks(check: Checker[StageSettings], term: Distillation) -> None:
-    masked = any(taught.objective.masks for taught in check.settings.objective)
-    if term.compares == "masked" and not masked:
-        example = f"objective={call_text(term.title, 'over=masked')}+mlm"
-        check.report(
-            "E285",
-            f"{term.title} compares masked tokens, and nothing is masked here",
-            "objective",
-            help=f"mask tokens too, as in {example}",
-        )
 
 
 def _labels(task: Task) -> str:
