@@ -76,6 +76,8 @@ def microbatch_spent(
 ) -> ByPart:
     """Forward and backward of ``rows`` rows in all networks, perhaps after another forward."""
     costs: ByPart = defaultdict(Spent)
+    # Weights and gradients are cast, and gradients accumulated.
+    cast = FP32 + how.value_bytes if how.precision == "bf16" else 0
     for network, passed in passes_of(stage, rows):
         learns = bool(network.terms)
         once: dict[int, list[tuple[Spent, Spent]]] = {}  # of layers alike
@@ -91,7 +93,8 @@ def microbatch_spent(
                 if learns:
                     recomputed = recompute and part not in OUTSIDE_LAYERS
                     costs[part] += again.times(reads_twice + recomputed)
-            costs[part] += _of_weights(weights, how, device, learns, accumulating)
+            moved = (1 + learns) * cast + 3 * FP32 * (accumulating and learns)
+            costs[part] += Spent(memory=weights * moved / device.bandwidth)
         starts = STARTS_OF_A_LOSS * device.seconds_a_start
         costs["head"] += Spent(starts=starts if learns else 0.0)
     return costs
@@ -224,12 +227,3 @@ def _arithmetic(operation: op.Operation, costs: Cost, how: Execution, device: De
             return costs.elements / rates.elements[f"{costs.function} {how.precision}"]
         case _:
             return 0.0
-
-
-def _of_weights(
-    weights: int, how: Execution, device: Device, learns: bool, accumulating: bool
-) -> Spent:
-    """Time of casting weights and gradients, and of accumulating gradients."""
-    cast = FP32 + how.value_bytes if how.precision == "bf16" else 0
-    moved = (1 + learns) * cast + 3 * FP32 * (accumulating and learns)
-    return Spent(memory=weights * moved / device.bandwidth)

@@ -1,6 +1,5 @@
 """Checks of tasks and of settings about them."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, listed, several
@@ -13,7 +12,7 @@ from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
 from bertc.ir.network.positions import TablePositions
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.program.written import Origin, Program
+from bertc.ir.program.written import Program
 
 OF_TEXT = ("generator", "mixing", "format", "pack", "memory")
 """Settings that a stage of tasks does not read; ``data`` it may learn its vocabulary from."""
@@ -30,7 +29,16 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
         check = Checker(stage, diagnostics)
         if has_tasks(stage.objective):
             check.rules(_OF_TASKS)
-            _without_text(check, stage.own or program.origins)
+            origins = stage.own or program.origins
+            for name in OF_TEXT:
+                if span := written(origins.get(name)):
+                    check.report(
+                        "E273",
+                        f"{name} has no effect on a task, whose rows are its own examples",
+                        span,
+                        also=("objective", "the task is named here"),
+                        help=f"leave {name} out",
+                    )
         check.rules(_OF_FROZEN)
         if not (unread and _may_be_of_tasks(stage)):
             features(stage, diagnostics)
@@ -58,18 +66,6 @@ def _from_text(stage: StageSettings) -> list[str]:
 def _uncopied(stage: StageSettings) -> list[str]:
     """The tasks whose answers belong to words or passages, which no copy of a text has."""
     return [task.title for task in stage.tasks if not isinstance(task.answer, Labels | Score)]
-
-
-def _without_text(check: Checker[StageSettings], origins: Mapping[str, Origin]) -> None:
-    for name in OF_TEXT:
-        if span := written(origins.get(name)):
-            check.report(
-                "E273",
-                f"{name} has no effect on a task, whose rows are its own examples",
-                span,
-                also=("objective", "the task is named here"),
-                help=f"leave {name} out",
-            )
 
 
 _OF_TASKS: tuple[Rule[StageSettings], ...] = (

@@ -35,10 +35,29 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
         _something_grows(program, diagnostics)
     for earlier, later in pairwise(program.stages):
         before, after = earlier.layers, later.layers
-        _moments_go_on(earlier, later, diagnostics)
+        old, new = earlier.optimizer, later.optimizer
+        if later.grow.moments == "carry" and old.keeps != new.keeps:
+            Checker(later, diagnostics).report(
+                "E370",
+                f'stage "{later.name}" carries the moments of {old.kind}, which keeps {old.keeps}; '
+                f"{new.kind} keeps {new.keeps}",
+                "grow",
+                also=("optimizer", "the optimizer is set here"),
+                way=argument("grow", later.origins["grow"], "moments", "reset"),
+            )
         match later.grow:
             case _ if after < before and not isinstance(later.prune, Layers):
-                _refuse_shrinking(earlier, later, diagnostics)
+                span, instead = earlier.span("layers"), f"layers={before}"
+                diagnostics.error(
+                    "E260",
+                    f'stage "{later.name}" has {several(after, "layer")}, '
+                    f'but stage "{earlier.name}" has {before}',
+                    later.span("layers") or span,
+                    label="only prune = layers(...) removes layers",
+                    notes=note(f"layers = {before}", span),
+                    help=instead,
+                    fix=fix(later.own.get("layers"), instead),
+                )
             case Identity() if after > before:
                 _identity_possible(program, later, before, diagnostics)
             case Stack() | Interleave() | Tile() as grow if after > before:
@@ -133,36 +152,6 @@ def _sizes(
         return (node.layers or depth, node.hidden, *widths, node.hidden // node.heads, embedding)
     heads, ffn = layer_values(program.heads, depth), layer_values(program.ffn, depth)
     return (depth, program.hidden, heads, ffn, program.head_dim, program.embedding)
-
-
-def _refuse_shrinking(
-    earlier: StageSettings, later: StageSettings, diagnostics: Diagnostics
-) -> None:
-    before, span = earlier.layers, earlier.span("layers")
-    diagnostics.error(
-        "E260",
-        f'stage "{later.name}" has {several(later.layers, "layer")}, '
-        f'but stage "{earlier.name}" has {before}',
-        later.span("layers") or span,
-        label="only prune = layers(...) removes layers",
-        notes=note(f"layers = {before}", span),
-        help=f"layers={before}",
-        fix=fix(later.own.get("layers"), f"layers={before}"),
-    )
-
-
-def _moments_go_on(earlier: StageSettings, later: StageSettings, diagnostics: Diagnostics) -> None:
-    """Check that the rule of a stage that carries moments keeps those of the stage before."""
-    old, new = earlier.optimizer, later.optimizer
-    if later.grow.moments == "carry" and old.keeps != new.keeps:
-        Checker(later, diagnostics).report(
-            "E370",
-            f'stage "{later.name}" carries the moments of {old.kind}, which keeps {old.keeps}; '
-            f"{new.kind} keeps {new.keeps}",
-            "grow",
-            also=("optimizer", "the optimizer is set here"),
-            way=argument("grow", later.origins["grow"], "moments", "reset"),
-        )
 
 
 def _alike(
