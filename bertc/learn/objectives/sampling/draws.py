@@ -114,7 +114,7 @@ def lane_of(keys: Int[torch.Tensor, "*any"], lanes: int) -> Int[torch.Tensor, "*
 
 def smallest(values_bn: Int[torch.Tensor, "b n"], count: int) -> Int[torch.Tensor, "b {count}"]:
     """The ``count`` smallest integers of each row, ascending (b, many)."""
-    if values_bn.device.type != "cpu" or torch.compiler.is_compiling():
+    if values_bn.device.type != "cpu":
         return values_bn.topk(count, dim=1, largest=False, sorted=True).values
     # Sorting dominates on a CPU, and numpy does it with vector instructions.
     values = values_bn.numpy()
