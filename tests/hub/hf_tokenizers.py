@@ -182,25 +182,12 @@ def more(words: Words) -> list[Folder]:
     """Folders with special and added tokens of their own."""
     some = [w for w in words.pieces[30:] if w.isalpha()][:2]
     first, last = some[0], len(words.pieces)
+    added = {str(last): {"content": "Quagga", "single_word": True, "special": False}}
+    mask = {"content": "<mask>", "lstrip": True, "normalized": True}
     return [
         Folder(BERT, files={"special_tokens_map.json": {"mask_token": first}}),
         Folder(BERT, {"cls_token": first, "sep_token": some[1]}),
         Folder(BERT, files={"added_tokens.json": {"Quagga": last, "<note>": last + 1}}),
-        Folder(
-            BERT,
-            {
-                "added_tokens_decoder": {
-                    str(last): {"content": "Quagga", "single_word": True, "special": False}
-                },
-                "additional_special_tokens": ["Quagga"],
-            },
-        ),
-        Folder(
-            ROBERTA,
-            files={
-                "special_tokens_map.json": {
-                    "mask_token": {"content": "<mask>", "lstrip": True, "normalized": True}
-                }
-            },
-        ),
+        Folder(BERT, {"added_tokens_decoder": added, "additional_special_tokens": ["Quagga"]}),
+        Folder(ROBERTA, files={"special_tokens_map.json": {"mask_token": mask}}),
     ]
