@@ -31,7 +31,18 @@ def grown(
     target = resolved.as_in(after)
     places = weight_map(resolved.as_in(before), target, after.grow)
     if before.encoder.causal != after.encoder.causal:
-        places = _with_head(places, before, after)
+        # The head over the vocabulary goes on under another objective's name.
+        heads = [
+            f"heads.{term.objective.head_name}."
+            for stage in (before, after)
+            for term in stage.objective
+            if isinstance(term.objective, LanguageModel)
+            and stage.learner(term.objective).name == MAIN
+        ]
+        if len(heads) > 1:
+            old, new = heads[0], heads[-1]
+            moved = {n: n.replace(new, old) for n in places.copies if n.startswith(new)}
+            places = replace(places, copies={**places.copies, **moved})
     model = build(target)
     parameters = dict(model.named_parameters())
     move(places, weights, parameters)
@@ -39,21 +50,6 @@ def grown(
     if after.grow.moments == "carry":
         move(places.moments(fresh), moments, fresh)
     return model, fresh
-
-
-def _with_head(places: WeightMap, before: Stage, after: Stage) -> WeightMap:
-    """The same map, where the head over the vocabulary goes on under another objective's name."""
-    heads = [
-        f"heads.{term.objective.head_name}."
-        for stage in (before, after)
-        for term in stage.objective
-        if isinstance(term.objective, LanguageModel) and stage.learner(term.objective).name == MAIN
-    ]
-    if len(heads) < 2:
-        return places
-    old, new = heads[0], heads[-1]
-    moved = {name: name.replace(new, old) for name in places.copies if name.startswith(new)}
-    return replace(places, copies={**places.copies, **moved})
 
 
 def described(before: Stage, after: Stage) -> str:

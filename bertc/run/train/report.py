@@ -63,8 +63,13 @@ class Report(InNotebooks):
         if evaluation is None:
             return []
         first = _scores(evaluation) if evaluation.scores else _losses(evaluation)
-        languages = [_by_language(evaluation)] if evaluation.languages else []
-        return [first, *languages, *_by_class(evaluation)]
+        names = shown_figures(evaluation.losses)
+        rows = [
+            (language, *(f"{losses[n]:.3f}" if n in losses else "" for n in names))
+            for language, losses in evaluation.languages.items()
+        ]
+        by_language = Table(("language", *map(titled, names)), rows, "loss by language")
+        return [first, *([by_language] if rows else []), *_by_class(evaluation)]
 
     def _line(self) -> str:
         speed = f", {self.tokens / self.seconds:,.0f} tokens/s" if self.seconds else ""
@@ -122,12 +127,3 @@ def _by_class(evaluation: Evaluation) -> Iterator[Table]:
             macro = ("mean (macro F1)", "", "", f"{scores.macro_f1:.4f}", "")
             head = ("class", "precision", "recall", "F1", "support")
             yield Table(head, (*rows, macro), f"{task} {part} by class")
-
-
-def _by_language(evaluation: Evaluation) -> Table:
-    names = shown_figures(evaluation.losses)
-    rows = tuple(
-        (language, *(f"{losses[n]:.3f}" if n in losses else "" for n in names))
-        for language, losses in evaluation.languages.items()
-    )
-    return Table(("language", *map(titled, names)), rows, "loss by language")
