@@ -27,6 +27,7 @@ SYSTEMS = get_args(System)
 GRIDS = [name for name, programs in PROGRAMS.items() if len(programs) > 1]
 FAMILY_RECIPES = {family.model_type: family.recipe for family in FAMILIES}
 RTE = 'task=glue(rte, data="glue/RTE", examples=2490)'
+TAGS = 'task=tag("a", labels=[x, y], examples=90)'
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,7 @@ RTE = 'task=glue(rte, data="glue/RTE", examples=2490)'
         ("mosaicbert", "mnli", (5e-5, 48, 256, {"epochs": 3.0})),
         ("mosaicbert", "rte", (1e-5, 16, 256, {"epochs": 3.0})),
         ("modernbert", "mnli", (5e-5, 64, 256, {"epochs": 2.0})),
+        ("modernbert", "rte", (1e-5, 16, 256, {"epochs": 3.0})),
         ("nomic", "rte", (3e-5, 16, 128, {"epochs": 10.0})),
         ("neobert", "rte", (1e-5, 8, 1024, {"epochs": 10.0})),
         ("deberta", "mnli", (1.5e-5, 64, 256, {"epochs": 3.0, "pooler": "gelu"})),
@@ -98,26 +100,6 @@ def test_a_bilstm_has_a_rate_of_its_own():
         assert stage.steps == -(-30 * 512 // batch)
 
 
-def test_distilbert_reads_the_first_state_through_relu():
-    (found,) = points('recipe=distilbert task=glue(rte, "a", examples=9)')
-    assert found.encoder.pooler == "relu"
-    assert found.stages[0].tasks[0].dropout == 0.2
-    (found,) = points('recipe=distilbert task=squad("a", examples=9)')
-    assert found.encoder.pooler is False
-
-
-def test_poolers_of_todays_encoders_are_those_of_their_classes():
-    rte, tags = 'glue(rte, "a", examples=90)', 'tag("a", labels=[x, y], examples=90)'
-    (found,) = points(f"recipe=modernbert task={rte}")
-    assert (found.encoder.pooler, found.stages[0].tasks[0].dropout) == ("transform", 0)
-    assert (found.stages[0].optimizer.lr, found.stages[0].batch) == (1e-5, 16)
-    for system, task, pooler in (
-        ("modernbert", tags, "transform"), ("eurobert", rte, "gelu-mean"), ("eurobert", tags, False)
-    ):  # fmt: skip
-        (found,) = points(f"recipe={system} task={task}")
-        assert found.encoder.pooler == pooler
-
-
 THEIRS = [  # what is left open, and how the authors had it
     ("roberta", 'race("a", examples=9)', {"first": "choice", "keeps": "beginning"}),
     ("albert", 'race("a", examples=9)', {"first": "passage", "keeps": "end"}),
@@ -131,6 +113,8 @@ THEIRS = [  # what is left open, and how the authors had it
     ("electra", 'glue(mrpc, "a", examples=9, both_orders=false)', {"both_orders": False}),
     ("electra", 'glue(rte, "a", examples=9)', {"both_orders": False, "dropout": 0.1}),
     ("xlm", 'glue(rte, "a", examples=9)', {"dropout": 0}),
+    ("modernbert", 'glue(rte, "a", examples=9)', {"dropout": 0}),
+    ("distilbert", 'glue(rte, "a", examples=9)', {"dropout": 0.2}),
 ]
 
 
@@ -214,13 +198,19 @@ def test_a_head_that_came_without_files_is_as_it_was_learned():
     ("text", "pooler"),
     [
         (f"recipe=bert {RTE}", True),
+        (f"recipe=distilbert {RTE}", "relu"),
+        ('recipe=distilbert task=squad("a", examples=9)', False),
+        (f"recipe=modernbert {RTE}", "transform"),
+        (f"recipe=modernbert {TAGS}", "transform"),
+        (f"recipe=eurobert {RTE}", "gelu-mean"),
+        (f"recipe=eurobert {TAGS}", False),
         *((f"recipe={family} {RTE}", False) for family in ("electra", "xlm", "stackingbert")),
         (f"recipe=electra pooler=true {RTE}", True),
         (f"recipe=electra stage 'a' {{ objective=sop }} stage 'b' {{ {RTE} }}", True),
         (f"recipe=electra stage 'a' {{ objective=mlm }} stage 'b' {{ {RTE} }}", False),
     ],
 )
-def test_who_reads_the_first_state_itself_has_no_pooler(text, pooler):
+def test_poolers_are_those_of_the_systems(text, pooler):
     assert bertc.resolve(text).encoder.pooler == pooler
 
 
