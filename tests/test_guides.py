@@ -22,7 +22,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check import passes
 from bertc.cli import starting
 from bertc.cli.app import app
-from bertc.lab.bench import latency
+from bertc.lab.bench import measure
 from bertc.run.train import finish
 from tests.net.programs import FARM
 
@@ -190,7 +190,7 @@ QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
 def test_the_commands_of_the_page_on_small_networks_run(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: ForkServerContext
 ) -> None:
-    monkeypatch.setattr(latency.multiprocessing, "get_context", lambda method: processes)
+    monkeypatch.setattr(measure.multiprocessing, "get_context", lambda method: processes)
     rows = "text\tlabel\n" + "a hen and a duck\tfarm\na pond and a reed\tlake\n" * 12
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / name).write_text(rows)
