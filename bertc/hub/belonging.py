@@ -1,16 +1,20 @@
 """Digests of a run's parts, and the refusal of parts of another run. Loads no torch."""
 
+import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError
 from bertc.base.storage import durable
-from bertc.base.storage.json_file import read_json
-from bertc.base.storage.paths import is_file
-from bertc.hub.folders import SENTENCES, checkpoint_folders
+from bertc.base.storage.json_file import parse_json, read_json
+from bertc.base.storage.paths import is_file, is_folder
+from bertc.base.storage.plain_file import opened
+from bertc.hub.folders import SENTENCES, checkpoint_folders, checkpoint_name
 
 DIGESTS = "digests.json"
 """sha256 of the files of ``tokenizer/``, ``sentences/`` and ``model/``, as a run wrote them."""
@@ -26,48 +30,106 @@ EDITED = ("config.json", "README.md")
 _LIMIT_BYTES = 16 * 2**20
 
 
-def write_digests(run: Path, model: bool = False) -> None:
-    """Write the digests of ``tokenizer/``, ``sentences/`` and, where ``model``, ``model/``."""
-    parts = ["tokenizer", SENTENCES, *(["model"] if model else [])]
+def write_digests(run: Path, model: int | None = None) -> None:
+    """Write the digests of ``tokenizer/``, and of ``model/`` as made after ``model`` steps."""
+    parts = ["tokenizer", SENTENCES, *(["model"] if model is not None else [])]
     files = {
         path.relative_to(run).as_posix(): durable.digest(path)
         for part in parts
         for path in sorted((run / part).rglob("*"))
         if is_file(path) and path.name not in EDITED
     }
-    content = json.dumps({"schema": 1, "files": files}, indent=1)
-    durable.replace(run / DIGESTS, f"{content}\n".encode())
+    content: dict[str, Any] = {"schema": 1, "files": files}
+    if model is not None and (weights := _weights_of(run / "checkpoints" / checkpoint_name(model))):
+        content["weights"] = {"step": model, "sha256": weights}
+    durable.replace(run / DIGESTS, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def refuse_strangers(run: Path, refusal: type[BertcError] = DataError, files: bool = True) -> None:
-    """Refuse a run folder with parts of another run; without ``files`` in a glance.
+    """Refuse a run folder with parts of another run; without ``files`` in a glance."""
+    for what, remedy in _strangers(run, files):
+        raise refusal(what, help=remedy)
 
-    A part without digests is of this run.
-    """
-    if is_file(run / "lock.json"):
+
+def _strangers(run: Path, files: bool) -> Iterator[tuple[str, str]]:
+    """Yield what is of another run, and the remedy; without digests a part is of this one."""
+    folders = [folder for _, folder in checkpoint_folders(run / "checkpoints")]
+    facts = {folder: _mapping(_manifest(folder).get("facts")) for folder in folders}
+    if is_file(run / "lock.json") and any("origin" in known for known in facts.values()):
         lock = read_json(run / "lock.json", _LIMIT_BYTES)
-        for _, folder in checkpoint_folders(run / "checkpoints"):
-            origin = _origin(folder)
-            differing = [
-                what
-                for name, what in ORIGIN.items()
-                if name in origin and (origin[name] or None) != (lock.get(name) or None)
-            ]
-            if differing:
-                raise refusal(
-                    f"{folder} and lock.json are of different runs: {', '.join(differing)} differ",
-                    f"remove {folder} if it is of another run, or restore lock.json from a copy",
-                )
-    if not files or not is_file(run / DIGESTS):
-        return
-    stated = _mapping(read_json(run / DIGESTS, _LIMIT_BYTES).get("files"))
-    for name, digest in stated.items():
+        for folder, known in facts.items():
+            yield from _of_another_lock(folder, _mapping(known.get("origin")), lock)
+    yield from _other_metrics(run / "metrics.jsonl", facts)
+    if files and is_file(run / DIGESTS):
+        yield from _other_files(run, read_json(run / DIGESTS, _LIMIT_BYTES))
+
+
+def _of_another_lock(
+    checkpoint: Path, origin: Mapping[str, Any], lock: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    differing = [
+        f"{what} ({_short(origin[name])} there, {_short(lock.get(name))} here)"
+        for name, what in ORIGIN.items()
+        if name in origin and (origin[name] or None) != (lock.get(name) or None)
+    ]
+    if differing:
+        yield (
+            f"{checkpoint} and lock.json are of different runs: {', '.join(differing)} differ",
+            f"remove {checkpoint} if it is of another run, or restore lock.json from a copy",
+        )
+
+
+def _other_metrics(
+    path: Path, facts: Mapping[Path, Mapping[str, Any]]
+) -> Iterator[tuple[str, str]]:
+    """Compare the lines until each checkpoint; one that agrees is enough.
+
+    A run that passed over a damaged checkpoint has written other lines since, and one whose
+    lines were removed begins after it.
+    """
+    known = [
+        _mapping(checkpoint["metrics"]) for checkpoint in facts.values() if "metrics" in checkpoint
+    ]
+    if (
+        known
+        and is_file(path)
+        and _first_step(path) <= max(metrics.get("step", 0) for metrics in known)
+    ):
+        pairs = [(metrics.get("bytes"), metrics.get("sha256")) for metrics in known]
+        if not any(isinstance(n, int) and _digest_of_first(path, n) == d for n, d in pairs):
+            yield (
+                f"{path} is not of this run: its checkpoints were written after other lines",
+                "restore it from a copy, or remove it to go on without those figures",
+            )
+
+
+def _other_files(run: Path, stated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    as_it_is = f"restore a copy of it, or remove {run / DIGESTS} to use it as it is"
+    for name, digest in _mapping(stated.get("files")).items():
         path = run / name
         if is_file(path) and _digest(path, path.stat().st_size, path.stat().st_mtime_ns) != digest:
-            raise refusal(
-                f"{path} is not what this run wrote",
-                f"restore a copy of it, or remove {run / DIGESTS} to use it as it is",
+            yield (f"{path} is not what this run wrote", as_it_is)
+    made = _mapping(stated.get("weights"))
+    if isinstance(made.get("step"), int) and is_folder(run / "model"):
+        there = _weights_of(run / "checkpoints" / checkpoint_name(made["step"]))
+        if there and there != made.get("sha256"):
+            yield (
+                f"{run / 'model'} was made of other weights than those of step {made['step']:,}",
+                as_it_is,
             )
+
+
+def _first_step(path: Path) -> float:
+    """The step of the first line; infinite without a line."""
+    with opened(path) as file, suppress(ValueError, TypeError):
+        return float(parse_json(file.readline(_LIMIT_BYTES), _LIMIT_BYTES).get("step", 0))
+    return math.inf
+
+
+def _digest_of_first(path: Path, count: int) -> str:
+    """sha256 of the first bytes of a file."""
+    with opened(path) as file:
+        return hashlib.sha256(file.read(max(0, count))).hexdigest()
 
 
 @cache
@@ -76,14 +138,26 @@ def _digest(path: Path, *_: int) -> str:
     return durable.digest(path)
 
 
-def _origin(checkpoint: Path) -> Mapping[str, Any]:
-    """Digests of what a checkpoint was made from; none of a damaged one, which others report."""
+def _weights_of(checkpoint: Path) -> str:
+    """sha256 of the weights that the run evaluated, as the manifest states it; or empty."""
+    files = _mapping(_manifest(checkpoint).get("files"))
+    file = files.get("average.safetensors", files.get("weights.safetensors"))
+    return str(_mapping(file).get("sha256", ""))
+
+
+def _manifest(checkpoint: Path) -> Mapping[str, Any]:
+    """The content of a manifest; nothing of a damaged one, which others report."""
     try:
-        content = _mapping(read_json(checkpoint / "manifest.json", _LIMIT_BYTES).get("content"))
-        return _mapping(_mapping(content.get("facts")).get("origin"))
+        return _mapping(read_json(checkpoint / "manifest.json", _LIMIT_BYTES).get("content"))
     except (DataError, MissingInputError):
         return {}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _short(value: Any) -> str:
+    """The beginning of a digest, or of the digests of several."""
+    texts = value.values() if isinstance(value, dict) else [value]
+    return "+".join(str(text)[:8] for text in texts) or "none"

@@ -60,6 +60,7 @@ def swap(place: Path, part: str) -> None:
     [
         ("checkpoints", "step-00000008 and lock.json are of different runs: the text"),
         ("lock.json", "and lock.json are of different runs: the text"),
+        ("metrics.jsonl", "metrics.jsonl is not of this run"),
         ("model", "is not what this run wrote"),
         ("model/model.safetensors", "model.safetensors is not what this run wrote"),
         ("model/tokenizer.json", "model/tokenizer.json is not what this run wrote"),
@@ -84,7 +85,7 @@ def test_a_part_of_another_run_is_noticed(
     ):
         with pytest.raises(DataError, match=said):
             way()
-    seen_in_lists = part in ("checkpoints", "lock.json")
+    seen_in_lists = part in ("checkpoints", "lock.json", "metrics.jsonl")
     assert bool(list_runs([Path(".")]).damaged) == seen_in_lists
 
 
@@ -93,6 +94,7 @@ def test_remedies_are_remedies(place: Path, program: Resolved, cache: Path) -> N
         train(program, RUN, resume=True, cache=cache, quiet=True)
         load(RUN)
 
+    swap(place, "metrics.jsonl")
     (RUN / "metrics.jsonl").unlink()
     resumes()
     swap(place, "tokenizer")
@@ -147,5 +149,5 @@ def _without_digests(manifest: Path) -> None:
     from bertc.run.records import checkpoints
 
     content = json.loads(manifest.read_text())["content"]
-    facts = {n: v for n, v in content["facts"].items() if n != "origin"}
+    facts = {n: v for n, v in content["facts"].items() if n not in ("origin", "metrics")}
     manifest.write_bytes(checkpoints._manifest(content["step"], content["files"], facts))

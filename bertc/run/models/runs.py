@@ -91,5 +91,5 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
             prefer=layout, copied=kept_settings(network_folder(folder) / "config.json"),
             sentences=sentences,
         )  # fmt: skip
-        write_digests(fresh, model=True)
+        write_digests(fresh, model=0)
     return ImportedRun(run, imported)

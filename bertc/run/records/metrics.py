@@ -1,5 +1,6 @@
 """metrics.jsonl: the metrics of a run, one JSON object a line."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -92,9 +93,11 @@ class Metrics:
     def __init__(self, path: Path, keep_bytes: int, send: Callable[[Any], None]) -> None:
         """Open a file, cut back to whole lines; ``send`` gets each line that is written."""
         self._path, self._send = path, send
-        self._file = open(path, "ab")  # noqa: SIM115 - closed by __exit__
+        self._file = open(path, "ab+")  # noqa: SIM115 - closed by __exit__
         keep_bytes = whole_lines(path, keep_bytes)
         self._file.truncate(keep_bytes)
+        self._file.seek(0)
+        self._digest = hashlib.sha256(self._file.read())
 
     def __enter__(self) -> Self:
         return self
@@ -108,6 +111,7 @@ class Metrics:
         with durable.writing(self._path, len(text)):
             self._file.write(text)
             self._file.flush()
+        self._digest.update(text)
         self._send(line)
 
     def synced_bytes(self) -> int:
@@ -116,6 +120,11 @@ class Metrics:
             os.fsync(self._file.fileno())
             durable.sync(self._path.parent)
         return self._path.stat().st_size
+
+    @property
+    def sha256(self) -> str:
+        """sha256 of the file."""
+        return self._digest.hexdigest()
 
 
 def read(path: Path, limit_bytes: int | None = None) -> list[Line]:

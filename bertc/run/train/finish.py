@@ -72,6 +72,6 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
         if before is not None:
             durable.replace(digests, before)
         raise
-    write_digests(folder.path, model=True)
+    write_digests(folder.path, model=session.progress.step)
     plot(metrics.read(folder.metrics), folder.plot)
     return (*removal, *exported.notes)

@@ -145,6 +145,11 @@ class Session:
                 "stage": self.stage.name,
                 "data": self.start.corpus.fingerprint,
                 "origin": self.origin,
+                "metrics": {
+                    "step": step,
+                    "bytes": self.progress.metrics_bytes,
+                    "sha256": self.metrics.sha256,
+                },
                 "threads": torch.get_num_threads(),
                 "versions": versions(),
             }
