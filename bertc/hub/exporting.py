@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import DataError
+from bertc.base.diagnostics import DataError, listed
 from bertc.hub.config import OF_SCORES, as_it_came, hf_config
 from bertc.hub.families.family import Family, HfClass, transformer
 from bertc.hub.families.obstacle import Obstacle
@@ -21,6 +21,7 @@ from bertc.hub.sentences import Sentences, write_sentences
 from bertc.hub.target import held_task, target_of
 from bertc.hub.tensors import write_tensors
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.terms.node import answered_by
 from bertc.ir.vocabulary import ByteBpe
 
 BESIDE = "bertc_heads.safetensors"
@@ -88,16 +89,26 @@ def export_model(
     target = target_of(alone(resolved), tensors, vocabulary.pad, prefer)
     if strict and isinstance(target, Obstacle):
         raise DataError(str(target), help=target.way_out)
+    turned = _turned(resolved)
     with replacing(folder) as fresh:
         if isinstance(target, Obstacle):
             written = _write_own(resolved, tensors, vocabulary, fresh, target)
-            return replace(written, folder=folder)
+            return replace(written, folder=folder, notes=(*written.notes, *turned))
         main = tensors_alone(resolved, tensors)
         written = _write_hf(resolved, main, vocabulary, fresh, target, copied or {})
         if sentences and not held_task(resolved, parts_of(tensors)):
             written = _with_sentences(written, sentences, resolved)
-        written = replace(written, folder=folder)
+        written = replace(written, folder=folder, notes=(*written.notes, *turned))
         return _with_networks_beside(written, resolved, tensors, vocabulary, fresh)
+
+
+def _turned(resolved: Resolved) -> tuple[str, ...]:
+    """A note on a network whose stages read in unlike directions; empty for others."""
+    body = resolved.encoder
+    others = [t.name for t in resolved.terms() if not answered_by(t.objective, body)]
+    seen = "earlier tokens alone" if body.causal else "all tokens of a row"
+    last = f"each token attends to {seen}, as in the last stage; {listed(others)} learned otherwise"
+    return (last,) if others else ()
 
 
 def _with_networks_beside(
