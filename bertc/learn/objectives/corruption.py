@@ -84,14 +84,16 @@ def _reading(rows: TextRows, token_ids_bs: Int[torch.Tensor, "b s"]) -> EncoderI
         if sequence_ids_bs is not None:
             text_bs = text_bs + 2 * sequence_ids_bs
         position_ids_bs = restarting_positions(text_bs)
-    language_ids_bs = inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
+    language_ids_bs = None
+    if stage.encoder.languages:
+        language_ids_bs = inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
     return EncoderInputs(
         token_ids=token_ids_bs,
         segment_ids=inputs.segment_ids,
         attention_mask=rows.real if stage.padded and not stage.pack else None,
         sequence_ids=sequence_ids_bs,
         starts=_starts(inputs) if stage.pack else None,
-        language_ids=language_ids_bs if stage.encoder.languages else None,
+        language_ids=language_ids_bs,
         position_ids=position_ids_bs,
         backward=inputs.backward if stage.format.directions > 1 else None,
     )

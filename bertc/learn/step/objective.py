@@ -145,12 +145,13 @@ def remembering(micro_batch: MicroBatch, memory: Memory | None) -> MicroBatch:
 
 def counts(stage: Stage, parts: Sequence[MicroBatch]) -> Tensor:
     """Number of predictions of each term (t,) over all parts of a batch, known before any loss."""
-    none = parts[0].originals.new_zeros(()).float()
     counted = []
     for term in stage.objective:
         count = tensors_of(term.objective).count
         numbers = [count(part.terms[term.name]) for part in parts if term.name in part.terms]
-        counted.append(torch.stack(numbers).sum() if numbers else none)
+        if not numbers:
+            numbers = [parts[0].originals.new_zeros(()).float()]
+        counted.append(torch.stack(numbers).sum())
     return torch.stack(counted)
 
 
