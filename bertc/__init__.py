@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bertc.ir.program.model import model_weights
     from bertc.ir.program.resolved import Resolved
     from bertc.ir.program.written import Program
-    from bertc.ir.terms.positions import shown_figures
+    from bertc.ir.terms.masking import shown_figures
     from bertc.lang.files import spec_text
     from bertc.lang.helps import remedies
     from bertc.lang.space import Interval, Space, space
@@ -76,7 +76,7 @@ _HOMES = {
     "ir.program.model": "model_weights",
     "ir.program.resolved": "Resolved",
     "ir.program.written": "Program",
-    "ir.terms.positions": "shown_figures",
+    "ir.terms.masking": "shown_figures",
     "lang.files": "spec_text",
     "lang.helps": "remedies",
     "lang.space": "Interval Space space",

@@ -12,8 +12,7 @@ from bertc.hub import families
 from bertc.hub.exporting import export_model
 from bertc.hub.families import family_for
 from bertc.hub.families.config import HfConfig, Single
-from bertc.hub.families.family import Family, Reshape, TaskHeads, hf_class
-from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.family import Family, Obstacle, Reshape, TaskHeads, hf_class
 from bertc.hub.families.tokens import Tokens
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder

@@ -16,20 +16,19 @@ from bertc.base.diagnostics import SpecError
 from bertc.cost import estimate
 from bertc.data.examples.task import TaskBatch
 from bertc.hub.exporting import export_model
-from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.family import Obstacle
 from bertc.hub.target import target_of
 from bertc.ir.base import Node
 from bertc.ir.learning.answer import Span, Tags
 from bertc.ir.network import sharing
-from bertc.ir.network.body_setting import OF_TRANSFORMERS
+from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.learn.objectives import MicroBatch
-from bertc.learn.step.feed import to_inputs
+from bertc.learn.step.feed import to_inputs, to_micro_batch
 from bertc.learn.step.step import TrainStep
-from bertc.learn.step.task_feed import to_micro_batch
 from bertc.model import build
 from bertc.run.beginning.growth import grown
 from bertc.run.beginning.synthetic import RandomText

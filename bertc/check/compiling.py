@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
 from bertc.check.equal import equalled
 from bertc.check.facts import facts
-from bertc.check.facts.beginning import begun_from
 from bertc.check.facts.examples import read_files
+from bertc.check.facts.networks import begun_from
 from bertc.check.passes import (
     CHECKS,
     FILLING,
@@ -67,7 +67,7 @@ def points(
     findings.raise_if_any()
     programs = tuple(assemble(program) for program in finished)
     if diagnostics is not None:
-        from bertc.hub.foreseen import remark_own_layout
+        from bertc.hub.target import remark_own_layout
 
         for program, resolved in zip(finished, programs, strict=True):
             remark_own_layout(program, resolved, diagnostics)
@@ -87,7 +87,7 @@ def checked(
         MissingInputError, DataError: of text that is not UTF-8, an ``init`` that does not fit.
     """
     from bertc.data.sources.files import begins_as_text
-    from bertc.hub.foreseen import remark_own_layout
+    from bertc.hub.target import remark_own_layout
 
     _refuse_empty(spec)
     written = read_spec(spec, overrides, diagnostics)

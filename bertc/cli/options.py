@@ -42,9 +42,9 @@ HELP_GROUPS = {
     "Exchange": {"import": "using", "export": "using"},
     "Lab": {
         "reproduce": "reproducing",
-        "sweep": "searching",
+        "sweep": "reproducing",
         "report": "following",
-        "inspect": "inspecting",
+        "inspect": "following",
         "bench": "benching",
         "calibrate": "benching",
     },

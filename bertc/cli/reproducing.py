@@ -1,13 +1,14 @@
-"""The command that reproduces published tables: lists, estimates, trains and shows them."""
+"""Commands of the laboratory: published tables, and searches over the ranges of a spec."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bertc.base.diagnostics import UsageError
-from bertc.cli.options import JsonOption, app, file_to_write, in_color, say
+from bertc.cli.options import JsonOption, SetOption, app, file_to_write, in_color, say
 
 ScaleOption = Annotated[
     str, typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
@@ -82,3 +83,45 @@ def _refuse_unlike(table: str, show: bool, estimate: bool, plot: Path | None) ->
 
 def _say(text: str) -> None:
     say(text, err=True)
+
+
+@app.command()
+def sweep(
+    spec: Annotated[
+        str,
+        typer.Argument(help="a spec with ranges: optimizer=adamw({1e-5..1e-3:log}) layers={2..12}"),
+    ],
+    trials: Annotated[
+        int, typer.Option(min=1, help="trials in all, those of before included")
+    ] = 20,
+    for_: Annotated[
+        str,
+        typer.Option(
+            "--for", help="the score: dev.accuracy, mlm, loss, as runs --results names it"
+        ),
+    ] = "loss",
+    set: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="folder of the search [default: runs/NAME]")] = (
+        None
+    ),
+    budget: Annotated[
+        str | None, typer.Option(help="most time or FLOPs of all trials together: 2h, 1e16")
+    ] = None,
+    prune: Annotated[
+        str | None, typer.Option(help="halving: stop bad trials at evaluations 1, 2, 4, 8, ...")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Search the ranges and lists of a spec for the best score, each trial in a run folder.
+
+    The same command goes on with a search that was stopped or killed, and joins one that another
+    process works at. The best trial is printed as a spec; all else goes to stderr.
+    """
+    from bertc.lab.search.sweeping import sweep as run
+
+    swept = run(spec, set or (), for_, trials, out, budget, prune, partial(say, err=True))
+    if json:
+        say(swept.outcome.as_json())
+        return
+    say(swept.outcome.as_table(), err=True)
+    say(swept.spec, nl=False)

@@ -1,4 +1,4 @@
-"""Data of a resolved program: prepared once in the cache, opened as batches."""
+"""Data of a resolved program: prepared once in the cache, opened as batches; its digests."""
 
 import json
 from collections.abc import Hashable, Iterator
@@ -9,18 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken, user_path
 from bertc.data.batches.arranged import VERSION, TextData, Tokenised, arrange
-from bertc.data.batches.smoothing import orders_of, texts_of
-from bertc.data.cache.progress import Progress
-from bertc.data.cache.store import fingerprint, obtain
+from bertc.data.batches.order import orders_of, texts_of
+from bertc.data.cache.store import Progress, fingerprint, obtain
 from bertc.data.examples.copies import Copier, WordNetworks
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import read_tasks, task_digest
+from bertc.data.layouts.parts import dev_parts, part_source
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, open_tokens, token_dtype
+from bertc.data.sources.files import file_identity
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import CorpusText, Piece, TextSource
 from bertc.data.vocab.existing import load_vocabulary
@@ -230,3 +232,23 @@ def _unigram(
         unigram += stage.steps * stage.tokens_per_step * counts / max(1, np.sum(counts))
     total = float(unigram.sum())
     return unigram / total if total else unigram
+
+
+def contents(corpus: PreparedCorpus) -> dict[str, tuple[str, str]]:
+    """Identity, which times of files change, and digest of all text and files, by name."""
+    stages = corpus.resolved.stages
+    texts = dict.fromkeys(text for stage in stages for _, text in texts_of(stage))
+    sources = zip((open_source(*text) for text in texts), corpus.texts, strict=True)
+    read = {
+        source.name: (fingerprint(source.identity), known.facts["content"])
+        for source, known in sources
+    }
+    for task in dict.fromkeys(task for stage in stages for task in stage.tasks):
+        for part in ("train", *dev_parts(task)):
+            path = part_source(task, part)
+            if isinstance(path, Path):  # data sets of a hub have versions there
+                files = [file for file in (path, *sorted(path.rglob("*"))) if is_file(file)]
+                digests = [(str(file.relative_to(path)), durable.digest(file)) for file in files]
+                identity = fingerprint([file_identity(file) for file in files])
+                read[str(path)] = (identity, fingerprint(digests))
+    return read

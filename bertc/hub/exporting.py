@@ -11,8 +11,7 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
 from bertc.hub.config import OF_SCORES, as_it_came, hf_config
-from bertc.hub.families.family import Family, HfClass, transformer
-from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.families.tokens import Tokens
 from bertc.hub.folder import replacing
 from bertc.hub.keys import by_key, keys, part_of, parts_of, prefixed

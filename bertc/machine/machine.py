@@ -20,8 +20,7 @@ from bertc.cost.planning.plan import Machine, Plan, plan
 from bertc.cost.planning.world import ALONE, World
 from bertc.data.corpus import PreparedCorpus
 from bertc.data.examples.task_data import TaskData
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.run import Run
+from bertc.ir.program.resolved import Resolved, Run
 from bertc.machine.speed import device_here
 from bertc.model.native import missing
 

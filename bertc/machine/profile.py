@@ -1,7 +1,8 @@
-"""A profile of a few warm steps: a trace, and a table of operations."""
+"""A profile of a few warm steps, and counters of torch's compiler."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -48,3 +49,22 @@ def _write(folder: Path, device: torch.device, profiled: profile) -> None:
     with durable.writing(folder):
         profiled.export_chrome_trace(str(folder / TRACE))
         (folder / TABLE).write_text(f"{STEPS} steps\n{table}\n")
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """Counts of compiled graphs and graph breaks."""
+
+    compiled: int
+    breaks: int
+
+    def since(self, earlier: "Graphs") -> "Graphs":
+        """The counts since an earlier moment."""
+        return Graphs(self.compiled - earlier.compiled, self.breaks - earlier.breaks)
+
+
+def graphs_so_far() -> Graphs:
+    """The counts until now; a new graph in a later step is a recompilation."""
+    from torch._dynamo.utils import counters  # the compiler takes a second to load
+
+    return Graphs(counters["stats"]["unique_graphs"], sum(counters["graph_break"].values()))

@@ -25,7 +25,7 @@ from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm
 from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
 from bertc.learn.optim.optimizers import make_rule, zero_moments
-from bertc.machine.heap import keep_freed_memory
+from bertc.machine.memory import keep_freed_memory
 from bertc.model.attend import attend
 from bertc.model.dropout import dropout
 from bertc.model.ffn import activated

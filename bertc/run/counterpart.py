@@ -13,8 +13,7 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError
 from bertc.hub.config import hf_config
 from bertc.hub.families import family_for
-from bertc.hub.families.family import Family, transformer
-from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.family import Family, Obstacle, transformer
 from bertc.hub.families.tokens import Wordless
 from bertc.hub.networks import alone
 from bertc.ir.network.encoder import Encoder

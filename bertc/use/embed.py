@@ -18,7 +18,7 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.base.storage import durable
 from bertc.base.storage.plain_file import opened
-from bertc.data.cache.progress import Progress, Silent
+from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import LabelledExample
@@ -26,12 +26,11 @@ from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
 from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
-from bertc.ir.program.run import RunPrecision
+from bertc.ir.program.resolved import RunPrecision
 from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.machine.display import choose
 from bertc.model import EncoderInputs, Model
-from bertc.run.evaluation.device import placed
-from bertc.run.models.loading import load
+from bertc.run.models.loading import load, placed
 
 ROWS_AT_ONCE, TOKENS_AT_ONCE = 256, 1 << 14
 

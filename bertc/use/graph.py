@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from bertc.base.diagnostics import DataError
-from bertc.hub.families.obstacle import Obstacle, first_of
+from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.target import beyond_last
 from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import Embed

@@ -1,6 +1,7 @@
-"""``bertc predict``: answers of a fine-tuned model to the rows of a file."""
+"""``bertc predict``: answers to the rows of a file, next to their columns, or for submission."""
 
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -10,28 +11,118 @@ from typing import Any, assert_never
 
 from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.base.storage import durable
-from bertc.data.cache.progress import Progress, Silent
+from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_sets import notes_on_cuts
-from bertc.data.layouts.example import ChoiceExample, Example
+from bertc.data.layouts.example import (
+    ChoiceExample,
+    Example,
+    LabelledExample,
+    QuestionExample,
+    ScoredExample,
+    TaggedExample,
+)
 from bertc.data.layouts.find import DataPart
+from bertc.data.layouts.own import Own
 from bertc.data.layouts.parts import read_examples
-from bertc.data.layouts.row_columns import columns_of
-from bertc.data.metrics.submit import glue, squad
+from bertc.data.layouts.table import is_table, opened_file, table
+from bertc.data.metrics.gold import AnswerValue
+from bertc.data.metrics.spans import Decoded
+from bertc.data.sources.tables import ColumnSelection, column_names
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import MOST_CHOICES, Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Choose
-from bertc.ir.learning.task import Glue, Squad
+from bertc.ir.learning.task import Glue, GlueName, Squad
 from bertc.ir.program.stage import Stage
 from bertc.machine.display import choose
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers
-from bertc.run.evaluation.device import placed
 from bertc.run.evaluation.task_inference import answer
 from bertc.run.evaluation.task_lookup import columns_told, task_of
-from bertc.run.models.loading import load
+from bertc.run.models.loading import load, placed
+
+NAMING = (
+    "text", "pair", "label", "passage", "choices", "words", "tags", "target", "start", "positive",
+    "negative", "score",
+)  # fmt: skip
+"""Arguments of tasks that name columns."""
+Cells = dict[str, Any]
+
+
+def columns_of(task: AnyTask, path: Path, examples: Sequence[Example]) -> Iterator[Cells]:
+    """The columns of each example's row, by name; of files in official layouts its own texts."""
+    if not isinstance(task, Own) or not is_table(path):
+        yield from (_texts(task, example) for example in examples)
+        return
+    values = [getattr(task, name, "") for name in NAMING]
+    columns = [name for value in values for name in ([value] if isinstance(value, str) else value)]
+    with opened_file(path) as file:
+        names = column_names(file)
+    if all(map(str.isdecimal, filter(None, columns))):
+        names = [str(number) for number in range(len(names))]
+    names = list(dict.fromkeys(names))
+    for _, cells in table(path, ColumnSelection((), tuple(names))):  # a row for each example
+        row = dict(zip(names, cells, strict=True))
+        yield {name: _plain(cell) for name, cell in row.items()}
+
+
+def _plain(cell: Any) -> Any:
+    if isinstance(cell, float):
+        return cell if math.isfinite(cell) else None
+    return cell if isinstance(cell, str | int | list | dict | None) else str(cell)
+
+
+def _texts(task: AnyTask, example: Example) -> Cells:
+    match example:
+        case LabelledExample() | ScoredExample():
+            return dict(zip(task.reads, example.texts, strict=False))
+        case ChoiceExample():
+            return {"question": example.question, "choices": example.choices}
+        case TaggedExample():
+            return {"words": example.words}
+        case QuestionExample():
+            return {"question": example.question}
+        case unreachable:
+            assert_never(unreachable)
+
+
+GLUE_FILES: dict[GlueName, str] = {
+    "cola": "CoLA.tsv",
+    "sst2": "SST-2.tsv",
+    "mrpc": "MRPC.tsv",
+    "stsb": "STS-B.tsv",
+    "qqp": "QQP.tsv",
+    "mnli": "MNLI-m.tsv",
+    "qnli": "QNLI.tsv",
+    "rte": "RTE.tsv",
+    "wnli": "WNLI.tsv",
+    "ax": "AX.tsv",
+}
+
+
+def glue(task: GlueName, answers: Sequence[AnswerValue]) -> dict[str, str]:
+    """The file for gluebenchmark.com, name to text, from an answer for each row of a test part."""
+    spelled = (a if isinstance(a, str) else f"{min(max(a, 0.0), 5.0):.3f}" for a in answers)
+    rows = [f"{index}\t{answer}" for index, answer in enumerate(spelled)]
+    return {GLUE_FILES[task]: "\n".join(["index\tprediction", *rows, ""])}
+
+
+def squad(
+    examples: Sequence[Example], decoded: Sequence[Decoded], unanswerable: bool
+) -> dict[str, str]:
+    """The files for SQuAD, name to text: answers, n-best answers and, for 2.0, null odds."""
+    by_key = dict(zip((example.key for example in examples), decoded, strict=True))
+    files: dict[str, object] = {
+        "predictions.json": {key: answer.text for key, answer in by_key.items()},
+        "nbest_predictions.json": {
+            key: [vars(candidate) for candidate in answer.best] for key, answer in by_key.items()
+        },
+    }
+    if unanswerable:
+        files["null_odds.json"] = {key: answer.odds for key, answer in by_key.items()}
+    return {name: json.dumps(content, indent=4) + "\n" for name, content in files.items()}
 
 
 @dataclass(frozen=True)

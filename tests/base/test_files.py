@@ -10,10 +10,9 @@ import pytest
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
 from bertc.base.storage import claims, durable, paths
-from bertc.base.storage.encodings import not_utf8
 from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.json_file import read_json
-from bertc.base.storage.plain_file import read_bytes, read_text, size_bytes
+from bertc.base.storage.plain_file import not_utf8, read_bytes, read_text, size_bytes
 from bertc.run.records.folder import RunFolder
 
 

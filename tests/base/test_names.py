@@ -8,8 +8,8 @@ import pytest
 from bertc import api
 from bertc.base.diagnostics import BertcError, DataError, SpecError
 from bertc.base.storage.paths import check_path
+from bertc.data.examples.task_sets import MAX_LABELS, found_labels
 from bertc.data.layouts.example import LabelledExample
-from bertc.data.layouts.labels import MAX_LABELS, found_labels
 from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.custom_task import Classify
 

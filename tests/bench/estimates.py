@@ -28,8 +28,8 @@ from bertc.api import resolve
 from bertc.cost import device_named, estimate
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.feed import Feed
-from bertc.machine.heap import keep_freed_memory
 from bertc.machine.machine import determinism
+from bertc.machine.memory import keep_freed_memory
 from bertc.run.beginning.synthetic import RandomText
 from tests.bench.rig import SHIPPED, make_step, random_rows
 from tests.kinds import PAIRS

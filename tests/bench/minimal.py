@@ -25,7 +25,7 @@ from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.contender import Contender, bertc
 from bertc.lab.bench.measure import quartiles, take_turns
-from bertc.machine.heap import keep_freed_memory
+from bertc.machine.memory import keep_freed_memory
 from bertc.run.stepper import Stepper
 
 VOCAB, MASK, DROPOUT, RATE = 30_522, 4, 0.1, 1e-4

@@ -8,7 +8,7 @@ import pytest
 from bertc.api import resolve
 from bertc.base.diagnostics import UsageError
 from bertc.cost import device_named, estimate
-from bertc.cost.machines import processor
+from bertc.cost.machines import calibration
 from bertc.cost.machines.accelerators import ACCELERATORS, GIB, accelerator_called
 from bertc.cost.machines.devices import this_cpu
 
@@ -127,7 +127,7 @@ def test_a_processor_held_to_fewer_instructions_is_one_that_has_no_more(
 ) -> None:
     info = tmp_path / "cpuinfo"
     info.write_text("flags : fma avx2 avx512f avx512_bf16 amx_tile amx_bf16\n")
-    monkeypatch.setattr(processor, "CPU_INFO", info)
+    monkeypatch.setattr(calibration, "CPU_INFO", info)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
     here = this_cpu()
     assert (here.bf16_flops > 0, here.loops_bf16) == (fast_bf16, loops_bf16)
@@ -150,7 +150,7 @@ def test_a_core_has_the_rates_of_its_clock_and_its_vectors(
 ) -> None:  # fmt: skip
     for name, text in (("CPU_INFO", info), ("CLOCK", highest)):
         (tmp_path / name).write_text(text + "\n")
-        monkeypatch.setattr(processor, name, tmp_path / name)
+        monkeypatch.setattr(calibration, name, tmp_path / name)
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    core = processor.core_here()
+    core = calibration.core_here()
     assert core[:3] == (clock, fp32 * clock, bf16 * clock)

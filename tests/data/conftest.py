@@ -11,7 +11,7 @@ import pytest
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes import resolve
 from bertc.data.batches.batch import RawBatch
-from bertc.data.cache.progress import Silent
+from bertc.data.cache.store import Silent
 from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.ir.program.resolved import Resolved
 from bertc.lang import load

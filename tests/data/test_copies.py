@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bertc.base.diagnostics import DataError
-from bertc.data.cache.progress import Progress, Silent
+from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.changes import SplitText, edited, replaceable, replaced, split_text
 from bertc.data.examples.copies import Copier
 from bertc.data.layouts.example import LabelledExample

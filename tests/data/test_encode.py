@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 import bertc
-from bertc.data.cache.progress import Silent
+from bertc.data.cache.store import Silent
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet, cut, gather, in_order_of_length

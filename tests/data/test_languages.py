@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.data.batches.smoothing import draw_weights, proportioned, texts_of
-from bertc.data.cache.progress import Silent
+from bertc.data.batches.order import draw_weights, proportioned, texts_of
+from bertc.data.cache.store import Silent
 from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.data.rows.sample import sample
 from bertc.data.sources.opening import open_source

@@ -16,13 +16,12 @@ import numpy as np
 import pytest
 
 from bertc.base.diagnostics import CannotWriteError, DataError
-from bertc.data.cache.progress import Silent
-from bertc.data.cache.store import obtain
+from bertc.data.cache.store import Silent, obtain
 from bertc.data.corpus import prepare
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import part_of_document
 from bertc.data.sources.opening import open_source
-from bertc.data.sources.sentences import split_sentences
+from bertc.data.sources.source import split_sentences
 from bertc.ir.data import Files
 from bertc.ir.program.resolved import Resolved
 from tests.data.conftest import Make
@@ -266,7 +265,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import resource, sys
         from pathlib import Path
-        from bertc.data.cache.progress import Silent
+        from bertc.data.cache.store import Silent
         from bertc.data.vocab.learned import learn
         from bertc.data.sources.source import Piece, TextSource
         from bertc.data.rows.tokenise import tokenise

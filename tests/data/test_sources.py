@@ -17,7 +17,7 @@ from bertc.base.diagnostics import BertcError, DataError, MissingInputError
 from bertc.data.layouts.survey import survey
 from bertc.data.sources import docstrings, source, streams
 from bertc.data.sources.opening import open_source
-from bertc.data.sources.sentences import split_sentences
+from bertc.data.sources.source import split_sentences
 from bertc.ir.data import Docstrings, Files, Hf
 
 TEXTS = ["One hen. Two ducks.\n\nA goose.", 'He said, "cluck, quack".\tThen left.', "Ende: süß."]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertc.base.diagnostics import MachineError
-from bertc.data.cache.progress import Silent
+from bertc.data.cache.store import Silent
 from bertc.data.cache.workers import JOBS_AHEAD, processes, spread
 from bertc.data.rows import tokenise
 from bertc.data.sources import docstrings

@@ -9,10 +9,9 @@ from bertc import lang, resolve
 from bertc.api import points
 from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.data.vocab.learned import learn
-from bertc.hub.families.obstacle import Obstacle
-from bertc.hub.foreseen import padding
+from bertc.hub.families.family import Obstacle
 from bertc.hub.networks import alone
-from bertc.hub.target import target_of
+from bertc.hub.target import padding, target_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, Vocabulary, WordPiece, Words
 from tests.hub.programs import program

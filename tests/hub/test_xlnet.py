@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 
 from bertc.api import resolve
 from bertc.hub.families import family_for
-from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.family import Obstacle
 from bertc.learn.objectives import corrupt
 from bertc.model import EncoderInputs, Memory, Model
 from bertc.run.models.loading import load

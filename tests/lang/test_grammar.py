@@ -11,9 +11,8 @@ from lark import Token as LarkToken
 from bertc.base.diagnostics import Diagnostics, Source
 from bertc.base.resources import folder
 from bertc.lang import parse
-from bertc.lang.read.build import Builder
 from bertc.lang.read.grammar import END, grammar, table_path
-from bertc.lang.read.machine import parse_items
+from bertc.lang.read.machine import Builder, parse_items
 from bertc.lang.read.scan import SPELLING, Token
 from bertc.lang.read.table import compile_table
 

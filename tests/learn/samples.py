@@ -7,10 +7,15 @@ import torch
 from bertc.ir.learning.objective import Mlm
 from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives import Inputs, VocabTensors
-from bertc.learn.objectives.ngrams import choose_ngrams, ngram_draws
-from bertc.learn.objectives.sampling.draws import below, bits, order_keys, unit
+from bertc.learn.objectives.draws import below, bits, order_keys, unit
 from bertc.learn.objectives.selection import counts, lowest
-from bertc.learn.objectives.spans import geometric, span_draws, span_keys
+from bertc.learn.objectives.spans import (
+    choose_ngrams,
+    geometric,
+    ngram_draws,
+    span_draws,
+    span_keys,
+)
 from bertc.learn.objectives.words import Text, Words, choose_words, find_words, read_text
 from tests.learn.references import Word, words_of
 

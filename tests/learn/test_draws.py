@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from bertc.ir.address import key
-from bertc.learn.objectives.sampling.draws import (
+from bertc.learn.objectives.draws import (
     another,
     below,
     bits,

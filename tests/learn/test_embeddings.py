@@ -16,8 +16,8 @@ from bertc.data.layouts.example import ScoredExample
 from bertc.ir.address import key
 from bertc.learn.objectives import MicroBatch
 from bertc.learn.objectives.softmax.similarities import cosent, info_nce, pooled, related_losses
+from bertc.learn.step.feed import to_micro_batch
 from bertc.learn.step.step import TrainStep
-from bertc.learn.step.task_feed import to_micro_batch
 from bertc.model import build
 from bertc.run.beginning import synthetic
 from tests.data.test_encode import bert_vocabulary, text, word_tokenizer

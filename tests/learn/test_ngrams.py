@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.learn.objectives.ngrams import _draw, ngram_draws
+from bertc.learn.objectives.spans import _draw, ngram_draws
 from tests.learn import references
 from tests.learn.material import rows, vocab
 from tests.learn.samples import draw_order, sample

@@ -9,7 +9,7 @@ from scipy import stats
 
 from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives import MicroBatch
-from bertc.learn.objectives.sampling.arrival import earliest_cover, first_come, union
+from bertc.learn.objectives.draws import earliest_cover, first_come, union
 from bertc.learn.objectives.spans import geometric
 from tests.learn import references
 from tests.learn.material import MASK, ORDINARY, chosen, corrupted, rows, vocab

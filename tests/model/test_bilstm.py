@@ -11,8 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points, resolve
 from bertc.base.diagnostics import DataError, MachineError, SpecError, StoppedError
-from bertc.check.facts.beginning import begun_from
-from bertc.check.facts.networks import network_of
+from bertc.check.facts.networks import begun_from, network_of
 from bertc.cost import estimate
 from bertc.cost.execution import ANY
 from bertc.cost.planning.plan import Fit, Machine, plan

@@ -10,11 +10,10 @@ from bertc.check.facts.examples import row_lengths
 from bertc.cost import Estimate, convention_named, estimate
 from bertc.cost.flops import Convention, executed_flops, run_flops, stage_flops
 from bertc.hub.config import hf_config
-from bertc.hub.families.obstacle import Obstacle
-from bertc.hub.foreseen import padding
+from bertc.hub.families.family import Obstacle
 from bertc.hub.keys import keys
 from bertc.hub.networks import alone
-from bertc.hub.target import target_of
+from bertc.hub.target import padding, target_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.run.beginning.synthetic import unlearned

@@ -9,7 +9,7 @@ import torch
 
 from bertc.api import check, points, resolve
 from bertc.base.diagnostics import DataError, SpecError, StoppedError
-from bertc.data.cache.progress import Silent
+from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
 from bertc.data.examples.changes import split_text
 from bertc.run.evaluation.word_networks import TrainedNetworks

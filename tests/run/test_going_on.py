@@ -3,7 +3,7 @@
 import pytest
 
 from bertc.base.diagnostics import DataError, MissingInputError, StoppedError
-from bertc.check.facts.beginning import begun_from
+from bertc.check.facts.networks import begun_from
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.learning.optimizer import ConstantRate, Muon, StableAdam, WarmupStableDecay
 from bertc.ir.vocabulary import WordPiece
@@ -23,7 +23,7 @@ def go(tmp_path, cache):
 
 def decaying(tiny, run, **settings):
     """Four steps of decay from step 8 of a run, as ``api`` resolves them: facts are looked up."""
-    from bertc.check.facts.beginning import taken
+    from bertc.check.facts.networks import taken
     from bertc.ir.program.written import Given, Origin
 
     init = FromRun(path=str(run), step=8, moments="carry")

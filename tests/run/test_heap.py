@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from bertc.machine.heap import keep_freed_memory
+from bertc.machine.memory import keep_freed_memory
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
 

@@ -10,7 +10,7 @@ import transformers
 
 from bertc.api import resolve
 from bertc.base.diagnostics import StoppedError, UsageError
-from bertc.ir.terms.positions import shown_figures
+from bertc.ir.terms.masking import shown_figures
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill

@@ -10,8 +10,7 @@ from bertc.ir.changing.growth import FromRun
 from bertc.ir.learning.objective import Mlm, Nsp, Sbo, Term
 from bertc.ir.learning.optimizer import Adam
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit, WordUnit
-from bertc.ir.terms.positions import by_kind
+from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit, WordUnit, by_kind
 from bertc.ir.terms.rtd import Rtd
 from bertc.learn.objectives.mlm import MaskedTensors
 from bertc.learn.objectives.term import Predicted

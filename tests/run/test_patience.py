@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from bertc.base.diagnostics import DataError, StoppedError
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.train import loop, patience, phase
+from bertc.run.train import finish, loop, phase
 from bertc.run.train.loop import train
 
 
@@ -23,7 +23,7 @@ def scored(monkeypatch):
     """Make evaluations show scores of one's own, by their step."""
 
     def make(scores):
-        monkeypatch.setattr(patience, "mean_score", lambda stage, found: scores[found_at()])
+        monkeypatch.setattr(finish, "mean_score", lambda stage, found: scores[found_at()])
 
     steps = []
     keep = loop.update_patience

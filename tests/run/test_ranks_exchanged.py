@@ -10,7 +10,7 @@ from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
 from bertc.ir.network.sharing import ShareAttention
 from bertc.learn.step.step import TrainStep
-from bertc.machine.graphs import graphs_so_far
+from bertc.machine.profile import graphs_so_far
 from tests.run.test_ranks import (
     AT_THE_END,
     CALM,

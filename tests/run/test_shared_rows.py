@@ -17,8 +17,8 @@ from bertc.data.layouts.example import (
     ScoredExample,
     TaggedExample,
 )
+from bertc.learn.step.feed import examples_at_once, to_micro_batch
 from bertc.learn.step.objective import make_objective
-from bertc.learn.step.task_feed import examples_at_once, to_micro_batch
 from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
 
 NETWORK = "layers=2 hidden=32 heads=2 vocab=47 seq=48 dropout=0 initializer=normal(0.3) "

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bertc.api import points
-from bertc.ir.terms.positions import of_all_positions
+from bertc.ir.terms.masking import of_all_positions
 from bertc.run.train.loop import train
 from tests.shipped import PROGRAMS, SYSTEMS
 

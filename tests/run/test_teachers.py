@@ -20,7 +20,7 @@ from bertc.base.diagnostics import (
 )
 from bertc.cost import as_json
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.terms.positions import of_all_positions
+from bertc.ir.terms.masking import of_all_positions
 from bertc.run.evaluation.evaluate import evaluate_heads
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train

@@ -16,13 +16,13 @@ from bertc.ir.learning.batch_warmup import RisingBatch
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam
 from bertc.ir.network.attention import RelativeAttention
-from bertc.ir.terms.positions import of_all_positions
+from bertc.ir.terms.masking import of_all_positions
 from bertc.learn.step.step import TrainStep
-from bertc.machine.graphs import graphs_so_far
+from bertc.machine.profile import graphs_so_far
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.plot import plot
 from bertc.run.train import finish
+from bertc.run.train.finish import plot
 from bertc.run.train.loop import train
 
 NEXT = (Term(objective=Clm()),)
@@ -446,7 +446,7 @@ def test_a_disk_without_room_for_the_first_checkpoint_is_refused_before_a_step(
 ):
     from bertc.base.diagnostics import CannotWriteError
     from bertc.base.storage import durable
-    from bertc.cost.planning.disk import next_bytes
+    from bertc.cost.planning.plan import next_bytes
 
     resolved = tiny(optimizer=rule, steps=2, save_every=1)
     go(resolved, "whole")

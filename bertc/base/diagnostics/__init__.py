@@ -1,7 +1,15 @@
 """Diagnostics: mistakes as data, errors with exit codes, and their rendering."""
 
 from bertc.base.diagnostics.codes import codes, explain
-from bertc.base.diagnostics.diagnostic import Diagnostic, Diagnostics, Fix, Note, SpecError
+from bertc.base.diagnostics.diagnostic import (
+    Diagnostic,
+    Diagnostics,
+    Fix,
+    Note,
+    Source,
+    Span,
+    SpecError,
+)
 from bertc.base.diagnostics.errors import (
     BertcError,
     CannotWriteError,
@@ -17,7 +25,6 @@ from bertc.base.diagnostics.errors import (
 )
 from bertc.base.diagnostics.near import listed, nearest, several
 from bertc.base.diagnostics.render import escaped, for_terminal, html_text, render
-from bertc.base.diagnostics.span import Source, Span
 from bertc.base.diagnostics.table import InNotebooks, Table
 
 __all__ = [

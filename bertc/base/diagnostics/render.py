@@ -12,8 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
-from bertc.base.diagnostics.diagnostic import Diagnostic, Note
-from bertc.base.diagnostics.span import Source, Span
+from bertc.base.diagnostics.diagnostic import Diagnostic, Note, Source, Span
 
 MOST_LINES = 12
 MAX_COLUMNS = 100

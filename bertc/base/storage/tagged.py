@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from bertc.base.storage import plain_file
-from bertc.base.storage.endings import FORMATS, PACKED, suffix
+from bertc.base.storage.paths import FORMATS, PACKED, suffix
 
 SAMPLE_BYTES = 1 << 16
 """Bytes at the beginning of a file that are looked at."""

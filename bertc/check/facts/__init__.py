@@ -7,9 +7,8 @@ from typing import Any, assert_never
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.base.storage.paths import is_taken
-from bertc.check.facts.beginning import embedding_as_there, taken
 from bertc.check.facts.examples import counted
-from bertc.check.facts.networks import network_of, program_of
+from bertc.check.facts.networks import embedding_as_there, network_of, program_of, taken
 from bertc.check.passes import resolve
 from bertc.check.passes.extends import extends
 from bertc.check.passes.recipes import as_published

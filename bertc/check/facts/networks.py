@@ -1,19 +1,25 @@
-"""Networks in the folders of runs and of others, as settings and as programs; reads no weights."""
+"""Networks in folders of runs and others, as programs; what ``init`` takes of one. No weights."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from bertc.base.storage.paths import is_taken
+from bertc.base.storage.paths import is_folder, is_taken
 from bertc.data.tokenizers.reading import network_folder
-from bertc.hub.folders import read_network
+from bertc.hub.folders import RESOLVED, checkpoint_at, checkpoint_of, read_network, read_resolved
+from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromRun
+from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.task import Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import RotaryPositions
+from bertc.ir.network.sharing import ShareMap, ShareNone
+from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.run import HfLayout, layout_of
-from bertc.ir.program.written import Program
+from bertc.ir.program.resolved import HfLayout, Resolved, layout_of
+from bertc.ir.program.written import Given, Program
 from bertc.ir.terms.node import System
+from bertc.ir.weight_maps import begins_as, fit, refusal
 
 NETWORK = (
     "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",
@@ -108,3 +114,85 @@ def _most_like(encoder: Encoder, vocabulary: str) -> System:
     if len(set(encoder.attention_owner)) < len(encoder.layers):
         return "albert"
     return "roberta" if vocabulary == "bpe" or positions.offset else "bert"
+
+
+def begun_from(resolved: Resolved) -> None:
+    """Compare the network of ``init`` with the one to start from it, by shapes only."""
+    init = resolved.run.init
+    if not isinstance(init, FromOther) or init.path == TEACHER:
+        return
+    old = program_of(Path(init.path))
+    if old is None:
+        return
+    if isinstance(init, FromRun) and is_folder(Path(init.path) / "checkpoints"):
+        checkpoint_of(Path(init.path), init.step)
+    new = resolved.as_in(resolved.stages[0])
+    # Which heads are there, and whether there is a pooler, only its weights say.
+    names = (weight.name for weight in model_weights(old))
+    body = [n for n in names if n.startswith("encoder.") and not n.startswith("encoder.pooler.")]
+    _, mismatches = fit(old, body, new, begins_as(resolved))
+    if mismatches:
+        raise refusal(Path(init.path), mismatches, old, new)
+
+
+def taken(
+    init: Given, settings: dict[str, Any], written: Mapping[str, Given]
+) -> tuple[Given, dict[str, Any]]:
+    """``init`` with the depth of its network, and the settings of what a run takes of that."""
+    match init.value:
+        case FromLayers() if "layers" in settings:
+            init = replace(init, value=init.value.model_copy(update={"depth": settings["layers"]}))
+            return init, {**settings, **_of_layers(init.value, settings, written)}
+        case FromRun(moments="carry"):
+            return replace(init, value=_going_on(init.value)), settings
+        case _:
+            return init, settings
+
+
+def embedding_as_there(program: Program) -> Program:
+    """Fill in unwritten arguments of tasks that embed from how the network of ``init`` does."""
+    init: FromOther = program.settings["init"].value
+    blocks = (program.settings, *(stage.settings for stage in program.stages))
+    objectives = [block["objective"] for block in blocks if "objective" in block]
+    embeds = any(isinstance(term.objective, Embed) for one in objectives for term in one.value)
+    if not embeds:
+        return program
+    from bertc.hub.sentences import vectors_of_init
+
+    if (sentences := vectors_of_init(init)) is None:
+        return program
+
+    def filled(settings: Mapping[str, Given]) -> dict[str, Given]:
+        if (objective := settings.get("objective")) is None:
+            return dict(settings)
+        terms = tuple(sentences.asked_of(term, Path(init.path)) for term in objective.value)
+        return {**settings, "objective": replace(objective, value=terms)}
+
+    return program.changed(filled)
+
+
+def _going_on(init: FromRun) -> FromRun:
+    """``init`` with what the run there had done at its step: updates, and rows of text."""
+    folder = Path(init.path)
+    if not is_taken(folder / RESOLVED) or (saved := checkpoint_at(folder, init.step)) is None:
+        return init  # told of where its weights are read
+    step, checkpoint = saved
+    stage = read_resolved(folder / RESOLVED).trained_at(step)
+    rows = (stage.first_batch + step - stage.first_step) * stage.batch
+    updates = step - stage.counted_from
+    return init.model_copy(update={"step": step, "updates": updates, "rows": rows})
+
+
+def _of_layers(
+    init: FromLayers, settings: Mapping[str, Any], written: Mapping[str, Given]
+) -> dict[str, Any]:
+    """Depth, and the widths and sharing of the layers that are taken."""
+    depth = settings["layers"] if isinstance(init.layers, str) else len(init.layers)
+    depth = written["layers"].value if "layers" in written else depth
+    fits = not init.misfit(init.depth, depth)  # else it is told with its place
+    taken = [init.source(layer, init.depth, depth) if fits else 0 for layer in range(depth)]
+    widths = {n: settings[n] for n in ("heads", "ffn") if isinstance(settings.get(n), tuple)}
+    by_layer = {n: tuple(value[layer] for layer in taken) for n, value in widths.items()}
+    # What shares its weights there may have its own here.
+    mapped = {"share": ShareNone()} if isinstance(settings.get("share"), ShareMap) else {}
+    return {"layers": depth, **by_layer, **mapped}

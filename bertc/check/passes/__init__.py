@@ -10,7 +10,7 @@ from bertc.check.passes.checks import checks
 from bertc.check.passes.dimensions import defaults, dimensions
 from bertc.check.passes.extends import extends
 from bertc.check.passes.generator import generator, generator_widths
-from bertc.check.passes.inputs import missing_inputs
+from bertc.check.passes.inputs import missing_inputs, vocabulary
 from bertc.check.passes.lengths import in_steps
 from bertc.check.passes.recipes import recipes
 from bertc.check.passes.remarks import remarks
@@ -18,7 +18,6 @@ from bertc.check.passes.settings.stages import typed
 from bertc.check.passes.sharing import sharing
 from bertc.check.passes.tasks import tasks
 from bertc.check.passes.teaching.teachers import teachers
-from bertc.check.passes.vocabulary import vocabulary
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple, Self
 
-from bertc.check.passes.settings.layers import layer_values, owners
-from bertc.check.passes.settings.stages import has_tasks, reads_on
+from bertc.check.passes.settings.stages import has_tasks, layer_values, owners, reads_on
 from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, Kept, NetworkChange, Turned
 from bertc.ir.changing.pruning import NOTHING, Layers, Units
@@ -11,14 +10,13 @@ from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.batch_warmup import BatchWarmup
 from bertc.ir.network.body import Body
-from bertc.ir.network.body_setting import Transformer
+from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.run import Run
+from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
 from bertc.ir.terms.node import Pairs, predicts_masked
 from bertc.ir.vocabulary import table_rows

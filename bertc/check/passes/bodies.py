@@ -7,7 +7,7 @@ from bertc.check.passes.settings.fixes import fix, written
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import reads_on, settled
 from bertc.ir.changing.growth import FromVectors
-from bertc.ir.network.body_setting import Ability, BodySetting
+from bertc.ir.network.body_node import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin, Program

@@ -7,8 +7,8 @@ from bertc.check.passes.languages import check_languages
 from bertc.check.passes.lengths import check_lengths
 from bertc.check.passes.running import check_running
 from bertc.check.passes.settings.fixes import argument
-from bertc.check.passes.settings.layers import fitting_heads, key_heads
 from bertc.check.passes.settings.rules import Also, Checker, Rule
+from bertc.check.passes.settings.stages import fitting_heads, key_heads
 from bertc.check.passes.terms import check_terms
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.changing.growth import FromOther

@@ -2,9 +2,8 @@
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.fixes import Way, argument, fix, fix_argument
-from bertc.check.passes.settings.layers import fitting_heads
 from bertc.check.passes.settings.rules import Checker, Rule
-from bertc.check.passes.settings.stages import settled
+from bertc.check.passes.settings.stages import fitting_heads, settled
 from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap

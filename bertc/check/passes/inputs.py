@@ -1,16 +1,136 @@
-"""The files that a spec names: whether they are there, and are text."""
+"""The files that a spec names: whether they are there, are text, and the size of a vocabulary."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import starmap
+from pathlib import Path
 
-from bertc.base.diagnostics import Diagnostics, Fix, Span
-from bertc.base.storage.endings import NO_TEXT, no_text, suffix
-from bertc.base.storage.missing import no_file, no_folder, no_match
-from bertc.base.storage.paths import files_matching, is_folder, user_path
-from bertc.check.passes.vocabulary import nowhere_to_begin
+from bertc.base.diagnostics import (
+    BertcError,
+    DataError,
+    Diagnostics,
+    Fix,
+    MissingInputError,
+    Span,
+    UnsafeError,
+)
+from bertc.base.storage.paths import (
+    NO_TEXT,
+    check_path,
+    files_matching,
+    is_folder,
+    no_text,
+    suffix,
+    user_path,
+)
+from bertc.base.storage.plain_file import no_file, no_folder, no_match
+from bertc.check.passes.settings.stages import settled
+from bertc.data.tokenizers.by_transformers import FILE_NAMES
+from bertc.data.tokenizers.reading import (
+    network_folder,
+    read_tokenizer,
+    settings_in,
+    tokenizer_folder,
+    vocabulary_size,
+)
+from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, FromVectors
 from bertc.ir.data import named_files
 from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.program.complete import Complete
+from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
+from bertc.ir.program.written import Given, Origin, OriginKind
+from bertc.ir.vocabulary import TokenizerFile
+
+EARLIER_FIRST: tuple[OriginKind, ...] = ("default", "derived", "extends", "written", "set")
+
+
+def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
+    """Read the unset size of ``vocab=tokenizer("...")`` from its files.
+
+    ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``. A run
+    with ``init`` uses that vocabulary unless another is written, one with a teacher the teacher's.
+    """
+    setting, init = Given(program.vocab, program.origins["vocab"]), program.init
+    origin = program.origins["init"]
+    begins = isinstance(init, FromOther) and init.path != TEACHER
+    if setting.origin.kind == "default" and not begins:
+        taught = [(program.teacher, program.origins["teacher"])]
+        taught += [(s.teacher, s.own["teacher"]) for s in program.stages if "teacher" in s.own]
+        setting = next(filter(None, starmap(_of_teacher, taught)), setting)
+        program = settled(program, {"vocab": setting})
+    if isinstance(init, FromOther) and begins and _gives_way(setting, origin):
+        if not is_folder(init.path):
+            nowhere_to_begin(init, origin.span, diagnostics)
+            return program
+        derived = replace(origin, kind="derived", source="the vocabulary of init")
+        try:
+            setting = Given(vocabulary_of_init(Path(init.path)), derived)
+        except (DataError, UnsafeError) as error:
+            return _unreadable(program, error, origin, diagnostics)
+        program = settled(program, {"vocab": setting})
+    vocab = program.vocab
+    if not isinstance(vocab, TokenizerFile):
+        return program
+    folder = tokenizer_folder(user_path(vocab.path))
+    if folder != user_path(vocab.path):
+        vocab = vocab.model_copy(update={"path": str(folder)})
+    if not vocab.size:
+        try:
+            read = read_tokenizer(user_path(vocab.path), vocab.lower)
+            vocab = vocab.model_copy(update={"size": vocabulary_size(read)})
+        except (DataError, MissingInputError, UnsafeError) as error:
+            _unreadable(program, error, setting.origin, diagnostics)
+    return settled(program, {"vocab": Given(vocab, setting.origin)})
+
+
+def _gives_way(vocab: Given, init: Origin) -> bool:
+    """True for a default, and for one to learn of the spec that ``init`` extends or is set on."""
+    earlier, later = (EARLIER_FIRST.index(origin.kind) for origin in (vocab.origin, init))
+    learned = not isinstance(vocab.value, TokenizerFile)
+    return vocab.origin.kind == "default" or (learned and earlier < later)
+
+
+def _of_teacher(teachers: Sequence[Teacher], named: Origin) -> Given | None:
+    """The vocabulary of the first teacher of whom more than the name is known."""
+    origin = replace(named, kind="derived", source="the vocabulary of the teacher")
+    for teacher in teachers:
+        match teacher.source:
+            case FromSpec(shape=Shape(vocabulary=vocabulary)):
+                return Given(vocabulary, origin)
+            case FromFolder(path=path, shape=Shape()):
+                with suppress(DataError, UnsafeError):  # told where its weights are read
+                    return Given(vocabulary_of_init(Path(path)), origin)
+    return None
+
+
+def _unreadable(
+    program: Complete, error: BertcError, origin: Origin, diagnostics: Diagnostics
+) -> Complete:
+    named = program.vocab.path if isinstance(program.vocab, TokenizerFile) else ""
+    help = error.help or f"name one of {', '.join(FILE_NAMES)}, or a folder with one"
+    message = f"the vocabulary cannot be read: {error.message}"
+    diagnostics.error("E212", message, origin.span, help=or_hub(help, named))
+    return program
+
+
+def nowhere_to_begin(init: FromOther, span: Span | None, diagnostics: Diagnostics) -> None:
+    """Report an ``init`` that is no folder."""
+    message = f"init: there is no run or model folder {init.path}"
+    diagnostics.error("E265", message, span, help=or_hub(check_path(init.path), init.path))
+
+
+def vocabulary_of_init(run: Path) -> TokenizerFile:
+    """The vocabulary of a run or a model folder, of as many tokens as its table has rows."""
+    folder = tokenizer_folder(run)
+    program = settings_in(run / "resolved.json").get("vocabulary")
+    config = settings_in(network_folder(run) / "config.json").get("vocab_size")
+    size = (isinstance(program, dict) and program.get("size")) or config or 0
+    lower = True
+    with suppress(MissingInputError):
+        lower = read_tokenizer(folder).lower
+    return TokenizerFile(path=str(folder), lower=lower, size=size)
 
 
 def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:

@@ -7,7 +7,7 @@ from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks, reads_on
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.learning.answer import Labels
-from bertc.ir.network.body_setting import Transformer
+from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.vocabulary import Bytes, TokenizerFile
 

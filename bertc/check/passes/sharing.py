@@ -2,9 +2,9 @@
 
 from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings.fixes import argument
-from bertc.check.passes.settings.layers import layer_values, one_for_all, owners
 from bertc.check.passes.settings.rules import Checker
-from bertc.ir.network.body_setting import Transformer
+from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
+from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
 

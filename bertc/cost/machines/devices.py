@@ -18,9 +18,8 @@ from bertc.cost.machines.accelerators import (
     TERA,
     accelerator_called,
 )
-from bertc.cost.machines.calibration import Calibration, calibration_here
+from bertc.cost.machines.calibration import Calibration, calibration_here, core_here, cpu_flags
 from bertc.cost.machines.device import Device
-from bertc.cost.machines.processor import core_here, cpu_flags
 
 NAMES = (*ACCELERATORS, "cpu")
 UNITS = {

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from bertc.base.diagnostics import MachineError
 from bertc.cost.planning.world import ALONE, Layout, Strategy, World
 from bertc.ir.base import DeviceKind
+from bertc.ir.learning.optimizer import moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
@@ -245,3 +246,28 @@ def largest_divisor(batch: int, limit: int) -> int:
         if batch % small == 0:
             largest = max([largest, *(size for size in (small, batch // small) if size <= limit)])
     return largest
+
+
+WEIGHT_BYTES = 4
+
+
+def checkpoints_kept(resolved: Resolved) -> int:
+    """Number of checkpoints that a finished run has."""
+    saved, keep = -(-resolved.steps // resolved.run.save_every), resolved.run.keep
+    return saved if keep == "all" else min(keep, saved)
+
+
+def checkpoint_bytes(resolved: Resolved, stage: Stage) -> int:
+    """Bytes of a checkpoint in a stage: weights, moments, and the best weights or an average."""
+    table = model_weights(resolved.as_in(stage))
+    moments = moments_of(stage.optimizer, table).values()
+    copies = 1 + bool(stage.patience) + stage.average.kept
+    return WEIGHT_BYTES * sum(w.numel for w in (*table * copies, *moments))
+
+
+def next_bytes(resolved: Resolved, step: int) -> int:
+    """Bytes of the first checkpoint after a step, and of the model that a run ends with."""
+    model = sum(weight.numel for weight in model_weights(resolved.as_in(resolved.stages[-1])))
+    unfinished = step < resolved.steps
+    saved = unfinished * checkpoint_bytes(resolved, resolved.trained_at(step))
+    return WEIGHT_BYTES * model + saved

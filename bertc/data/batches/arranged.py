@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc.data.batches.order import draw_weights, orders_of, proportioned, texts_of
 from bertc.data.batches.packs import ENDS_FILE, MEMBERS_FILE, Packs, write_packs
 from bertc.data.batches.running import RunningData
-from bertc.data.batches.smoothing import draw_weights, orders_of, proportioned, texts_of
 from bertc.data.batches.stage import SourceRows, StageData
 from bertc.data.batches.stream_pairs import StreamPairs
-from bertc.data.cache.progress import Progress
-from bertc.data.cache.store import fingerprint, obtain
+from bertc.data.cache.store import Progress, fingerprint, obtain
 from bertc.data.rows.index import ROW, ROWS_FILE, Arrangement, write_rows
 from bertc.data.rows.tokens import Tokens, mapped
 from bertc.data.sources.source import CorpusText

@@ -1,13 +1,16 @@
-"""The order of examples: a keyed permutation with random access, so any step costs the same.
+"""The order of examples, a keyed permutation with random access; shares of the texts of a stage."""
 
-A Feistel network permutes the numbers below a power of two; numbers that leave the range walk on
-through it until they come back in (Black and Rogaway 2002, cycle walking).
-"""
+from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc.data.sources.source import CorpusText
 from bertc.ir.address import key
+from bertc.ir.data import Parallel
+from bertc.ir.program.stage import Stage, TaskStage
+from bertc.ir.terms.node import translates
 
 FEISTEL_ROUNDS = 6
 BLOCK_POSITIONS = 8192
@@ -51,3 +54,72 @@ def _feistel(
         x = (lower << np.uint64(high)) | upper
         low, high = high, low
     return x
+
+
+def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:
+    """The texts of a stage, with their weights as written.
+
+    Parallel text is read in pairs if an objective needs them. Its sides are read on their own, as
+    monolingual text, if none does, or if other objectives have no other monolingual text.
+    """
+    if isinstance(stage, TaskStage):
+        return []
+    translating = sum(translates(term.objective) for term in stage.objective)
+    others = len(stage.objective) > translating
+    parallel = [isinstance(share.corpus, Parallel) for share in stage.data]
+    weighted: list[tuple[float, CorpusText]] = []
+    for share, paired in zip(stage.data, parallel, strict=True):
+        if not paired or translating:
+            weighted.append((share.weight, CorpusText(share.corpus)))
+        if paired and (not translating or (others and all(parallel))):
+            weighted += [(share.weight, CorpusText(share.corpus, side)) for side in (0, 1)]
+    return weighted
+
+
+def orders_of(stage: Stage) -> list[tuple[float, CorpusText, bool]]:
+    """The texts of a stage with weight and ``swapped``: the second text of a row comes first."""
+    ordered = []
+    for weight, text in texts_of(stage):
+        orders = (False, True) if text.paired and stage.mixing.both_orders else (False,)
+        ordered += [(weight / len(orders), text, swapped) for swapped in orders]
+    return ordered
+
+
+def proportioned(
+    weights: Sequence[float], rows: Sequence[int], paired: Sequence[bool], part: float
+) -> tuple[float, ...]:
+    """Weights for a fraction ``part`` of translations; unchanged for 0, or text of one sort."""
+    drawn = {False: 0.0, True: 0.0}
+    for weight, count, both in zip(weights, rows, paired, strict=True):
+        drawn[both] += weight * count
+    if not part or not all(drawn.values()):
+        return tuple(weights)
+    factor = part / (1 - part) * drawn[False] / drawn[True]
+    return tuple(
+        weight * (factor if both else 1) for weight, both in zip(weights, paired, strict=True)
+    )
+
+
+def draw_weights(
+    texts: Sequence[tuple[float, CorpusText]], tokens: Sequence[int], exponent: float
+) -> tuple[float, ...]:
+    """Weights w: drawing in proportion to w x size draws language l with p_l^exponent.
+
+    p_l is the share of l in the tokens, times the written weights. Pairs are smoothed among
+    themselves, as in XLM (utils.py, set_sampling_probs): their total share stays as written.
+    """
+    weighted_sizes = [
+        weight * max(1, count) for (weight, _), count in zip(texts, tokens, strict=True)
+    ]
+    weights = [weight for weight, _ in texts]
+    for paired in (False, True):
+        places = [at for at, (_, text) in enumerate(texts) if text.paired == paired]
+        by_language: dict[tuple[str, str], float] = defaultdict(float)
+        for at in places:
+            by_language[texts[at][1].languages] += weighted_sizes[at]
+        total = sum(weighted_sizes[at] for at in places)
+        factors = {k: (size / total) ** (exponent - 1) for k, size in by_language.items()}
+        smoothed_total = sum(factors[k] * size for k, size in by_language.items())
+        for at in places:
+            weights[at] *= factors[texts[at][1].languages] * total / smoothed_total
+    return tuple(weights)

@@ -1,4 +1,4 @@
-"""Cache folders, complete or absent: written aside, synced, renamed, checked when opened."""
+"""Cache folders, complete or absent; progress reports of their preparation."""
 
 import contextlib
 import fcntl
@@ -9,14 +9,46 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_text, size_bytes
-from bertc.data.cache.progress import Progress
+
+
+class Progress(Protocol):
+    """Receiver of progress reports. Any method may raise to stop the preparation cleanly."""
+
+    def begin(self, task: str, total: int, unit: str) -> None:
+        """Start a task of ``total`` ``unit`` ("bytes" or "rows"), 0 if unknown."""
+
+    def advance(self, amount: int) -> None:
+        """Count ``amount`` more units of the current task as done."""
+
+    def end(self) -> None:
+        """Finish the current task."""
+
+    def note(self, message: str) -> None:
+        """Report a remark: a smaller vocabulary, text cut off, a damaged cache rebuilt."""
+
+
+class Silent:
+    """A receiver that ignores all reports."""
+
+    def begin(self, task: str, total: int, unit: str) -> None:
+        """Ignore it."""
+
+    def advance(self, amount: int) -> None:
+        """Ignore it."""
+
+    def end(self) -> None:
+        """Ignore it."""
+
+    def note(self, message: str) -> None:
+        """Ignore it."""
+
 
 MANIFEST_FILE = "manifest.json"
 CHECKED_BYTES = 64 << 20

@@ -20,8 +20,7 @@ from bertc.base.storage import durable
 from bertc.base.storage.paths import user_path
 from bertc.base.storage.plain_file import opened
 from bertc.data.batches.order import permute
-from bertc.data.cache.progress import Progress
-from bertc.data.cache.store import fingerprint, obtain
+from bertc.data.cache.store import Progress, fingerprint, obtain
 from bertc.data.examples.changes import (
     Candidates,
     SplitText,

@@ -1,4 +1,4 @@
-"""The tasks of a stage, read from their files and encoded."""
+"""The tasks of a stage, read from their files and encoded, with their labels."""
 
 import hashlib
 from collections.abc import Hashable, Iterator, Sequence
@@ -11,20 +11,66 @@ import numpy as np
 from bertc.base.diagnostics import DataError, several
 from bertc.base.storage.paths import is_file
 from bertc.data.batches.order import permute
-from bertc.data.cache.progress import Progress
+from bertc.data.cache.store import Progress
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
-from bertc.data.layouts.labels import found_labels
+from bertc.data.layouts.example import Example, LabelledExample, ScoredExample, TaggedExample
 from bertc.data.layouts.parts import dev_parts, part_examples, part_source, training_examples
+from bertc.data.sources.cells import finite, swapped
 from bertc.data.sources.files import file_identity
 from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.task import Glue
+from bertc.ir.data import Hf
+from bertc.ir.learning.answer import names_spans
+from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
+from bertc.ir.learning.task import Glue, Tagging
 from bertc.ir.program.stage import Stage
+
+MAX_LABELS = 10_000
+"""Most labels of a task: more are names or texts, and would take minutes to check."""
+
+
+def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
+    """The labels of the examples, sorted, numbers by value; empty for tasks with fixed labels.
+
+    Tags of spans follow ``O`` by kind, ``B-`` before ``I-``. Each ``B-`` has its ``I-``, even if
+    the examples have none (CoNLL-2003's chunks: ``I-PRT`` is in testa only).
+    """
+    if not isinstance(task, Classify | Tagging | Tag):
+        return ()
+    names: set[str] = set()
+    for example in examples:
+        match example:
+            case LabelledExample(label=str(label)):
+                names.add(label)
+            case TaggedExample(tags=tags):
+                names.update(tags)
+            case _:
+                pass
+    source = task.data if isinstance(task, Tagging) else task.train
+    where = f"hf({source.name!r})" if isinstance(source, Hf) else source
+    if len(names) > MAX_LABELS:
+        texts = {example.texts for example in examples if isinstance(example, LabelledExample)}
+        help = "name another column; regress learns numbers"
+        if isinstance(task, Classify) and len(texts) < len(names):
+            help = swapped(task.text, task.label)
+        raise DataError(
+            f"{where}: {len(names):,} labels in {len(examples):,} examples, at most "
+            f"{MAX_LABELS:,} are supported",
+            help,
+        )
+    if len(names) < 2:
+        have = f"only the label {next(iter(names))!r}" if names else "no labels"
+        raise DataError(f"{where}: {have} in all {len(examples):,} examples", "two or more labels")
+    if names_spans(tuple(names)):
+        names |= {"I-" + name[2:] for name in names if name.startswith("B-")}
+        return tuple(sorted(names, key=lambda tag: (tag != "O", tag[2:], tag)))
+    if None not in map(finite, names):
+        return tuple(sorted(names, key=lambda name: (finite(name) or 0.0, name)))
+    return tuple(sorted(names))
+
 
 SAMPLE_EXAMPLES = 1000
 """Examples from which the mean length is estimated."""

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed
-from bertc.base.storage.endings import PACKED
-from bertc.base.storage.paths import check_path, is_file, is_folder, user_path
+from bertc.base.storage.paths import PACKED, check_path, is_file, is_folder, user_path
 from bertc.data.layouts.table import ExampleSource
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from bertc.base.storage.endings import suffix
+from bertc.base.storage.paths import suffix
 from bertc.data.layouts.example import LabelledExample, ScoredExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, first, packed
 from bertc.data.layouts.table import table

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError, several
-from bertc.base.storage.endings import suffix
-from bertc.base.storage.paths import user_path
+from bertc.base.storage.paths import suffix, user_path
 from bertc.base.storage.tagged import is_tagged_file
 from bertc.data.layouts.conll import bio, in_columns, read_tagging
-from bertc.data.layouts.documents import member
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
@@ -20,7 +18,7 @@ from bertc.data.layouts.example import (
 )
 from bertc.data.layouts.find import DataPart, DataParts
 from bertc.data.layouts.glue import read_glue
-from bertc.data.layouts.squad import checked_answer
+from bertc.data.layouts.passages import checked_answer, member
 from bertc.data.layouts.table import ExampleSource, opened_file, rows_of, source_name
 from bertc.data.sources.cells import (
     NO_ANSWER,

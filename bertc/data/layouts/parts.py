@@ -11,8 +11,7 @@ from bertc.data.layouts.example import Example
 from bertc.data.layouts.find import DataPart, DataParts
 from bertc.data.layouts.glue import glue_parts, read_glue, read_xnli, xnli_parts
 from bertc.data.layouts.own import Own, own_parts, read_own
-from bertc.data.layouts.race import race_parts, read_race
-from bertc.data.layouts.squad import read_squad, squad_parts
+from bertc.data.layouts.passages import race_parts, read_race, read_squad, squad_parts
 from bertc.data.layouts.table import ExampleSource, source_name
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
-from bertc.base.storage.paths import is_file, is_folder, user_path
+from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_file, is_folder, suffix, user_path
 from bertc.base.storage.tagged import is_tagged_file
-from bertc.data.layouts.documents import read_document
+from bertc.data.layouts.passages import read_document
 from bertc.data.sources.files import begin_as_text, has_columns, matching_files, unpacked_bytes
 from bertc.data.sources.streams import opened_stream
 from bertc.data.sources.tables import ColumnSelection, column_names, records

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
-from bertc.base.storage.paths import is_folder
+from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_folder, suffix
 from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file, tagging_help
 from bertc.data.sources.cells import label
 from bertc.data.sources.streams import OpenFile, opened_stream

@@ -1,13 +1,12 @@
-"""Metrics of answers against gold, as scikit-learn, scipy and the official scripts have them.
-
-They are formulas of a line each: a package of metrics takes seconds to load at the start of a run.
-"""
+"""Metrics of answers against gold, in all and by class, as scikit-learn, seqeval and conlleval."""
 
 import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
+from statistics import fmean
 from typing import assert_never
 
 import numpy as np
@@ -16,10 +15,29 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import Example, ScoredExample
 from bertc.data.metrics.gold import AnswerValue, gold
-from bertc.data.metrics.tagged import spans
-from bertc.ir.learning.answer import Labels, Span, Vector
+from bertc.ir.learning.answer import Labels, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Metric
+
+Spans = set[tuple[str, int, int]]
+"""Spans of a sentence: kind, index of the first word, index of the last."""
+
+
+def spans(tags: Sequence[str]) -> Spans:
+    """The spans in the tags of a sentence, IOB, BIO or BIOES, as lenient as conlleval."""
+    complete: Spans = set()
+    part = kind = ""
+    first = 0
+    for place, tag in enumerate([*tags, "O"]):
+        before, kind_before = part, kind
+        part, kind = (tag[:1], tag[2:]) if tag[1:2] in ("", "-") else ("", "")
+        goes_on = part in ("I", "E") and before in ("B", "I") and kind == kind_before
+        if before in ("B", "I", "E", "S") and not goes_on:
+            complete.add((kind_before, first, place - 1))
+        if not goes_on:
+            first = place
+    return complete
+
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -146,3 +164,52 @@ def _words_f1(right: list[str], answer: list[str]) -> float:
         return 1.0
     shared = sum((Counter(right) & Counter(answer)).values())
     return 2 * shared / (len(right) + len(answer))
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """Scores of one class, 0 to 1; ``support`` is how often it is the right answer."""
+
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """The scores of each class that was right or answered anywhere, and the mean of their F1."""
+
+    macro_f1: float
+    classes: dict[str, ClassScore]
+
+
+def by_class(
+    task: AnyTask, examples: Sequence[Example], answers: Sequence[AnswerValue]
+) -> ByClass | None:
+    """Scores by label, kind of span, or tag where tags name no spans; None of other answers."""
+    if not isinstance(task.answer, Labels | Tags):
+        return None
+    of_spans = "span_f1" in task.metrics
+    hits, answered, right = Counter[str](), Counter[str](), Counter[str]()
+    for example, answer in zip(examples, answers, strict=True):
+        there, claimed = _items(gold(example), of_spans), _items(answer, of_spans)
+        right.update(name for name, *_ in there)
+        answered.update(name for name, *_ in claimed)
+        hits.update(name for name, *_ in there & claimed)
+    classes = {
+        name: ClassScore(
+            hits[name] / (answered[name] or 1),
+            hits[name] / (right[name] or 1),
+            2 * hits[name] / (answered[name] + right[name]),
+            right[name],
+        )
+        for name in sorted({*right, *answered})
+    }
+    return ByClass(fmean(score.f1 for score in classes.values()), classes) if classes else None
+
+
+def _items(value: AnswerValue, of_spans: bool) -> set[tuple[str, int, int]]:
+    if not isinstance(value, tuple):
+        return {(str(value), 0, 0)}
+    return spans(value) if of_spans else {(tag, at, at) for at, tag in enumerate(value)}

@@ -4,9 +4,8 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 
-from bertc.data.cache.progress import Progress
-from bertc.data.sources.sentences import split_sentences
-from bertc.data.sources.source import TextSource
+from bertc.data.cache.store import Progress
+from bertc.data.sources.source import TextSource, split_sentences
 from bertc.ir.data import Sentences
 
 SAMPLE_CHARACTERS = 64 << 20

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.foreign import as_data_error
-from bertc.data.cache.progress import Progress
+from bertc.data.cache.store import Progress
 from bertc.data.cache.workers import processes, spread
 from bertc.data.rows.tokens import (
     SPLITS,
@@ -26,8 +26,7 @@ from bertc.data.rows.tokens import (
     open_tokens,
     token_dtype,
 )
-from bertc.data.sources.sentences import split_sentences
-from bertc.data.sources.source import TextSource
+from bertc.data.sources.source import TextSource, split_sentences
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary, splits
 from bertc.ir.data import Sentences
 

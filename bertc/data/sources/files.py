@@ -1,27 +1,21 @@
-"""Files as documents: text, JSON lines, tables and Parquet, compressed or not."""
+"""Files as documents and as parallel text: text, JSON lines, tables, Parquet, compressed or not."""
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError
-from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, no_text, suffix
-from bertc.base.storage.missing import no_match
-from bertc.base.storage.paths import files_matching
+from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, files_matching, no_text, suffix
+from bertc.base.storage.plain_file import no_match
 from bertc.data.sources.cells import text
 from bertc.data.sources.source import Piece, TextSource, pieces_of_text
-from bertc.data.sources.streams import (
-    OpenFile,
-    chunks,
-    decode,
-    lines,
-    opened_stream,
-)
+from bertc.data.sources.streams import OpenFile, chunks, decode, lines, opened_stream
 from bertc.data.sources.tables import ColumnNames, ColumnSelection, records
-from bertc.ir.data import Files, Sentences, named_files
+from bertc.ir.data import Files, Parallel, Sentences, named_files
 from bertc.ir.program.complete import Complete
 
 SAMPLED_BYTES = 1 << 16
@@ -150,3 +144,68 @@ def _lines(file: OpenFile) -> Iterator[Piece]:
         first = first or ended
     if block:
         yield Piece("\n".join(block), first, file.amount())
+
+
+Both = tuple[str, str]
+
+
+def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
+    """Open parallel text: a document of two sentences for each pair, or one ``side`` of it."""
+    languages, wheres = zip(*corpus.sides, strict=True)
+    paths = [_only(corpus.path)] if corpus.path else [_only(where) for where in wheres]
+    for path in paths:
+        if has_columns(path) != bool(corpus.path):
+            raise DataError(
+                f"{path}: " + ("text has no columns" if corpus.path else "a file of columns"),
+                'pairs(en="a.en", fr="a.fr") reads lines, '
+                'pairs("a.tsv", en="english", fr="french") columns',
+            )
+    begin_as_text(paths)
+    name = f"{'-'.join(languages)} of {corpus.path or ' and '.join(wheres)}"
+    if side is not None:
+        name = f"{languages[side]} of {corpus.path or wheres[side]}"
+    size_bytes = sum(path.stat().st_size for path in paths)
+    return TextSource(
+        name=name,
+        identity=("pairs", corpus.path and list(wheres), side, *(file_identity(p) for p in paths)),
+        sentences="lines",
+        total=size_bytes,
+        unit="bytes",
+        text_bytes=size_bytes,
+        read=partial(_read_pairs, paths, wheres if corpus.path else None, side),
+        paired=side is None,
+    )
+
+
+def _only(pattern: str) -> Path:
+    paths = matching_files(pattern)
+    if len(paths) > 1:  # nothing says which lines belong together
+        raise DataError(f"{pattern}: {len(paths)} files", "name one file for each language")
+    return paths[0]
+
+
+def _read_pairs(paths: list[Path], columns: Both | None, side: int | None) -> Iterator[Piece]:
+    """Pairs without an empty side; one side is held out together with its pair."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(opened_stream(path)) for path in paths]
+        both = rows(files[0], columns) if columns else _aligned(files)
+        for pair in both:
+            first, second = (" ".join(text.split()) for text in pair)
+            if first and second:
+                text = f"{first}\n{second}"
+                chosen = text if side is None else (first, second)[side]
+                yield Piece(chosen, True, sum(file.amount() for file in files), text)
+
+
+def _aligned(files: list[OpenFile]) -> Iterator[Both]:
+    ends = [0, 0]
+    for number, pair in enumerate(zip_longest(*map(lines, files)), 1):
+        ends = [number if line else end for line, end in zip(pair, ends, strict=True)]
+        if all(pair):
+            yield pair[0][1], pair[1][1]
+    if ends[0] != ends[1]:
+        first, second = (file.path for file in files)
+        raise DataError(
+            f"{first} has {ends[0]:,} lines, {second} has {ends[1]:,}",
+            "line n of one must be the translation of line n of the other",
+        )

@@ -1,9 +1,8 @@
 """Opening of the source that a corpus names."""
 
 from bertc.data.sources.docstrings import open_docstrings
-from bertc.data.sources.files import open_files
+from bertc.data.sources.files import open_files, open_parallel
 from bertc.data.sources.hub import open_hf
-from bertc.data.sources.parallel import open_parallel
 from bertc.data.sources.source import TextSource
 from bertc.ir.data import Corpus, Docstrings, Files, Hf, Parallel
 

@@ -1,8 +1,11 @@
-"""A corpus as a stream of text: the interface of all kinds of sources."""
+"""A corpus as a stream of text: the interface of all kinds of sources; sentences."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import sentencex
 
 from bertc.ir.data import Corpus, Parallel, Sentences
 
@@ -81,3 +84,27 @@ def _cut(text: str, start: int) -> int:
         if (place := text.rfind(mark, start, limit)) > start:
             return place + len(mark)
     return limit
+
+
+_LINE_END = re.compile(r"\r\n?|\x0b|\x0c|\x85|\u2028")
+_PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n|\u2029")
+
+
+def split_sentences(text: str, how: Sentences) -> list[str]:
+    """The non-empty sentences of a text, white space inside normalised to single spaces.
+
+    A blank line always ends a sentence; English rules decide the rest. With ``lines`` each line is
+    a sentence; with ``whole`` too, unchanged and with its line end.
+    """
+    if how == "whole":
+        return text.splitlines(keepends=True)
+    text = _LINE_END.sub("\n", text)
+    if how == "lines":
+        raw_sentences = text.split("\n")
+    else:
+        raw_sentences = [
+            sentence
+            for paragraph in _PARAGRAPH_END.split(text)
+            for sentence in sentencex.segment("en", paragraph)
+        ]
+    return [clean for sentence in raw_sentences if (clean := " ".join(sentence.split()))]

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import plain_file
-from bertc.base.storage.encodings import not_utf8
+from bertc.base.storage.plain_file import not_utf8
 from bertc.data.sources.source import PIECE_BYTES
 
 

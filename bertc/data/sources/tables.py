@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, listed, nearest
-from bertc.base.storage.endings import PACKED, suffix
 from bertc.base.storage.foreign import as_data_error
+from bertc.base.storage.paths import PACKED, suffix
 from bertc.data.sources.streams import OpenFile, lines
 
 ColumnNames = tuple[str, ...]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import user_path
-from bertc.data.cache.progress import Progress, Silent
+from bertc.data.cache.store import Progress, Silent
 from bertc.data.sources.cells import finite
 from bertc.data.sources.streams import lines, opened_stream
 

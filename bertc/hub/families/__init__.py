@@ -7,17 +7,15 @@ from bertc.hub.families.differences import unlike
 from bertc.hub.families.distilbert import DISTILBERT
 from bertc.hub.families.electra import ELECTRA
 from bertc.hub.families.eurobert import EUROBERT
-from bertc.hub.families.family import Candidate, Family
+from bertc.hub.families.family import Candidate, Family, Obstacle, first_of
 from bertc.hub.families.modernbert import MODERNBERT
 from bertc.hub.families.neobert import NEOBERT
 from bertc.hub.families.nomic import NOMIC
-from bertc.hub.families.obstacle import Obstacle, first_of
 from bertc.hub.families.roberta import CAMEMBERT, MPNET, ROBERTA, XLM_ROBERTA
 from bertc.hub.families.xlm import XLM
 from bertc.hub.families.xlnet import XLNET
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.run import layout_of
+from bertc.ir.program.resolved import Resolved, layout_of
 
 FAMILIES: tuple[Family, ...] = (
     XLNET, DEBERTA, MPNET, NEOBERT, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT,

@@ -5,8 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bertc.hub.families.family import Candidate, Family
-from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.family import Candidate, Family, Obstacle
 from bertc.hub.families.tokens import Wordless
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import feed_forward

@@ -1,11 +1,10 @@
-"""A Hugging Face family: all facts about one layout of transformers, as one value."""
+"""A Hugging Face family: all facts about one layout of transformers; obstacles to an export."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from bertc.hub.families.config import HfConfig
-from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.learning import task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
@@ -16,6 +15,37 @@ from bertc.ir.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A setting, as written in a spec, that no layout can represent, and the reason.
+
+    ``instead`` is a setting for a spec that avoids the obstacle, empty if there is none.
+    """
+
+    setting: str
+    why: str
+    instead: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.setting} stands in the way: {self.why}"
+
+    @property
+    def way_out(self) -> str:
+        """A remedy for a run that is trained already."""
+        loading = "bertc.load reads the run's model folder"
+        return f"in a new run: {self.instead}; {loading}" if self.instead else loading
+
+
+def first_of(obstacles: Iterable[Obstacle]) -> Obstacle | None:
+    """The first of several obstacles, with a remedy that removes all of them."""
+    several = list(obstacles)
+    if not several:
+        return None
+    values = {obstacle.instead.partition("=")[0]: obstacle.instead for obstacle in several}
+    return replace(several[0], instead="" if "" in values else " ".join(values.values()))
+
 
 Shape = tuple[int, ...]
 AnswerKind = Literal["labels", "score", "choice", "tags", "span"]

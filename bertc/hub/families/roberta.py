@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from bertc.hub.families import bert
 from bertc.hub.families.config import ABSOLUTE, HfConfig, Single, TokenId, VocabularySize
-from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, hf_class
-from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.family import Candidate, Family, Obstacle, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import BucketedPositions, TablePositions

@@ -14,13 +14,13 @@ from bertc.hub.families.config import HfConfig, Layers, Single, TokenId, Vocabul
 from bertc.hub.families.family import (
     Candidate,
     Family,
+    Obstacle,
     Reshape,
     Shape,
     TaskClass,
     TaskHeads,
     hf_class,
 )
-from bertc.hub.families.obstacle import Obstacle
 from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Width
 from bertc.ir.network.attention import RelativeAttention

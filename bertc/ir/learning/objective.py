@@ -9,12 +9,11 @@ from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.custom_task import TaskKind
 from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
-from bertc.ir.terms.kd_relations import KdAttention, KdRelations
-from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
+from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdEmbeddings, KdHidden, KdRelations
 from bertc.ir.terms.masked import Masked, Mlm, Tlm
+from bertc.ir.terms.masking import KINDS
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
-from bertc.ir.terms.positions import KINDS
 from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Drawn, Weight, affine, matrix
 from bertc.ir.network.attention_node import AttentionNode, ContentAttention, query_key_value
-from bertc.ir.network.distances import Distances, Ranges
+from bertc.ir.network.positions import Distances, Ranges
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 _OF_DISTANCES: tuple[Axis, Axis] = ("positions", "hidden")

@@ -10,7 +10,7 @@ from pydantic import Field
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Drawn, Node, Normal, On, Weight, affine
 from bertc.ir.blocks import in_blocks
-from bertc.ir.network.distances import Distances, Ranges
+from bertc.ir.network.positions import Distances, Ranges
 
 
 class AttentionNode(Node):

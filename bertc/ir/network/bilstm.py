@@ -11,8 +11,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, FanIn, Part, Weight, Width, affine
-from bertc.ir.network.body_node import BodyNode
-from bertc.ir.network.body_setting import BodySetting
+from bertc.ir.network.body_node import BodyNode, BodySetting
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import Pooled, Pooling
 from bertc.ir.network.layer import Dropout

@@ -1,8 +1,8 @@
-"""The base of all bodies: what the rest of the house asks of one, whatever it computes with."""
+"""The base of all bodies, what the house requests of one, and of the setting ``body``."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from bertc.ir import operation as op
 from bertc.ir.base import Initializer, Node, Weight, Width
@@ -146,3 +146,57 @@ def is_below(name: str, layers: int) -> bool:
     """True of embeddings and the ``layers`` lowest layers; what all layers use is of the lowest."""
     layer = 1 if layers and name.startswith(OF_ALL_LAYERS) else layer_of(name)
     return layer is not None and layer <= layers
+
+
+Ability = Literal[
+    "causal", "permuted", "packed", "remembering", "backward", "generating", "decoding"
+]
+"""Abilities that some objectives and row formats need.
+
+States see no later token, or tokens in any order; rows hold several examples, go on from the rows
+before, or run backward; a generator is made like the encoder; a mask decoder is above it.
+"""
+
+OF_TRANSFORMERS = (
+    "layers", "hidden", "heads", "head_dim", "ffn", "share", "attention", "activation", "norm",
+    "positions", "segments", "language_embeddings", "grow", "prune",
+)  # fmt: skip
+"""The settings that only a transformer has."""
+
+
+class BodySetting(Node):
+    """A kind of body other than the transformer, with arguments of its own.
+
+    ``unread`` are the settings it has no use for, ``able`` what it can do; ``attends`` as in
+    ``BodyNode``. ``segments``: number of segments of a row that it distinguishes.
+    """
+
+    kind: str
+    unread: ClassVar[tuple[str, ...]] = OF_TRANSFORMERS
+    able: ClassVar[frozenset[Ability]] = frozenset()
+    attends: ClassVar[bool] = False
+    segments: ClassVar[int] = 0
+
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """Number of layers."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Width of its states."""
+
+    @abstractmethod
+    def network(self, texts: int, shared: Mapping[str, Any]) -> BodyNode:
+        """The body with every dimension known, from the fields that all bodies have."""
+
+
+class Transformer(Node):
+    """Layers of attention and feed-forward parts, as the settings of the encoder say."""
+
+    kind: Literal["transformer"] = "transformer"
+
+    unread: ClassVar[tuple[str, ...]] = ()
+    attends: ClassVar[bool] = True
+    able: ClassVar[frozenset[Ability]] = frozenset(get_args(Ability))

@@ -12,13 +12,13 @@ from bertc.ir.base import Axis, Node, Weight, Width
 from bertc.ir.blocks import in_blocks
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.body_node import Attended, BodyNode
-from bertc.ir.network.embeddings import Embeddings
 from bertc.ir.network.ffn import Activation, Ffn
 from bertc.ir.network.head import POOLINGS, Pooled
 from bertc.ir.network.layer import Dropout, EncoderLayer
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import LearnedPositions, Positions
 from bertc.ir.network.sharing import OUTPUTS, SharedPart, scaled_by_depth, scheme_of
+from bertc.ir.network.table import Embeddings
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.once import once
 

@@ -22,7 +22,7 @@ from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
-from bertc.ir.network.body_setting import Transformer
+from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.ffn import Activation, Glu
 from bertc.ir.network.generator import Generator, NoGenerator
 from bertc.ir.network.head import Head, PoolerKind
@@ -32,7 +32,7 @@ from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.network import Freeze
-from bertc.ir.program.run import HfLayout, Log
+from bertc.ir.program.resolved import HfLayout, Log
 from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.node import System

@@ -20,8 +20,8 @@ from bertc import (
     train,
 )
 from bertc.lab.results.curves import Curves, curves
-from bertc.lab.search.cost import cost_of
 from bertc.lab.search.goal import Goal
+from bertc.lab.search.outcome import cost_of
 from bertc.lab.search.store import Store, reading_store, run_folder
 from bertc.lab.trackers.sink import feeding
 

@@ -1,14 +1,15 @@
-"""Grids: expansion of a value with alternatives into the list of its values.
+"""Grids: a value's alternatives, and one program for each combination of them."""
 
-A range stands for its two ends.
-"""
-
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 
+from bertc.base.diagnostics import Diagnostics, Span
+from bertc.ir.program.written import Given, Program, StageGiven
+from bertc.lang.read.shapes import setting_shape
 from bertc.lang.read.tree import Call, Grid, Range, Scaled, Series, Sum, Value
+from bertc.lang.write.show import show_value
 
 MOST_POINTS = 1_000
 """Most programs that a grid may have."""
@@ -61,3 +62,89 @@ def inner_values(value: Value) -> tuple[list[Value], Callable[[list[Value]], Val
                 value, factor=new[0], term=new[1]
             )
     return [], lambda new: value
+
+
+@dataclass
+class GridAxis:
+    """A setting as written, with its typed values: several if it is a grid."""
+
+    setting: str
+    written: str
+    span: Span
+    choices: list[Given]
+    grid: bool
+    value: Value
+
+
+@dataclass
+class Scope:
+    """The settings of a spec or of one block, by canonical name."""
+
+    name: str = ""
+    span: Span | None = None
+    label: Span | None = None
+    axes: dict[str, GridAxis] = field(default_factory=dict)
+
+
+def combined(
+    name: str,
+    main: Scope,
+    stages: Sequence[Scope],
+    base: Program | None,
+    diagnostics: Diagnostics,
+    sampled: bool = False,
+) -> list[Program]:
+    """The programs of all points of the grids, the last varying fastest.
+
+    ``sampled``: the first point, those that differ from it in one axis, and the last.
+    """
+    scopes = (main, *stages)
+    axes = [(s, axis) for s, scope in enumerate(scopes) for axis in scope.axes.values()]
+    axes = [(s, axis) for s, axis in axes if axis.choices]
+    sizes = [len(axis.choices) for _, axis in axes if axis.grid]
+    count = sum(sizes) if sampled else prod(sizes)
+    if count > MOST_POINTS:
+        too_many_points(count, next(axis.span for _, axis in axes if axis.grid), diagnostics)
+    spelled = count <= MOST_POINTS
+    fixed = [(s, axis) for s, axis in axes if not (axis.grid and spelled)]
+    free = [(s, axis) for s, axis in axes if axis.grid and spelled]
+    labels = []
+    for s, axis in free:  # ``E=64``, ``long.seq=512``
+        name_of = f"{scopes[s].name}.{axis.written}" if scopes[s].name else axis.written
+        shape = setting_shape(axis.setting)
+        labels.append([f"{name_of}={show_value(c.value, shape)}" for c in axis.choices])
+    programs = []
+    indices = [range(len(axis.choices)) for _, axis in free]
+    for chosen in _samples(indices) if sampled else product(*indices):
+        settings: list[dict[str, Given]] = [{} for _ in scopes]
+        for s, axis in fixed:
+            settings[s][axis.setting] = axis.choices[0]
+        for (s, axis), index in zip(free, chosen, strict=True):
+            settings[s][axis.setting] = axis.choices[index]
+        point = " ".join(texts[index] for texts, index in zip(labels, chosen, strict=True))
+        phases = zip(stages, settings[1:], strict=True)
+        given_stages = tuple(
+            StageGiven(stage.name, of_stage, stage.span) for stage, of_stage in phases
+        )
+        programs.append(Program(point or name, settings[0], given_stages, base))
+    return programs
+
+
+def _samples(indices: Sequence[range]) -> Iterator[tuple[int, ...]]:
+    first = tuple(choices[0] for choices in indices)
+    yield first
+    for place, choices in enumerate(indices):
+        yield from ((*first[:place], index, *first[place + 1 :]) for index in choices[1:])
+    if len(indices) > 1:
+        yield tuple(choices[-1] for choices in indices)
+
+
+def too_many_points(count: int, span: Span, diagnostics: Diagnostics) -> None:
+    """Report a grid with too many points."""
+    number = f"{count:,}" if count < 10**15 else "over 10^15"
+    diagnostics.error(
+        "E113",
+        f"a grid of {number} specs; at most {MOST_POINTS:,} are made",
+        span,
+        help="write fewer alternatives, or several specs",
+    )

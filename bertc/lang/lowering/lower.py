@@ -10,9 +10,16 @@ from itertools import islice
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Given, Origin, OriginKind, Program
-from bertc.lang.lowering.combine import GridAxis, Scope, combined, too_many_points
 from bertc.lang.lowering.convert import Converter
-from bertc.lang.lowering.grids import MOST_POINTS, alternatives, num_points
+from bertc.lang.lowering.grids import (
+    MOST_POINTS,
+    GridAxis,
+    Scope,
+    alternatives,
+    combined,
+    num_points,
+    too_many_points,
+)
 from bertc.lang.lowering.ranges import check_ranges, refuse_ranges
 from bertc.lang.lowering.scalars import BAD
 from bertc.lang.lowering.unknown import SpecContext, unknown_setting

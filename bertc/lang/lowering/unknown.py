@@ -7,8 +7,7 @@ from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Program
-from bertc.lang.lowering.other_tools import NOT_HERE, OTHER_TOOLS
-from bertc.lang.lowering.unknown_argument import rest_of_line
+from bertc.lang.lowering.unknown_argument import NOT_HERE, OTHER_TOOLS, rest_of_line
 from bertc.lang.read.parse import parse
 from bertc.lang.read.shapes import arguments, kinds_in, required, setting_shape
 from bertc.lang.read.tree import (

@@ -1,13 +1,159 @@
-"""The parser's automaton: tokens to nodes, and the place of the first mistake."""
+"""The parser's automaton: tokens to nodes with their spans, and the place of the first mistake."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bertc.base.diagnostics import Source
-from bertc.lang.read.build import Builder, Child
+from bertc.base.diagnostics import Source, Span
 from bertc.lang.read.grammar import END, grammar
+from bertc.lang.read.numbers import (
+    HOURS,
+    HOURS_UNIT,
+    NotANumberError,
+    counted_in,
+    range_ends,
+    read_number,
+)
 from bertc.lang.read.scan import Token
-from bertc.lang.read.tree import Item
+from bertc.lang.read.tree import (
+    Argument,
+    Block,
+    Call,
+    Extends,
+    Grid,
+    Item,
+    Name,
+    Number,
+    Placed,
+    Range,
+    Ratio,
+    Scaled,
+    Series,
+    Setting,
+    String,
+    Sum,
+    Value,
+)
+
+Child = Token | Placed
+_ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)")
+_ESCAPED = {"n": "\n", "t": "\t"}
+LEAVES = ("NUMBER", "RANGE", "NAME", "STRING")
+"""Terminals that are values by themselves."""
+NODES = (Number, Name, String, Call, Series, Ratio, Scaled, Sum, Range, Grid)
+
+
+class Builder:
+    """A builder of the nodes of one source."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def node(self, rule: str, children: list[Child]) -> Placed:
+        """The node of a rule, from its tokens and the nodes below it."""
+        span = self.span(children[0], children[-1])
+        values = [child for child in map(self.leaf, children) if isinstance(child, NODES)]
+        match rule:
+            case "setting":
+                return Setting(span, self.name(children[0]), values[-1])
+            case "extends":
+                target = values[-1]
+                assert isinstance(target, Name | String), "the grammar allows a name or a string"
+                return Extends(span, target)
+            case "block":
+                return self.block(children)
+            case "call":
+                inside = (c for c in children[2:] if not isinstance(c, Token) or c.kind in LEAVES)
+                arguments = map(self.argument, inside)
+                return Call(span, self.name(children[0]), tuple(arguments))
+            case "named":
+                return Argument(span, self.name(children[0]), values[-1])
+            case "list":
+                return Series(span, tuple(values))
+            case "grid":
+                return Grid(span, tuple(values))
+            case "ratio":
+                return Ratio(span, tuple(v for v in values if isinstance(v, Number)))
+            case "scaled":
+                first, second = values
+                swap = isinstance(second, Number) and not isinstance(first, Number)
+                return Scaled(span, second, first) if swap else Scaled(span, first, second)
+            case "sum":
+                return Sum(span, tuple(values))
+        raise AssertionError(f"the grammar has a rule {rule} that is not built")
+
+    def block(self, children: list[Child]) -> Block:
+        """A block from its header, items and closing brace."""
+        label = self.leaf(children[1])
+        items = tuple(c for c in children if isinstance(c, Item))
+        return Block(
+            self.span(children[0], children[-1]),
+            self.name(children[0]),
+            label if isinstance(label, String) else None,
+            items,
+        )
+
+    def argument(self, child: Child) -> Argument:
+        """An argument, named or not."""
+        if isinstance(child, Argument):
+            return child
+        value = self.leaf(child)
+        assert isinstance(value, NODES), "the grammar allows values as arguments"
+        return Argument(value.span, None, value)
+
+    def name(self, child: Child) -> Name:
+        """The word that begins a rule."""
+        assert isinstance(child, Token), "a rule that needs a name begins with its token"
+        return Name(self.span(child, child), child.text)
+
+    def leaf(self, child: Child) -> Child | Value:
+        """A token that is a value by itself, as the value; anything else unchanged."""
+        if not isinstance(child, Token):
+            return child
+        match child.kind:
+            case "NUMBER":
+                return _number(self.span(child, child))
+            case "RANGE":
+                return self.range(child)
+            case "NAME":
+                return Name(self.span(child, child), child.text)
+            case "STRING":
+                value = _ESCAPE.sub(_unescape, child.text[1:-1])
+                return String(self.span(child, child), value)
+        return child
+
+    def range(self, token: Token) -> Range:
+        """A range from its token: two numbers, and perhaps a scale."""
+        low, high = (
+            _number(Span(self.source, token.start + start, token.start + end))
+            for start, end in range_ends(token.text)
+        )
+        return Range(self.span(token, token), low, high, token.text.partition(":")[2].strip())
+
+    def span(self, first: Child, last: Child) -> Span:
+        """The span from the start of one to the end of the other."""
+        start = first.start if isinstance(first, Token) else first.span.start
+        end = last.end if isinstance(last, Token) else last.span.end
+        return Span(self.source, start, end)
+
+
+def _number(span: Span) -> Number:
+    text = span.text
+    try:
+        value = read_number(text)
+    except NotANumberError:  # reported by the scanner
+        return Number(span, text, None)
+    unit = counted_in(text)
+    return Number(span, text, value, text.endswith("%"), HOURS_UNIT if unit in HOURS else unit)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match.group(1)
+    if len(code) == 1:
+        return _ESCAPED.get(code, code)
+    point = int(code[2:-1], 16)
+    no_character = point > 0x10FFFF or 0xD800 <= point < 0xE000
+    return "\ufffd" if no_character else chr(point)
 
 
 class Mistake(NamedTuple):

@@ -1,7 +1,6 @@
 """Tensor functions of each objective: corruption, targets and loss."""
 
 from bertc.learn.objectives.corruption import corrupt, mask_key, with_guesses
-from bertc.learn.objectives.loss import Losses, Teaching
 from bertc.learn.objectives.targets import (
     Boundaries,
     Inputs,
@@ -16,7 +15,7 @@ from bertc.learn.objectives.targets import (
     WholeBatch,
 )
 from bertc.learn.objectives.term import RowView, TermLoss
-from bertc.learn.objectives.terms import tensors_of, with_output_positions
+from bertc.learn.objectives.terms import Losses, Teaching, tensors_of, with_output_positions
 from bertc.learn.objectives.vocabulary import token_logits
 
 __all__ = [

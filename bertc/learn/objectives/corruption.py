@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int, Shaped
 
 from bertc.ir import address
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.positions import by_kind
+from bertc.ir.terms.masking import by_kind
 from bertc.learn.objectives.mlm import mask_tokens
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.term import TextRows

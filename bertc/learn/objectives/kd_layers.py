@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 
 from bertc.ir.terms.kd import OfLayers
-from bertc.ir.terms.kd_relations import KdAttention, KdRelated, Related
-from bertc.ir.terms.kd_states import KdCls, KdStates
+from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdRelated, KdStates, Related
 from bertc.learn.objectives.kd import Compared, compared_tokens, summed_loss
 from bertc.learn.objectives.softmax.relations import Factors, Relation, relation_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets

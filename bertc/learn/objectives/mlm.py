@@ -12,8 +12,7 @@ from torch import nn
 
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import Masks, NgramUnit, SpanUnit, TokenUnit, WordUnit
-from bertc.learn.objectives.ngrams import choose_ngrams, ngram_draws
-from bertc.learn.objectives.sampling.draws import (
+from bertc.learn.objectives.draws import (
     another,
     below,
     bits,
@@ -23,7 +22,7 @@ from bertc.learn.objectives.sampling.draws import (
     weighted_keys,
 )
 from bertc.learn.objectives.selection import counts, drawn_again, lowest, marked, runs
-from bertc.learn.objectives.spans import span_draws, span_keys
+from bertc.learn.objectives.spans import choose_ngrams, ngram_draws, span_draws, span_keys
 from bertc.learn.objectives.targets import Inputs, Predictions, VocabTensors
 from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows, TokenTensors
 from bertc.learn.objectives.term import marked as marked_positions

@@ -11,9 +11,7 @@ from jaxtyping import Bool, Int
 from torch import nn
 
 from bertc.ir.terms.plm import Plm
-from bertc.learn.objectives.ngrams import harmonic
-from bertc.learn.objectives.sampling.arrival import union
-from bertc.learn.objectives.sampling.draws import (
+from bertc.learn.objectives.draws import (
     LAST,
     another,
     below,
@@ -21,9 +19,11 @@ from bertc.learn.objectives.sampling.draws import (
     lane_of,
     order_keys,
     smallest,
+    union,
     unit,
 )
 from bertc.learn.objectives.selection import lowest
+from bertc.learn.objectives.spans import harmonic
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.term import (
     HeadInput,

@@ -18,8 +18,8 @@ from bertc.ir.network.generator import (
     UnigramGenerator,
 )
 from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
+from bertc.learn.objectives.draws import bits, unit64
 from bertc.learn.objectives.mlm import random_tokens
-from bertc.learn.objectives.sampling.draws import bits, unit64
 from bertc.learn.objectives.targets import (
     Inputs,
     MicroBatch,

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int
 
 from bertc.ir.terms.masking import Masks
-from bertc.learn.objectives.sampling.draws import LAST, below, lane_of, smallest, unit
+from bertc.learn.objectives.draws import LAST, below, lane_of, smallest, unit
 from bertc.learn.objectives.words import Text
 
 

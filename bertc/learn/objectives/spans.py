@@ -1,17 +1,21 @@
-"""Masking of spans: runs of whole words.
-
-Axes: b examples, s positions of a row, d draws (e: earlier draws).
-"""
+"""Masking of spans of whole words, and of word n-grams."""
 
 from itertools import pairwise
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 
 from bertc.ir.terms.masking import SpanUnit
-from bertc.learn.objectives.sampling.arrival import draws_needed, earliest_cover, first_come
-from bertc.learn.objectives.sampling.draws import LAST, below, unit
-from bertc.learn.objectives.words import Text, Words, next_stop
+from bertc.learn.objectives.draws import (
+    LAST,
+    below,
+    draws_needed,
+    earliest_cover,
+    first_come,
+    union,
+    unit,
+)
+from bertc.learn.objectives.words import Text, Words, first_words, next_stop
 
 
 def geometric(span: SpanUnit) -> tuple[float, ...]:
@@ -64,3 +68,104 @@ def span_keys(
     lane_s = torch.arange(seq, device=anchor_bd.device)
     keys_bs = (arrival_bs << seq.bit_length()) | lane_s
     return torch.where(arrival_bs < draws, keys_bs, LAST)
+
+
+TAIL = 8  # draws processed one by one after the first that exceeds the budget
+
+
+def ngram_draws(most: int, rate: float, predictions: int) -> int:
+    """Number of n-gram starts drawn per row."""
+    total = sum([1 / n for n in range(1, most + 1)])
+    return draws_needed(rate, most / total, most * (most + 1) / 2 / total, predictions)
+
+
+def choose_ngrams(
+    most: int,
+    words: Words,
+    text: Text,
+    order_bits_bs: Int[torch.Tensor, "b s"],
+    length_bits_bd: Int[torch.Tensor, "b d"],
+    counts_b: Int[torch.Tensor, "b"],
+) -> Bool[torch.Tensor, "b s"]:
+    """N-grams of whole words, P(n) ~ 1/n, as a mask (b, s) (ALBERT create_pretraining_data.py).
+
+    First words are drawn in random order. An n-gram is cut at the end of the text, at a special
+    token, and to the budget; it is dropped if it overlaps an earlier one.
+    """
+    seq = order_bits_bs.shape[1]
+    head_bd, ends_bdn = _draw(most, words, text, order_bits_bs, length_bits_bd)
+    end_bd = ends_bdn.amax(2)
+    meets_bde = (end_bd[:, None, :] > head_bd[:, :, None]) & (
+        head_bd[:, None, :] < end_bd[:, :, None]
+    )
+    stands_bd = first_come(meets_bde)
+    length_bd = end_bd - head_bd
+    spent_bd = torch.where(stands_bd, length_bd, 0)
+    # No draw is shortened up to the first that exceeds the budget, so all verdicts hold.
+    over_bd = spent_bd.cumsum(1) - spent_bd + length_bd > counts_b[:, None]
+    settled_bd = over_bd.cumsum(1) == 0
+    taken_bd = torch.where(stands_bd & settled_bd, end_bd, 0)
+    left_b1 = counts_b[:, None] - torch.where(settled_bd, spent_bd, 0).sum(1, keepdim=True)
+    next_b1 = settled_bd.sum(1, keepdim=True)
+    taken_bd = _shorten(head_bd, ends_bdn, taken_bd, left_b1, next_b1)
+    return union(head_bd, taken_bd, seq)
+
+
+def _draw(
+    most: int,
+    words: Words,
+    text: Text,
+    order_bits_bs: Int[torch.Tensor, "b s"],
+    length_bits_bd: Int[torch.Tensor, "b d"],
+) -> tuple[Int[torch.Tensor, "b n"], Int[torch.Tensor, "b n m"]]:
+    """First words (b, d), and ends after their first 1, 2, ... words (b, d, n)."""
+    last = order_bits_bs.shape[1] + 1
+    real_bd, head_bd, number_bd = first_words(words, order_bits_bs, length_bits_bd.shape[1])
+    stop_bd = next_stop(text).gather(1, head_bd)
+    chance_bd = unit(length_bits_bd[:, : head_bd.shape[1]])
+    beyond_bd = harmonic(chance_bd, torch.full_like(head_bd, most - 1), most)
+    drawn = []
+    for n in range(1, most + 1):
+        end_bd = words.begin.gather(1, (number_bd + n).clamp(max=last)).minimum(stop_bd)
+        drawn.append(torch.where(beyond_bd >= n - 1, end_bd, 0))
+    return head_bd, torch.where(real_bd[..., None], torch.stack(drawn, dim=2), 0)
+
+
+def harmonic(
+    chance_bd: Float[torch.Tensor, "b d"], possible_bd: Int[torch.Tensor, "b d"], most: int
+) -> Int[torch.Tensor, "b d"]:
+    """n - 1 for n of 1..possible+1 with P(n) proportional to 1/n; (b, d) int64."""
+    sums = [sum([1 / n for n in range(1, m + 1)]) for m in range(1, most + 1)]
+    total_bd = torch.full_like(chance_bd, sums[0])
+    for m in range(1, most):
+        total_bd = torch.where(possible_bd >= m, sums[m], total_bd)
+    scaled_bd = chance_bd * total_bd
+    beyond_bd = torch.zeros_like(possible_bd)
+    for reached in sums[:-1]:
+        beyond_bd = beyond_bd + (scaled_bd >= reached)
+    return beyond_bd.minimum(possible_bd)
+
+
+def _shorten(
+    head_bd: Int[torch.Tensor, "b d"],
+    ends_bdn: Int[torch.Tensor, "b d n"],
+    taken_bd: Int[torch.Tensor, "b d"],
+    left_b1: Int[torch.Tensor, "b 1"],
+    next_b1: Int[torch.Tensor, "b 1"],
+) -> Int[torch.Tensor, "b d"]:
+    """Spend the rest of the budget on further draws, cut to whole words."""
+    _, draws, most = ends_bdn.shape
+    step_t = torch.arange(TAIL, device=next_b1.device)
+    at_bt = (next_b1 + step_t).clamp(max=draws - 1)
+    head_bt = head_bd.gather(1, at_bt)
+    ends_btn = ends_bdn.gather(1, at_bt[..., None].expand(-1, -1, most))
+    for step in range(TAIL):
+        now = slice(step, step + 1)
+        at_b1, head_b1, ends_b1n = at_bt[:, now], head_bt[:, now], ends_btn[:, now]
+        fits_b1n = ends_b1n <= (head_b1 + left_b1)[..., None]
+        end_b1 = torch.where(fits_b1n, ends_b1n, 0).amax(2)
+        meets_b1 = ((taken_bd > head_b1) & (head_bd < end_b1)).any(1, keepdim=True)
+        end_b1 = torch.where(meets_b1, 0, end_b1)
+        left_b1 = left_b1 - (end_b1 - head_b1).clamp(min=0)
+        taken_bd = taken_bd.scatter_reduce(1, at_b1, end_b1, "amax")
+    return taken_bd

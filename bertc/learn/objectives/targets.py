@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 
 from bertc.ir.program.network import Network
-from bertc.ir.terms.positions import by_kind
+from bertc.ir.terms.masking import by_kind
 from bertc.model import EncoderInputs
 
 

@@ -196,7 +196,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
 
 
 class ExampleTensors(TermTensors[NodeT, OwnT, HeadT]):
-    """A term of a task, whose rows are made of examples (``learn/step/task_feed.py``)."""
+    """A term of a task, whose rows are made of examples (``learn/step/feed.py``)."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, OwnT]:
         """Refuse text."""

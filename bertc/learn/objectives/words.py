@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int, Shaped
 
-from bertc.learn.objectives.sampling.draws import LAST, lane_of, order_keys, smallest
+from bertc.learn.objectives.draws import LAST, lane_of, order_keys, smallest
 from bertc.learn.objectives.targets import VocabTensors
 
 SPARE = 16  # words drawn beyond the budget, since long ones are skipped near its end

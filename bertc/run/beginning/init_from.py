@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
-from bertc.data.cache.progress import Silent
+from bertc.data.cache.store import Silent
 from bertc.data.sources.vectors import read_vectors
 from bertc.data.vocab.vocabulary import BEGINS, BLANK, Vocabulary
 from bertc.hub.networks import summed

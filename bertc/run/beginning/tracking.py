@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import MissingInputError, UsageError
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.run import Tracker
+from bertc.ir.program.resolved import Resolved, Tracker
 from bertc.run.records.figures import LineFigures, LineReader
 
 Send = Callable[[LineFigures], None]

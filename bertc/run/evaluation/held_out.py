@@ -13,13 +13,13 @@ from torch import Tensor
 
 from bertc.data.batches.arranged import TextData
 from bertc.data.batches.batch import RawBatch
-from bertc.data.cache.progress import Progress
-from bertc.data.metrics.by_class import ByClass
+from bertc.data.cache.store import Progress
+from bertc.data.metrics.metrics import ByClass
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Term
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.positions import by_kind, shown_figures
+from bertc.ir.terms.masking import by_kind, shown_figures
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, tensors_of
 from bertc.learn.objectives.corruption import corrupt, mask_key, with_kinds
 from bertc.learn.step.engines import Objective

@@ -11,7 +11,7 @@ from bertc.ir.network.norm import PostNorm
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.positions import shown_figures
+from bertc.ir.terms.masking import shown_figures
 from bertc.run.evaluation.held_out import Evaluation
 
 PLATEAU = 0.2

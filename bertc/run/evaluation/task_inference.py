@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertc.data.cache.progress import Progress, Silent
+from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.task import TaskBatch, TaskSet, in_order_of_length
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
@@ -31,7 +31,7 @@ from bertc.learn.objectives.answers import (
 from bertc.learn.objectives.pairs import EmbedTensors
 from bertc.learn.objectives.term import HeadInput
 from bertc.learn.objectives.terms import joined, states_of
-from bertc.learn.step.task_feed import to_micro_batch
+from bertc.learn.step.feed import to_micro_batch
 from bertc.machine.exact import exact
 from bertc.machine.signals import Stop
 from bertc.machine.speed import finish

@@ -5,27 +5,25 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from bertc.base.diagnostics import several
-from bertc.data.cache.progress import Progress, Silent
+from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import notes_on_cuts, scored_sample
 from bertc.data.layouts.parts import read_examples, scored_parts
 from bertc.data.layouts.table import source_name
-from bertc.data.metrics.by_class import ByClass, by_class
 from bertc.data.metrics.gold import AnswerValue
-from bertc.data.metrics.metrics import judge
+from bertc.data.metrics.metrics import ByClass, by_class, judge
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.stage import Stage
 from bertc.machine.signals import Stop
 from bertc.model import Model
-from bertc.run.evaluation.device import placed
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.task_inference import Within, answer
 from bertc.run.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
 from bertc.run.evaluation.without import without_heads
-from bertc.run.models.loading import load
+from bertc.run.models.loading import load, placed
 
 
 def evaluate_tasks(

@@ -13,7 +13,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from bertc.base.diagnostics import DataError
-from bertc.data.cache.progress import Progress
+from bertc.data.cache.store import Progress
 from bertc.data.examples.changes import SplitText
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import fill_template, template_of
@@ -22,9 +22,8 @@ from bertc.ir.learning.objective import Objective
 from bertc.ir.terms.node import answered_by
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model
-from bertc.run.evaluation.device import placed
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE
-from bertc.run.models.loading import digest_of, load, read_model
+from bertc.run.models.loading import digest_of, load, placed, read_model
 
 LONGEST_ROW = 512
 """Tokens of the longest row for a network that sets no limit."""

@@ -1,10 +1,11 @@
-"""Loading weights and program from a run folder or a model folder of either layout."""
+"""Loading weights and program from a run or model folder of either layout, onto a device."""
 
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
@@ -30,7 +31,8 @@ from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
 from bertc.hub.weights import SAFE
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, RunPrecision
+from bertc.machine.machine import make_plan
 from bertc.model import Model, build
 from bertc.run.models.importing import import_model
 
@@ -173,3 +175,13 @@ def _is_sound(folder: Path) -> bool:
         )
     except (KeyError, TypeError, DataError, MissingInputError):
         return False
+
+
+def placed(model: Model, device: str, precision: RunPrecision | None = None) -> None:
+    """Move a model to a device, to compute in a precision; None: as its run did, or fast there."""
+    update = {"device": device, "precision": precision or model.resolved.run.precision}
+    run = model.resolved.run.model_copy(update=update)
+    plan = make_plan(model.resolved.model_copy(update={"run": run}))
+    model.to(plan.device).compute_dtype = (
+        torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    )

@@ -11,8 +11,7 @@ from typing import Any
 from bertc.base.diagnostics import ResumeRefusedError
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.run import Run
+from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.ir.program.written import Program
 from bertc.lang.files import overrides_in

@@ -14,7 +14,7 @@ from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.positions import shown_figures
+from bertc.ir.terms.masking import shown_figures
 from bertc.run.records import metrics
 from bertc.run.records.folder import RunFolder
 

@@ -16,9 +16,9 @@ from bertc.learn.objectives import Inputs
 from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.step import TrainStep
 from bertc.machine.exact import preparing
-from bertc.machine.graphs import graphs_so_far
 from bertc.machine.machine import make_plan
-from bertc.machine.peak import peak_memory_bytes
+from bertc.machine.memory import peak_memory_bytes
+from bertc.machine.profile import graphs_so_far
 from bertc.model import Model
 from bertc.run.beginning.init_from import source_of
 from bertc.run.beginning.synthetic import RandomText, first_step, unlearned

@@ -10,7 +10,7 @@ from bertc.cost.flops import executed_flops
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.machine.display import Standing
-from bertc.machine.peak import begin_peak, peak_memory_bytes
+from bertc.machine.memory import begin_peak, peak_memory_bytes
 from bertc.run.records.lines import Usage, append_line
 from bertc.run.train.session import Session
 

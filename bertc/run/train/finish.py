@@ -1,7 +1,10 @@
-"""The end of a run: the exported model, the plot, the report."""
+"""The end of a run or of its patience: best weights, exported model, picture, report."""
 
 import shutil
 from dataclasses import fields
+from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -13,14 +16,77 @@ from bertc.hub.belonging import DIGESTS, write_digests
 from bertc.hub.exporting import export_model
 from bertc.hub.pruned import without_removed
 from bertc.hub.sentences import vectors_of
+from bertc.ir.learning.objective import titled
+from bertc.ir.program.stage import Stage
+from bertc.ir.terms.masking import of_all_positions, shown_figure
 from bertc.learn.step.engines import gathered
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.records import metrics
 from bertc.run.records.lines import LARGEST_BYTES
-from bertc.run.records.plot import plot
-from bertc.run.train.patience import describe
+from bertc.run.records.metrics import Ended, Line
+from bertc.run.records.results import mean_score
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session
+from bertc.run.train.state import Best
+
+
+def plot(lines: list[Line], path: Path) -> None:
+    """Plot training and held-out losses of each objective from lines of metrics, as a PNG."""
+    # Here and not above: most uses of this package draw nothing, and loading takes time.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    names = dict.fromkeys(name for line in lines for name in line["losses"])
+    for index, term in enumerate(of_all_positions(names)):
+        held_out = shown_figure(term, names)
+        for kind, name, figures, style, label in (
+            ("train", term, "losses", "-", "training"),
+            ("eval", held_out, "losses", "o--", "held out"),
+            ("eval", held_out, "unigram_losses", ":", "unigram frequencies"),
+        ):
+            there: list[Any] = [line for line in lines if line["kind"] == kind]
+            there = [line for line in there if name in line.get(figures, {})]
+            points = [(line["step"], line[figures][name]) for line in there]
+            if points:
+                title = f"{titled(name)}, {label}"
+                axes.plot(*zip(*points, strict=True), style, color=f"C{index}", label=title)
+    axes.set(xlabel="step", ylabel="loss (nats)")
+    axes.grid(alpha=0.3)
+    if axes.lines:
+        axes.legend()
+    content = BytesIO()
+    figure.savefig(content, format="png")
+    durable.replace(path, content.getvalue())
+
+
+def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> None:
+    """Keep the weights of the best evaluation, and end the stage with them after enough others."""
+    progress, end = session.progress, stage.first_step + stage.steps
+    score = session.ranks.share(mean_score(stage, evaluation.scores))
+    if progress.best is None or score > progress.best.score:
+        progress.best = Best(progress.step, score, evaluation.fields())
+        session.best = {name: tensor.clone() for name, tensor in session.weights().items()}
+    else:
+        progress.best.waited += 1
+    best, ended = progress.best, progress.step
+    if ended < end and best.waited < stage.patience:
+        return
+    # Steps that are skipped count as made: the next stage begins at its usual step.
+    progress.best, progress.step, progress.evaluated = None, end, end
+    if best.step == ended:
+        session.best = {}
+        return
+    session.restore_best()
+    ended_at = Ended(step=best.step, ended=ended, end=end)
+    session.write(stage, "eval", {**best.shown, "best": ended_at})
+    session.display.note(describe(ended_at))
+
+
+def describe(end: Ended) -> str:
+    """A line on the end of a stage with patience."""
+    early = "stopped early at" if end["ended"] < end["end"] else "ended at"
+    return f"{early} step {end['ended']:,} of {end['end']:,}: best at step {end['step']:,}"
 
 
 def finish(session: Session) -> Report:

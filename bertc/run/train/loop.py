@@ -13,18 +13,17 @@ from torch import nn
 from bertc.base.diagnostics import DataError, GivenUpError, StoppedError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
-from bertc.data.cache.progress import Silent
+from bertc.data.cache.store import Silent
 from bertc.ir.changing.pruning import Units
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.optimizers import zero_moments
-from bertc.learn.step.feed import Batch, Feed
+from bertc.learn.step.feed import Batch, Feed, TaskFeed
 from bertc.learn.step.step import StepResult
-from bertc.learn.step.task_feed import TaskFeed
 from bertc.machine.display import choose
-from bertc.machine.heap import keep_freed_memory
 from bertc.machine.machine import kernels
+from bertc.machine.memory import keep_freed_memory
 from bertc.machine.out_of_memory import is_out_of_memory, out_of_memory
 from bertc.machine.process_group import join_group, world_here
 from bertc.machine.profile import profiling
@@ -37,15 +36,13 @@ from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
 from bertc.run.records.state import admit
 from bertc.run.train.clock import Clock
-from bertc.run.train.finish import finish
+from bertc.run.train.finish import finish, update_patience
 from bertc.run.train.opening import open_session, saying_nothing_began
-from bertc.run.train.patience import update_patience
 from bertc.run.train.phase import Phase, open_phase, update_rule
 from bertc.run.train.pruning import prune
-from bertc.run.train.rehearsal import rehearsed, try_to_write
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session, in_average, update_average
-from bertc.run.train.start import RunPlace, machine_of, settle
+from bertc.run.train.start import RunPlace, machine_of, rehearsed, settle, try_to_write
 
 
 def train(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bertc.base.diagnostics import StoppedError
 from bertc.base.storage import durable
-from bertc.data.contents import contents
+from bertc.data.corpus import contents
 from bertc.hub.belonging import ORIGIN, write_digests
 from bertc.hub.sentences import vectors_of_init, write_sentences
 from bertc.ir.changing.growth import Drawn

@@ -7,17 +7,16 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError
 from bertc.data.batches.arranged import TextData
-from bertc.data.cache.progress import Progress
+from bertc.data.cache.store import Progress
 from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.by_tensor import Moments
 from bertc.learn.optim.optimizers import UpdateRule, make_rule
-from bertc.learn.step.feed import Batch, Feed, to_inputs
+from bertc.learn.step.feed import Batch, Feed, TaskFeed, examples_at_once, to_inputs
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.step import TrainStep
-from bertc.learn.step.task_feed import TaskFeed, examples_at_once
 from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.exact import preparing
 from bertc.run.beginning.teachers import frozen_networks

@@ -9,7 +9,7 @@ import torch
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
-from bertc.data.cache.progress import Silent
+from bertc.data.cache.store import Silent
 from bertc.hub.pruned import entries_of, norms, removed_units
 from bertc.ir.address import key
 from bertc.ir.changing.pruning import Units, units

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bertc.base.diagnostics import InNotebooks, Table, several
 from bertc.ir.learning.objective import PRETRAINING, titled
-from bertc.ir.terms.positions import shown_figures
+from bertc.ir.terms.masking import shown_figures
 from bertc.machine.display import clock
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.remarks import NextTokenCost, always_lines, as_told

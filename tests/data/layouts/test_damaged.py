@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.data.layouts import labels
+from bertc.data.examples import task_sets
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.parts import dev_parts, part_examples, read_examples, training_examples
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
@@ -246,12 +246,12 @@ def test_labels_that_training_lacks(tmp_path: Path) -> None:
 def test_labels_that_are_none(
     tmp_path: Path, rows: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(labels, "MAX_LABELS", 2)
+    monkeypatch.setattr(task_sets, "MAX_LABELS", 2)
     path = tmp_path / "a.csv"
     path.write_text(f"text,label\n{rows}")
     task = Classify(train=str(path))
     with pytest.raises(DataError, match=r"a.csv: ") as caught:
-        labels.found_labels(task, training_examples(task))
+        task_sets.found_labels(task, training_examples(task))
     assert message in f"{caught.value.message}; {caught.value.help}"
 
 

@@ -13,6 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from bertc.base.diagnostics import DataError
+from bertc.data.examples.task_sets import found_labels
 from bertc.data.layouts.conll import bio
 from bertc.data.layouts.example import (
     ChoiceExample,
@@ -23,7 +24,6 @@ from bertc.data.layouts.example import (
     TaggedExample,
 )
 from bertc.data.layouts.find import DataPart
-from bertc.data.layouts.labels import found_labels
 from bertc.data.layouts.parts import dev_parts, part_examples, training_examples
 from bertc.data.layouts.parts import read_examples as read_part
 from bertc.data.metrics.gold import gold

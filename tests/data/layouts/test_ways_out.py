@@ -10,10 +10,10 @@ from bertc.base.storage.tagged import has_tagged_words
 from bertc.data.layouts.example import TaggedExample
 from bertc.data.layouts.find import files_of
 from bertc.data.layouts.parts import training_examples
-from bertc.data.layouts.row_columns import columns_of
 from bertc.data.layouts.table import table
 from bertc.data.sources.tables import ColumnSelection
 from bertc.ir.learning.custom_task import Classify, Tag
+from bertc.use.predict import columns_of
 
 
 def test_a_table_of_tabs_may_have_any_ending(tmp_path: Path) -> None:

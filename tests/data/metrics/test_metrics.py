@@ -20,10 +20,8 @@ from bertc.data.layouts.example import (
     ScoredExample,
     TaggedExample,
 )
-from bertc.data.metrics.by_class import ByClass, by_class
 from bertc.data.metrics.gold import AnswerValue
-from bertc.data.metrics.metrics import judge
-from bertc.data.metrics.tagged import spans
+from bertc.data.metrics.metrics import ByClass, by_class, judge, spans
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Regress, Tag
 from bertc.ir.learning.task import Glue, Squad
 

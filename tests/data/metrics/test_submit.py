@@ -4,7 +4,7 @@ import json
 
 from bertc.data.layouts.example import QuestionExample
 from bertc.data.metrics.spans import AnswerCandidate, Decoded
-from bertc.data.metrics.submit import glue, squad
+from bertc.use.predict import glue, squad
 
 
 def test_files_of_glue() -> None:

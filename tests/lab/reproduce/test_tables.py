@@ -10,11 +10,10 @@ from bertc.cost.units import count_text
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.lab.reproduce.files import data_files
-from bertc.lab.reproduce.programs import Jobs
+from bertc.lab.reproduce.programs import Jobs, shrunk
 from bertc.lab.reproduce.reading import read_table, shipped_tables
 from bertc.lab.reproduce.results import RowResult, TableResults
 from bertc.lab.reproduce.showing import Shown
-from bertc.lab.reproduce.shrinking import shrunk
 from bertc.lab.reproduce.table import Row, Table
 
 TOLERANCE = 0.03

@@ -5,8 +5,8 @@ from typing import get_args
 
 from bertc.base.diagnostics import Diagnostics, Note, several
 from bertc.check.passes.settings.fixes import argument, fix, fix_kind, note, written
-from bertc.check.passes.settings.layers import layer_values, one_for_all, owners
 from bertc.check.passes.settings.rules import Checker
+from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
 from bertc.ir.changing.growth import (
     FromGenerator,
     FromRun,

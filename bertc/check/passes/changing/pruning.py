@@ -4,9 +4,8 @@ from math import floor
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.fixes import argument, fix, note
-from bertc.check.passes.settings.layers import layer_values, owners
 from bertc.check.passes.settings.rules import Checker, Rule
-from bertc.check.passes.settings.stages import has_tasks
+from bertc.check.passes.settings.stages import has_tasks, layer_values, owners
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.changing.pruning import Heads, Layers, Neurons, NoPruning, Removal, Units
 from bertc.ir.program.complete import Complete, StageSettings

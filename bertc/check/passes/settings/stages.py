@@ -1,4 +1,4 @@
-"""Typed settings of a run and its stages, and predicates on objectives."""
+"""Typed settings of a run, its stages and layers, and predicates on objectives."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,9 @@ from typing import Any
 from bertc.ir.data import DocSentences, Format, FullSentences, SegmentPair, Stream
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
+from bertc.ir.network.attention_node import ContentAttention
+from bertc.ir.network.positions import RotaryPositions
+from bertc.ir.network.sharing import SharedPart, Sharing
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Program, StageGiven
 
@@ -75,3 +78,40 @@ def default_format(objective: tuple[Term, ...], pack: bool) -> Format:
     if pack:
         return DocSentences()
     return Stream() if reads_on(objective) else FullSentences()
+
+
+def layer_values(value: int | tuple[int, ...], layers: int) -> tuple[int, ...]:
+    """One number per layer, from one number for all or from the head of a list."""
+    return (value,) * layers if isinstance(value, int) else value[:layers]
+
+
+def owners(scheme: Sharing, part: SharedPart, layers: int) -> tuple[int, ...]:
+    """The owner map of a part: for each layer, the layer whose weights it uses."""
+    return tuple(scheme.owner(part, layer, layers) for layer in range(layers))
+
+
+def key_heads(program: Complete) -> int:
+    """The number that heads of queries are a multiple of."""
+    node = program.attention
+    return (isinstance(node, ContentAttention) and node.kv_heads) or 1
+
+
+def turns_pairs(program: Complete, width: int) -> bool:
+    """True if positions that turn pairs of numbers can do so in a head of this width."""
+    positions = program.positions
+    turned = positions.turned(width) if isinstance(positions, RotaryPositions) else 2
+    return turned >= 2 and turned % 2 == 0
+
+
+def fitting_heads(program: Complete, near: int, hidden: int, multiple: int = 1) -> list[int]:
+    """Numbers of heads that divide a width into heads as positions need them, the nearest first."""
+    numbers = (number for number in range(multiple, hidden + 1, multiple) if hidden % number == 0)
+    fitting = (number for number in numbers if turns_pairs(program, hidden // number))
+    return sorted(fitting, key=lambda number: abs(number - near))
+
+
+def one_for_all(program: Complete, setting: str, near: int) -> str:
+    """A setting of one number for all layers; heads are those nearest to it that fit."""
+    if setting == "heads" and program.origins["head_dim"].kind == "derived":
+        near = next(iter(fitting_heads(program, near, program.hidden, key_heads(program))), near)
+    return f"{setting}={near}"

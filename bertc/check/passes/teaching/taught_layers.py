@@ -5,16 +5,15 @@ from typing import TypeAlias, TypeVar
 
 from bertc.base.diagnostics import Diagnostics, Fix
 from bertc.check.passes.settings.fixes import Way, argument, written
-from bertc.check.passes.settings.layers import layer_values
 from bertc.check.passes.settings.rules import Checker
+from bertc.check.passes.settings.stages import layer_values
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.learning.answer import Tags
 from bertc.ir.network.body import Body
 from bertc.ir.program.complete import StageSettings
 from bertc.ir.program.teacher import Shape
 from bertc.ir.terms.kd import OfLayers
-from bertc.ir.terms.kd_relations import KdAttention, KdRelated, KdRelations
-from bertc.ir.terms.kd_states import KdStates
+from bertc.ir.terms.kd_layers import KdAttention, KdRelated, KdRelations, KdStates
 from bertc.ir.terms.layer_map import Unfit
 
 RELATIONS = "kd(relations)"

@@ -1,10 +1,14 @@
-"""The main memory of this process: its heap (glibc), its resident pages (Linux). Loads no torch."""
+"""Memory of this process: heap (glibc), resident pages (Linux), peak. Loads no torch."""
 
 import ctypes
 import platform
+import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import torch
 
 # mallopt(3), and its defaults.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
@@ -57,3 +61,32 @@ def _status_bytes(field: str) -> int:
 
 def _glibc() -> ctypes.CDLL | None:
     return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
+
+
+def begin_peak(device: torch.device) -> int:
+    """Reset the peak; returns the bytes in use now, for ``peak_beyond``."""
+    before = reset_peak()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return torch.cuda.memory_allocated(device)
+    return before
+
+
+def peak_beyond(device: torch.device, before: int) -> int | None:
+    """The peak bytes since ``begin_peak``, beyond those in use then; None if unknown.
+
+    For a CPU, the resident pages of this process: only Linux has a peak that can be reset.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) - before
+    return resident_beyond(before)
+
+
+def peak_memory_bytes(device: str) -> int:
+    """The peak bytes since ``begin_peak``, or of the process where nothing resets a peak."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    if device == "mps":
+        return torch.mps.driver_allocated_memory()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
