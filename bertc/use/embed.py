@@ -21,7 +21,7 @@ from bertc.base.storage.plain_file import opened
 from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import LabelledExample
+from bertc.data.layouts.example import TextExample
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
 from bertc.ir.learning.answer import Pooling
@@ -117,7 +117,7 @@ def embed(
     started, progress = time.perf_counter(), progress or Silent()
     vocabulary = vocabulary_of(folder, node.vocab_size)
     longest = min(sentences.longest or LONGEST_TEXT, node.room or LONGEST_TEXT)
-    examples = [LabelledExample(str(n), (sentences.prompt + t,), None) for n, t in enumerate(texts)]
+    examples = [TextExample(str(n), (sentences.prompt + t,), None) for n, t in enumerate(texts)]
     rows = encode(Classify(), examples, vocabulary, longest, node.kinds_of_segments)
     order_n = np.argsort(-rows.lengths, kind="stable")
     vectors = np.empty((len(texts), node.hidden), np.float32)

@@ -18,10 +18,9 @@ from bertc.data.examples.task_sets import notes_on_cuts
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
-    LabelledExample,
     QuestionExample,
-    ScoredExample,
     TaggedExample,
+    TextExample,
 )
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.own import Own
@@ -76,7 +75,7 @@ def _plain(cell: Any) -> Any:
 
 def _texts(task: AnyTask, example: Example) -> Cells:
     match example:
-        case LabelledExample() | ScoredExample():
+        case TextExample():
             return dict(zip(task.reads, example.texts, strict=False))
         case ChoiceExample():
             return {"question": example.question, "choices": example.choices}

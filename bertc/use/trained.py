@@ -18,10 +18,9 @@ from bertc.data.examples.encode import encode
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
-    LabelledExample,
     QuestionExample,
-    ScoredExample,
     TaggedExample,
+    TextExample,
 )
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import template_of
@@ -66,7 +65,7 @@ class Tokenizer:
         """
         single = isinstance(texts, str | tuple)
         pairs = [_pair(text) for text in ([texts] if single else texts)]
-        examples = [LabelledExample(str(n), text, None) for n, text in enumerate(pairs)]
+        examples = [TextExample(str(n), text, None) for n, text in enumerate(pairs)]
         rows = encode(Classify(), examples, self.vocabulary, self.longest, self._segments)
         every = np.arange(len(pairs))
         token_ids_bs, segment_ids_bs, lengths_b = batch_of_rows(rows, every, self.vocabulary.pad)
@@ -235,14 +234,10 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
     if not _are_texts(parts) or not (either or len(parts) == len(task.reads)):
         raise _unlike(task, number, written)
     match answer:
-        case Labels():
-            return LabelledExample(key, parts, None)
-        case Score():
-            return ScoredExample(key, parts, None)
+        case Labels() | Score() | Vector():
+            return TextExample(key, parts, None)
         case Span():
             return QuestionExample(key, parts[0], parts[1], (), None)
-        case Vector():
-            return ScoredExample(key, parts, None)
         case _:
             assert_never(answer)
 

@@ -9,7 +9,7 @@ from bertc import api
 from bertc.base.diagnostics import BertcError, DataError, SpecError
 from bertc.base.storage.paths import check_path
 from bertc.data.examples.task_sets import MAX_LABELS, found_labels
-from bertc.data.layouts.example import LabelledExample
+from bertc.data.layouts.example import TextExample
 from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.custom_task import Classify
 
@@ -58,7 +58,7 @@ def test_more_choices_than_a_head_has_are_a_mistake() -> None:
 
 
 def test_more_labels_than_are_told_apart() -> None:
-    rows = [LabelledExample(str(n), ("a",), f"name {n}") for n in range(MAX_LABELS + 1)]
+    rows = [TextExample(str(n), ("a",), f"name {n}") for n in range(MAX_LABELS + 1)]
     with pytest.raises(DataError, match="10,001 labels"):
         found_labels(Classify(train="train.tsv"), rows)
 

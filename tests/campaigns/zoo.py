@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file
 
 from bertc.base.diagnostics import BertcError, Table
 from bertc.data.examples.encode import encode
-from bertc.data.layouts.example import LabelledExample
+from bertc.data.layouts.example import TextExample
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.custom_task import Classify
@@ -211,7 +211,7 @@ def differing(made: Vocabulary, theirs: Any, lines: Sequence[str]) -> tuple[int,
     """How many lines have other ids alone, and how many pairs of them other rows."""
     ids, rows, half = 0, 0, len(lines) // 2
     for texts in ((lines,), (lines[:half], lines[half : 2 * half])):
-        examples = [LabelledExample("", text, None) for text in zip(*texts, strict=True)]
+        examples = [TextExample("", text, None) for text in zip(*texts, strict=True)]
         ours = encode(TASK, examples, made, 100_000, 256)
         wanted = theirs(*map(list, texts), return_token_type_ids=True)
         for row, (start, end) in enumerate(zip(ours.begins, ours.begins[1:], strict=False)):

@@ -12,7 +12,7 @@ from bertc.base.diagnostics import DataError
 from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.changes import SplitText, edited, replaceable, replaced, split_text
 from bertc.data.examples.copies import Copier
-from bertc.data.layouts.example import LabelledExample
+from bertc.data.layouts.example import TextExample
 from bertc.data.sources.vectors import nearest_words, read_vectors
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation, EditedCopies, ReplacedCopies
 
@@ -46,10 +46,10 @@ def copier(cache: Path, networks: Toy | None = None) -> Copier:
     return Copier(cache, networks or Toy(), MASK, Silent())
 
 
-def examples(count: int = 20, pair: bool = False) -> list[LabelledExample]:
+def examples(count: int = 20, pair: bool = False) -> list[TextExample]:
     texts = [f"the {n} old hens sit in a barn near the red gate" for n in range(count)]
     return [
-        LabelledExample(f"{n}", (text, f"{n} hens sat")[: 2 if pair else 1], "yes")
+        TextExample(f"{n}", (text, f"{n} hens sat")[: 2 if pair else 1], "yes")
         for n, text in enumerate(texts)
     ]
 
@@ -99,7 +99,7 @@ def test_copies_are_a_function_of_their_address(tmp_path: Path) -> None:
     assert {each.texts for each in added} < {each.texts for each in longer}
     other = Augmentation(weight=3, copies=EditedCopies(seed=1))
     assert copier(tmp_path / "a").copies("x", examples(), (other,)) != added
-    assert all(each.label == "yes" for each in added if isinstance(each, LabelledExample))
+    assert all(each.answer == "yes" for each in added if isinstance(each, TextExample))
     assert copier(tmp_path).copies("x", examples(), UNCHANGED) == []
     # They are made once, and again with other weights.
     source, networks, changed = (Augmentation(copies=ReplacedCopies(model="t")),), Toy(), Toy("b")
@@ -116,7 +116,7 @@ def test_a_share_of_the_examples_and_of_pairs_each_text_in_turn(tmp_path: Path) 
     turns = Counter(
         tuple(MASK in text for text in each.texts)
         for each in added
-        if isinstance(each, LabelledExample)
+        if isinstance(each, TextExample)
     )
     # Copies of all masks repeat each other, so one of each sort is left of an example.
     assert turns == {(True, False): 10, (False, True): 10, (True, True): 10}
@@ -126,9 +126,9 @@ def test_candidates_of_several_pieces_come_from_vectors_of_both_formats(tmp_path
     file = tmp_path / "v.txt"
     file.write_text("barns 1 0\nsheds 0.9 0.1\nponds 0 1\nmills 0.8 -0.2\n")
     node = ReplacedCopies(model="m", vectors=str(file), probability=1, candidates=1)
-    text = [LabelledExample("1", ("old barns",), None)]
+    text = [TextExample("1", ("old barns",), None)]
     added = copier(tmp_path).copies("x", text, (Augmentation(copies=node),))
-    assert [each.texts for each in added if isinstance(each, LabelledExample)] == [("geese sheds",)]
+    assert [each.texts for each in added if isinstance(each, TextExample)] == [("geese sheds",)]
     glove, word2vec = tmp_path / "glove.txt", tmp_path / "w2v.txt"
     lines = "the 0.5 -1 2e-1\n. . . 1 2 3\nhens 1 0 1\nthe 9 9 9\n"
     glove.write_text(lines)

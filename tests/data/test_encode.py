@@ -16,10 +16,9 @@ from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import notes_on_cuts, read_tasks
 from bertc.data.layouts.example import (
     ChoiceExample,
-    LabelledExample,
     QuestionExample,
-    ScoredExample,
     TaggedExample,
+    TextExample,
 )
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.template import template_of
@@ -70,7 +69,7 @@ def text(draw, low, high):
 def task_set(bert, draw, size, high=9, name="own"):
     """A task of texts and its rows."""
     task = Classify(train="-", name=name, labels=("x", "y"))
-    examples = [LabelledExample(str(n), (text(draw, 1, high),), "x") for n in range(size)]
+    examples = [TextExample(str(n), (text(draw, 1, high),), "x") for n in range(size)]
     return TaskSet(task, encode(task, examples, bert, 16, 2), {})
 
 
@@ -78,7 +77,7 @@ def test_pairs_are_those_of_the_tokenizer_itself(bert, tokenizer):
     """Also where they are cut: the library's longest_first takes from the longer text."""
     draw = random.Random(3)
     examples = [
-        LabelledExample(str(n), (text(draw, 1, 20), text(draw, 1, 20)), draw.choice("xy"))
+        TextExample(str(n), (text(draw, 1, 20), text(draw, 1, 20)), draw.choice("xy"))
         for n in range(200)
     ]
     rows = encode(Classify(train="-", labels=("x", "y")), examples, bert, 16, 2)
@@ -92,9 +91,9 @@ def test_pairs_are_those_of_the_tokenizer_itself(bert, tokenizer):
         if abs(lengths[0] - lengths[1]) > 1 or len(wanted.ids) < 16:
             assert wanted.ids == rows.token_ids[span].tolist()
             assert wanted.type_ids == rows.segment_ids[span].tolist()
-    assert rows.targets[:, 0].tolist() == [float(e.label == "y") for e in examples]
+    assert rows.targets[:, 0].tolist() == [float(e.answer == "y") for e in examples]
     assert rows.num_cut == sum(len(" ".join(e.texts).split()) > 13 for e in examples)
-    rows = encode(Regress(train="-"), [ScoredExample("0", ("w1", "w2"), 2.5)], bert, 16, 1)
+    rows = encode(Regress(train="-"), [TextExample("0", ("w1", "w2"), 2.5)], bert, 16, 1)
     assert not rows.segment_ids.any(), "an encoder without segments reads none"
     assert rows.targets.tolist() == [[2.5]]
 
@@ -112,8 +111,8 @@ def test_specials_of_other_families(tokenizer):
     vocabulary = from_tokenizer(tokenizer, "test")
     assert template_of(vocabulary).last
     examples = [
-        LabelledExample("0", ("w1 w2", "w3"), "x"),
-        LabelledExample("1", ("w1 w2 w4", "w3"), None),
+        TextExample("0", ("w1 w2", "w3"), "x"),
+        TextExample("1", ("w1 w2 w4", "w3"), None),
     ]
     task = Classify(train="-", labels=("x", "y"))
     rows = encode(task, examples, vocabulary, 16, 3)

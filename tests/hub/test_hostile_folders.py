@@ -19,7 +19,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
 from bertc.data.examples.encode import encode
-from bertc.data.layouts.example import LabelledExample
+from bertc.data.layouts.example import TextExample
 from bertc.data.tokenizers import reading
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub import families
@@ -429,7 +429,7 @@ def test_damaged_tokenizers_of_runs_are_named(tmp_path: Path) -> None:
     words = vocabulary_of(tmp_path, 100)
     task = Classify(train="-", labels=("x", "y"))
     with pytest.raises(DataError, match="the tokenizer fails on a text"):
-        encode(task, [LabelledExample("0", ("a" * 40 + "!",), "x")], words, 512, 2)
+        encode(task, [TextExample("0", ("a" * 40 + "!",), "x")], words, 512, 2)
 
 
 def test_a_machine_that_limits_processes_itself_reads_tokenizers_too() -> None:

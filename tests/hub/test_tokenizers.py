@@ -13,7 +13,7 @@ import bertc
 from bertc.api import resolve
 from bertc.base.diagnostics import BertcError, DataError, SpecError
 from bertc.data.examples.encode import encode
-from bertc.data.layouts.example import LabelledExample
+from bertc.data.layouts.example import TextExample
 from bertc.data.vocab.existing import load_vocabulary, vocabulary_of
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import from_tokenizer
@@ -68,7 +68,7 @@ def words() -> Words:
 def rows(found: Any, *texts: str) -> tuple[list[int], list[int]]:
     """Token ids and segments of the row that a task reads."""
     task = Classify(train="-", labels=("x", "y"))
-    made = encode(task, [LabelledExample("0", texts, "x")], found, 512, 256)
+    made = encode(task, [TextExample("0", texts, "x")], found, 512, 256)
     return made.token_ids.tolist(), made.segment_ids.tolist()
 
 

@@ -12,7 +12,7 @@ import bertc
 from bertc.cost.planning.plan import Plan
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import cut, gather
-from bertc.data.layouts.example import ScoredExample
+from bertc.data.layouts.example import TextExample
 from bertc.ir.address import key
 from bertc.learn.objectives import MicroBatch
 from bertc.learn.objectives.softmax.similarities import cosent, info_nce, pooled, related_losses
@@ -88,7 +88,7 @@ def parts_of(kind: str, resolved: Any, at_once: int) -> list[MicroBatch]:
     """A batch of eight examples in parts of ``at_once``."""
     draw, stage = random.Random(3), resolved.stages[0]
     examples = [
-        ScoredExample(str(n), tuple(text(draw, 1, 9) for _ in range(TEXTS[kind])), float(n % 3))
+        TextExample(str(n), tuple(text(draw, 1, 9) for _ in range(TEXTS[kind])), float(n % 3))
         for n in range(8)
     ]
     (task,) = stage.tasks
@@ -152,7 +152,7 @@ def test_a_prompt_precedes_each_text_and_longest_cuts_it() -> None:
         head = "layers=1 hidden=8 heads=1 vocab=64 seq=32"
         spec = f"{head} task=embed('-', positive=b, examples=1{', ' * bool(arguments)}{arguments})"
         stage = bertc.resolve(spec).stages[0]
-        example = ScoredExample("0", tuple(before + each for each in texts), None)
+        example = TextExample("0", tuple(before + each for each in texts), None)
         found.append(encode(stage.tasks[0], [example], vocabulary, stage.seq, 2))
     cut_to = [found[0].lengths.tolist(), found[1].lengths.tolist()]
     assert cut_to == [[6, 5], [7, 5]]

@@ -15,7 +15,7 @@ from bertc.cost import estimate
 from bertc.cost.planning.plan import Plan
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import LabelledExample
+from bertc.data.layouts.example import TextExample
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.engines import gathered
 from bertc.learn.step.feed import to_inputs
@@ -112,7 +112,7 @@ def test_answers_to_a_task_wait_once_for_all_batches(
         word_begins=np.zeros(many + 1, np.int64), tags=np.zeros(0, np.int64),
         offsets=np.zeros((8 * many, 2), np.int32), firsts=np.zeros(many, np.int64), cls_last=False,
     )  # fmt: skip
-    examples = [LabelledExample(str(n), ("hens",), "x") for n in range(many)]
+    examples = [TextExample(str(n), ("hens",), "x") for n in range(many)]
     with Gpu() as gpu:
         with META:
             model = Model(resolve(spec))

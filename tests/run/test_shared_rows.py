@@ -12,10 +12,9 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import MIN_SHARED_ROW_TOKENS, TaskSet, gather, shared
 from bertc.data.examples.task_data import TaskData
 from bertc.data.layouts.example import (
-    LabelledExample,
     QuestionExample,
-    ScoredExample,
     TaggedExample,
+    TextExample,
 )
 from bertc.learn.step.feed import examples_at_once, to_micro_batch
 from bertc.learn.step.objective import make_objective
@@ -42,9 +41,9 @@ def examples(kind, count, longest):
     texts = [text(draw, 1, longest) for _ in range(count)]
     match kind:
         case "labels":
-            return [LabelledExample(t, (t, text(draw, 1, 4)), draw.choice("xyz")) for t in texts]
+            return [TextExample(t, (t, text(draw, 1, 4)), draw.choice("xyz")) for t in texts]
         case "score":
-            return [ScoredExample(t, (t,), draw.random()) for t in texts]
+            return [TextExample(t, (t,), draw.random()) for t in texts]
         case "span" | "conditioned":
             return [asked(draw, t, text(draw, 1, 4), kind == "span") for t in texts]
         case _:
@@ -133,7 +132,7 @@ def test_long_examples_have_rows_of_their_own(bert):
     resolved = bertc.resolve(f"{NETWORK} task={TASKS['score']}".replace("seq=48", "seq=90"))
     (task,) = resolved.stages[0].tasks
     words = " ".join(["w1"] * 80)
-    rows = encode(task, [ScoredExample(str(n), (words,), 1.0) for n in range(32)], bert, 90, 2)
+    rows = encode(task, [TextExample(str(n), (words,), 1.0) for n in range(32)], bert, 90, 2)
     for count in (1, 2, 31, 32):
         batch = shared(task, rows, np.arange(count), 0)
         assert not batch.shared

@@ -29,7 +29,7 @@ from bertc.data.examples.changes import (
     replaced,
     split_text,
 )
-from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
+from bertc.data.layouts.example import Example, TextExample
 from bertc.data.sources.vectors import nearest_words, read_vectors
 from bertc.ir.address import key
 from bertc.ir.learning.augmentation import (
@@ -45,8 +45,6 @@ COPIES_FILE = "copies.jsonl"
 MOST_VECTORS = 100_000  # TinyBERT, data_augmentation.py: the words of the file that are read
 TURNS = ((0,), (1,), (0, 1))
 """Texts of a pair that its copies change, in turns."""
-
-TextExample = LabelledExample | ScoredExample
 
 
 class WordNetworks(Protocol):

@@ -11,10 +11,9 @@ from bertc.data.examples.task_rows import RowBuilder, TaskRows
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
-    LabelledExample,
     QuestionExample,
-    ScoredExample,
     TaggedExample,
+    TextExample,
 )
 from bertc.data.rows.pairs import overhang
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
@@ -36,9 +35,9 @@ def encode(
     if not examples:
         return rows.finish()
     match examples[0]:
-        case ScoredExample() if isinstance(task, Embed):
+        case TextExample() if isinstance(task, Embed):
             _related(task, examples, rows)
-        case LabelledExample() | ScoredExample():
+        case TextExample():
             _texts(task, examples, rows)
         case ChoiceExample():
             _choices(task, examples, rows)
@@ -55,29 +54,28 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
     """Add single texts and pairs; long pairs lose tokens of the longer text."""
     answer = task.answer
     numbers = {name: i for i, name in enumerate(answer.names)} if isinstance(answer, Labels) else {}
-    texts = [e for e in examples if isinstance(e, LabelledExample | ScoredExample)]
+    unknown = -1.0 if isinstance(answer, Labels) else float("nan")
+    texts = [e for e in examples if isinstance(e, TextExample)]
     firsts = _ids(rows.vocabulary, [e.texts[0] for e in texts])
     seconds = iter(_ids(rows.vocabulary, [e.texts[1] for e in texts if len(e.texts) > 1]))
     for number, (example, first) in enumerate(zip(texts, firsts, strict=True)):
         second = next(seconds) if len(example.texts) > 1 else None
-        if isinstance(example, LabelledExample):
-            target = -1.0 if example.label is None else float(numbers[example.label])
-        else:
-            target = float("nan") if example.score is None else example.score
+        said = example.answer
+        target = numbers[said] if isinstance(said, str) else unknown if said is None else said
         pair = _fit(first, second, rows)
         rows.num_cut += pair != (first, second)
-        rows.add(number, pair, (target,))
+        rows.add(number, pair, (float(target),))
 
 
 def _related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add a row for each text; a text alone has two, which differ by dropout."""
-    related = [e for e in examples if isinstance(e, ScoredExample)]
+    related = [e for e in examples if isinstance(e, TextExample)]
     max_tokens = rows.max_tokens(1)
     ids = iter(_ids(rows.vocabulary, [task.prompt + text for e in related for text in e.texts]))
     for number, example in enumerate(related):
         texts = [next(ids) for _ in example.texts]
         rows.num_cut += any(len(tokens) > max_tokens for tokens in texts)
-        target = float("nan") if example.score is None else example.score
+        target = float("nan") if example.answer is None else float(example.answer)
         for tokens in texts if len(texts) > 1 else texts * 2:
             rows.add(number, _fit(tokens, None, rows), (target,))
 

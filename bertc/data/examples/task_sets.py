@@ -17,7 +17,7 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import Example, LabelledExample, ScoredExample, TaggedExample
+from bertc.data.layouts.example import Example, TaggedExample, TextExample
 from bertc.data.layouts.parts import dev_parts, part_examples, part_source, training_examples
 from bertc.data.sources.cells import finite, swapped
 from bertc.data.sources.files import file_identity
@@ -43,7 +43,7 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     names: set[str] = set()
     for example in examples:
         match example:
-            case LabelledExample(label=str(label)):
+            case TextExample(answer=str(label)):
                 names.add(label)
             case TaggedExample(tags=tags):
                 names.update(tags)
@@ -52,7 +52,7 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     source = task.data if isinstance(task, Tagging) else task.train
     where = f"hf({source.name!r})" if isinstance(source, Hf) else source
     if len(names) > MAX_LABELS:
-        texts = {example.texts for example in examples if isinstance(example, LabelledExample)}
+        texts = {example.texts for example in examples if isinstance(example, TextExample)}
         help = "name another column; regress learns numbers"
         if isinstance(task, Classify) and len(texts) < len(names):
             help = swapped(task.text, task.label)
@@ -106,7 +106,7 @@ def _drawn(examples: Sequence[Example], most: int, *address: str) -> Sequence[Ex
 
 def _swapped(examples: Sequence[Example]) -> Iterator[Example]:
     for example in examples:
-        if isinstance(example, LabelledExample | ScoredExample):
+        if isinstance(example, TextExample):
             yield replace(example, key=f"{example.key}, swapped", texts=example.texts[::-1])
 
 

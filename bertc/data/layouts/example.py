@@ -4,25 +4,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class LabelledExample:
-    """One text or a pair, with its label, None if unknown."""
+class TextExample:
+    """One text or a pair, with its label or score, None if unknown.
 
-    key: str
-    texts: tuple[str, ...]
-    label: str | None
-
-
-@dataclass(frozen=True)
-class ScoredExample:
-    """Texts with their score, None if unknown.
-
-    One text or a pair. To embed also a text like it and one unlike it; a score says how alike the
-    first two are.
+    To embed also a text like it and one unlike it; a score says how alike the first two are.
     """
 
     key: str
     texts: tuple[str, ...]
-    score: float | None
+    answer: str | float | None
 
 
 @dataclass(frozen=True)
@@ -56,4 +46,4 @@ class QuestionExample:
     has_answer: bool | None
 
 
-Example = LabelledExample | ScoredExample | ChoiceExample | TaggedExample | QuestionExample
+Example = TextExample | ChoiceExample | TaggedExample | QuestionExample

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bertc.base.storage.paths import suffix
-from bertc.data.layouts.example import LabelledExample, ScoredExample
+from bertc.data.layouts.example import TextExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, first, packed
 from bertc.data.layouts.table import table
 from bertc.data.sources.cells import label_in, number, text
@@ -68,7 +68,7 @@ def glue_parts(task: Glue) -> DataParts:
     return {name: DataPart(path) for name, path in there if path}
 
 
-def read_glue(task: Glue, path: Path, labelled: bool) -> list[LabelledExample | ScoredExample]:
+def read_glue(task: Glue, path: Path, labelled: bool) -> list[TextExample]:
     """Read the examples of a file; with ``labelled`` each must have its label."""
     all_columns, texts, label_column = TASK_COLUMNS[task.task]
     if suffix(path) == ".csv":
@@ -82,12 +82,12 @@ def read_glue(task: Glue, path: Path, labelled: bool) -> list[LabelledExample | 
     )
     rows = table(path, selection)
     if task.task != "stsb":
-        return [*_labelled(rows, (*texts, label_column), GLUE_LABELS[task.task], labelled)]
+        return _labelled(rows, (*texts, label_column), GLUE_LABELS[task.task], labelled)
     hidden = () if labelled else (None, *WITHHELD)
-    examples: list[LabelledExample | ScoredExample] = []
+    examples = []
     for i, (place, (*pair, cell)) in enumerate(rows):
         score = None if cell in hidden else number(cell, place, label_column, SCORES)
-        examples.append(ScoredExample(str(i), tuple(pair), score))
+        examples.append(TextExample(str(i), tuple(pair), score))
     return examples
 
 
@@ -111,7 +111,7 @@ def xnli_parts(task: Xnli) -> DataParts:
     return parts
 
 
-def read_xnli(path: Path, language: str, labelled: bool) -> list[LabelledExample]:
+def read_xnli(path: Path, language: str, labelled: bool) -> list[TextExample]:
     """Read the examples of a file, or of its rows in one language."""
     required, optional = (_XNLI, ()) if labelled else (_XNLI[:2], _XNLI[2:])
     unnamed = (_XNLI,) if labelled else (_XNLI, _XNLI[:2])
@@ -124,7 +124,7 @@ def read_xnli(path: Path, language: str, labelled: bool) -> list[LabelledExample
 
 def _labelled(
     rows: Iterable[TableRow], columns: ColumnNames, labels: ColumnNames, labelled: bool
-) -> list[LabelledExample]:
+) -> list[TextExample]:
     """The examples of rows of ``columns``, the label last; to learn from without ``-``."""
     examples = []
     disputed = labelled and labels == GLUE_LABELS["mnli"]
@@ -134,5 +134,5 @@ def _labelled(
         cell = "contradiction" if cell == "contradictory" else cell  # multinli.train.de.tsv
         texts = tuple(text(c, place, name) for c, name in zip(cells, columns[:-1], strict=True))
         name = label_in(cell, place, columns[-1], labels, () if labelled else WITHHELD)
-        examples.append(LabelledExample(str(i), texts, name))
+        examples.append(TextExample(str(i), texts, name))
     return examples

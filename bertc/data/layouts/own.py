@@ -11,10 +11,9 @@ from bertc.data.layouts.conll import bio, in_columns, read_tagging
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
-    LabelledExample,
     QuestionExample,
-    ScoredExample,
     TaggedExample,
+    TextExample,
 )
 from bertc.data.layouts.find import DataPart, DataParts
 from bertc.data.layouts.glue import read_glue
@@ -71,18 +70,16 @@ def read_own(task: Own, part: DataPart, labelled: bool) -> list[Example]:
 
 def _texts(
     task: Classify | Regress, source: ExampleSource, labelled: bool
-) -> Iterator[LabelledExample | ScoredExample]:
+) -> Iterator[TextExample]:
     columns = (task.text, task.pair) if task.pair else (task.text,)
     hidden = () if labelled else NO_ANSWER
     for key, place, (*cells, cell) in rows_of(source, columns, (task.label,), labelled):
-        read = _read(cells, columns, place)
-        if isinstance(task, Regress):
-            known = cell not in hidden
-            score = number(cell, place, task.label, text_column=task.text) if known else None
-            yield ScoredExample(key, read, score)
-        else:
-            name = label_in(cell, place, task.label, task.labels, hidden, task.text)
-            yield LabelledExample(key, read, name)
+        answer: str | float | None = None
+        if isinstance(task, Classify):
+            answer = label_in(cell, place, task.label, task.labels, hidden, task.text)
+        elif cell not in hidden:
+            answer = number(cell, place, task.label, text_column=task.text)
+        yield TextExample(key, _read(cells, columns, place), answer)
 
 
 def _read(cells: Sequence[Any], columns: Sequence[str], place: str) -> tuple[str, ...]:
@@ -108,10 +105,10 @@ def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
     hidden = () if labelled and task.score else NO_ANSWER
     for key, place, (*cells, cell) in rows_of(source, columns, (task.score,), labelled):
         score = None if cell in hidden else number(cell, place, task.score)
-        yield ScoredExample(key, _read(cells, columns, place), score)
+        yield TextExample(key, _read(cells, columns, place), score)
 
 
-def _lines(task: Embed, path: Path) -> Iterator[ScoredExample]:
+def _lines(task: Embed, path: Path) -> Iterator[TextExample]:
     for name in ("negative", "score"):
         if column := getattr(task, name):
             raise DataError(
@@ -121,7 +118,7 @@ def _lines(task: Embed, path: Path) -> Iterator[ScoredExample]:
     with opened_file(path) as file:
         for number, line in lines(file):
             if line.strip():
-                yield ScoredExample(str(number - 1), (line,), None)
+                yield TextExample(str(number - 1), (line,), None)
 
 
 def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[ChoiceExample]:

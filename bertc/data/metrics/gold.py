@@ -4,10 +4,9 @@ from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
-    LabelledExample,
     QuestionExample,
-    ScoredExample,
     TaggedExample,
+    TextExample,
 )
 
 AnswerValue = str | int | float | tuple[str, ...]
@@ -22,11 +21,7 @@ def gold(example: Example) -> AnswerValue:
     """The gold answer; for a question the tuple of all right answers."""
     known: AnswerValue | None
     match example:
-        case LabelledExample():
-            known = example.label
-        case ScoredExample():
-            known = example.score
-        case ChoiceExample():
+        case TextExample() | ChoiceExample():
             known = example.answer
         case TaggedExample():
             known = example.tags if example.tags or not example.words else None

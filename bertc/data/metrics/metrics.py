@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
-from bertc.data.layouts.example import Example, ScoredExample
+from bertc.data.layouts.example import Example, TextExample
 from bertc.data.metrics.gold import AnswerValue, gold
 from bertc.ir.learning.answer import Labels, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
@@ -59,7 +59,7 @@ def judge(
     metrics, unscored = task.metrics, False
     if isinstance(task.answer, Vector):  # a file may have scores though the task learned from none
         first = examples[0]
-        unscored = isinstance(first, ScoredExample) and first.score is None and len(first.texts) > 1
+        unscored = isinstance(first, TextExample) and first.answer is None and len(first.texts) > 1
         metrics = ("accuracy",) if unscored else ("spearman", "pearson")
     # Of a pair without a score the right answer is that no text is nearer than its positive.
     right = [0 if unscored else gold(example) for example in examples]

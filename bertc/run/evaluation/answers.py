@@ -17,7 +17,7 @@ from torch.nn.functional import normalize
 
 from bertc.data.examples.task import TaskBatch
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import Example, QuestionExample, ScoredExample
+from bertc.data.layouts.example import Example, QuestionExample, TextExample
 from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
@@ -180,10 +180,10 @@ def _related(
     examples that stand together, which are also those of which the loss is made.
     """
     assert isinstance(task, Embed), "vectors need a task that embeds"
-    related = [example for example in examples if isinstance(example, ScoredExample)]
+    related = [example for example in examples if isinstance(example, TextExample)]
     vectors_ntd = _vectors(rows, scores_said, len(related))
-    scored = all(example.score is not None for example in related)
-    scores_n = torch.tensor([example.score or 0.0 for example in related], dtype=torch.float64)
+    scored = all(example.answer is not None for example in related)
+    scores_n = torch.tensor([example.answer or 0.0 for example in related], dtype=torch.float64)
     losses, answers, similarities = 0.0, list[AnswerValue](), list[float]()
     for first in range(0, len(related), batch):
         part_mtd, scores_m = vectors_ntd[first : first + batch], scores_n[first : first + batch]

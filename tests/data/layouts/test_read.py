@@ -18,10 +18,9 @@ from bertc.data.layouts.conll import bio
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
-    LabelledExample,
     QuestionExample,
-    ScoredExample,
     TaggedExample,
+    TextExample,
 )
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.parts import dev_parts, part_examples, training_examples
@@ -157,20 +156,20 @@ def of_race(name: str) -> list[Example]:
 
 
 EU = ("EU", "rejects", "German")
-DUCK = LabelledExample("1", ("A duck",), "9")
+DUCK = TextExample("1", ("A duck",), "9")
 RAIN = ChoiceExample("1", "", "Rain, snow", ("a", "b", "c"), 0)
 MAKERS: dict[type, tuple[Callable[[Path], AnyTask], list[Any]]] = {
-    Glue: (glue, [LabelledExample("0", ('A "hen', 'Hens"'), "entailment")]),
-    Xnli: (xnli, [LabelledExample("0", ('A "hen', 'Hens"'), "entailment")]),
+    Glue: (glue, [TextExample("0", ('A "hen', 'Hens"'), "entailment")]),
+    Xnli: (xnli, [TextExample("0", ('A "hen', 'Hens"'), "entailment")]),
     Squad: (squad, [QuestionExample("q1", "A hen clucks.", "Who clucks?", (("hen", 2),), True)]),
     Race: (race, [*of_race("high1"), *of_race("middle2")]),
     Tagging: (tagging, [TaggedExample(n, EU, ("B-ORG", "O", "B-MISC")) for n in "01"]),
-    Classify: (classify, [LabelledExample("0", ("A hen",), "10"), DUCK]),
-    Regress: (regress, [ScoredExample("0", ("A hen", "Hens"), 1.5)]),
+    Classify: (classify, [TextExample("0", ("A hen",), "10"), DUCK]),
+    Regress: (regress, [TextExample("0", ("A hen", "Hens"), 1.5)]),
     Choose: (choose, [ChoiceExample("0", "", "Who?", ("hen", "duck"), 1), RAIN]),
     Tag: (tag, [TaggedExample("0", ("A", "hen"), ("O", "B-X"))]),
     Read: (read, [QuestionExample("0", "A hen clucks.", "Who?", (("hen", 2),), True)]),
-    Embed: (embed, [ScoredExample("0", ("A hen", "Hens"), 1.5)]),
+    Embed: (embed, [TextExample("0", ("A hen", "Hens"), 1.5)]),
 }
 KINDS = typing.get_args(typing.get_args(AnyTask)[0])
 
@@ -240,31 +239,30 @@ def test_glue_training_files(data: Path, name: Any, end: str) -> None:
         header = "Domain\tPremise\tHypothesis\tLabel"
         write(data / "diagnostic-full.tsv", header, "d\ta\tb\tneutral")
         write(data / "diagnostic.tsv", f"index\t{PAIR}", "0\ta\tb")
-        assert part_examples(task, "dev") == [LabelledExample("0", ("a", "b"), "neutral")]
-        assert part_examples(task, "test") == [LabelledExample("0", ("a", "b"), None)]
+        assert part_examples(task, "dev") == [TextExample("0", ("a", "b"), "neutral")]
+        assert part_examples(task, "test") == [TextExample("0", ("a", "b"), None)]
         return
     rows, texts, answer = TRAINING[name]
     write(data / "train.tsv", *rows, end=end, bom=True)
     (one,) = training_examples(task)
-    assert one.texts == texts  # type: ignore[union-attr]
-    assert (one.score if isinstance(one, ScoredExample) else one.label) == answer  # type: ignore[union-attr]
+    assert one == TextExample(one.key, texts, answer)
 
 
 def test_glue_test_files_and_similarity_in_another_language(data: Path) -> None:
     write(data / "test.tsv", "index\tsentence", "0\tA hen.")
     for task in (Glue(task="cola", data=str(data)), Glue(task="sst2", data=str(data))):
-        assert part_examples(task, "test") == [LabelledExample("0", ("A hen.",), None)]
+        assert part_examples(task, "test") == [TextExample("0", ("A hen.",), None)]
     write(data / "stsb-de-train.csv", '"Ein Huhn, weiß",Hühner,4.75', end="\r\n")
     write(data / "stsb-en-train.csv", "A hen,Hens,5.0", end="\r\n")
     (one,) = training_examples(Glue(task="stsb", data=str(data / "stsb-de")))
-    assert one == ScoredExample("0", ("Ein Huhn, weiß", "Hühner"), 4.75)
+    assert one == TextExample("0", ("Ein Huhn, weiß", "Hühner"), 4.75)
 
 
 def test_xnli_without_training_rows(data: Path) -> None:
     for language in ("en", "de", "sw"):
         write(data / f"dev-{language}.tsv", f"{language}\tb\tneutral")
     task = Xnli(data=str(data), language="de")
-    assert training_examples(task) == [LabelledExample("0", ("de", "b"), "neutral")]
+    assert training_examples(task) == [TextExample("0", ("de", "b"), "neutral")]
     assert dev_parts(task) == ("dev-en", "dev-sw")
 
 
@@ -274,9 +272,9 @@ def test_official_xnli(data: Path) -> None:
     write(data / "xnli.dev.tsv", header, *rows)
     write(data / "multinli.train.en.tsv", "premise\thypo\tlabel", "x\ty\tcontradictory")
     task = Xnli(data=str(data))
-    assert training_examples(task) == [LabelledExample("0", ("x", "y"), "contradiction")]
+    assert training_examples(task) == [TextExample("0", ("x", "y"), "contradiction")]
     assert dev_parts(task) == ("dev-ar", "dev-de")
-    assert part_examples(task, "dev-de") == [LabelledExample("0", ("c", "d"), "entailment")]
+    assert part_examples(task, "dev-de") == [TextExample("0", ("c", "d"), "entailment")]
 
 
 def test_squad_with_questions_that_have_no_answer(data: Path) -> None:
@@ -371,7 +369,7 @@ def test_data_sets_name_their_labels(data: Path) -> None:
     saved.save_to_disk(str(data))
     where = Hf(name=str(data))
     found = part_examples(Classify(train=where, test=where), "test")
-    assert [one.label for one in found] == ["B-X", None]  # type: ignore[union-attr]
+    assert [one.answer for one in found] == ["B-X", None]  # type: ignore[union-attr]
     assert training_examples(Tag(train=where))[0] == TaggedExample("0", ("a", "b"), ("O", "B-X"))
     with pytest.raises(DataError, match=r"split=train\): row 2: no label"):
         training_examples(Classify(train=where))
@@ -392,12 +390,12 @@ def test_texts_are_embedded_alone_or_with_a_negative_and_judged_by_sts(tmp_path:
     sts = write(tmp_path / "sts.tsv", STSB, "0" + "\t-" * 6 + "\tA hen\tHens\t4.5")
     alone = Embed(train=str(texts), sts=str(sts))
     read = training_examples(alone)
-    assert read == [ScoredExample("0", ("A hen",), None), ScoredExample("2", ("Hens",), None)]
+    assert read == [TextExample("0", ("A hen",), None), TextExample("2", ("Hens",), None)]
     assert dev_parts(alone) == ("dev-sts",)
-    assert part_examples(alone, "dev-sts") == [ScoredExample("0", ("A hen", "Hens"), 4.5)]
+    assert part_examples(alone, "dev-sts") == [TextExample("0", ("A hen", "Hens"), 4.5)]
     table = str(write(tmp_path / "train.tsv", "a\tb\tc", "A hen\tHens\tA duck"))
     triplets = Embed(train=table, text="a", positive="b", negative="c")
     (example,) = training_examples(triplets)
-    assert example == ScoredExample("0", ("A hen", "Hens", "A duck"), None)
+    assert example == TextExample("0", ("A hen", "Hens", "A duck"), None)
     with pytest.raises(DataError, match="one text a line, and negative=c is a column"):
         training_examples(triplets.model_copy(update={"train": str(texts)}))

@@ -1,6 +1,7 @@
 """Metrics beside the libraries that define them, and where those do not agree."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -15,10 +16,9 @@ from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
-    LabelledExample,
     QuestionExample,
-    ScoredExample,
     TaggedExample,
+    TextExample,
 )
 from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.metrics import ByClass, by_class, judge, spans
@@ -34,12 +34,8 @@ TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-A-B", "I-A-B")
 CASES = range(80)
 
 
-def labelled(labels: list[str]) -> list[Example]:
-    return [LabelledExample(str(row), ("a",), label) for row, label in enumerate(labels)]
-
-
-def scored(scores: list[float]) -> list[Example]:
-    return [ScoredExample(str(row), ("a", "b"), score) for row, score in enumerate(scores)]
+def answered(answers: Sequence[str | float]) -> list[Example]:
+    return [TextExample(str(row), ("a", "b"), answer) for row, answer in enumerate(answers)]
 
 
 def drawn(seed: int, kinds: tuple[str, ...]) -> tuple[list[str], list[str]]:
@@ -63,7 +59,7 @@ def test_labels_are_judged_as_by_scikit_learn() -> None:
             if task == MRPC:
                 del theirs["mcc"]
                 theirs["f1"] = sklearn_metrics.f1_score(right, said, pos_label="1", zero_division=0)
-            assert judge(task, labelled(right), said) == pytest.approx(theirs, abs=1e-6)
+            assert judge(task, answered(right), said) == pytest.approx(theirs, abs=1e-6)
 
 
 def test_scores_are_judged_as_by_scipy() -> None:
@@ -76,7 +72,7 @@ def test_scores_are_judged_as_by_scipy() -> None:
             said = np.round(said)
         if len(set(right)) == 1 or len(set(said)) == 1:
             continue
-        assert judge(STSB, scored(right.tolist()), said.tolist()) == pytest.approx(
+        assert judge(STSB, answered(right.tolist()), said.tolist()) == pytest.approx(
             {
                 "pearson": stats.pearsonr(right, said).statistic,
                 "spearman": stats.spearmanr(right, said).statistic,
@@ -109,7 +105,7 @@ def test_classes_are_judged_as_by_scikit_learn_and_seqeval() -> None:
         right, said = drawn(seed, NAMES)
         asked: Any = {"output_dict": True, "zero_division": 0}
         theirs = sklearn_metrics.classification_report(right, said, **asked)
-        same(by_class(classify, labelled(right), said), theirs)
+        same(by_class(classify, answered(right), said), theirs)
         tagged: list[Example] = [TaggedExample("0", ("a",) * len(right), tuple(right))]
         same(by_class(words, tagged, [tuple(said)]), theirs)
         right, said = drawn(seed, TAGS)
@@ -118,7 +114,7 @@ def test_classes_are_judged_as_by_scikit_learn_and_seqeval() -> None:
         assert (found is None) == (not spans(right) | spans(said)), "no span on either side"
         if found:
             same(found, seqeval_report([right], [said], **asked))
-    assert by_class(STSB, scored([1.0]), [1.0]) is None
+    assert by_class(STSB, answered([1.0]), [1.0]) is None
 
 
 def same(ours: ByClass | None, theirs: Any) -> None:
@@ -161,17 +157,17 @@ def test_a_word_cut_off_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("task", "examples", "answers", "values"),
     [
-        (COLA, labelled(["0", "1"]), ["1", "1"], {"mcc": 0.0, "accuracy": 0.5}),
-        (COLA, labelled(["1", "1"]), ["1", "1"], {"mcc": 0.0, "accuracy": 1.0}),
-        (COLA, labelled(["1", "1"]), ["0", "0"], {"mcc": 0.0, "accuracy": 0.0}),
-        (MRPC, labelled(["0", "0"]), ["0", "0"], {"accuracy": 1.0, "f1": 0.0}),
-        (MRPC, labelled(["1"]), ["1"], {"accuracy": 1.0, "f1": 1.0}),
-        (STSB, scored([2.0]), [2.0], {"pearson": 0.0, "spearman": 0.0}),
-        (STSB, scored([1.0, 2.0]), [3.0, 3.0], {"pearson": 0.0, "spearman": 0.0}),
-        (STSB, scored([1, 2]), [3, 4], {"pearson": 1.0, "spearman": 1.0}),
-        (Regress(train="x"), scored([1, 2]), [4, 3], {"pearson": -1.0, "spearman": -1.0}),
+        (COLA, answered(["0", "1"]), ["1", "1"], {"mcc": 0.0, "accuracy": 0.5}),
+        (COLA, answered(["1", "1"]), ["1", "1"], {"mcc": 0.0, "accuracy": 1.0}),
+        (COLA, answered(["1", "1"]), ["0", "0"], {"mcc": 0.0, "accuracy": 0.0}),
+        (MRPC, answered(["0", "0"]), ["0", "0"], {"accuracy": 1.0, "f1": 0.0}),
+        (MRPC, answered(["1"]), ["1"], {"accuracy": 1.0, "f1": 1.0}),
+        (STSB, answered([2.0]), [2.0], {"pearson": 0.0, "spearman": 0.0}),
+        (STSB, answered([1.0, 2.0]), [3.0, 3.0], {"pearson": 0.0, "spearman": 0.0}),
+        (STSB, answered([1, 2]), [3, 4], {"pearson": 1.0, "spearman": 1.0}),
+        (Regress(train="x"), answered([1, 2]), [4, 3], {"pearson": -1.0, "spearman": -1.0}),
         (Choose(train="x"), [ChoiceExample("1", "", "q", ("a", "b"), 1)], [1], {"accuracy": 1.0}),
-        (Classify(train="x", labels=NAMES), labelled(["neutral"]), ["no"], {"accuracy": 0.0}),
+        (Classify(train="x", labels=NAMES), answered(["neutral"]), ["no"], {"accuracy": 0.0}),
     ],
 )
 def test_edges(
@@ -187,7 +183,7 @@ def test_nothing_is_judged_without_what_is_right() -> None:
     with pytest.raises(DataError, match="no examples to score"):
         judge(COLA, [], [])
     with pytest.raises(DataError, match="`7` has no label"):
-        judge(COLA, [LabelledExample("7", ("a",), None)], ["0"])
+        judge(COLA, [TextExample("7", ("a",), None)], ["0"])
     with pytest.raises(DataError, match="`q7` has no label"):
         judge(Squad(data="x", version=2), [QuestionExample("q7", "", "who?", (), None)], [""])
 
