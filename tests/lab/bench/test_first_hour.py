@@ -20,12 +20,12 @@ from bertc.cost import Device, estimate
 from bertc.machine.machine import SUMS, determinism
 from bertc.run.train import finish
 from tests.bench.gpu import __main__ as command
-from tests.bench.gpu import ablation, agreement, memory, speed, tasks, truth
+from tests.bench.gpu import agreement, memory, speed, tasks, truth
 from tests.bench.gpu.results import Results, read, table, untrue
 from tests.bench.gpu.setting import Setting
 
 HERE = Setting(torch.device("cpu"), tiny=True)
-PARTS = {"truth": truth, "agreement": agreement, "ablation": ablation, "memory": memory}
+PARTS = {"truth": truth, "agreement": agreement, "memory": memory}
 pytestmark = pytest.mark.filterwarnings("ignore")  # The compiler's and the profiler's own.
 
 
