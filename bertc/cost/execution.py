@@ -83,4 +83,4 @@ def networks_of(stage: Stage) -> tuple[Network, ...]:
 @once
 def passes_of(stage: Stage, rows: int) -> tuple[tuple[Network, op.Forward], ...]:
     """Each network with its forward pass over ``rows`` rows."""
-    return tuple((network, passed_by(stage, network, rows)) for network in networks_of(stage))
+    return tuple((network, passed_by(stage, network, rows)[0]) for network in networks_of(stage))

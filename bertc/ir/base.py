@@ -173,7 +173,6 @@ class Uniform(Node):
 
     @property
     def std(self) -> float:
-        """The standard deviation."""
         return self.bound / math.sqrt(3)
 
 

@@ -197,7 +197,6 @@ class StreamPair(RowFormat):
         return 1 + self.both_ways
 
     def parts(self, seq: int) -> tuple[int, int]:
-        """Numbers of tokens of the two parts of a row: x, and the segments."""
         reused = self.reuse or seq // 2
         return reused, seq - reused
 

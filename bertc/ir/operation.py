@@ -287,7 +287,6 @@ class Forward:
     last: Operations
 
     def operations(self) -> Operations:
-        """All operations in order."""
         layers = (block.operations for layer in self.layers for block in layer)
         return (
             *self.embeddings,

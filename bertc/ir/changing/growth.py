@@ -40,7 +40,6 @@ class Interleave(_Growth):
     kind: Literal["interleave"] = "interleave"
 
     def source(self, layer: int, before: int, after: int) -> int:
-        """The layer of ``before`` at the same relative depth."""
         return layer * before // after
 
 
@@ -55,7 +54,6 @@ class Tile(_Growth):
     kind: Literal["tile"] = "tile"
 
     def source(self, layer: int, before: int, after: int) -> int:
-        """The layer nearest to the same relative depth."""
         return min(before - 1, round(layer * before / after))
 
 

@@ -102,7 +102,6 @@ class Layers(Node):
 
     @property
     def rounds(self) -> int:
-        """Number of times that something is removed."""
         return len(self.in_rounds)
 
     @property
@@ -121,7 +120,6 @@ class Layers(Node):
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """Numbers of the layers that are left."""
         return tuple(layer for layer in range(self.depth) if layer not in self.removed)
 
     @property

@@ -51,6 +51,7 @@ class _Own(Task):
     train: Rows = ""
     dev: Rows = ""
     test: Rows = ""
+    positional = ("train", "dev", "test")
 
     @property
     def title(self) -> str:
@@ -61,7 +62,6 @@ class _OfTexts(_Own, Headed):
     text: str = "text"
     pair: str = ""
     label: str = "label"
-    positional = ("train", "dev", "test")
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -110,7 +110,6 @@ class Choose(_Own, Choosing):
     choices: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_CHOICES)] = ("choices",)
     label: str = "label"
     most: Annotated[int, Field(ge=2, le=MOST_CHOICES)] = 4
-    positional = ("train", "dev", "test")
 
     @property
     def answer(self) -> Choice:
@@ -118,7 +117,6 @@ class Choose(_Own, Choosing):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """A question with its choices, and optionally a passage."""
         return (*(("passage",) if self.passage else ()), "text", "choices")
 
 
@@ -132,7 +130,6 @@ class Tag(_Own, OfWords):
     name: Name = "tag"
     words: str = "words"
     tags: str = "tags"
-    positional = ("train", "dev", "test")
 
 
 class Read(_Own, Reading):
@@ -150,7 +147,6 @@ class Read(_Own, Reading):
     target: str = "answer"
     start: str = "start"
     unanswerable: bool = False
-    positional = ("train", "dev", "test")
 
     @property
     def answer(self) -> Answer:
@@ -189,7 +185,6 @@ class Embed(_Own):
     temperature: Annotated[float, Field(gt=0, le=100)] = 0.05  # SimCSE --temp; 1 / 20 in SBERT's
     both: bool = False
     dropout: Probability = 0.0
-    positional = ("train", "dev", "test")
     compares_examples = True
 
     @model_validator(mode="after")
@@ -219,11 +214,9 @@ class Embed(_Own):
         return ("spearman", "pearson") if self.score or self.sts else ("accuracy",)
 
     def outputs(self, rows: RowShape) -> int | None:
-        """The first state of a row, or all."""
         return 1 if self.pooling == "cls" else None
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
-        """Pooling of all states, and what its head does."""
         states = examples * rows.choices * rows.seq * encoder.hidden
         pooled = () if self.pooling == "cls" else (op.Pointwise("add", states),)
         return (*pooled, *super().operations(encoder, rows, examples))

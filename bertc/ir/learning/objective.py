@@ -43,7 +43,6 @@ class Term(Node):
 
     @property
     def name(self) -> str:
-        """The name of its loss and scores."""
         return self.objective.title
 
 

@@ -95,7 +95,6 @@ class StatesTask(TermNode):
         return Wanted(states=below, last=self.features.reads_last)
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
-        """Joined states, dropout on them, a BiLSTM over them, and the scores."""
         scored = examples * self.head_rows(rows)
         steps = examples * rows.choices
         states = steps * rows.seq if self.recurrent else scored

@@ -216,7 +216,6 @@ class OfWords(Headed):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """F1 of spans if tags mark spans."""
         return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)
 
 

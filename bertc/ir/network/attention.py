@@ -6,8 +6,13 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Drawn, Weight, affine, matrix
-from bertc.ir.network.attention_node import AttentionNode, ContentAttention, query_key_value
+from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Drawn, Weight, matrix
+from bertc.ir.network.attention_node import (
+    AttentionNode,
+    ContentAttention,
+    projection_weights,
+    query_key_value,
+)
 from bertc.ir.network.positions import Distances, Ranges
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
@@ -73,7 +78,6 @@ class RelativeAttention(AttentionNode):
         return self.segments
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """Projections of queries, keys, values, distances and output; the layer's own biases."""
         inner: tuple[Axis, int] = ("heads", widths.inner)
         outer: tuple[Axis, int] = ("hidden", widths.hidden)
         maps = [
@@ -90,13 +94,11 @@ class RelativeAttention(AttentionNode):
         return tuple(maps)
 
     def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """The biases u and v shared by all layers, if they are tied."""
         if self.untie:
             return ()
         return _biases("relative", ("content_bias", "distance_bias"), widths.inner, init)
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """Operations of full attention, plus added scores of distances and of segments."""
         w, inner, future = widths, widths.inner, 1 if call.causal else call.tokens
         distances, times = call.keys + future, call.rows * widths.heads
         in_line = future if call.queries >= future else 0
@@ -150,7 +152,6 @@ class DisentangledAttention(AttentionNode):
 
     @property
     def ranges(self) -> Ranges:
-        """Half of the rows of a direction are of single distances, two of ranges at least."""
         single = self.buckets // 2
         return Ranges(self.buckets, single, self.distance, least=single + 2)
 
@@ -164,12 +165,7 @@ class DisentangledAttention(AttentionNode):
         return min(max(row, 0), 2 * self.buckets - 1)
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        inner: tuple[Axis, int] = ("heads", widths.inner)
-        outer: tuple[Axis, int] = ("hidden", widths.hidden)
-        maps = list[Weight]()
-        for part in ("query", "key", "value"):
-            maps += affine(f"{name}.{part}", inner, outer, init, "attention")
-        return (*maps, *affine(f"{name}.output", outer, inner, init, "attention"))
+        return projection_weights(name, widths, init, widths.heads)
 
     def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         name, width, axes = "relative", (widths.hidden,), _OF_DISTANCES[1:]
@@ -181,7 +177,6 @@ class DisentangledAttention(AttentionNode):
         )
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """Operations of full attention, plus scores of distances by queries and by keys."""
         w, rows, times = widths, 2 * self.buckets, call.rows * widths.heads
         scores = call.states * w.heads * call.keys
         return (

@@ -43,7 +43,6 @@ class AttentionNode(Node):
 
     @property
     def named_layers(self) -> tuple[int, ...]:
-        """The layers that it names."""
         return ()
 
     @property
@@ -120,20 +119,10 @@ class ContentAttention(AttentionNode):
         return math.gcd(self.kv_heads, heads)
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """Query, key and value maps (hidden -> heads x head_dim), and the output map."""
-        many = self.key_heads(widths.heads)
-        outer: tuple[Axis, int] = ("hidden", widths.hidden)
-        inner: tuple[Axis, int] = ("heads", widths.inner)
-        narrow: Axis = "heads" if many == widths.heads else "kv_heads"
-        keys: tuple[Axis, int] = (narrow, many * widths.head_dim)
-        maps = (("query", inner, outer), ("key", keys, outer), ("value", keys, outer))
-        weights = list[Weight]()
-        for part, outputs, inputs in (*maps, ("output", outer, inner)):
-            weights += affine(f"{name}.{part}", outputs, inputs, init, "attention")[: 1 + self.bias]
-        return tuple(weights)
+        maps = projection_weights(name, widths, init, self.key_heads(widths.heads))
+        return maps if self.bias else maps[::2]
 
     def projections(self, widths: op.Widths, call: op.Call) -> op.Operations:
-        """Queries, keys and values, and copies of keys for heads that share them."""
         w, many = widths, self.key_heads(widths.heads)
         return (
             *query_key_value(w, call, many * w.head_dim),
@@ -158,6 +147,22 @@ class ContentAttention(AttentionNode):
             ),
             op.Product(outputs, w.inner, w.hidden),
         )  # fmt: skip
+
+
+def projection_weights(
+    name: str, widths: op.Widths, init: Drawn, key_heads: int
+) -> tuple[Weight, ...]:
+    """Maps to queries, keys and values, and the output map, each followed by its bias."""
+    outer: tuple[Axis, int] = ("hidden", widths.hidden)
+    inner: tuple[Axis, int] = ("heads", widths.inner)
+    narrow: Axis = "heads" if key_heads == widths.heads else "kv_heads"
+    keys: tuple[Axis, int] = (narrow, key_heads * widths.head_dim)
+    maps = (("query", inner, outer), ("key", keys, outer), ("value", keys, outer))
+    return tuple(
+        weight
+        for part, outputs, inputs in (*maps, ("output", outer, inner))
+        for weight in affine(f"{name}.{part}", outputs, inputs, init, "attention")
+    )
 
 
 def query_key_value(w: op.Widths, call: op.Call, key_width: int = 0) -> op.Operations:

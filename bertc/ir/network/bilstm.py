@@ -126,13 +126,11 @@ class BiLstmBody(BodyNode):
 
     @property
     def pooled(self) -> Pooled:
-        """The vector of a row, or the pooler's units."""
         steps = Pooling(("relu",)) if self.pooler else None
         width = self.lstm.units if steps else self._row_width
         return Pooled(True, width, steps, self.head_activation)
 
     def settings(self) -> dict[str, Any]:
-        """The kind with its arguments, and those of all kinds that it reads."""
         shared = ("embedding", "table", "head", "dropout", "initializer")
         return {"body": self.lstm, **{name: getattr(self, name) for name in shared}}
 
@@ -146,7 +144,6 @@ class BiLstmBody(BodyNode):
         return self.hidden if layer else self.inner
 
     def layer_weights(self, layer: int) -> tuple[Weight, ...]:
-        """Weights of both directions."""
         below, hidden = self.read_by_direction(layer), self.lstm.hidden
         return layer_weights(f"recurrence.{layer}", below, hidden, "recurrence")
 

@@ -86,7 +86,6 @@ class Encoder(BodyNode):
 
     @property
     def pooled(self) -> Pooled:
-        """The first state, or the mean of all, as the pooler has it."""
         steps = POOLINGS.get(self.pooler)
         of_rows = steps is not None and steps.mean != "none"
         return Pooled(of_rows, self.hidden, steps, self.head_activation)
@@ -120,13 +119,11 @@ class Encoder(BodyNode):
         )
 
     def attended(self, layer: int) -> Attended | None:
-        """None for a kind of attention without queries, keys and values."""
         one = self.layer(layer - 1)
         alone = one.attention.content_alone and not self.positions.biases_scores
         return Attended(one.widths, alone) if one.attention.projects else None
 
     def settings(self) -> dict[str, Any]:
-        """Depth, widths and the kinds of parts, by the names of settings."""
         return {
             "layers": self.depth,
             "hidden": self.hidden,

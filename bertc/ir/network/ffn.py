@@ -25,7 +25,6 @@ class Mlp(Node):
         return self.activation
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """The inner projection (hidden -> ffn) and the outer one back."""
         inner: tuple[Axis, int] = ("ffn", widths.ffn)
         outer: tuple[Axis, int] = ("hidden", widths.hidden)
         return (
@@ -34,7 +33,6 @@ class Mlp(Node):
         )
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """Two products with the activation between; some activations save their input."""
         inner = call.states * widths.ffn
         by_result = self.activation in ("relu", "tanh")
         return (
@@ -57,7 +55,6 @@ class Glu(Node):
 
     @property
     def setting(self) -> "Glu":
-        """The value of the setting ``activation`` for this node (see ``feed_forward``)."""
         return self
 
     @property
@@ -66,7 +63,6 @@ class Glu(Node):
         return "gelu" if self.kind == "geglu" else "silu"
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """The gate and the inner map (hidden -> ffn), and the outer one back."""
         ffn: tuple[Axis, int] = ("ffn", widths.ffn)
         hidden: tuple[Axis, int] = ("hidden", widths.hidden)
         both = affine if self.bias is True else _without_bias

@@ -32,12 +32,10 @@ class TokenHead:
 
     @property
     def clusters(self) -> tuple[Cluster, ...]:
-        """The clusters of ids in the token tables."""
         return self.table.clusters(self.vocab, self.embedding)
 
     @property
     def table_elements(self) -> int:
-        """Elements of the token tables."""
         return sum(cluster.size * cluster.width for cluster in self.clusters)
 
     def weights(self, name: str) -> tuple[Weight, ...]:
@@ -56,11 +54,9 @@ class TokenHead:
         return [(rows, first.width, first.size + len(rarer)), *shares]
 
     def operations(self, rows: int) -> op.Operations:
-        """The operations of the head for ``rows`` states, the loss included."""
         return self.kind.operations(self, rows)
 
     def scores(self, rows: int) -> int:
-        """Scores that it makes of ``rows`` states."""
         return sum(states * count for states, _, count in self.scored(rows))
 
 
@@ -77,7 +73,6 @@ class TransformHead(Node):
     decoder: Annotated[int, Field(ge=0, le=1_000_000, exclude_if=not_)] = 0
 
     def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
-        """Dense (hidden -> embedding), norm, and a bias over the vocabulary."""
         narrow: tuple[Axis, int] = ("embedding", of.embedding)
         dense = affine(f"{name}.dense", narrow, ("hidden", of.hidden), of.init, "head")
         return (
@@ -87,7 +82,6 @@ class TransformHead(Node):
         )
 
     def operations(self, of: TokenHead, rows: int) -> op.Operations:
-        """The transform, the projection onto the vocabulary, and its loss."""
         inner = rows * of.embedding
         return (
             op.Product(rows, of.hidden, of.embedding),
@@ -111,7 +105,6 @@ class LinearHead(Node):
     tied: On = True
 
     def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
-        """The weights before the tied table or in its place, and the bias if any."""
         narrow: tuple[Axis, int] = ("embedding", of.embedding)
         maps: tuple[Weight, ...] = ()
         if not self.tied:
@@ -121,7 +114,6 @@ class LinearHead(Node):
         return (*maps, *((bias(name, ("vocab", of.vocab), "head"),) if self.bias else ()))
 
     def operations(self, of: TokenHead, rows: int) -> op.Operations:
-        """The linear layer if there is one, the projection onto the vocabulary, and its loss."""
         narrows = self.tied and of.embedding != of.hidden
         dense = (op.Product(rows, of.hidden, of.embedding),) if narrows else ()
         scores = op.Product(rows, of.embedding if narrows else of.hidden, of.vocab)
@@ -139,7 +131,6 @@ class AdaptiveHead(Node):
     decoder: ClassVar[int] = 0
 
     def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
-        """A bias per token, a vector and a bias per cluster, and the first projection."""
         first, *rarer = of.clusters
         shape, table = (len(rarer), first.width), of.table
         axes: tuple[Axis, Axis] = ("labels", "embedding")

@@ -40,7 +40,6 @@ class EncoderLayer:
     rates: Dropout = field(compare=False)
 
     def weights(self, part: SharedPart, name: str, init: Initializer) -> tuple[Weight, ...]:
-        """Weights of a part and of its norms."""
         kind = self.attention if part == "attention" else self.ffn
         norm = self.attention_norm if part == "attention" else self.norm.of_layers
         width: tuple[Axis, int] = ("hidden", self.widths.hidden)
@@ -52,7 +51,6 @@ class EncoderLayer:
         )
 
     def operations(self, call: op.Call) -> dict[SharedPart, op.Operations]:
-        """Both parts with their norms and residual branches."""
         hidden, rates = self.widths.hidden, self.rates
         attention = self.attention.operations(self.widths, call, rates.attention > 0)
         attention = self.positions.in_layer(attention, self.widths, call)
@@ -73,7 +71,6 @@ class EncoderLayer:
         return {"attention": (*read, *attention, *after), "ffn": (before, *ffn, *after)}
 
     def projections(self, call: op.Call) -> op.Operations:
-        """Queries, keys and values alone."""
         operations = self.attention.projections(self.widths, call)
         operations = self.positions.in_layer(operations, self.widths, call)
         normed = self.norm.residual_free and self.attention_norm

@@ -25,7 +25,6 @@ class LayerNorm(Node):
     bias: On = True
 
     def weights(self, name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, ...]:
-        """Scale and shift over ``width``, as far as it has them."""
         if not self.affine:
             return ()
         scale = Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm")
@@ -41,7 +40,6 @@ class RmsNorm(Node):
     affine: bool = True
 
     def weights(self, name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, ...]:
-        """The scale over ``width``, if affine."""
         scale = Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm")
         return (scale,) if self.affine else ()
 
@@ -60,8 +58,6 @@ class _Placement(Node):
 
     residual_free: ClassVar[bool]
     """True if no norm stands on the residual path, but for one after the last layer."""
-    norms_outputs: ClassVar[bool] = False
-    """True if the output of each part is normalised before it is added."""
 
     @property
     def of_layers(self) -> NormFunction:
@@ -74,7 +70,7 @@ class _Placement(Node):
     @property
     def of_outputs(self) -> NormFunction | None:
         """The norm of what a part adds to the residual stream; None if there is none."""
-        return self.of_layers if self.norms_outputs else None
+        return None
 
     @property
     def skips_first(self) -> bool:
@@ -139,7 +135,9 @@ class SandwichNorm(_BeforeParts):
 
     kind: Literal["sandwich"] = "sandwich"
 
-    norms_outputs = True
+    @property
+    def of_outputs(self) -> NormFunction:
+        return self.of_layers
 
 
 Norm = Annotated[PostNorm | PreNorm | SandwichNorm, BY_KIND]

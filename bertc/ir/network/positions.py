@@ -74,7 +74,13 @@ class _Positions(Node):
 
     def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
         """The operations ``attention`` of a layer's attention, with those of the positions."""
-        return attention
+        if not self.biases_scores:
+            return attention
+        scored = (
+            replace(operation, mask="bias") if isinstance(operation, op.Attention) else operation
+            for operation in attention
+        )
+        return (*scored, op.Copy(widths.heads * call.queries * call.keys))
 
 
 class TablePositions(_Positions):
@@ -125,13 +131,10 @@ class BucketedPositions(TablePositions):
     kind: Literal["bucketed"] = "bucketed"
     buckets: Annotated[int, Field(ge=4, le=10_000)] = 32  # MPNetConfig
     distance: Annotated[int, Field(ge=2, le=1_000_000)] = 128  # relative_position_bucket
-    in_attention: ClassVar[bool] = True
-    biases_scores: ClassVar[bool] = True
-    by_head: ClassVar[bool] = True
+    in_attention = biases_scores = by_head = True
 
     @property
     def ranges(self) -> Ranges:
-        """Half of the rows of a direction are of single distances, the others of ranges."""
         single = self.buckets // 4
         return Ranges(self.buckets, single, self.distance, least=single + 1)
 
@@ -145,13 +148,9 @@ class BucketedPositions(TablePositions):
         return min(far, half - 1) + (half if apart < 0 else 0)
 
     def common_weights(self, heads: int, init: Drawn) -> tuple[Weight, ...]:
-        """The biases of all heads, by bucket."""
         axes: tuple[Axis, Axis] = ("positions", "heads")
         shape = (self.buckets, heads)
         return (Weight("relative.distance.weight", shape, axes, init, "attention", "table"),)
-
-    def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
-        return _biased(attention, widths, call)
 
 
 class _Unlearned(_Positions):
@@ -197,7 +196,7 @@ class RotaryPositions(_Unlearned):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     positional = ("theta", "local_theta")
-    in_attention: ClassVar[bool] = True
+    in_attention = True
 
     def turned(self, head_dim: int) -> int:
         """Numbers of a head that turn."""
@@ -218,20 +217,7 @@ class AlibiPositions(_Unlearned):
     """
 
     kind: Literal["alibi"] = "alibi"
-    in_attention: ClassVar[bool] = True
-    biases_scores: ClassVar[bool] = True
-    by_head: ClassVar[bool] = True
-
-    def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
-        return _biased(attention, widths, call)
-
-
-def _biased(attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
-    scored = [
-        replace(operation, mask="bias") if isinstance(operation, op.Attention) else operation
-        for operation in attention
-    ]
-    return (*scored, op.Copy(widths.heads * call.queries * call.keys))
+    in_attention = biases_scores = by_head = True
 
 
 Positions = Annotated[

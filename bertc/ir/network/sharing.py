@@ -78,7 +78,6 @@ class ShareGroups(Node):
     positional = ("groups",)
 
     def owner(self, part: SharedPart, layer: int, depth: int) -> int:
-        """The first layer of the layer's group."""
         group = layer * self.groups // depth
         return -(-group * depth // self.groups)
 

@@ -81,13 +81,11 @@ class AdaptiveTable(Node):
 
     @property
     def narrows(self) -> bool:
-        """True if each cluster has its own table and projection to the hidden width."""
         return self.div > 1
 
     def weights(
         self, vocab: int, embedding: int, hidden: int, init: Initializer
     ) -> tuple[Weight, ...]:
-        """A table and a projection for each cluster, if widths differ."""
         if not self.narrows:
             return WholeTable().weights(vocab, embedding, hidden, init)
         weights: list[Weight] = []
@@ -156,7 +154,6 @@ class Embeddings:
     norm: NormFunction | None
 
     def weights(self, init: Initializer) -> tuple[Weight, ...]:
-        """Tables, their norm, and the projection."""
         width: tuple[Axis, int] = ("embedding", self.width)
         weights = [*self.table.weights(self.vocab, self.width, self.hidden, init)]
         weights += self.positions.weights("embeddings.position", width, init)
@@ -176,7 +173,6 @@ class Embeddings:
         return tuple(weights)
 
     def operations(self, call: op.Call, *, dropout: bool) -> op.Operations:
-        """Table lookups, norm, dropout, and the projection."""
         states, width, hidden = call.states, self.width, self.hidden
         tables = (self.positions.rows, self.segments, self.languages)
         return (

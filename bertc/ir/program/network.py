@@ -103,7 +103,6 @@ class Network:
         )
 
     def head_operations(self, examples: int) -> op.Operations:
-        """Operations of its heads on ``examples`` examples."""
         heads = self.heads_apart(examples)
         return tuple(operation for operations in heads for operation in operations)
 
@@ -125,21 +124,6 @@ class Network:
         return sum(over_tokens(one.head_node) for one in self.scored) if self.terms else 0
 
 
-@dataclass(frozen=True)
-class RowsRead:
-    """The rows of a stage as its networks read them; ``varying``: a batch is of one task."""
-
-    shape: RowShape
-    directions: int
-    memory: int
-    varying: bool
-
-    def outputs(self, scored: Iterable[Objective]) -> int | None:
-        """Number of last states per row that some objectives read; None: all."""
-        read = states_read(scored, self.shape, varying=self.varying)
-        return read if read and read < self.shape.seq + self.shape.queries else None
-
-
 def learner(networks: tuple[Network, ...], term: TermNode) -> Network:
     """The one of a stage's networks that learns a term: the sampled one for masked terms."""
     main, *rest = networks
@@ -152,19 +136,25 @@ def at_work(
     networks: tuple[Network, ...],
     terms: tuple[Term, ...],
     masked: tuple[Objective, ...],
-    rows: RowsRead,
+    rows: RowShape,
+    directions: int,
+    memory: int,
+    varying: bool,
 ) -> tuple[Network, ...]:
-    """The networks in use with what they learn and read, in the order of their forward passes."""
+    """The networks in use with what they learn and read, in the order of their forward passes.
+
+    ``varying``: a batch is of one task.
+    """
     in_use = []
     learners = [learner(networks, term.objective).name for term in terms]
     for network in sorted(networks, key=lambda network: READ_IN_ORDER.index(network.role)):
         learned = tuple(t for t, name in zip(terms, learners, strict=True) if name == network.name)
-        scored = one_a_head(_scored(network, learned, terms, masked), rows.shape)
+        scored = one_a_head(_scored(network, learned, terms, masked), rows)
         if not scored:
             continue
         trained = network.role == "trained"
-        memory = rows.memory if trained else 0
-        wanted, body = wanted_by(scored, network, memory), network.body
+        remembered = memory if trained else 0
+        wanted, body = wanted_by(scored, network, remembered), network.body
         last = [one for one in scored if not network.decodes(one)]
         every = body.pooled.of_rows or body.depth in wanted.states + wanted.projections
         in_use.append(
@@ -172,13 +162,13 @@ def at_work(
                 network,
                 terms=learned,
                 scored=scored,
-                rows=rows.shape,
-                num_outputs=None if every else rows.outputs(last),
-                num_decoded=rows.outputs(filter(network.decodes, scored)),
+                rows=rows,
+                num_outputs=None if every else states_read(last, rows, varying=varying),
+                num_decoded=states_read(filter(network.decodes, scored), rows, varying=varying),
                 wanted=wanted,
-                query_states=rows.shape.queries if trained else 0,
-                directions=rows.directions,
-                memory=memory,
+                query_states=rows.queries if trained else 0,
+                directions=directions,
+                memory=remembered,
             )
         )
     return tuple(in_use)
@@ -216,7 +206,8 @@ def states_read(objectives: Iterable[Objective], rows: RowShape, *, varying: boo
     few = [number for number in counts if number is not None]
     if len(few) < len(counts):
         return None
-    return max(few, default=0) if varying else sum(few)
+    read = max(few, default=0) if varying else sum(few)
+    return read if 0 < read < rows.seq + rows.queries else None
 
 
 def wanted_by(objectives: Iterable[Objective], network: Network, memory: int) -> Wanted:

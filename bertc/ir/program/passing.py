@@ -12,6 +12,9 @@ from bertc.ir.program.stage import Stage
 def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
     """The arguments of a forward pass of ``network`` over ``rows`` rows of ``stage``."""
     states, depth = stage.seq + network.query_states, network.body.depth
+    terms = [term.objective.states for term in network.terms]
+    # Of each example one state goes through the pooler, or all that tasks score.
+    read = [states.pooled for states in terms if states.use_pooler(network.body)]
     return op.Call(
         rows=rows,
         tokens=stage.seq,
@@ -20,7 +23,7 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
         query_states=network.query_states,
         directions=network.directions,
         sequences=stage.texts + 1 if stage.pack else 0,
-        pooled=_pooled(stage, network),
+        pooled=(stage.texts if all(read) else stage.seq) if read else 0,
         decoded=network.outputs(stage.seq)[1],
         layers=network.wanted.whole_layers(depth),
         projects=network.wanted.projects_next(depth),
@@ -47,23 +50,21 @@ def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
     return is_below(weight, frozen)
 
 
-def passed_by(stage: Stage, network: Network, rows: int) -> op.Forward:
-    """Operations of a forward pass; of frozen layers they have less of a backward pass, or none."""
-    return _passed(stage, network, rows)[0]
-
-
 def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
     """Operations of its heads on ``examples`` examples; none pass gradients to a frozen network."""
     heads = network.head_operations(examples)
     reached = network.role != "trained" or frozen_layers(stage) is None
-    if reached or _passed(stage, network, 1)[1]:
+    if reached or passed_by(stage, network, 1)[1]:
         return heads
     by_head = (_of_constants(one) for one in network.heads_apart(examples))
     return tuple(operation for operations in by_head for operation in operations)
 
 
-def _passed(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool]:
-    """Operations of a forward pass, and whether its outputs have a gradient."""
+def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool]:
+    """Operations of a forward pass, and whether its outputs have a gradient.
+
+    Those of frozen layers have less of a backward pass, or none.
+    """
     call, frozen = call_of(stage, network, rows), frozen_layers(stage)
     forward = network.body.operations(call)
     if frozen is None or network.role != "trained":
@@ -179,12 +180,3 @@ def _of_frozen_maps(operation: op.Operation) -> op.Operation:
     if operation.maps:
         return replace(operation, frozen=True)
     return replace(operation, constant=operation.of_weights)
-
-
-def _pooled(stage: Stage, network: Network) -> int:
-    """States of a row that go through the pooler: one of each example, or all that tasks score."""
-    terms = [term.objective for term in network.terms]
-    read = [
-        objective.states.pooled for objective in terms if objective.states.use_pooler(network.body)
-    ]
-    return (stage.texts if all(read) else stage.seq) if read else 0

@@ -22,7 +22,6 @@ from bertc.ir.program.network import (
     MAIN,
     Freeze,
     Network,
-    RowsRead,
     at_work,
     learner,
     teacher_name,
@@ -171,7 +170,6 @@ class Stage(Node):
         return tuple(network for network in self.allocated if network.learned)
 
     def network(self, name: str) -> Network:
-        """The network of this name."""
         return next(network for network in self.allocated if network.name == name)
 
     @property
@@ -187,13 +185,10 @@ class Stage(Node):
         """Networks in use, in the order of their forward passes."""
         # What masks is a term of the objective, or one that stands for those of a generator.
         masked = cast(tuple[Objective, ...], self.masked_terms())
-        rows = RowsRead(
-            self.row,
-            self.format.directions,
-            self.memory,
-            varying=bool(self.tasks),
+        directions, varying = self.format.directions, bool(self.tasks)
+        return at_work(
+            self.allocated, self.objective, masked, self.row, directions, self.memory, varying
         )
-        return at_work(self.allocated, self.objective, masked, rows)
 
 
 class TextStage(Stage):

@@ -29,13 +29,11 @@ class CopyingHead:
     """Scores over the vocabulary, and one for copying the input token (ELECTRA 3.4)."""
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """Weights of the encoder's kind of head, and a layer of one score."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         copy = affine(f"{name}.copy", ("labels", 1), hidden, encoder.initializer, "head")
         return (*encoder.token_head.weights(name), *copy)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """Operations of the head on ``rows`` states, the score and its mixture."""
         mixed = op.Product(rows, encoder.hidden, 1), op.Loss(rows, kept=3 * rows)
         return (*encoder.token_head.operations(rows), *mixed)
 
@@ -52,7 +50,6 @@ class Classifier:
         return affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """One product, and log probabilities."""
         scores, width = rows * self.labels, self._width(encoder)
         return (op.Product(rows, width, self.labels), op.Loss(scores, kept=scores))
 
@@ -68,7 +65,6 @@ class BoundaryHead:
     position_dim: int
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """A position table, two dense + norm layers, and a bias; the output table is tied."""
         init, embedding = encoder.initializer, encoder.embedding
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         feature: tuple[Axis, int] = ("feature", 2 * encoder.hidden + self.position_dim)
@@ -86,7 +82,6 @@ class BoundaryHead:
         )
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """Two dense layers and the vocabulary projection over ``rows`` predictions."""
         hidden, embedding = encoder.hidden, encoder.embedding
         return (
             op.Product(rows, 2 * hidden + self.position_dim, hidden),
@@ -110,7 +105,6 @@ class DetectorHead:
     normed: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """Two matrices, each with a bias, and a norm before them."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         norm = encoder.head_norm.weights(f"{name}.norm", *hidden, part="head")
         return (
@@ -120,7 +114,6 @@ class DetectorHead:
         )
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """Two products of states that the network saves, and the loss; perhaps a normed sum."""
         hidden = encoder.hidden
         summed = op.Pointwise("add", rows * hidden), op.Norm(rows, hidden)
         return (
@@ -145,11 +138,9 @@ class ConditionedSpanHead:
     answered: bool
 
     def inner(self, encoder: Body) -> int:
-        """The inner width."""
         return self.units or encoder.hidden
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """A layer for starts, two for ends, two for answerability."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         inner: tuple[Axis, int] = ("feature" if self.units else "hidden", self.inner(encoder))
         both: tuple[Axis, int] = ("feature", 2 * encoder.hidden)
@@ -224,7 +215,6 @@ class VectorHead:
         return dense if self.dense else ()
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """A product of ``rows`` vectors, and one of those of ``examples`` with the others."""
         hidden, others = encoder.hidden, rows - examples
         dense = (
             op.Product(rows, hidden, hidden),

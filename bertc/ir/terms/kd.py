@@ -124,7 +124,6 @@ class KdLogits(TaughtTerm):
 
     @property
     def head_node(self) -> HeadNode:
-        """A linear map for labels, else the head over the vocabulary."""
         return Classifier(self.labels, self.pools) if self.labels else VocabularyHead()
 
     @property
@@ -144,7 +143,6 @@ class KdLogits(TaughtTerm):
         return rows.predictions if self.over == "masked" else rows.seq
 
     def outputs(self, rows: RowShape) -> int | None:
-        """All states, or those of the tokens that are masked or of the first one."""
         if self.pools:
             return 1
         return rows.predictions if self.over == "masked" else None

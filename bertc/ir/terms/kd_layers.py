@@ -41,7 +41,6 @@ class KdStates(OfLayers):
         return Wanted(states=self.layers_of(learned=learned), last=False)
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
-        """A map and a difference for each pair of layers."""
         states, count = examples * self.head_rows(rows), len(self.matched)
         numbers = count * states * self.width
         if not self.maps:
@@ -122,9 +121,9 @@ class KdRelated(OfLayers):
         """Its relations."""
 
     @property
-    @abstractmethod
     def held(self) -> float:
-        """Numbers in fp32 for each score of a block, while it is compared."""
+        """Numbers in fp32 for each score compared: both probabilities and their logarithms."""
+        return 7
 
     @abstractmethod
     def split(self, body: BodyNode, layer: int) -> int:
@@ -190,7 +189,7 @@ class KdAttention(KdRelated):
 
     @property
     def held(self) -> float:
-        """Scores and those that count, as bytes; or probabilities and their logarithms."""
+        """The same; scores have with them those that count, as bytes."""
         if self.of == "scores":
             return 4.5
         return 7 if self.loss == "kl" else 8
@@ -224,11 +223,6 @@ class KdRelations(KdRelated):
     @property
     def related(self) -> tuple[Related, ...]:
         return self.of
-
-    @property
-    def held(self) -> float:
-        """Probabilities of both networks and their logarithms."""
-        return 7
 
     def split(self, body: BodyNode, layer: int) -> int:
         return self.heads

@@ -14,7 +14,6 @@ class Masked(Masks, LanguageModel):
 
     @property
     def head_name(self) -> str:
-        """``mlm``, for all terms that mask tokens."""
         return "mlm"
 
     @property

@@ -48,7 +48,6 @@ class Rtd(ReplacedText):
 
     @property
     def head_node(self) -> DetectorHead:
-        """A dense layer and one score per token."""
         return DetectorHead(self.add_cls)
 
     @classmethod
@@ -76,7 +75,6 @@ class Restore(ReplacedText, LanguageModel):
 
     @property
     def head_node(self) -> HeadNode:
-        """The vocabulary head, with a score for copying if all tokens are predicted."""
         return CopyingHead() if self.over == "all" else VocabularyHead()
 
     def outputs(self, rows: RowShape) -> int | None:

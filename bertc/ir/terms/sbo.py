@@ -40,12 +40,10 @@ class Sbo(TextTerm):
 
     @property
     def head_node(self) -> BoundaryHead:
-        """Two layers over both boundaries and the position between them."""
         return BoundaryHead(self.max_targets, self.position_dim)
 
     @property
     def states(self) -> StatesRead:
-        """States before and after spans."""
         return StatesRead(self.head_name, rank=1, of_spans=True)
 
     def head_rows(self, rows: RowShape) -> int:

@@ -61,11 +61,9 @@ class StatesHead:
         return self.joins == "weighted-sum"
 
     def joined(self, encoder: Body) -> int:
-        """Width of the joined states."""
         return encoder.hidden * (self.parts if self.joins == "concat" else 1)
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """Weights of the sum, of the BiLSTM, and of the linear layer."""
         width, weights = self.joined(encoder), list[Weight]()
         if self.weighs:
             for leaf, count, init in (("weight", self.parts, ZEROS), ("scale", 1, ONES)):
@@ -84,13 +82,11 @@ class StatesHead:
         return (*weights, *scores)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """One product, and log probabilities."""
         scores, recurrent = rows * self.labels, self.recurrent
         width = recurrent.width if recurrent else self.joined(encoder)
         return (op.Product(rows, width, self.labels), op.Loss(scores, kept=scores))
 
     def before(self, encoder: Body, states: int) -> op.Operations:
-        """Operations that join ``states`` states."""
         numbers = states * encoder.hidden * self.parts
         match self.joins:
             case "weighted-sum":
@@ -101,7 +97,6 @@ class StatesHead:
                 return ()
 
     def recurrence(self, encoder: Body, rows: int, steps: int) -> op.Operations:
-        """Operations of the BiLSTM on ``rows`` rows of ``steps`` tokens."""
         if self.recurrent is None:
             return ()
         width = self.joined(encoder)
