@@ -23,10 +23,7 @@ EXPORTED = SENTENCE_FILES | {
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder that replaces ``folder`` when the block ends without error.
-
-    An earlier export at ``folder`` is replaced; anything else there is refused and left alone.
-    """
+    """Yield a new folder that replaces an earlier export at ``folder`` if no error is raised."""
     folder = folder.absolute()
     fresh = folder.parent / f".{folder.name}.{os.getpid()}.new"
     with durable.writing(folder, elsewhere=ELSEWHERE):

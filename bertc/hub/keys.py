@@ -71,10 +71,7 @@ def prefixed(family: Family, chosen: HfClass, name: str, key: str) -> str:
 
 
 def prefixes(family: Family, keys: Iterable[str]) -> tuple[str, str, str]:
-    """The prefix of the encoder's keys in a file, that of its heads, and the layout's own.
-
-    The token table tells, wherever another network has the encoder.
-    """
+    """Prefixes of encoder and heads in a file, by its token table, and the layout's own."""
     usual, table = f"{family.prefix}.", f"{family.names['encoder.embeddings.token']}.weight"
     seen = {key.removesuffix(table) for key in keys if f".{key}".endswith(f".{table}")}
     first = seen.pop() if len(seen) == 1 else usual

@@ -48,10 +48,7 @@ def hub_name(path: str) -> str:
 
 
 def fetch_weights(folder: Path) -> None:
-    """Download the weights for a folder in the hub's cache that has none yet.
-
-    Pickled ones only where there are no others.
-    """
+    """Download the weights of a cached folder that has none, pickled ones if it has no others."""
     place = _SNAPSHOT.search(folder.as_posix())
     if not place or _has_weights(folder):
         return

@@ -1,7 +1,4 @@
-"""Folders of sentence-transformers: how the states of its tokens become a text's vector. No torch.
-
-Read are all layouts, those before 2.0 too, through closed lists; written is that of 2.0 to 5.
-"""
+"""Folders of sentence-transformers: all layouts are read, that of 2.0 to 5 is written. No torch."""
 
 import json
 import re
@@ -17,7 +14,6 @@ from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_bytes
 from bertc.data.tokenizers.reading import network_folder, tokenizer_folder
 from bertc.hub.folders import RESOLVED, SENTENCES, read_network
-from bertc.hub.target import learned_vectors
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.answer import Pooling
@@ -109,10 +105,11 @@ def vectors_of(folder: Path, resolved: Resolved | None) -> Sentences | None:
     places = (folder / SENTENCES, folder)
     place = next((one for one in places if is_file(one / MODULES)), None)
     came = _read(place, tokenizer_folder(folder)) if place else None
-    learned = learned_vectors(resolved) if resolved else None
-    if learned is None:
+    tasks = [task for stage in resolved.stages for task in stage.tasks] if resolved else []
+    learned = [task for task in tasks if isinstance(task, Embed)]
+    if not learned:
         return came
-    return (came or Sentences()).changed(**{name: getattr(learned, name) for name in OF_TASKS})
+    return (came or Sentences()).changed(**{name: getattr(learned[-1], name) for name in OF_TASKS})
 
 
 def sentences_task(sentences: Sentences | None) -> tuple[Embed, ...]:
@@ -133,10 +130,7 @@ def vectors_of_init(init: Node) -> Sentences | None:
 def write_sentences(
     sentences: Sentences, folder: Path, encoder: Body, *, pooler: bool = True
 ) -> None:
-    """Write the files from which ``SentenceTransformer`` loads a Hugging Face folder.
-
-    Without a ``pooler`` in the folder the encoder is made without one.
-    """
+    """Write what ``SentenceTransformer`` reads; without ``pooler`` it makes its encoder so."""
     files = dict(sentences.came) or _files(sentences, encoder)
     if not pooler:
         said = parse_json(files.get(ENCODER, b"{}"), _MOST_BYTES)

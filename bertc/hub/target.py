@@ -12,7 +12,7 @@ from bertc.hub.keys import keys, part_of, parts_of
 from bertc.hub.networks import alone
 from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.learning.answer import Labels, Score, Span, Tags, Vector
-from bertc.ir.learning.custom_task import AnyTask, Embed
+from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.network.encoder import first_position
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.complete import Complete
@@ -28,10 +28,7 @@ from bertc.lang.write.show import show_value
 def target_of(
     program: Resolved, names: Iterable[str], pad: int, prefer: str | None = None
 ) -> tuple[Family, HfClass] | Obstacle:
-    """Find the family and class for one network, or the obstacle to an export.
-
-    ``names`` are the names of its weights; whole heads may be absent.
-    """
+    """The family and class for one network with weights of these names, or the obstacle."""
     learned = {term.objective.head_name for term in program.terms()} | {"pooler"}
     names = [*names]
     if program.encoder.head.decoder:  # which no class of transformers has
@@ -62,12 +59,6 @@ def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
     """The task whose head is exported: the first of the last stage, if its head is there."""
     tasks = [task for task in program.stages[-1].tasks if not isinstance(task.answer, Vector)]
     return next((task for task in tasks if task.title in parts), None)
-
-
-def learned_vectors(program: Resolved) -> Embed | None:
-    """The last task that learned vectors; None if none did."""
-    tasks = [task for stage in program.stages for task in stage.tasks]
-    return next((task for task in reversed(tasks) if isinstance(task, Embed)), None)
 
 
 def task_class(family: Family, task: AnyTask, pooler: PoolerKind) -> HfClass | Obstacle:
@@ -136,10 +127,7 @@ def _labels(names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagnostics) -> None:
-    """Remark that no layout fits the trained model, naming the setting and a value that fits.
-
-    Settings of a shipped spec are exempt: its system has no layout.
-    """
+    """Remark that no layout fits the trained model, unless settings of a shipped spec say so."""
     encoder = alone(resolved)
     names = [weight.name for weight in model_weights(encoder)]
     target = target_of(encoder, names, padding(resolved))

@@ -32,10 +32,7 @@ SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_proj_to_l
 
 
 class _HfTask(BaseModel):
-    """Settings about the task head, with the names and defaults of PretrainedConfig.
-
-    ``dropout`` is the rate before the head, by the family's name of it.
-    """
+    """Settings about the task head, with the names and defaults of PretrainedConfig."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -50,10 +47,7 @@ class _HfTask(BaseModel):
 
 @dataclass(frozen=True)
 class TaskOfFolder:
-    """The task of an imported head (without files), and the class that held it.
-
-    ``always`` are settings of that class, whatever the file says.
-    """
+    """The task of an imported head, its class, and the settings that this class always has."""
 
     task: AnyTask
     held: HfClass

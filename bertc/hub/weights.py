@@ -1,7 +1,4 @@
-"""The weights of a Hugging Face folder: one file or several, of safetensors or pickled tensors.
-
-Of a pickle torch reads tensors alone (``weights_only``): nothing that it names is called.
-"""
+"""The weights of a Hugging Face folder: files of safetensors, or of pickled tensors alone."""
 
 import pickle
 import re

@@ -84,6 +84,10 @@ def test_what_cannot_be_embedded_is_refused(run: Path, model: Trained, tmp_path:
         model.embed(TEXTS[0])
     with pytest.raises(UsageError, match=r"\.npy or \.parquet"):
         module.refuse_other_files(tmp_path / "vectors.csv")
+    with pytest.raises(UsageError) as error:
+        export_run(run, tmp_path / "out", "last4")
+    assert "one of mean, cls, max" in error.value.help
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("pooling", MODES)
@@ -99,12 +103,3 @@ def test_sentence_transformers_is_told_the_pooling(pooling: str, run: Path, tmp_
     assert told["model_args"] == {"add_pooling_layer": False}, "the folder has no pooler's weights"
     paths = [module["path"] for module in json.loads((to / "modules.json").read_text())]
     assert paths == ["", "1_Pooling"]
-
-
-def test_poolings_of_others_are_refused_before_anything_is_written(
-    run: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        export_run(run, tmp_path / "out", "last4")
-    assert "one of mean, cls, max" in refused.value.help
-    assert not (tmp_path / "out").exists()

@@ -134,18 +134,6 @@ def test_a_folder_keeps_its_class(came: str, tmp_path: Path) -> None:
     assert [left.architecture] == config_of(left.folder)["architectures"] == [CLASSES[came]]
 
 
-def test_what_turns_scores_into_answers_leaves_with_its_head(tmp_path: Path) -> None:
-    """CrossEncoder of sentence-transformers reads it: Identity in place of a sigmoid."""
-    files = table(tmp_path / "rows.tsv", "text pair score", [(a, b, "1") for a, b, _ in PAIRS])
-    task = f"task=regress({files}, pair=pair, label=score)"
-    came = export_run(run_of(tmp_path / "own", f"{SMALL} ffn=40 {task}"), tmp_path / "came").folder
-    scores = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}
-    respell(came, **scores)
-    import_run(came, tmp_path / "run")
-    left = export_run(tmp_path / "run", tmp_path / "left").folder
-    assert config_of(left).items() >= scores.items()
-
-
 def test_a_run_tuned_from_a_run_has_its_layout(tmp_path: Path) -> None:
     spec = f"{SMALL} ffn=40 positions=learned(26, offset=1) segments=1 layout=camembert"
     run = run_of(tmp_path / "run", f"{spec} objective=mlm")

@@ -1,8 +1,4 @@
-"""Changed copies of a task's training examples: made once, stored in the cache.
-
-A copy is a function of the seed of its augmentation, of its example and of its number, so a run and
-its continuation read the same text.
-"""
+"""Copies of training examples, stored: functions of a seed, their example and their number."""
 
 import hashlib
 import json
@@ -102,15 +98,11 @@ class Copier:
         return added
 
     def _identity(self, node: Changes) -> list[str]:
-        match node:
-            case EditedCopies():
-                return []
-            case ReplacedCopies(model=model, vectors=vectors):
-                assert self.networks, "a program with replaced words comes with networks"
-                files = [user_path(vectors)] if vectors else []
-                return [self.networks.digest(model), *map(durable.digest, files)]
-            case unreachable:
-                assert_never(unreachable)
+        if not isinstance(node, ReplacedCopies):
+            return []
+        assert self.networks, "a program with replaced words comes with networks"
+        files = [user_path(node.vectors)] if node.vectors else []
+        return [self.networks.digest(node.model), *map(durable.digest, files)]
 
     def _make(
         self,

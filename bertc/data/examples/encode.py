@@ -81,10 +81,7 @@ def _related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
-    """Add a row for each choice: the passage, and the question with the choice in its gap (``_``).
-
-    Without a passage the question is one text and the choice the other.
-    """
+    """Add a row for each choice, with a passage in the gap (``_``) of its question or behind it."""
     assert isinstance(task, Race | Choose), "choices need a task of choices"
     assert isinstance(task.answer, Choice), "choices need a task of choices"
     for number, example in enumerate(examples):

@@ -1,7 +1,7 @@
 """The tasks of a stage, read from their files and encoded, with their labels."""
 
 import hashlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -79,7 +79,9 @@ SAMPLE_EXAMPLES = 1000
 def learned_examples(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
     """The training examples that a task learns: pairs in both orders, or a sample, as it says."""
     if isinstance(task, Glue) and task.both_orders:
-        examples = [*examples, *_swapped(examples)]
+        pairs = [example for example in examples if isinstance(example, TextExample)]
+        swapped = (replace(e, key=f"{e.key}, swapped", texts=e.texts[::-1]) for e in pairs)
+        examples = [*examples, *swapped]
     if task.examples > len(examples):
         raise DataError(
             f"{task.title} has {len(examples):,} training examples, not {task.examples:,}",
@@ -102,12 +104,6 @@ def _drawn(examples: Sequence[Example], most: int, *address: str) -> Sequence[Ex
         return examples
     drawn = permute(np.arange(most), len(examples), 0, *address)
     return [examples[i] for i in np.sort(drawn)]
-
-
-def _swapped(examples: Sequence[Example]) -> Iterator[Example]:
-    for example in examples:
-        if isinstance(example, TextExample):
-            yield replace(example, key=f"{example.key}, swapped", texts=example.texts[::-1])
 
 
 def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) -> float:

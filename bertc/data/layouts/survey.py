@@ -1,7 +1,4 @@
-"""A first look at text or examples: format, size, and the columns of tables with their first cells.
-
-Of large tables the beginning is read.
-"""
+"""A first look at text or examples: format, size, and the beginning of a table's columns."""
 
 import glob
 import json
@@ -130,10 +127,7 @@ def _is_name(cell: str) -> bool:
 
 
 def _dev_of(name: str, columns: Collection[str] = ()) -> str:
-    """The name of the file next to a training file that judges; "" for none.
-
-    It may be packed, or a table of another format with the same columns.
-    """
+    """The file next to a training file that judges, perhaps packed or in another format; or ""."""
     path = Path(name)
     bare = path.with_suffix("") if path.suffix in PACKED else path
     formats = FORMATS if columns else ()

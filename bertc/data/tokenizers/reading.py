@@ -68,11 +68,7 @@ def network_folder(folder: Path) -> Path:
 
 
 def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:
-    """The tokenizer of a run's folder, of a folder of others, or of one of its files.
-
-    Those of others are made by transformers, in a process with limits, and stored in the cache. A
-    ``tokenizer.json`` that is named itself is taken as it is written.
-    """
+    """The tokenizer of a run as it is; of others as transformers makes it, aside and once."""
     file = _file(path)
     of_run = path.name == "tokenizer" and is_file(path.parent / "resolved.json")
     if of_run and file == path / "tokenizer.json":

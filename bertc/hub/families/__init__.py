@@ -37,10 +37,7 @@ def family_named(model_type: str) -> Family:
 
 
 def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Family | Obstacle:
-    """The family for a program whose padding id is ``pad``, or the obstacle.
-
-    ``prefer`` is the family that the network was imported from.
-    """
+    """The family for a program, rather ``prefer``, from which it was imported, or the obstacle."""
     if not isinstance(resolved.encoder, Encoder):
         return Obstacle(f"body={resolved.encoder.body_kind}", "all layouts are of transformers")
     if resolved.encoder.causal:

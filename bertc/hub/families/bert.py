@@ -27,11 +27,11 @@ POOLER = {"encoder.pooler": "pooler.dense"}
 TABLE = "embeddings.word_embeddings.weight"
 
 
-def pooled_classes(title: str) -> tuple[TaskClass, ...]:
-    """Task classes that score the pooled state with one linear layer."""
+def pooled_classes(title: str, pooler: str = "") -> tuple[TaskClass, ...]:
+    """Task classes that score the pooled state, or that of a ``pooler``, with one linear layer."""
     return (
-        TaskClass(f"{title}ForSequenceClassification", "classifier", "read"),
-        TaskClass(f"{title}ForMultipleChoice", "classifier", "read"),
+        TaskClass(f"{title}ForSequenceClassification", "classifier", "read", pooler),
+        TaskClass(f"{title}ForMultipleChoice", "classifier", "read", pooler),
         *token_classes(title),
     )
 

@@ -1,7 +1,4 @@
-"""Network settings of a ``config.json``, with BertConfig's names and defaults.
-
-A family's own class states its differences. Defaults are those of transformers 5.23.
-"""
+"""Network settings of a ``config.json``, with BertConfig's names; defaults of transformers 5.23."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from bertc.hub.families import bert
 from bertc.hub.families.config import HfConfig, Layers, Single, VocabularySize
-from bertc.hub.families.family import Family, HfClass, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.family import Family, HfClass, TaskHeads, hf_class
 from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Width
 from bertc.ir.network.attention import DisentangledAttention
@@ -113,14 +113,7 @@ DEBERTA = Family(
         HfClass("DebertaV2ForMaskedLM", frozenset({"mlm"}), settings={"legacy": False}),
         hf_class("DebertaV2Model"),
     ),
-    tasks=TaskHeads(
-        (
-            TaskClass("DebertaV2ForSequenceClassification", "classifier", "read", "pooler.dense"),
-            TaskClass("DebertaV2ForMultipleChoice", "classifier", "read", "pooler.dense"),
-            *bert.token_classes("DebertaV2"),
-        ),
-        dropout="cls_dropout",
-    ),
+    tasks=TaskHeads(bert.pooled_classes("DebertaV2", "pooler.dense"), dropout="cls_dropout"),
     claims=lambda candidate: isinstance(candidate.encoder.attention, DisentangledAttention),
     recipe="deberta",
     vocabulary=Unigram,

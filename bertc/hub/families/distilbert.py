@@ -70,8 +70,7 @@ DISTILBERT = Family(
     classes=(hf_class(f"{CLASS}ForMaskedLM", "mlm"), hf_class(f"{CLASS}Model")),
     tasks=TaskHeads(
         (
-            TaskClass(f"{CLASS}ForSequenceClassification", "classifier", "read", "pre_classifier"),
-            TaskClass(f"{CLASS}ForMultipleChoice", "classifier", "read", "pre_classifier"),
+            *bert.pooled_classes(CLASS, "pre_classifier")[:2],
             # It drops as the layers do, by no setting of its own.
             TaskClass(
                 f"{CLASS}ForTokenClassification",

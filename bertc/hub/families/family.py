@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A setting, as written in a spec, that no layout can represent, and the reason.
-
-    ``instead`` is a setting for a spec that avoids the obstacle, empty if there is none.
-    """
+    """A setting that no layout can represent, why, and perhaps one ``instead`` that one has."""
 
     setting: str
     why: str
@@ -150,10 +147,7 @@ def transformer(resolved: Resolved) -> Encoder:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A program to export, and the padding id of its vocabulary.
-
-    ``systems`` are the families that it was imported or fine-tuned from.
-    """
+    """A program to export, its padding id, and the families that it was imported or tuned from."""
 
     resolved: Resolved
     pad: int
@@ -177,10 +171,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Reshape:
-    """Conversion of tensors between bertc's table and a layout; the identity by default.
-
-    ``joined`` puts the rows of a key that several weights share in the order of their names.
-    """
+    """Conversion of tensors to a layout and back; ``joined`` orders rows that share a key."""
 
     shape: Callable[[Encoder, str, Shape], Shape] = lambda encoder, name, shape: shape
     out: Callable[[Encoder, str, "Tensor"], "Tensor"] = lambda encoder, name, tensor: tensor

@@ -1,7 +1,4 @@
-"""NomicBERT's Hugging Face layout: BERT's, with rotary positions and a gate, and few biases.
-
-Keys are those of the files, which transformers renames when it reads and writes them.
-"""
+"""NomicBERT's layout, with the keys of its files: BERT's with rotary positions and a gate."""
 
 from typing import Any, Literal
 

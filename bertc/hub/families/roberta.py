@@ -1,8 +1,4 @@
-"""RoBERTa's Hugging Face layout: BERT's, with positions counted from the padding id + 1.
-
-XLM-R and CamemBERT are the same network with SentencePiece vocabularies. MPNet has no token types,
-and biases of scores by distance.
-"""
+"""RoBERTa's layout: positions count from the padding id + 1; also XLM-R, CamemBERT and MPNet."""
 
 from collections.abc import Callable
 from dataclasses import replace
