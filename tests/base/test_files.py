@@ -51,24 +51,19 @@ def test_what_is_no_plain_file_is_refused_at_once(places: dict[str, Path]) -> No
         assert paths.existing_folder(path).is_dir()
 
 
-def test_reading_is_bounded(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"12345")
-    assert read_bytes(path, 5) == b"12345"
-    with pytest.raises(DataError, match="is larger than 4 bytes"):
-        read_bytes(path, 4)
-    os.truncate(path, 2**40)  # sparse
-    with pytest.raises(DataError, match="is larger than 1 MiB"):
-        read_text(path, 2**20)
-
-
-def test_text_is_utf8_and_keeps_the_ends_of_its_lines(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes("a\r\n\x85é\n".encode())
-    assert read_text(path, 100) == "a\r\n\x85é\n"
+def test_reading_is_bounded_and_text_is_utf8_with_the_ends_of_its_lines(tmp_path: Path) -> None:
+    path, text = tmp_path / "file", "a\r\n\x85é\n"
+    path.write_bytes(text.encode())
+    assert read_bytes(path, 8) == text.encode()
+    assert read_text(path, 8) == text
+    with pytest.raises(DataError, match="is larger than 7 bytes"):
+        read_bytes(path, 7)
     path.write_bytes(b"a\nb\xe9")
     with pytest.raises(DataError, match=r"file:2: byte 0xe9 is not UTF-8"):
         read_text(path, 100)
+    os.truncate(path, 2**40)  # sparse
+    with pytest.raises(DataError, match="is larger than 1 MiB"):
+        read_text(path, 2**20)
 
 
 RUSSIAN = "Настоящая лицензия является свободной.\nОна даёт вам право вносить изменения.\n" * 9

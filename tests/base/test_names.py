@@ -76,15 +76,13 @@ def test_a_missing_path_is_told_with_a_name_like_it_or_what_its_folder_has(
     (tmp_path / "glue" / "SST-2" / "train.tsv").touch()
     (tmp_path / "bertc").mkdir()
     monkeypatch.chdir(tmp_path)
-    told = {name: check_path(name) for name in ("glue/SST", "glu/SST-2", "glue/SST2/train.tsv")}
-    assert told == {
-        "glue/SST": "did you mean glue/SST-2?",
-        "glu/SST-2": "did you mean glue/SST-2?",
+    near = ("glue/SST", "glu/SST-2", "glue/SST2/x/y")
+    none = ("elsewhere/x", "glue/MRPC/x", "a\0b", "\ud800/x", "/zzqqxx/x", "~nobody/x")
+    told = dict.fromkeys(near, "did you mean glue/SST-2?") | {
         "glue/SST2/train.tsv": "did you mean glue/SST-2/train.tsv?",
+        f"{tmp_path}/glue/QQP": f"check the path: {tmp_path}/glue has MRPC, SST-2",
+        "nosuch.bertc": "did you mean bertc?",
+        **dict.fromkeys(none, "check the path"),
     }
-    assert check_path("glue/SST2/x/y") == "did you mean glue/SST-2?"
-    assert check_path(tmp_path / "glue/QQP") == f"check the path: {tmp_path}/glue has MRPC, SST-2"
-    assert check_path("nosuch.bertc") == "did you mean bertc?"
+    assert {name: check_path(name) for name in told} == told
     assert check_path("nosuch.bertc", ".bertc") == "check the path", "a folder is no spec"
-    for name in ("elsewhere/x", "glue/MRPC/x", "a\0b", "\ud800/x", "/zzqqxx/x", "~nobody/x"):
-        assert check_path(name) == "check the path", name

@@ -28,6 +28,7 @@ stage   "a" { # first
 }
 stage 'b' {seq=512 steps=100k}
 stage 'c' {}
+seed={2 .. 12} optimizer=adam({1e-5..1e-3 : log}) steps=equal(1e15   flops)
 A = [12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12,12]
 # end"""
 
@@ -47,6 +48,9 @@ stage "a" {
 }
 stage "b" { seq = 512  steps = 100k }
 stage "c" {}
+seed = {2..12}
+optimizer = adam({1e-5..1e-3:log})
+steps = equal(1e15   flops)
 A = [
     12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 12,
     12, 12, 12, 12, 12,
@@ -89,16 +93,12 @@ def test_any_sound_text(text: str) -> None:
     assert lang.format_text(tidy) == tidy
 
 
-def test_a_text_with_mistakes_is_not_touched(tmp_path: Path) -> None:
+def test_files(tmp_path: Path) -> None:
     path = tmp_path / "a.bertc"
     path.write_text("layers 12")
     with pytest.raises(SpecError):
         format_file(path, write=True)
     assert path.read_text() == "layers 12"
-
-
-def test_files(tmp_path: Path) -> None:
-    path = tmp_path / "a.bertc"
     path.write_text("layers=12")
     assert format_file(path, write=False)
     assert path.read_text() == "layers=12"

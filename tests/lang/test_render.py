@@ -74,11 +74,6 @@ def test_order_is_that_of_the_text_and_doubles_are_shown_once() -> None:
     ]
 
 
-def test_escapes() -> None:
-    assert escaped("é日 a") == "é日 a"
-    assert escaped("\x1b\x9b\u202e\u2028\ufeff\n") == "\\x1b\\x9b\\u202e\\u2028\\ufeff\\x0a"
-
-
 @pytest.mark.parametrize("sign", ["\x1b", "\x9b", "\u202e", "\u2028", "\U000e0001", "\r"])
 def test_text_of_others_acts_on_no_terminal_and_json_keeps_its_value(sign: str) -> None:
     written = json.dumps({"label": f"a{sign}b日\t"}, ensure_ascii=False, indent=1)
@@ -87,6 +82,8 @@ def test_text_of_others_acts_on_no_terminal_and_json_keeps_its_value(sign: str) 
     assert "日" in shown
     assert json.loads(shown) == json.loads(written)
     assert sign not in for_terminal(f"two\n{sign} lines")
+    signs = "\\x1b\\x9b\\u202e\\u2028\\ufeff\\x0a"
+    assert escaped("é日 a\x1b\x9b\u202e\u2028\ufeff\n") == f"é日 a{signs}"
 
 
 def test_commands_print_by_one_function() -> None:
@@ -101,10 +98,7 @@ def test_commands_print_by_one_function() -> None:
     assert all("render(" in line or "preview(" in line for line in styled)
 
 
-def test_nearest() -> None:
+def test_near_words_are_named_and_long_lists_counted() -> None:
     words = {"hiden": "hidden", "Save-Every": "save_every", "l": "L", "chickens": ""}
     assert {word: nearest(word, ["hidden", "heads", "save_every", "L"]) for word in words} == words
-
-
-def test_long_lists_are_counted() -> None:
     assert listed(["ab", "cd", "ef"], limit=7) == "ab, cd and 1 more"

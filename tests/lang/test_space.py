@@ -4,7 +4,7 @@ import pytest
 
 from bertc import api
 from bertc.base.diagnostics import SpecError
-from bertc.lang import format_text, show
+from bertc.lang import show
 from bertc.lang.space import Interval, Options, SpacePoint, space
 
 SPEC = """
@@ -78,12 +78,3 @@ def test_ranges_that_are_none(wrong):
     with pytest.raises(SpecError) as caught:
         space(f"layers={wrong}")
     assert {each.code for each in caught.value.diagnostics} <= {"E117", "E010", "E109"}
-
-
-def test_canonical_text():
-    text = "layers={2 .. 12} optimizer=adam({1e-5..1e-3 : log}) steps=equal(1e15   flops)"
-    written = format_text(text, "x")
-    assert written == (
-        "layers = {2..12}\noptimizer = adam({1e-5..1e-3:log})\nsteps = equal(1e15   flops)\n"
-    )
-    assert format_text(written, "x") == written

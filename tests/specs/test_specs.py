@@ -215,14 +215,11 @@ def test_language_models_to_the_parameter(name: str, total: int, inner: int | No
     assert inner is None or within == inner
 
 
-def test_norms_of_transformer_xl_are_drawn() -> None:
-    norms = [w for w in model_weights(resolve("transformer-xl-enwik8-12")) if w.role == "norm"]
-    assert {w.init.std for w in norms if w.name.endswith("weight")} == {0.02}
-    assert {w.init.value for w in norms if w.name.endswith("weight")} == {1}
-
-
 def test_initial_values_as_released() -> None:
-    """Those of ELECTRA, XLNet and GPT-2 that are not as the others of the same network."""
+    """Those that are not as the others of the same network, as norms of Transformer-XL are."""
+    norms = [w for w in model_weights(resolve("transformer-xl-enwik8-12")) if w.role == "norm"]
+    drawn = {(w.init.value, w.init.std) for w in norms if w.name.endswith("weight")}
+    assert drawn == {(1, 0.02)}
     found = {
         name: {w.name.removeprefix("encoder."): w.init for w in model_weights(resolve(name))}
         for name in ("electra-small", "electra-base", "xlnet-large", "gpt-small", "albert-base")
@@ -247,7 +244,7 @@ def test_the_sentence_grid_changes_the_question_and_not_the_rows() -> None:
     assert {point.stages[0].format.kind for point in found} == {"segment-pair"}
 
 
-def test_the_quickstart_is_small_and_compared_on_the_same_text() -> None:
+def test_the_quickstart_is_small_and_leaves_as_modernbert_compared_on_the_same_text() -> None:
     for name in ("quickstart", "quickstart-bert"):
         resolved = resolve(name)
         assert sum(weight.numel for weight in model_weights(resolved)) < 10_000_000
@@ -255,10 +252,6 @@ def test_the_quickstart_is_small_and_compared_on_the_same_text() -> None:
         assert stage.data[0].corpus.kind == "docstrings"
         rows = stage.seq, stage.format.kind, resolved.encoder.vocab_size
         assert rows == (128, "blocks", 8000)
-
-
-def test_the_quickstart_leaves_as_modernbert() -> None:
-    """What it learned is read by AutoModelForMaskedLM."""
     family = family_for(resolve("quickstart"), pad=0)
     assert isinstance(family, Family)
     assert family.model_type == "modernbert"
@@ -282,7 +275,7 @@ def test_shrinks_to_thirty_steps(name: str) -> None:
         assert all(stage.warmup_steps <= stage.schedule_steps for stage in point.stages)
 
 
-def test_stacking_as_released() -> None:
+def test_stacking_as_released_and_as_printed_of_bert() -> None:
     resolved = resolve("bert-stacked")
     norms = [w.name for w in model_weights(resolved) if w.role == "norm"]
     assert norms == ["heads.mlm.norm.weight", "heads.mlm.norm.bias"]
@@ -290,13 +283,9 @@ def test_stacking_as_released() -> None:
     whole = resolve("bert-unstacked")
     assert whole.encoder == resolved.encoder
     assert resolved.steps == whole.steps == 400_000
-
-
-def test_stacking_as_printed_is_of_bert() -> None:
-    resolved = resolve("bert-stacked-paper")
-    assert resolved.encoder.layers == resolve("bert-base").encoder.layers
-    assert resolved.encoder.norm.kind == "post"
-    assert resolved.steps == 400_000
+    printed = resolve("bert-stacked-paper")
+    assert printed.encoder.layers == resolve("bert-base").encoder.layers
+    assert (printed.encoder.norm.kind, printed.steps) == ("post", 400_000)
 
 
 @pytest.mark.parametrize("size", ETTIN)
