@@ -116,7 +116,16 @@ class _Lowering:
             )
             return
         if origin == "written" and setting in scope.axes:
-            self.twice(item, scope.axes[setting])
+            first = scope.axes[setting]
+            also = "" if written == first.written else f", as `{first.written}`"
+            self.diagnostics.error(
+                "E102",
+                f"`{written}` is given twice",
+                item.span,
+                notes=(Note(f"first given here{also}", first.span),),
+                help="remove one of the two",
+                fix=Fix(item.span, ""),
+            )
             return
         axis = self.axis(item, setting, origin)
         if axis.choices or origin == "written":
@@ -254,16 +263,3 @@ class _Lowering:
                     )
             scope.axes |= self.scope(tree.items, origin="set").axes
         return scope
-
-    # ---- mistakes
-
-    def twice(self, item: Setting, first: GridAxis) -> None:
-        also = "" if item.name.text == first.written else f", as `{first.written}`"
-        self.diagnostics.error(
-            "E102",
-            f"`{item.name.text}` is given twice",
-            item.span,
-            notes=(Note(f"first given here{also}", first.span),),
-            help="remove one of the two",
-            fix=Fix(item.span, ""),
-        )

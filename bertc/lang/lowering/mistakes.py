@@ -34,14 +34,8 @@ def wrong_form(value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnost
         if value.value is None:
             return
         instead = _taking_number(value, shape)
-    diagnostics.error(
-        "E108",
-        f"`{slot.name}` cannot be {describe_value(value)}",
-        value.span,
-        notes=(Note(f"it is one of: {listed(_words_of(slot.name, shape))}"),),
-        help=slot.prefix + instead if instead else help,
-        fix=Fix(value.span, instead) if instead else None,
-    )
+    problem, note = describe_value(value), f"it is one of: {listed(_words_of(slot.name, shape))}"
+    slot.refuse(value, "E108", f"cannot be {problem}", diagnostics, instead, note=note, help=help)
 
 
 def unknown_kind(
@@ -87,27 +81,16 @@ def _unquoted_path(name: Name, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report an existing path without quotes, which a shell removes after ``--set``."""
     override = name.span.source.name.startswith(OVERRIDE)
     instead = f"./{name.text}" if override else f'"{name.text}"'
-    diagnostics.error(
-        "E103",
-        f"`{slot.name}` cannot be `{name.text[:40]}`",
-        name.span,
-        label="a path has a `/` in it here" if override else "a path stands in quotes",
-        help=slot.prefix + instead,
-        fix=Fix(name.span, instead),
-    )
+    label = "a path has a `/` in it here" if override else "a path stands in quotes"
+    problem = f"cannot be `{name.text[:40]}`"
+    slot.refuse(name, "E103", problem, diagnostics, instead, label=label)
 
 
 def list_of_terms(value: Series, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report terms in brackets instead of a sum."""
     instead = " + ".join(item.span.text for item in value.items)
-    diagnostics.error(
-        "E108",
-        f"`{slot.name}` is a sum, not a list",
-        value.span,
-        label="terms are joined by +",
-        help=slot.prefix + instead,
-        fix=Fix(value.span, instead),
-    )
+    problem, label = "is a sum, not a list", "terms are joined by +"
+    slot.refuse(value, "E108", problem, diagnostics, instead, label=label)
 
 
 def missing_argument(
@@ -164,14 +147,7 @@ def wrong_parts(value: Value, node: type[Node], slot: Slot, diagnostics: Diagnos
         if len(numbers) == len(node.positional):
             percent = 100 if sum(numbers) <= 1 else 1
             instead = "/".join(f"{percent * number:g}" for number in numbers)
-    diagnostics.error(
-        "E108",
-        f"`{slot.name}` {problem}",
-        value.span,
-        label=names,
-        help=slot.prefix + instead if instead else "",
-        fix=Fix(value.span, instead) if instead else None,
-    )
+    slot.refuse(value, "E108", problem, diagnostics, instead, label=names)
 
 
 def _taking_number(value: Number, shape: KindShape) -> str:

@@ -45,6 +45,29 @@ class Slot(NamedTuple):
     prefix: str
     of: str = ""
 
+    def refuse(
+        self,
+        value: Value,
+        code: str,
+        problem: str,
+        diagnostics: Diagnostics,
+        instead: str = "",
+        *,
+        label: str = "",
+        note: str = "",
+        help: str = "",
+    ) -> None:
+        """Report a value with a ``problem``; ``instead`` is to be written in its place."""
+        diagnostics.error(
+            code,
+            f"`{self.name}` {problem}",
+            value.span,
+            label=label,
+            notes=(Note(note),) if note else (),
+            help=self.prefix + instead if instead else help,
+            fix=Fix(value.span, instead) if instead else None,
+        )
+
 
 class Scalars:
     """A converter for scalars, which reports those that do not fit."""
@@ -91,13 +114,8 @@ class Scalars:
             instead = f"equal({value.text})"
         elif unit == TOKENS_UNIT:
             instead = value.text.removesuffix(unit).rstrip()
-        self.diagnostics.error(
-            "E326",
-            f"`{slot.name}` is not counted in {unit}",
-            value.span,
-            help=slot.prefix + instead if instead else "a number without a unit",
-            fix=Fix(value.span, instead) if instead else None,
-        )
+        problem, help = f"is not counted in {unit}", "a number without a unit"
+        slot.refuse(value, "E326", problem, self.diagnostics, instead, help=help)
         return BAD
 
     def _within(self, value: Number, number: int | float, bounds: Limits, slot: Slot) -> Any:
@@ -106,13 +124,8 @@ class Scalars:
         # Only a whole number of percents can mean nothing else.
         plain = isinstance(value.value, int) and number > 1
         percent = plain and bounds.below_one and bounds.hold(number / 100)
-        self.diagnostics.error(
-            "E109",
-            f"`{slot.name}` is {value.text}, must be {bounds}",
-            value.span,
-            help=f"{slot.prefix}{value.text}%" if percent else "",
-            fix=Fix(value.span, f"{value.text}%") if percent else None,
-        )
+        problem, instead = f"is {value.text}, must be {bounds}", f"{value.text}%" if percent else ""
+        slot.refuse(value, "E109", problem, self.diagnostics, instead)
         return BAD
 
     def _words(self, value: Value, shape: TextShape, slot: Slot) -> Any:
@@ -130,14 +143,14 @@ class Scalars:
         written = value.text if isinstance(value, Name) else value.span.text.strip("\"'")
         near = _same_truth(written, options) or nearest(written, options)
         instead, reason = NOT_OFFERED.get((slot.name, written), (near, ""))
-        self.diagnostics.error(
+        slot.refuse(
+            value,
             "E103" if isinstance(value, Name) else "E108",
-            f"`{slot.name}`{slot.of and f' of `{slot.of}`'} cannot be {describe_value(value)}",
-            value.span,
+            f"{slot.of and f'of `{slot.of}` '}cannot be {describe_value(value)}",
+            self.diagnostics,
+            instead,
             label=f"did you mean `{near}`?" if near and not reason else "",
-            notes=(Note(reason or f"it is one of: {', '.join(options)}"),),
-            help=slot.prefix + instead if instead else "",
-            fix=Fix(value.span, instead) if instead else None,
+            note=reason or f"it is one of: {', '.join(options)}",
         )
         return BAD
 
@@ -153,14 +166,9 @@ class Scalars:
                 instead = error.instead
         elif isinstance(value, Series) and len(value.items) == 1:
             instead = value.items[0].span.text
-        short = 0 < len(instead) <= 60
-        self.diagnostics.error(
-            "E108",
-            f"`{slot.name}` is {expected}, not {describe_value(value)}",
-            value.span,
-            help=slot.prefix + instead if short else "",
-            fix=Fix(value.span, instead) if short else None,
-        )
+        problem = f"is {expected}, not {describe_value(value)}"
+        instead = instead if len(instead) <= 60 else ""
+        slot.refuse(value, "E108", problem, self.diagnostics, instead)
         return BAD
 
 

@@ -43,11 +43,6 @@ class Grammar(NamedTuple):
     pattern: re.Pattern[str]
 
 
-def source_path() -> Path:
-    """The file of the grammar, in lark's language."""
-    return folder("grammar") / "bertc.lark"
-
-
 def table_path() -> Path:
     """The file of the compiled table."""
     return folder("grammar") / "bertc.table.json"

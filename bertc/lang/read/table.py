@@ -7,7 +7,8 @@ from typing import Any
 from lark import Lark
 from lark.parsers.lalr_analysis import Shift
 
-from bertc.lang.read.grammar import END, source_path, table_path
+from bertc.base.resources import folder
+from bertc.lang.read.grammar import END, table_path
 
 
 def compile_table(source: str) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def _numbered(states: Any, start: int, shift: object) -> dict[int, int]:
 
 def main() -> None:
     """Write the table beside the grammar."""
-    table = compile_table(source_path().read_text(encoding="utf-8"))
+    table = compile_table((folder("grammar") / "bertc.lark").read_text(encoding="utf-8"))
     table_path().write_text(json.dumps(table, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
