@@ -100,7 +100,12 @@ def read_config(path: Path) -> HfConfig:
             name = str(detail["loc"][0])
             refused[spelled.get(name, name)] = _allowed(family.config, name, spelled)
     if refused:
-        raise _refused(path, raw, refused)
+        names, more = [*refused][:MOST_REFUSED], len(refused) - MOST_REFUSED
+        said = ", ".join(f"{shown_name(name)} = {shown(raw.get(name))}" for name in names)
+        said += f" and {more} more" if more > 0 else ""
+        raise DataError(
+            f"{path}: unsupported {said}", help="; ".join(refused[name] for name in names)
+        )
     return config
 
 
@@ -147,14 +152,6 @@ def _settings(
             )
         settings[common], spelled[common] = value, name
     return settings, spelled
-
-
-def _refused(path: Path, raw: Mapping[str, Any], why: Mapping[str, str]) -> DataError:
-    """All settings that bertc cannot compute, each with what it would mean."""
-    names, more = [*why][:MOST_REFUSED], len(why) - MOST_REFUSED
-    said = ", ".join(f"{shown_name(name)} = {shown(raw.get(name))}" for name in names)
-    said += f" and {more} more" if more > 0 else ""
-    return DataError(f"{path}: unsupported {said}", help="; ".join(why[name] for name in names))
 
 
 def _allowed(config: type[HfConfig], name: str, spelled: Mapping[str, str]) -> str:

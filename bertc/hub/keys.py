@@ -28,11 +28,7 @@ def parts_of(names: Iterable[str]) -> frozenset[str]:
 def keys(
     family: Family, encoder: Encoder, names: Iterable[str], named: Mapping[str, str]
 ) -> dict[str, str]:
-    """Map bertc weight names to keys without prefix; names that the layout lacks are left out.
-
-    ``named`` overrides the layout's names of some modules. Several weights may have one key: they
-    are rows of one tensor, in the order in which the family names them.
-    """
+    """Keys without prefix of the weights that the layout has; ``named`` overrides its names."""
     numbers, known = weight_numbers(encoder), {**family.names, **named}
     placed = {name: _key(known, numbers, name) for name in names}
     return {name: key for name, key in placed.items() if key is not None}

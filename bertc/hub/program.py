@@ -34,11 +34,7 @@ def to_program(
     tokenizer: Path,
     tasks: tuple[AnyTask, ...] = (),
 ) -> Program:
-    """The program of a configuration, every setting written; without heads it fills masks.
-
-    With both ``tasks`` and pretraining heads there is a stage for each. ``beside`` holds the shapes
-    of weights in bertc_heads.safetensors, ``tokenizer`` is the path of the vocabulary.
-    """
+    """The program of a configuration, a stage of ``tasks`` after one of pretraining heads."""
     family = family_named(config.model_type)
     text = tuple(kind.of_head(beside) for name, kind in PRETRAINING.items() if name in parts)
     _check(family, config, text, folder / "config.json")

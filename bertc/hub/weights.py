@@ -27,11 +27,7 @@ NAMED = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 @dataclass(frozen=True)
 class Stored:
-    """The tensors of a folder: what they are, and the file of each; ``path`` stands for all.
-
-    Those of pickles are ``loaded``, their numbers are read where they are used. ``stored`` maps
-    current keys to the files' own, with ``prefixes``.
-    """
+    """The tensors of a folder, those of pickles ``loaded``; ``stored`` has their keys in files."""
 
     path: Path
     header: Mapping[str, Entry]

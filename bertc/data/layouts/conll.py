@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -111,13 +112,8 @@ def bio(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _blocks(numbered: Numbered) -> Iterator[Numbered]:
-    block: Numbered = []
-    for number, line in [*numbered, (0, "")]:
-        if line.strip():
-            block.append((number, line))
-        elif block:
-            yield block
-            block = []
+    groups = groupby(numbered, key=lambda line: bool(line[1].strip()))
+    return (list(block) for full, block in groups if full)
 
 
 def _conll_2003(

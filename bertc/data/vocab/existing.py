@@ -20,12 +20,10 @@ def differing_token(
 ) -> tuple[int, str | None, str | None] | None:
     """The first number that is another token in each, and these; None for no token."""
     pairs = ([read.token(i) for i in range(read.size)] for read in (theirs, ours))
-    differing = (
-        (number, first, second)
-        for number, (first, second) in enumerate(zip_longest(*pairs))
-        if first != second
-    )
-    return next(differing, None)
+    for number, (first, second) in enumerate(zip_longest(*pairs)):
+        if first != second:
+            return number, first, second
+    return None
 
 
 def vocabulary_of(run: Path, rows: int) -> Vocabulary:

@@ -29,8 +29,8 @@ HfActivation = Literal[
 MEANING: dict[HfActivation, Activation] = {
     "gelu": "gelu",
     "gelu_python": "gelu",
-    "gelu_new": "gelu-tanh",
     "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_new": "gelu-tanh",
     "gelu_python_tanh": "gelu-tanh",
     "gelu_fast": "gelu-tanh",
     "gelu_accurate": "gelu-tanh",
@@ -40,14 +40,8 @@ MEANING: dict[HfActivation, Activation] = {
     "tanh": "tanh",
 }
 """Activations by their names in transformers' activations.ACT2FN."""
-ACTIVATIONS: dict[Activation, HfActivation] = {
-    "gelu": "gelu",
-    "gelu-tanh": "gelu_pytorch_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "tanh": "tanh",
-}
-"""Names in transformers' activations.ACT2FN that compute the same to the last bit."""
+ACTIVATIONS = {ours: name for name, ours in reversed(MEANING.items())}
+"""The first name of each, which computes the same to the last bit."""
 
 
 MOST_LISTED = 12
@@ -165,11 +159,7 @@ class HfConfig(BaseModel):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Fields, and other settings of a file, of an encoder; the way back of ``settings``.
-
-        Where the layout has no such setting, its own value; a program that reads back as another is
-        refused with the difference.
-        """
+        """Fields, and other settings of a file, of an encoder; the way back of ``settings``."""
         first, positions, init = encoder.layers[0], encoder.positions, encoder.initializer
         rows = positions.rows - positions.offset if isinstance(positions, TablePositions) else None
         return {

@@ -51,11 +51,7 @@ Pooler = Literal["read", "perhaps", "refused", "unread"]
 
 @dataclass(frozen=True)
 class HfClass:
-    """A class of transformers, and the parts besides the body that its folders hold.
-
-    ``named`` maps modules to names without prefix that differ from the layout's. ``settings`` are
-    the class's own in ``config.json``.
-    """
+    """A class of transformers, the parts that it holds, its own names of modules and settings."""
 
     name: str
     parts: frozenset[str]
