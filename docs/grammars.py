@@ -1,31 +1,15 @@
-"""The words of the language as files for other programs: ``python docs/grammars.py``.
-
-A TextMate grammar colours specs in editors; a list of words lets a shell complete settings without
-loading the settings themselves, which takes longer than a key.
-"""
+"""The TextMate grammar, which colours specs in editors: ``python docs/grammars.py``."""
 
 import json
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from bertc.base.resources import folder
 from bertc.ir.program.settings import aliases
 from bertc.lang.write.schema import AllowedValues, schema
 
-WORDS_FILE = "bertc.words.json"
-TEXT_MATE_FILE = "vscode/bertc.tmLanguage.json"
-
-
-def word_table() -> dict[str, Any]:
-    """Each setting with its meaning and the words that its value may begin with."""
-    settings = {}
-    for name, setting in schema().items():
-        kinds = (kind.name for kind in setting.values.kinds.values() if not kind.unit)
-        values = list(dict.fromkeys([*kinds, *setting.values.words]))
-        settings[name] = {"meaning": setting.meaning, "values": values}
-    return {"settings": settings, "letters": aliases()}
+TEXT_MATE_FILE = folder("grammar") / "vscode" / "bertc.tmLanguage.json"
 
 
 def text_mate() -> dict[str, Any]:
@@ -73,19 +57,10 @@ def _word(names: Iterable[str]) -> str:
     return rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w-])"
 
 
-def files() -> dict[Path, str]:
-    """The texts of both files."""
-    return {
-        folder("grammar") / name: json.dumps(content, indent=1) + "\n"
-        for name, content in ((WORDS_FILE, word_table()), (TEXT_MATE_FILE, text_mate()))
-    }
-
-
-def write_grammars() -> None:
-    """Write the files."""
-    for path, text in files().items():
-        path.write_text(text, encoding="utf-8")
+def text() -> str:
+    """The text of the file."""
+    return json.dumps(text_mate(), indent=1) + "\n"
 
 
 if __name__ == "__main__":
-    write_grammars()
+    TEXT_MATE_FILE.write_text(text(), encoding="utf-8")

@@ -260,7 +260,6 @@ OWN_FILES = (
     "base/resources.py", "lang/read/grammar.py", "lang/read/table.py", "base/diagnostics/codes.py",
     "cost/machines/calibration.py", "machine/machine.py", "machine/memory.py",
     "data/sources/docstrings.py", "data/cache/store.py", "lang/files.py",
-    "cli/completing.py",
     "base/cores.py", "model/native/library.py",
 )  # fmt: skip
 """Files of the package, of the system, and those whose kind and size were looked at before."""

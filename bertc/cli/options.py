@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Collection
 from copy import copy
+from glob import escape, glob
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +14,8 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from bertc.base.diagnostics import UsageError, for_terminal
+from bertc.base.resources import shipped_specs
 from bertc.base.storage.paths import is_folder, working_folder
-from bertc.cli.completing import complete_setting, complete_spec
 
 HELP_GROUPS = {
     "Write a spec": {
@@ -119,6 +120,13 @@ def _quoted(specs: list[str]) -> list[str]:
     return specs
 
 
+def complete_spec(incomplete: str) -> list[str]:
+    """Complete in a shell: shipped specs, spec files and folders."""
+    paths = (f"{path}/" * os.path.isdir(path) or path for path in glob(f"{escape(incomplete)}*"))
+    files = sorted(path for path in paths if path.endswith(("/", ".bertc")))
+    return [*(name for name in shipped_specs() if name.startswith(incomplete)), *files]
+
+
 SpecArgument = Annotated[
     str,
     typer.Argument(
@@ -136,11 +144,7 @@ SpecsArgument = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        help="override a setting: key=value (repeatable)",
-        autocompletion=complete_setting,
-    ),
+    typer.Option("--set", help="override a setting: key=value (repeatable)"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 

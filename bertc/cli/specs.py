@@ -16,13 +16,13 @@ from bertc.base.diagnostics import (
     UnsafeError,
     UsageError,
 )
-from bertc.cli.completing import complete_spec
 from bertc.cli.options import (
     JsonOption,
     SetOption,
     SpecArgument,
     SpecsArgument,
     app,
+    complete_spec,
     in_color,
     refuse_others,
     say,

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertc.base.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
-from bertc.cli.completing import complete_spec
-from bertc.cli.options import QUIET_PROFILER, ProfileOption, SetOption, app, in_color, say
+from bertc.cli.options import (
+    QUIET_PROFILER,
+    ProfileOption,
+    SetOption,
+    app,
+    complete_spec,
+    in_color,
+    say,
+)
 
 if TYPE_CHECKING:
     from bertc.ir.program.resolved import Resolved
