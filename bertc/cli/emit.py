@@ -16,10 +16,7 @@ STAGES = ("tree", "program", "resolved", "weights", "module")
 
 
 def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
-    """Print the value of a spec at one stage of the compiler.
-
-    ``program`` is what is written; ``resolved`` adds every default, and facts from bases and files.
-    """
+    """Print the value of a spec at one stage of the compiler."""
     diagnostics = Diagnostics()
     match stage:
         case "tree":

@@ -106,10 +106,7 @@ def _name(command: CommandInfo) -> str:
 
 
 def _quoted(specs: list[str]) -> list[str]:
-    """Refuse specs that look like one spec of several settings without its quotes.
-
-    Two values of one setting are two specs.
-    """
+    """Refuse specs that look like one spec of several settings without its quotes."""
     if specs[0] == "=":
         value = specs[1] if specs[1:] else "VALUE"
         raise typer.BadParameter(f'a setting is one word: --set "NAME={value}"')

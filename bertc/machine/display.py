@@ -1,7 +1,4 @@
-"""Progress of a run on stderr: a live line on a terminal, plain lines elsewhere.
-
-All of it goes to stderr.
-"""
+"""Progress of a run on stderr: a live line on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable

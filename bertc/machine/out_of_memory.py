@@ -16,11 +16,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 
 WORDS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
-"""Words in plain RuntimeErrors that mean memory ran out.
-
-They are those of the CPU's allocator, of CUDA outside its own allocator (loading a kernel, pinned
-memory), and of the BLAS libraries (CUBLAS_STATUS_ALLOC_FAILED).
-"""
+"""Words of RuntimeErrors of the CPU's allocator, of CUDA outside its own, and of BLAS libraries."""
 
 BEYOND = 1.25
 """Estimated memory over what is free from which a plan is refused.
@@ -55,11 +51,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def out_of_memory(
     stage: Stage, microbatch: int, rehearse: Callable[[int], None] | None
 ) -> MachineError:
-    """The error with the largest micro-batch below ``microbatch`` that fits.
-
-    ``rehearse`` runs forward and backward of a number of examples; without it the next smaller
-    micro-batch is named, untried. Micro-batches divide the batch.
-    """
+    """The error with the largest micro-batch below ``microbatch`` that fits."""
     smaller = [n for n in range(microbatch - 1, 0, -1) if stage.batch % n == 0]
     rows = next((n for n in smaller if rehearse is None or _fits(rehearse, n)), 0)
     what = f"stage {stage.name}: {microbatch} examples of {stage.seq} tokens at once do not fit"

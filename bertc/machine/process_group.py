@@ -175,10 +175,7 @@ ALONE = ProcessGroup(0, World(), Stop())
 
 @contextmanager
 def join_group(device: str, stop: Stop, resuming: Callable[[], str]) -> Iterator[ProcessGroup]:
-    """Join the processes of the run, for the duration of this block.
-
-    ``device`` is the setting; ``resuming`` says how a run that stopped is resumed.
-    """
+    """Join the processes of the run, for the duration of this block."""
     rank, world = world_here()
     if world.size == 1:
         yield ProcessGroup(rank, world, stop)

@@ -25,10 +25,7 @@ fraction of a measured rate than of a published one.
 
 
 def device_here(machine: Machine, processes: int = 1) -> Device:
-    """The figures of the device of a run, for one of ``processes`` on this machine.
-
-    A GPU with an unknown name is measured, for about a second.
-    """
+    """The figures of the device of a run, for one of ``processes`` on this machine."""
     if machine.device == "cpu":
         return this_cpu(processes)
     known = accelerator_called(machine.name)

@@ -56,10 +56,7 @@ class Sizes:
 
 
 def calibrated(threads: tuple[int, ...], sizes: Sizes) -> Calibration:
-    """Rates of this machine for each number of threads, the last of which torch has from then on.
-
-    Freed memory is kept, as in a run.
-    """
+    """Rates of this machine for each number of threads, of which torch keeps the last."""
     by_threads: dict[int, Rates] = {}
     with keep_freed_memory():
         for count in threads:

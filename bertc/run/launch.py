@@ -18,17 +18,12 @@ from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 
 SAVING_SECONDS = 60
-"""Seconds that processes get to save after a signal; those that wait for a peer are killed then.
-
-After the loss of a process torch's agent gives the others 30."""
+"""Seconds that processes get to save after a signal; those that wait for a peer are killed then."""
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 
 def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
-    """Run ``bertc`` with ``arguments`` in ``processes`` processes; returns the run's exit code.
-
-    If one fails, the others are stopped; if this launcher is killed, they end by themselves.
-    """
+    """Run ``bertc`` with ``arguments`` in ``processes`` processes; returns the run's exit code."""
     cores = str(max(1, available_cores() // processes))
     os.environ.setdefault("OMP_NUM_THREADS", cores)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", cores)  # each compiles by itself

@@ -75,12 +75,7 @@ class Filled:
 
 
 def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
-    """Predict the masks of ``text``, written [MASK] or as the run's tokenizer spells its mask.
-
-    If the text is longer than the model can read, each mask is predicted from a window around it. A
-    clm model predicts the token after the text. A discriminator gives every token's probability of
-    being replaced, and then needs no mask. ``language`` is for models with language embeddings.
-    """
+    """Predict the masks of ``text``, written [MASK] or as the run's tokenizer spells its mask."""
     model = load(run)
     vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
     return filled(model, vocabulary, text, top, language)

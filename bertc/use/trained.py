@@ -183,11 +183,7 @@ class Trained(Model):
 
 
 def load(folder: Path) -> Trained:
-    """Load the model of a run or of a model folder, in evaluation mode.
-
-    Raises:
-        MissingInputError, DataError, UnsafeError: as ``interop.loading.load``.
-    """
+    """Load the model of a run or of a model folder, in evaluation mode."""
     loaded = load_model(folder)
     with torch.device("meta"):
         model = Trained(loaded.resolved, folder)

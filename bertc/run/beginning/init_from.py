@@ -46,10 +46,7 @@ UNSHAPED = ("activation", "norm", "positions", "attention", "heads")
 
 @dataclass(frozen=True)
 class Source:
-    """The weights of another model, the map to new names, and the sha256 of all of them.
-
-    ``moments`` are those of its optimiser, where the run goes on with them.
-    """
+    """The weights of another model, the map to new names, and the sha256 of all of them."""
 
     folder: Path
     tensors: Mapping[str, Tensor]
@@ -66,10 +63,7 @@ class Source:
 
 
 def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Source | None:
-    """Load the model that ``init`` names for the first stage; None for random initial values.
-
-    Without ``vocabulary``, the run's, tokens are not compared, and vectors of words not read.
-    """
+    """Load the model that ``init`` names for the first stage; None for random initial values."""
     match init := resolved.run.init:
         case Drawn():
             return None

@@ -67,10 +67,7 @@ def require_weights(resolved: Resolved) -> None:
 def frozen_networks(
     stage: Stage, device: torch.device, dtype: torch.dtype, seed: int, ranks: ProcessGroup = ALONE
 ) -> tuple[Frozen, ...]:
-    """The frozen networks at work in a stage, whole on each process; the first one reads them.
-
-    One that is a shape alone has initial values: they serve to try a step.
-    """
+    """The frozen networks at work in a stage, whole on each process; the first one reads them."""
     networks = []
     for network, teacher in _at_work(stage):
         frozen = drawn(network, seed) if isinstance(teacher.source, FromSpec) else Frozen(network)

@@ -61,10 +61,7 @@ class Evaluation:
     scores: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     """Scores of tasks, by task, part and metric."""
     always: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The answer given to every example of a part, by task and part, if they are all equal.
-
-    It is a label, a tag, or "" where no span was found: a sign that the model has learned nothing
-    of its examples yet."""
+    """The answer to every example of a part, by task and part, if all are equal; "" of no span."""
     classes: dict[str, dict[str, ByClass]] = field(default_factory=dict)
     """Scores by class, by task and part; not in metrics lines."""
     predictions: int = 0

@@ -19,10 +19,7 @@ LAID_OUT = ("column", "sentences")
 
 
 def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> Resolved:
-    """The program of one stage alone, read by the run's tokenizer, with ``data`` as its text.
-
-    All of ``data``, a path or a value of the setting, is evaluated on. Empty: the run's own text.
-    """
+    """The program of one stage alone, read by the run's tokenizer, with ``data`` as its text."""
     settings: dict[str, Any] = {}
     if data:
         written = one_program("data", data).settings["data"].value if "(" in data else None

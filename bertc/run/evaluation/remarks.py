@@ -87,10 +87,7 @@ def _sooner(resolved: Resolved, stage: Stage) -> list[str]:
 
 @dataclass(frozen=True)
 class NextTokenCost:
-    """An evaluation of next tokens; ``seconds`` are of reading alone, without loading.
-
-    ``bits_per_character`` is None where tokens do not spell all of the text.
-    """
+    """An evaluation of next tokens; ``seconds`` are of reading alone, without loading."""
 
     tokens: int
     seconds: float

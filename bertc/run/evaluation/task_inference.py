@@ -84,10 +84,7 @@ def _said(
     stop: Stop | None,
     progress: Progress,
 ) -> Said:
-    """Scores of all rows, batch by batch; adds losses, hits and counts to ``totals`` (3,).
-
-    The device is synchronised once for as many batches as ``BYTES_AT_ONCE`` hold.
-    """
+    """Scores of all rows, batch by batch; adds losses, hits and counts to ``totals`` (3,)."""
     device = totals.device
     tokens, waiting, held = TOKENS_AT_ONCE[device.type], list[tuple[TaskBatch, Tensors]](), 0
     for batch in in_order_of_length(task_set, rows, tokens, ROWS_AT_ONCE, pad):

@@ -3,16 +3,12 @@
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.base.storage import durable
-from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import is_file, is_folder, is_taken
-from bertc.base.storage.plain_file import size_bytes
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.folders import (
     PRUNED,
@@ -35,9 +31,7 @@ from bertc.ir.program.resolved import Resolved, RunPrecision
 from bertc.machine.machine import make_plan
 from bertc.model import Model, build
 from bertc.run.models.importing import import_model
-
-MAX_JSON_BYTES = 16 * 2**20
-WEIGHTS, _AVERAGE = "weights.safetensors", "average.safetensors"
+from bertc.run.records.checkpoints import AVERAGE, WEIGHTS, verify
 
 
 def load(folder: Path) -> Model:
@@ -68,14 +62,13 @@ def _of_checkpoint(
 ) -> tuple[Resolved, dict[str, Tensor]]:
     resolved = read_resolved(run / RESOLVED)
     resolved = resolved.as_in(resolved.trained_at(step))
-    return resolved, _read_own(checkpoint / (WEIGHTS if raw else _evaluated(checkpoint)), resolved)
+    average = checkpoint / AVERAGE
+    evaluated = average if is_file(average) and not raw else checkpoint / WEIGHTS
+    return resolved, _read_own(evaluated, resolved)
 
 
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
-    """Read program and tensors of a run (newest valid checkpoint) or of a model folder.
-
-    The program is cut to the stage that the run has reached, so it is as deep as its tensors.
-    """
+    """Read program and tensors of a run (newest valid checkpoint) or of a model folder."""
     if not is_folder(folder):
         help = or_hub("name a run or a model folder", str(folder))
         raise MissingInputError(f"there is no folder {folder}", help=help)
@@ -151,30 +144,16 @@ def newest_step(run: Path) -> int:
 
 def has_average(run: Path, step: int) -> bool:
     """True if a run's checkpoint of a step has averages of weights, which stand for the weights."""
-    return is_file(run / "checkpoints" / checkpoint_name(step) / _AVERAGE)
-
-
-def _stated(checkpoint: Path) -> Any:
-    """The size and sha256 of each file of a checkpoint, as its manifest states them."""
-    return read_json(checkpoint / "manifest.json", MAX_JSON_BYTES)["content"]["files"]
-
-
-def _evaluated(checkpoint: Path) -> str:
-    """The file of a sound checkpoint with the weights that the run evaluated."""
-    return _AVERAGE if _AVERAGE in _stated(checkpoint) else WEIGHTS
+    return is_file(run / "checkpoints" / checkpoint_name(step) / AVERAGE)
 
 
 def _is_sound(folder: Path) -> bool:
     """True if its weights, and their average if there is one, are what its manifest states."""
     try:
-        stated = _stated(folder)
-        return all(
-            size_bytes(folder / name) == stated[name]["bytes"]
-            and durable.digest(folder / name) == stated[name]["sha256"]
-            for name in (WEIGHTS, _evaluated(folder))
-        )
-    except (KeyError, TypeError, DataError, MissingInputError):
+        verify(folder, (WEIGHTS, AVERAGE))
+    except DataError:
         return False
+    return True
 
 
 def placed(model: Model, device: str, precision: RunPrecision | None = None) -> None:

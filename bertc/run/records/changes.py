@@ -71,10 +71,7 @@ class Change:
 
 
 def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None) -> None:
-    """Refuse to resume a run with other settings, naming those that somebody changed.
-
-    More steps are allowed if the steps that were done would have been the same.
-    """
+    """Refuse to resume a run with other settings, naming those that somebody changed."""
     every = changed(old, new)
     changes = [change for change in every if not change.follows(old, new)]
     # Steps that were counted from epochs are all there is to see of those.

@@ -17,7 +17,7 @@ then, and found under that name. Nothing is pickled.
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,11 +164,11 @@ def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, list[str]]:
     return None, damaged
 
 
-def verify(folder: Path) -> Checkpoint:
-    """Read a checkpoint back and compare every byte with the manifest."""
+def verify(folder: Path, parts: Collection[str] = ()) -> Checkpoint:
+    """Read a checkpoint back; compare every byte with the manifest, or of some files alone."""
     try:
         content = _read_manifest(folder)
-        fault = next(_faults(folder, content), "")
+        fault = next(_faults(folder, content, parts), "")
     except OSError as error:
         fault = reason(error)
     except MissingInputError as error:
@@ -181,11 +181,14 @@ def verify(folder: Path) -> Checkpoint:
     return Checkpoint(folder, content["step"], progress, content["facts"])
 
 
-def _faults(folder: Path, content: Any) -> Iterator[str]:
+def _faults(folder: Path, content: Any, parts: Collection[str]) -> Iterator[str]:
     """Yield what of a checkpoint is not as its manifest states it."""
     if folder.name.removesuffix(REPLACED) != checkpoint_name(content["step"]):
         yield f"{MANIFEST} is of step {content['step']}"
     names, files = {path.name for path in folder.iterdir()} - {MANIFEST}, content["files"]
+    if parts:
+        names &= {*parts}
+        files = {name: stated for name, stated in files.items() if name in parts}
     for name in sorted({*files} ^ names):
         yield f"{name} " + ("is missing" if name in files else "does not belong there")
     for name in (MANIFEST, *sorted(files)):

@@ -159,10 +159,7 @@ class RunFolder:
         return read_resolved(self.resolved)
 
     def go_on(self, old: Resolved, new: Resolved) -> None:
-        """Extend the run to the steps of ``new``; the old program stays beside it.
-
-        A kill leaves the one program or the other, and the checkpoints belong to both.
-        """
+        """Extend the run to the steps of ``new``; the old program stays beside it."""
         durable.replace(self.path / f"resolved-{old.steps:08d}.json", _as_json(old))
         # The sign that it is finished, which it no longer is.
         durable.remove(self.plot)

@@ -1,8 +1,4 @@
-"""Files that a run appends to: one JSON object a line. Loads no torch.
-
-attempts.jsonl has each time that processes took up the run, spent.jsonl the time and memory of
-its first process.
-"""
+"""Files that a run appends to: one JSON object a line. Loads no torch."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -26,10 +26,7 @@ from bertc.run.train.state import begin
 
 
 def build(resolved: Resolved, out: Path | None) -> str:
-    """Compile and run the first stage's step on random tokens, and write the initial model.
-
-    Returns a report of a few lines.
-    """
+    """Compile and run the first stage's step on random tokens, and write the initial model."""
     plan = make_plan(resolved)
     others = tuple(reason for reason in plan.reasons if not reason.startswith("compile="))
     plan = replace(plan, compile=True, reasons=others)

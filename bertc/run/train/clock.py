@@ -28,10 +28,7 @@ def evaluations_due(resolved: Resolved, step: int) -> int:
 
 
 class Clock:
-    """Speed and memory of this process on the stage, for the display and spent.jsonl.
-
-    Evaluations of other stages count like the last one. The first step, a cold one, is left out.
-    """
+    """Speed and memory of this process on the stage, for the display and spent.jsonl."""
 
     def __init__(self, session: Session) -> None:
         begin_peak(session.device)  # What text, another stage or run held before is not its own.

@@ -24,10 +24,7 @@ from bertc.run.records.metrics import Sums
 
 @dataclass
 class Best:
-    """The best evaluation of a stage so far: its step, its score, its line of metrics.
-
-    ``waited``: evaluations since then.
-    """
+    """The best evaluation of a stage so far, and how many came since."""
 
     __pydantic_config__ = FINITE
 
@@ -67,11 +64,7 @@ _PROGRESS = TypeAdapter(Progress)
 
 @dataclass(frozen=True)
 class State:
-    """The model with its weights, the optimiser's moments, and the progress.
-
-    ``memory`` is the memory of the rows, ``best`` the weights of the best evaluation, ``average``
-    their average; {} without any.
-    """
+    """Model, moments and progress; memory of the rows, best and average weights, {} without."""
 
     model: Model
     moments: Moments
