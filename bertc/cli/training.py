@@ -45,7 +45,7 @@ def train(
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
     from bertc.api import points
-    from bertc.lang.files import spec_text
+    from bertc.lang.files import STANDARD_INPUT, spec_text
     from bertc.machine.signals import end_with_launcher
 
     end_with_launcher()
@@ -53,8 +53,12 @@ def train(
     if profile:
         os.environ.update(QUIET_PROFILER)
     spec = spec or (str(out) if resume and out else "")
+    programs: tuple[Resolved, ...]
     if run := _run_to_resume(spec, out, resume):
-        out, programs = run, _program_of(run, set)
+        from bertc.run.records.folder import RunFolder
+        from bertc.run.records.longer import with_settings
+
+        out, programs = run, (with_settings(RunFolder(run).read_resolved(), set),)
     else:
         findings = Diagnostics()
         programs = points(spec, set, findings)
@@ -64,7 +68,14 @@ def train(
     (resolved,) = programs
     folder = out or Path("runs") / resolved.name
     if nproc > 1:
-        command = _training(spec, set, folder, resume, dry_run, profile)
+        text = spec_text(spec) if spec == STANDARD_INPUT else spec  # which processes do not share
+        command = [
+            *("train", text, "--out", str(folder)),
+            *(word for override in set for word in ("--set", override)),
+            *["--resume"] * resume,
+            *["--dry-run"] * dry_run,
+            *(("--profile", str(profile)) if profile else ()),
+        ]
         raise typer.Exit(_launch(command, resolved, nproc, folder))
     _train_one(resolved, folder, "" if run else spec_text(spec, set), resume, dry_run, profile)
 
@@ -152,13 +163,6 @@ def _refuse_nothing_there(spec: str) -> None:
         raise MissingInputError(f"there is neither a run nor a spec {spec[:60]}", help) from None
 
 
-def _program_of(run: Path, overrides: Sequence[str]) -> "tuple[Resolved, ...]":
-    from bertc.run.records.folder import RunFolder
-    from bertc.run.records.longer import with_settings
-
-    return (with_settings(RunFolder(run).read_resolved(), overrides),)
-
-
 def _train_grid(
     points: "Sequence[Resolved]",
     spec: str,
@@ -200,24 +204,3 @@ def _train_grid(
     if not dry_run:
         say(results([parent]).as_table())
     return codes[0] if codes else 0
-
-
-def _training(
-    spec: str,
-    overrides: Sequence[str],
-    out: Path | None,
-    resume: bool,
-    dry_run: bool = False,
-    profile: Path | None = None,
-) -> list[str]:
-    """The command line of ``train`` for other processes, which do not share standard input."""
-    from bertc.lang.files import STANDARD_INPUT, spec_text
-
-    return [
-        *("train", spec_text(spec) if spec == STANDARD_INPUT else spec),
-        *(word for override in overrides for word in ("--set", override)),
-        *(("--out", str(out)) if out else ()),
-        *(["--resume"] if resume else []),
-        *(["--dry-run"] if dry_run else []),
-        *(("--profile", str(profile)) if profile else ()),
-    ]

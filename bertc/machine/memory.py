@@ -49,11 +49,6 @@ def reset_peak() -> int:
     return _status_bytes("VmRSS")
 
 
-def resident_beyond(before: int) -> int | None:
-    """The peak bytes since ``reset_peak`` beyond those in use ``before``; None if unknown."""
-    return _status_bytes("VmHWM") - before if before else None
-
-
 def _status_bytes(field: str) -> int:
     lines = _STATUS.read_text().splitlines()
     return next((int(n.split()[1]) * 1024 for n in lines if n.startswith(f"{field}:")), 0)
@@ -79,7 +74,7 @@ def peak_beyond(device: torch.device, before: int) -> int | None:
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) - before
-    return resident_beyond(before)
+    return _status_bytes("VmHWM") - before if before else None
 
 
 def peak_memory_bytes(device: str) -> int:

@@ -156,7 +156,7 @@ class Trained(Model):
 
         Raises:
             TypeError: if ``texts`` is a str.
-            UsageError, DataError: as ``inference.embed.embed``.
+            UsageError, DataError: of the pooling, the prompt or the folder.
         """
         _refuse_one(texts, "texts", "embed([text])")
         return embed(self, self.folder, texts, pooling, normalise=normalise, prompt=prompt).vectors

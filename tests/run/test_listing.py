@@ -13,7 +13,6 @@ from bertc.lab.results.listing import list_runs
 from bertc.run.records import folder as module
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lines import Attempt
-from bertc.run.records.state import noting_failure
 
 
 def line(step, loss):
@@ -50,9 +49,9 @@ def test_runs_have_a_state_a_score_and_a_cost(run, tiny, tmp_path):
     run("done", {6: 4.0, 12: 4.5}, finished=True)
     stopped = run("stopped", {6: 3.0}, hidden=64)
     failed = run("failed", {}, layers=1)
-    with pytest.raises(DataError), noting_failure(RunFolder(failed)):
+    with pytest.raises(DataError), RunFolder(failed).noting_failure():
         raise DataError("the loss is not finite")
-    with pytest.raises(StoppedError), noting_failure(RunFolder(stopped)):
+    with pytest.raises(StoppedError), RunFolder(stopped).noting_failure():
         raise StoppedError("stopped")
     (run("damaged", {}) / "metrics.jsonl").write_text("{}\n")
     with RunFolder(run("going", {3: 5.0})).claimed():

@@ -23,10 +23,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from bertc.base.diagnostics import CannotWriteError, MissingInputError, StoppedError
+from bertc.base.diagnostics import (
+    BertcError,
+    CannotWriteError,
+    MissingInputError,
+    StoppedError,
+    UsageError,
+)
 from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
-from bertc.base.storage.paths import is_file, is_taken
+from bertc.base.storage.paths import is_file, is_folder, is_taken
 from bertc.base.storage.plain_file import read_text
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.folders import (
@@ -40,7 +46,7 @@ from bertc.hub.folders import (
 from bertc.ir.program.resolved import Resolved
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
-from bertc.run.records.changes import overrides_of
+from bertc.run.records.changes import overrides_of, refuse_another_program
 from bertc.run.records.figures import LineFigures, LineReader
 from bertc.run.records.lines import ATTEMPT, USAGE, Attempt, Usage, by_stage, read_lines
 from bertc.run.records.lock import Lock
@@ -139,6 +145,38 @@ class RunFolder:
             ) from None
         finally:
             os.close(descriptor)
+
+    @contextmanager
+    def noting_failure(self) -> Iterator[None]:
+        """Leave the reason in the folder if an error ends the run."""
+        try:
+            yield
+        except StoppedError:
+            raise
+        except Exception as error:
+            with suppress(OSError, BertcError):
+                durable.replace(self.failure, f"{error}\n".encode(errors="replace"))
+            raise
+
+    def admit(self, resolved: Resolved, resume: bool) -> None:
+        """Refuse to start a run here, or with ``resume`` to go on with one of another program."""
+        if not is_folder(self.path):
+            return
+        if not self.holds_a_run:
+            # A run killed at its very beginning leaves a lock and perhaps its spec.
+            names = {path.name for path in self.path.iterdir()} - {".lock", "spec.bertc"}
+            if others := sorted(name for name in names if not name.startswith(".tmp-")):
+                raise UsageError(
+                    f"{self.path} is not empty and holds no run ({', '.join(others[:3])})",
+                    help="choose another --out",
+                )
+            return
+        if not resume:
+            raise UsageError(
+                f"{self.path} holds a run already",
+                help="--resume to go on with it, or another --out",
+            )
+        refuse_another_program(self.read_resolved(), resolved, self.path)
 
     def start(self, resolved: Resolved, spec_text: str) -> None:
         """Write spec and program, before the first step."""

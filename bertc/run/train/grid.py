@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, StoppedError, UsageError
-from bertc.base.storage.paths import is_folder
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.process_group import world_here
 from bertc.run.beginning.tracking import Tracking
 from bertc.run.records.changes import POINT, values_of
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.state import admit
 from bertc.run.train.loop import train
 from bertc.run.train.report import Report
 
@@ -39,8 +37,7 @@ def train_grid(
         )
     runs = {parent / folder_name(point.name): point for point in points}
     for path, point in runs.items():
-        if is_folder(path):
-            admit(RunFolder(path), point, resume)
+        RunFolder(path).admit(point, resume)
     for number, (path, point) in enumerate(runs.items(), 1):
         place = f"point {number} of {len(runs)}, {point.name}"
         if RunFolder(path).is_finished(point):

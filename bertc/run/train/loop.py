@@ -34,7 +34,6 @@ from bertc.run.evaluation.remarks import loss_line, plateau_lines, score_lines
 from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
-from bertc.run.records.state import admit
 from bertc.run.train.clock import Clock
 from bertc.run.train.finish import finish, update_patience
 from bertc.run.train.opening import open_session, saying_nothing_began
@@ -94,7 +93,7 @@ def _look_at(place: RunPlace, resolved: Resolved, resume: bool, dry_run: bool) -
     if not place.ranks.is_main:
         return
     if resume or not dry_run:
-        admit(folder, resolved, resume)
+        folder.admit(resolved, resume)
     if resume and not folder.holds_a_run:
         place.display.note(f"{folder.path} holds no run yet: one begins")
     if dry_run:

@@ -26,7 +26,6 @@ from bertc.run.records.folder import RunFolder
 from bertc.run.records.lines import Attempt, append_line
 from bertc.run.records.lock import Lock, versions
 from bertc.run.records.metrics import Metrics
-from bertc.run.records.state import noting_failure
 from bertc.run.train.session import Session, laid_out
 from bertc.run.train.start import Outside, RunPlace, Start
 from bertc.run.train.state import Progress, State, begin, restore
@@ -164,7 +163,7 @@ def _metrics(
     with (
         tracked(tracking, folder.path, start.resolved, progress.step, note) as send,
         Metrics(folder.metrics, progress.metrics_bytes, send) as lines,
-        noting_failure(folder),
+        folder.noting_failure(),
     ):
         yield lines
 
