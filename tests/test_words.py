@@ -37,7 +37,7 @@ UNSPEAKING = {"found", "own", "told", "asked", "many", "one", "other", "apart", 
 
 IN_TWO_ROOMS = {
     "ALONE", "Block", "Call", "Candidate", "Count", "Ends", "IGNORED", "LEGEND", "LONGEST_ROW",
-    "MASK", "MAX_JSON_BYTES", "Name", "Plain", "Predicted", "Progress", "ROWS_AT_ONCE", "Run",
+    "MASK", "Name", "Plain", "Predicted", "Progress", "ROWS_AT_ONCE", "Run",
     "STEPS", "Score", "Shape", "Source", "Span", "Step", "TABLE", "TITLES", "TOKENS_AT_ONCE",
     "TRIES", "Table", "Text", "Tokens", "Vocabulary", "Within", "build", "choose", "counted",
     "finish", "laid_out", "load", "read_text", "show", "written",
