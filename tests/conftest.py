@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -70,3 +70,23 @@ def processes() -> ForkServerContext:
         patch.chdir(Path(__file__).parents[1])  # where the server looks for modules
         forkserver.ensure_running()
     return context
+
+
+@pytest.fixture
+def forked(processes: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contenders of a benchmark have processes that need not load torch."""
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: processes)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """A call that runs ``bertc`` with these arguments in this process; its exit code."""
+    from bertc.cli import main
+
+    def run(*arguments: str) -> int:
+        monkeypatch.setattr("sys.argv", ["bertc", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return int(end.value.code or 0)
+
+    return run

@@ -3,7 +3,7 @@
 ``test_extension_parts.py`` plugs each in where its union and its one match are, and uses it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -12,142 +12,17 @@ import torch.nn.functional as F
 from bertc.ir import operation as op
 from bertc.ir.base import ONES, Axis, Drawn, Node, Part, Weight, affine
 from bertc.ir.network.attention_node import AttentionNode
-from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm, PostNorm
-from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import Classifier
 from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 from bertc.learn.objectives.targets import MicroBatch
 from bertc.learn.objectives.term import HeadInput, Predicted, TermTensors, TextRows
 from bertc.model import EncoderInputs, ffn, norm
-from bertc.model.body import LAST_STATES, BodyModule, Outputs
-from bertc.model.embeddings import Tokens, build_tokens
-from bertc.model.inputs import gather_positions
 from bertc.model.layer import AttentionPart
 from bertc.model.masks import Mask, mask_of
 from bertc.model.weights import Linear, Table, parameter
-
-GATES = 3
-
-
-class Gru(BodyNode):
-    """A gated recurrent unit a layer, from left to right (Cho et al. 2014)."""
-
-    kind: Literal["gru"] = "gru"
-    layers: int
-
-    body_kind = "gru"
-
-    @property
-    def depth(self) -> int:
-        return self.layers
-
-    @property
-    def head_norm(self) -> LayerNorm:
-        return LayerNorm(eps=1e-5)
-
-    @property
-    def head_activation(self) -> Activation:
-        return "gelu"
-
-    def settings(self) -> dict[str, Any]:
-        return {"layers": self.layers, "hidden": self.hidden, "table": self.table}
-
-    def _table(self) -> tuple[Weight, ...]:
-        shape, axes = (self.vocab_size, self.embedding), ("vocab", "embedding")
-        name, init = "embeddings.token.weight", self.initializer
-        return (Weight(name, shape, axes, init, "embeddings", "table"),)
-
-    def layer_weights(self, layer: int) -> tuple[Weight, ...]:
-        gates: tuple[Axis, int] = ("gates", GATES * self.hidden)
-        below: tuple[Axis, int] = ("hidden", self.hidden if layer else self.embedding)
-        part: Part = "recurrence"
-        name = f"recurrence.{layer}"
-        return (
-            *affine(f"{name}.input", gates, below, self.initializer, part),
-            *affine(f"{name}.state", gates, ("hidden", self.hidden), self.initializer, part),
-        )
-
-    def weights(self) -> tuple[Weight, ...]:
-        layers = (weight for layer in range(self.layers) for weight in self.layer_weights(layer))
-        return (*self._table(), *layers)
-
-    def operations(self, call: op.Call) -> op.Forward:
-        tokens = call.rows * call.tokens
-        blocks = []
-        for layer in range(self.layers):
-            inner = self.hidden if layer else self.embedding
-            found = (
-                op.Product(tokens, inner, GATES * self.hidden),
-                op.Recurrence(call.rows, call.tokens, self.hidden, inner, GATES),
-            )
-            count = sum(weight.numel for weight in self.layer_weights(layer))
-            blocks.append((op.Block("recurrence", f"recurrence.{layer}", count, found),))
-        embeddings = self.table.operations(self.vocab_size, self.embedding, self.hidden, tokens)
-        return op.Forward(embeddings, tuple(blocks), ())
-
-
-class GruLayer(torch.nn.Module):
-    def __init__(self, node: Gru, layer: int) -> None:
-        super().__init__()
-        for weight in node.layer_weights(layer):
-            _, _, part, leaf = weight.name.split(".")
-            if not hasattr(self, part):
-                self.add_module(part, torch.nn.Module())
-            self.get_submodule(part).register_parameter(leaf, parameter(weight))
-
-    def forward(self, x_bsh: torch.Tensor) -> torch.Tensor:
-        weights = [self.get_parameter(f"{part}.{leaf}").to(x_bsh.dtype)
-                   for leaf in ("weight", "bias") for part in ("input", "state")]  # fmt: skip
-        width = weights[1].shape[1]
-        first_1bh = x_bsh.new_zeros(1, len(x_bsh), width)
-        y_bsh: torch.Tensor = torch._VF.gru(  # type: ignore[attr-defined]
-            x_bsh, first_1bh, weights, True, 1, 0.0, False, False, True
-        )[0]
-        return y_bsh
-
-
-class GruModule(BodyModule):
-    node: Gru  # type: ignore[assignment]
-
-    def __init__(self, node: Gru) -> None:
-        super().__init__()
-        table = {weight.name: weight for weight in node.weights()}
-        self.node = node
-        self.embeddings = torch.nn.Module()
-        self.embeddings.token = build_tokens(table, node)  # type: ignore[arg-type]
-        self.recurrence = torch.nn.ModuleList(GruLayer(node, n) for n in range(node.layers))
-
-    @property
-    def tokens(self) -> Tokens:
-        token = self.embeddings.token
-        assert isinstance(token, Tokens)
-        return token
-
-    def forward(
-        self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
-    ) -> Outputs:
-        x_bsh = self.tokens(inputs.token_ids).to(dtype)
-        by_layer = {0: x_bsh}
-        for number, layer in enumerate(self.recurrence, start=1):
-            x_bsh = by_layer[number] = layer(x_bsh)
-        if inputs.output_positions is not None:
-            x_bsh = gather_positions(x_bsh, inputs.output_positions)
-        return Outputs(x_bsh, by_layer={number: by_layer[number] for number in wanted.states})
-
-    def pool(self, first_h: torch.Tensor, inputs: EncoderInputs | None = None) -> torch.Tensor:
-        raise ValueError("a gru has no pooler")
-
-    def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
-        raise ValueError("a gru shares nothing")
-
-    def shard_units(self) -> Iterable[torch.nn.Module]:
-        return self.recurrence
-
-    def compile_regions(self, *, any_shape: bool = False) -> None:
-        pass
 
 
 class Mean(AttentionNode):

@@ -1,4 +1,4 @@
-"""A new attention, feed-forward, norm, objective or body is counted, trained, resumed and shown."""
+"""A new attention, feed-forward, norm or objective is counted, trained, resumed and shown."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -19,14 +19,13 @@ from bertc.ir import operation as op
 from bertc.ir.base import Node
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.network.attention import FullAttention
-from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Mlp
 from bertc.ir.network.norm import PostNorm
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage, TextStage
 from bertc.learn.objectives import terms
-from bertc.model import EncoderInputs, attention, build, ffn, model, norm
+from bertc.model import EncoderInputs, attention, build, ffn, norm
 from bertc.run.models.loading import load
 from bertc.run.train import finish
 from bertc.run.train.loop import train
@@ -41,7 +40,6 @@ PARTS: dict[str, tuple[type[Node], str, Any, dict[str, Any]]] = {
     "feed-forward": (Encoder, "ffn", new.Gated | Mlp, {"ffn": new.Gated()}),
     "norm": (Encoder, "norm", new.PostMean | PostNorm, {"norm": new.PostMean()}),
     "objective": (Term, "objective", new.Long | Objective, {}),
-    "body": (TextStage, "encoder", new.Gru | Encoder, {}),
 }
 """Of each sort the union that it joins, by node and field, and what an encoder changes."""
 
@@ -51,7 +49,6 @@ NEW: tuple[tuple[Callable[..., Any], type[Node], Any], ...] = (
     (ffn.build_ffn, new.Gated, new.GatedFeedForward),
     (norm.build_norm, new.MeanAbsolute, new.MeanAbsoluteNorm),
     (terms.tensors_of, new.Long, new.LongTensors),
-    (model.build_body, new.Gru, new.GruModule),
 )
 """The one match of each sort, and what it has to make of which node."""
 
@@ -96,9 +93,6 @@ def plugged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     encoder, objective = stage.encoder.model_copy(update=changes), stage.objective
     if request.param == "objective":
         objective = (*objective, Term(objective=new.Long(), weight=2.0))
-    if request.param == "body":
-        shared = {name: getattr(encoder, name) for name in BodyNode.model_fields}
-        encoder = new.Gru(**{**shared, "hidden": 24}, layers=2)
     stage = stage.model_copy(update={"encoder": encoder, "objective": objective})
     yield resolved.model_copy(update={"stages": (stage,)})
     monkeypatch.undo()
@@ -112,10 +106,7 @@ def test_a_new_part_is_counted_trained_resumed_and_shown(
     assert again.fingerprint() == plugged.fingerprint()
     assert again.encoder == plugged.encoder
     built = sum(weight.numel() for weight in build(plugged).parameters())
-    told = estimate(plugged, "h200")
-    assert told.parameters.total == built
-    if isinstance(plugged.encoder, new.Gru):
-        assert [cost.part for cost in told.stages[0].where][1] == "recurrence"
+    assert estimate(plugged, "h200").parameters.total == built
     cache = tmp_path / "cache"
     train(plugged, tmp_path / "straight", cache=cache, quiet=True)
     with pytest.raises(StoppedError):
@@ -145,7 +136,7 @@ def test_what_a_new_part_computes_is_what_it_states(plugged: Resolved) -> None:
     ("plugged", "setting"),
     [
         ("attention", "attention=mean"), ("feed-forward", "activation=gated"),
-        ("norm", "norm=post"), ("body", "body=gru"),
+        ("norm", "norm=post"),
     ],
     indirect=["plugged"],
 )  # fmt: skip

@@ -7,7 +7,6 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,11 @@ import typer.main
 from safetensors.torch import load_file
 
 import bertc
-from bertc import cli, lang
+from bertc import lang
 from bertc.base.diagnostics import Diagnostics
 from bertc.check import passes
 from bertc.cli import starting
 from bertc.cli.app import app
-from bertc.lab.bench import measure
 from bertc.run.train import finish
 from tests.net.programs import FARM
 
@@ -40,7 +38,12 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: Callable[..., int],
+) -> Run:
     """A call that runs a command in an empty folder, has it succeed, and returns what it says.
 
     No pictures of finished runs are drawn, which tests/run/test_training.py looks at.
@@ -50,11 +53,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
 
     def succeed(*arguments: str) -> str:
-        monkeypatch.setattr("sys.argv", ["bertc", *arguments])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
+        code = command(*arguments)
         said = capsys.readouterr()
-        assert not end.value.code, (arguments, said.err)
+        assert not code, (arguments, said.err)
         return said.out + said.err
 
     return succeed
@@ -187,10 +188,8 @@ FEWER = ["--set", "steps=12", "--set", "batch=16", "--set", "seq=32"]
 QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
 
 
-def test_the_commands_of_the_page_on_small_networks_run(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: ForkServerContext
-) -> None:
-    monkeypatch.setattr(measure.multiprocessing, "get_context", lambda method: processes)
+@pytest.mark.usefixtures("forked")
+def test_the_commands_of_the_page_on_small_networks_run(run: Run, tmp_path: Path) -> None:
     rows = "text\tlabel\n" + "a hen and a duck\tfarm\na pond and a reed\tlake\n" * 12
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / name).write_text(rows)

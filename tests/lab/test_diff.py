@@ -1,11 +1,11 @@
 """``bertc estimate --diff``: what differs, what each setting costs alone, and the exit code."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bertc import cli
 from bertc.api import points, resolve
 from bertc.cost import estimate
 from bertc.ir.program.resolved import Resolved
@@ -60,20 +60,25 @@ def test_a_lone_setting_is_the_whole_difference() -> None:
     assert table[-1].endswith(" 32")
 
 
-def test_what_follows_from_another_setting_is_told_without_a_cost() -> None:
-    lines = {line.name: line for line in diff(ONE, ONE + "+sop").lines}
-    assert lines["pooler"].follows
-    assert lines["pooler"].alone is None
-    assert lines["objective"].alone is not None
+IN_STAGES = 'stage "a" {{ steps=10 }} stage "b" {{ steps=20 {} }}'
 
 
-def test_settings_of_single_stages() -> None:
-    one, other = (
-        'stage "a" { steps=10 } stage "b" { steps=20 ' + own + "}" for own in ("", "seq=32")
-    )
-    (line,) = diff(one, other).lines
-    assert line.name == "b.seq"
-    assert line.alone is None, "no option sets it"
+@pytest.mark.parametrize(
+    ("one", "other", "costs"),
+    [
+        (ONE, f"{ONE}+sop", {"objective": True, "pooler": False, "format": False}),
+        (IN_STAGES.format(""), IN_STAGES.format("seq=32"), {"b.seq": False}),  # no option sets it
+        (
+            f"optimizer=adamw(lr=1e-4) layers=2 {IN_STAGES.format('seq=32')}",
+            f"optimizer=adamw(lr=2e-4) layers=2 {IN_STAGES.format('seq=32')}",
+            {"optimizer": True},
+        ),
+    ],
+)
+def test_what_an_option_sets_has_a_cost_alone(one: str, other: str, costs: dict[str, bool]) -> None:
+    lines = {line.name: line for line in diff(one, other).lines}
+    assert {name: line.alone is not None for name, line in lines.items()} == costs
+    assert "pooler" not in lines or lines["pooler"].follows
 
 
 def test_runs_are_compared_when_the_files_that_they_read_are_gone(tmp_path: Path) -> None:
@@ -90,18 +95,6 @@ def test_runs_are_compared_when_the_files_that_they_read_are_gone(tmp_path: Path
     assert "batch" in names
 
 
-def test_the_same_change_in_several_stages_is_one() -> None:
-    one, other = (
-        f'lr={lr} layers=2 stage "a" {{ steps=10 }} stage "b" {{ steps=20 seq=32 }}'.replace(
-            f"lr={lr}", f"optimizer=adamw(lr={lr})"
-        )
-        for lr in ("1e-4", "2e-4")
-    )
-    (line,) = diff(one, other).lines
-    assert line.name == "optimizer"
-    assert line.alone is not None
-
-
 def test_a_run_is_compared_as_it_was_begun(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", ONE, ("layers=2",))
     assert diff(str(run), ONE.replace("layers=4", "layers=2")).lines == ()
@@ -113,17 +106,11 @@ def test_a_run_is_compared_as_it_was_begun(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("other", "code"), [(ONE, 0), (OTHER, 1)])
 def test_the_command_ends_with_1_where_they_differ(
-    other: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    other: str, code: int, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for options in ([], ["--json"]):
-        monkeypatch.setattr("sys.argv", ["bertc", "estimate", "--diff", ONE, other, *options])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        assert (end.value.code or 0) == code
-        said = capsys.readouterr().out
-        if options:
-            told = json.loads(said)
-            assert len(told["programs"]) == 2
-            assert bool(told["settings"]) == bool(code)
-        else:
-            assert ("no setting differs" in said) == (not code)
+    assert command("estimate", "--diff", ONE, other) == code
+    assert ("no setting differs" in capsys.readouterr().out) == (not code)
+    assert command("estimate", "--diff", ONE, other, "--json") == code
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["programs"]) == 2
+    assert bool(told["settings"]) == bool(code)

@@ -3,20 +3,17 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
 import torch
 
-from bertc import cli
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.lab.bench import measure
 from bertc.lab.bench.baseline import IGNORED, model_of, transformers
 from bertc.lab.bench.contender import Contender, Step, bertc, warmed_up
 from bertc.lab.bench.measure import quartiles
@@ -35,22 +32,13 @@ def _threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture
-def _forked(processes: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contenders have processes that need not load torch."""
-    monkeypatch.setattr(measure.multiprocessing, "get_context", lambda method: processes)
-
-
-@pytest.mark.usefixtures("_forked")
+@pytest.mark.usefixtures("forked")
 def test_the_command_prints_a_table_and_keeps_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     kept = tmp_path / "toy.json"
     arguments = ["bench", TOY, "--rounds", "2", "--against", "transformers", "--out", str(kept)]
-    monkeypatch.setattr("sys.argv", ["bertc", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert not end.value.code
+    assert command(*arguments) == 0
     table = capsys.readouterr().out
     assert "bertc fp32" in table
     assert "transformers fp32" in table

@@ -3,15 +3,13 @@
 import json
 import subprocess
 import sys
-from multiprocessing.context import ForkServerContext
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import bertc
-from bertc import cli
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.lab.bench import measure
 from bertc.lab.bench.latencies import latencies, of_folder, of_spec
 from bertc.lab.latency.cases import Case, Setup, Shape, chosen
 from bertc.lab.latency.predicted import predicted
@@ -22,53 +20,34 @@ from tests.lab.onnx.conftest import run_of
 TOY = "layers=2 hidden=32 heads=2 seq=16 vocab=wordpiece(97) device=cpu "
 
 
-@pytest.fixture
-def _forked(processes: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that need not load torch."""
-    monkeypatch.setattr(measure.multiprocessing, "get_context", lambda method: processes)
-
-
-def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["bertc", "bench", "--latency", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return int(end.value.code or 0)
-
-
-@pytest.mark.usefixtures("_forked")
-def test_runs_and_specs_stand_side_by_side(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = run_of(tmp_path / "run", f"{TOY} objective=mlm")
-    chosen_ones = ["--runtime", "torch", "--precision", "fp32,bf16", "--threads", "1"]
-    shapes = ["--length", "4,8", "--batch", "2", "--seconds", "0.1", "--json"]
-    assert run_command(monkeypatch, str(run), TOY, *chosen_ones, *shapes) == 0
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize(
+    ("specs", "lengths", "ways"),
+    [
+        ([TOY], (4, 8), [("torch", "fp32"), ("torch", "bf16")]),
+        ([], (4,), [("torch", "fp32"), ("onnx", "fp32"), ("onnx", "int8")]),
+    ],
+)
+def test_runs_specs_and_runtimes_stand_side_by_side(
+    specs: list[str], lengths: tuple[int, ...], ways: list[tuple[str, str]], tmp_path: Path,
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run = run_of(tmp_path / "run", f"{TOY.replace('layers=2', 'layers=1')} objective=mlm")
+    runtimes, precisions = (",".join(dict.fromkeys(names)) for names in zip(*ways, strict=True))
+    setups = ["--runtime", runtimes, "--precision", precisions, "--threads", "1", "--batch", "2"]
+    shapes = ["--length", ",".join(map(str, lengths)), "--seconds", "0.1", "--json"]
+    assert command("bench", "--latency", str(run), *specs, *setups, *shapes) == 0
     found = json.loads(capsys.readouterr().out)
-    ways = [(row["precision"], row["length"]) for row in found["rows"]]
-    assert ways == [
-        (way, length) for length in (4, 8) for _ in range(2) for way in ("fp32", "bf16")
+    assert [(row["length"], row["runtime"], row["precision"]) for row in found["rows"]] == [
+        (length, *way) for length in lengths for _ in (run, *specs) for way in ways
     ]
     for row in found["rows"]:
         assert row["seconds_per_text"] > 0
         assert row["seconds_per_text_p95"] >= row["seconds_per_text"]
         assert row["runs"] >= 1
-        assert row["measured_over_predicted"] > 0
+        assert (row["measured_over_predicted"] is None) == (row["runtime"] == "onnx")
         assert row["score"] is None
-    assert "random weights: layers=2 hidden=32" in found["notes"][-1]
-
-
-@pytest.mark.usefixtures("_forked")
-def test_onnxruntime_stands_beside_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = run_of(tmp_path / "run", f"{TOY.replace('layers=2', 'layers=1')} objective=mlm")
-    chosen_ones = ["--runtime", "torch,onnx", "--precision", "fp32,int8", "--threads", "1"]
-    shapes = ["--length", "4", "--batch", "2", "--seconds", "0.1", "--json"]
-    assert run_command(monkeypatch, str(run), *chosen_ones, *shapes) == 0
-    found = json.loads(capsys.readouterr().out)["rows"]
-    ways = [(row["runtime"], row["precision"]) for row in found]
-    assert ways == [("torch", "fp32"), ("onnx", "fp32"), ("onnx", "int8")]
-    assert [row["measured_over_predicted"] is None for row in found] == [False, True, True]
+    assert ("random weights: layers=2 hidden=32" in found["notes"][-1]) == bool(specs)
 
 
 def test_predicting_loads_no_torch() -> None:

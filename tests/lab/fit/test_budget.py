@@ -5,11 +5,11 @@ import itertools
 import json
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bertc import cli
 from bertc.api import points, resolve
 from bertc.base.diagnostics import SpecError, UsageError
 from bertc.cost import estimate
@@ -65,7 +65,7 @@ def test_the_best_of_all_candidates_or_the_nearest_is_found(
 
 
 def test_micro_batches_fill_the_memory_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By default they fill a device of 140 GiB."""
     spec, most = "extends bert-base layers={1, 2}", Budget("memory", 4 * 2**30)
@@ -75,9 +75,7 @@ def test_micro_batches_fill_the_memory_asked_for(
     assert "the first has the most parameters" in choice.as_table()
     first = choice.candidates[0]
     assert 0.5 * most.most < first.figures["memory"] <= most.most
-    monkeypatch.setattr("sys.argv", ["bertc", "estimate", "--json", "--memory", "4GiB", spec])
-    with pytest.raises(SystemExit):
-        cli.main()
+    command("estimate", "--json", "--memory", "4GiB", spec)
     one, two = json.loads(capsys.readouterr().out)["points"]
     assert two["memory"]["peak_bytes"] == first.figures["memory"]
     assert one["memory"]["microbatch"] > two["memory"]["microbatch"] > 1
@@ -165,19 +163,14 @@ def test_a_candidate_that_no_fewer_steps_fit_ends_no_search() -> None:
 
 @pytest.mark.parametrize(("most", "code"), [("1M", 0), ("1k", 1)])
 def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(
-    most: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    most: str, code: int, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["bertc", "fit", LISTS, "--params", most, "--json"])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert (end.value.code or 0) == code
+    assert command("fit", LISTS, "--params", most, "--json") == code
     told = json.loads(capsys.readouterr().out)
     assert told["fits"] == (not code)
     first = told["candidates"][0]
     assert estimate(resolve(first["spec"])).parameters.total == first["params"]
-    monkeypatch.setattr("sys.argv", ["bertc", "fit", LISTS, "--params", most])
-    with pytest.raises(SystemExit):
-        cli.main()
+    assert command("fit", LISTS, "--params", most) == code
     said = capsys.readouterr()
     assert said.out == ("" if code else first["spec"])
     assert ("fit; the first uses the most" in said.err) == (not code)

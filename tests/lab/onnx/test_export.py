@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 import torch
 
 import bertc
-from bertc import cli
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.learning.answer import Span, Tags
 from bertc.lab.onnx import runtime
@@ -188,17 +188,14 @@ def scores_are_those_of_torch(run: Path, file: Path, monkeypatch: pytest.MonkeyP
 
 def test_every_kind_of_answer_is_as_in_torch_and_in_a_fresh_process(
     tmp_path: Path, tasks: dict[str, str], capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, command: Callable[..., int],
 ) -> None:  # fmt: skip
     spec = f"{WIDE} positions=rotary attention=local(4) task={'+'.join(tasks.values())}"
     run, to = run_of(tmp_path / "run", spec), tmp_path / "graphs"
     to.mkdir()  # An earlier export is replaced.
     for name in ("model.onnx", "onnx.json"):
         (to / name).write_text("{}")
-    monkeypatch.setattr("sys.argv", ["bertc", "export", str(run), "--onnx", str(to), "--int8"])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert not end.value.code
+    assert command("export", str(run), "--onnx", str(to), "--int8") == 0
     said = capsys.readouterr().out
     assert "reads input_ids, attention_mask, token_type_ids (batch, length)" in said
     assert "model.int8.onnx: " in said

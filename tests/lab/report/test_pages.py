@@ -152,7 +152,5 @@ def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(
         )
         x = page.evaluate("[...document.querySelector('.plotly-graph-div').data[0].x]")
         assert x[1] == 128
-
-        page.screenshot(path=f"/tmp/shot-{name}.png", full_page=True)
     assert not errors
     page.close()
