@@ -235,17 +235,17 @@ def test_what_is_seen_of_text_and_tables(data: Path) -> None:
 
 
 def test_what_is_no_data_is_said(data: Path) -> None:
-    with pytest.raises(MissingInputError, match="no file matches"):
-        survey("nowhere.txt")
     os.mkfifo(data / "pipe")
-    with pytest.raises(MissingInputError, match="pipe cannot be read: it is a pipe"):
-        survey("pipe")
     (data / "empty").mkdir()
-    with pytest.raises(DataError, match="no file with text"):
-        survey("empty")
     (data / "x.json").write_text("{}")
-    with pytest.raises(DataError, match="SQuAD"):
-        survey("x.json")
+    for name, error, message in (
+        ("nowhere.txt", MissingInputError, "no file matches"),
+        ("pipe", MissingInputError, "pipe cannot be read: it is a pipe"),
+        ("empty", DataError, "no file with text"),
+        ("x.json", DataError, "SQuAD"),
+    ):
+        with pytest.raises(error, match=message):
+            survey(name)
     with pytest.raises(UsageError, match="words and tags in columns, but .* has columns$"):
         start(survey("train.csv"), Answers(purpose="tag"))
     with pytest.raises(UsageError, match="no network is within 1.00k: the smallest takes"):

@@ -13,7 +13,6 @@ import torch
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.baseline import IGNORED, model_of, transformers
 from bertc.lab.bench.contender import Contender, Step, bertc, warmed_up
 from bertc.lab.bench.measure import quartiles
@@ -154,12 +153,11 @@ def test_the_other_side_has_nothing_of_our_settings(monkeypatch: pytest.MonkeyPa
 
 
 def test_forms_of_the_other_side() -> None:
-    bf16: Resolved = resolve(TOY, ["precision=bf16"])
-    names = [c.name for c in transformers(Stepper(bf16), compiled=True)]
-    assert names == ["transformers fp32", "transformers bf16", "transformers bf16, compiled"]
-    fp32 = resolve(TOY)
-    names = [c.name for c in transformers(Stepper(fp32), compiled=True)]
-    assert names == ["transformers fp32", "transformers fp32, compiled"]
+    for precision, forms in (("bf16", ["fp32", "bf16", "bf16, compiled"]),
+                             ("fp32", ["fp32", "fp32, compiled"])):  # fmt: skip
+        stepper = Stepper(resolve(TOY, [f"precision={precision}"]))
+        names = [contender.name for contender in transformers(stepper, compiled=True)]
+        assert names == [f"transformers {form}" for form in forms]
 
 
 @pytest.mark.parametrize("per", ["model", "tensor"])
