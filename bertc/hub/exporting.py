@@ -43,17 +43,13 @@ TYPED = (
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported folder; ``layout`` is a family's or ``bertc``.
-
-    ``architecture`` is the class of transformers that loads it, empty if none does. It
-    ``lacks_pooler`` where its plain encoder has one there, and draws its weights.
-    """
+    """An exported folder, its layout, and the class of transformers that loads it, or none."""
 
     folder: Path
     layout: str
     architecture: str
     notes: tuple[str, ...]
-    lacks_pooler: bool = False
+    lacks_pooler: bool = False  # and the plain encoder of the layout would draw one
 
     def summary(self) -> str:
         """Lines: the folder, the class that loads it, the notes."""
@@ -75,11 +71,8 @@ def export_model(
 ) -> Exported:
     """Write a model folder; ``tensors`` are named as in the weight table, heads may be absent.
 
-    Weights that the layout's class cannot hold (SpanBERT's boundary head) go to
-    ``bertc_heads.safetensors``, other networks to folders of their names. If no layout fits,
-    bertc's own is written, with a note, unless ``strict``. ``prefer`` is the layout that the model
-    was imported from, ``copied`` settings of its original ``config.json`` to copy. ``sentences``
-    say how it makes vectors, to sentence-transformers.
+    If no layout fits, bertc's own is written, with a note, unless ``strict``. ``prefer`` is the
+    layout that the model was imported from, ``copied`` are settings of its ``config.json``.
     """
     # What maps states to a teacher's width has served.
     taught = [t.objective.teaching for t in resolved.terms()]

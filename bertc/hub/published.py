@@ -1,8 +1,6 @@
-"""Models of the Hugging Face hub by name, such as ``answerdotai/ModernBERT-base``; no torch.
+"""Models of the Hugging Face hub by ``owner/name@revision``; no torch, and never code.
 
-The hub's cache is read first, so that a name stays at one commit; then the hub. Downloaded are
-settings, tokenizers and tensors, never code. ``owner/name@revision`` is a branch, tag or commit, as
-in paths of ``huggingface_hub.HfFileSystem``.
+The hub's cache is read first, so that a name stays at one commit.
 """
 
 import re

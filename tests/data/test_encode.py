@@ -14,12 +14,7 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet, cut, gather, in_order_of_length
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import notes_on_cuts, read_tasks
-from bertc.data.layouts.example import (
-    ChoiceExample,
-    QuestionExample,
-    TaggedExample,
-    TextExample,
-)
+from bertc.data.layouts.example import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import from_tokenizer

@@ -11,11 +11,7 @@ import bertc
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import MIN_SHARED_ROW_TOKENS, TaskSet, gather, shared
 from bertc.data.examples.task_data import TaskData
-from bertc.data.layouts.example import (
-    QuestionExample,
-    TaggedExample,
-    TextExample,
-)
+from bertc.data.layouts.example import QuestionExample, TaggedExample, TextExample
 from bertc.learn.step.feed import examples_at_once, to_micro_batch
 from bertc.learn.step.objective import make_objective
 from tests.data.test_encode import bert_vocabulary, text, word_tokenizer

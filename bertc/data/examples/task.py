@@ -83,11 +83,6 @@ class TaskSet:
         return rows_an_example(self.task.answer)
 
     @property
-    def read_together(self) -> int:
-        """Rows that have to be in one batch to be answered: those of an example, but of texts."""
-        return 1 if isinstance(self.task.answer, Vector) else self.rows_an_example
-
-    @property
     def packs(self) -> bool:
         """True if examples may share rows; those of several rows never do."""
         return self.rows_an_example == 1 and not self.one_per_row
@@ -114,7 +109,8 @@ def in_order_of_length(
     task_set: TaskSet, rows: TaskRows, tokens: int, most: int, pad: int
 ) -> Iterator[TaskBatch]:
     """Batches of all rows, longest first, of about ``tokens`` tokens and at most ``most`` units."""
-    together = task_set.read_together
+    # Rows of an example are answered together, but those of texts each alone.
+    together = 1 if isinstance(task_set.task.answer, Vector) else task_set.rows_an_example
     units = np.arange(len(rows.owners) // together)
     lengths = rows.lengths.reshape(len(units), -1).max(1)
     order = units[np.argsort(lengths, kind="stable")[::-1]]

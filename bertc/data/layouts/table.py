@@ -12,12 +12,7 @@ from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_folder, suffix
 from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file, tagging_help
 from bertc.data.sources.cells import label
 from bertc.data.sources.streams import OpenFile, opened_stream
-from bertc.data.sources.tables import (
-    ColumnSelection,
-    TableRow,
-    column_indices,
-    records,
-)
+from bertc.data.sources.tables import ColumnSelection, TableRow, column_indices, records
 from bertc.ir.data import Hf
 
 ExampleSource = Path | Hf
@@ -45,11 +40,9 @@ def rows_of(
     labelled: bool,
 ) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
     """Key (``id`` or number), place and cells of each row; of answers if ``labelled``."""
-    columns = (
-        ColumnSelection((*required, *answer_columns))
-        if labelled
-        else ColumnSelection(required, answer_columns)
-    )
+    columns = ColumnSelection(required, answer_columns)
+    if labelled:
+        columns = ColumnSelection((*required, *answer_columns))
     if columns.numbered:
         yield from ((str(i), *row) for i, row in enumerate(table(source, columns)))
         return

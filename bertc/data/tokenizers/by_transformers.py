@@ -1,8 +1,4 @@
-"""Tokenizers as transformers makes them of the files of others, and their trial on texts.
-
-``serve_tokenizer`` is the program of a process with limits: damaged and hostile files make
-libraries panic, and take any time and memory.
-"""
+"""Tokenizers as transformers makes them of the files of others, and their trial on texts."""
 
 import json
 import resource
@@ -80,7 +76,7 @@ TRIAL_TEXTS = (
 
 
 def serve_tokenizer() -> None:
-    """Read a folder within limits, as the command line names them, and print what came of it."""
+    """Read a folder within limits of a process: files may make libraries panic or take all."""
     sys.modules["torch"] = None  # type: ignore[assignment]  # tokenizers do without; it takes 2 s
     results, sys.stdout = sys.stdout, sys.stderr
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it ends it

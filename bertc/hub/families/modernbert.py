@@ -70,16 +70,12 @@ class HfModernBert(HfGated):
     local_rope_theta: Theta | None = LOCAL_THETA
 
     @model_validator(mode="after")
-    def _says_each_layer(self) -> Self:
+    def _agrees(self) -> Self:
         said = len(self.layer_types or ())
         if said not in (0, self.num_hidden_layers):
             raise ValueError(
                 f"layer_types has {said} entries for {self.num_hidden_layers} layers", NO_CLASS
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_activation(self) -> Self:
         if MEANING[self.classifier_activation] != MEANING[self.hidden_act]:
             raise ValueError(
                 f"classifier_activation = {self.classifier_activation}, hidden_activation = "
