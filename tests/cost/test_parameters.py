@@ -40,7 +40,7 @@ TWO_NETWORKS = [
 
 def applied_weights(encoder: Encoder) -> Iterator[Weight]:
     """A shared tensor once for every layer that applies it."""
-    yield from encoder.embeddings.weights(encoder.initializer)
+    yield from encoder.embedding_weights()
     yield from encoder.common_weights()
     for attention, ffn in zip(encoder.attention_owner, encoder.ffn_owner, strict=True):
         yield from encoder.part_weights("attention", attention)

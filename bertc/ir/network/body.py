@@ -22,7 +22,7 @@ def counted_weights(body: Body) -> tuple[tuple[tuple[Weight, ...], int, int], ..
     """Weights of each part, how often stored and used; equal layers of an encoder are one part."""
     if not isinstance(body, Encoder):
         return ((body.weights(), 1, 1),)
-    outside = body.embeddings.weights(body.initializer), body.common_weights(), outer_weights(body)
+    outside = body.embedding_weights(), body.common_weights(), outer_weights(body)
     parts = [(tuple(chain(*outside)), 1, 1)]
     layers = [body.layer(layer) for layer in range(body.depth)]
     for part in OUTPUTS:

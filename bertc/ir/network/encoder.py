@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Node, Weight, Width
+from bertc.ir.base import Axis, Node, Weight, Width, affine, unstated
 from bertc.ir.blocks import in_blocks
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.body_node import Attended, BodyNode
@@ -18,7 +18,7 @@ from bertc.ir.network.layer import Dropout, EncoderLayer
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import LearnedPositions, Positions
 from bertc.ir.network.sharing import OUTPUTS, SharedPart, scaled_by_depth, scheme_of
-from bertc.ir.network.table import Embeddings
+from bertc.ir.network.table import table_weight
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.once import once
 
@@ -90,21 +90,6 @@ class Encoder(BodyNode):
         of_rows = steps is not None and steps.mean != "none"
         return Pooled(of_rows, self.hidden, steps, self.head_activation)
 
-    @property
-    def embeddings(self) -> Embeddings:
-        """The input of the first layer."""
-        return Embeddings(
-            vocab=self.vocab_size,
-            width=self.embedding,
-            hidden=self.hidden,
-            table=self.table,
-            positions=self.positions,
-            segments=self.segments,
-            languages=len(self.languages),
-            unseen=self.two_streams,
-            norm=self.norm.of_layers if self.norm.embeddings else None,
-        )
-
     def layer(self, number: int) -> EncoderLayer:
         """A layer, from 0."""
         widths = self.layers[number]
@@ -150,7 +135,10 @@ class Encoder(BodyNode):
         calls = ([call.of_all_states()] * (self.depth - 1) + [call])[:depth]
         layers = [self.layer(number) for number in range(depth)]
         computed = list(zip(layers, calls, strict=True))
-        decoded = 2 * [_decoding(self, call)] if call.decoded else []
+        last, reach = self.layer(self.depth - 1), self.attention.at(self.depth - 1).reach
+        blocks = reach is not None and in_blocks(call.keys, reach)
+        decoding = replace(call, queries=call.tokens if blocks else call.decoded)
+        decoded = 2 * [(last, decoding)] if call.decoded else []
         kinds = dict.fromkeys((*computed, *decoded))
         parts = {key: key[0].operations(key[1]) for key in kinds}
         shared = {
@@ -158,7 +146,7 @@ class Encoder(BodyNode):
         }
         return op.Forward(
             embeddings=(
-                *self.embeddings.operations(call.of_all_states(), dropout=self.dropout.hidden > 0),
+                *_embedded(self, call.of_all_states()),
                 *self.attention.common_operations(self.layer(0).widths),
                 *(operation for operations in shared.values() for operation in operations),
             ),
@@ -195,6 +183,26 @@ class Encoder(BodyNode):
         """Weights of attention or the feed-forward part, named by the layer that owns them."""
         return self.layer(layer).weights(part, f"{part}.{layer}", self.initializer)
 
+    def embedding_weights(self) -> tuple[Weight, ...]:
+        """Tables of vectors whose sum the first layer reads, their norm, and a projection."""
+        init, many, size = self.initializer, len(self.languages), self.embedding
+        width: tuple[Axis, int] = ("embedding", size)
+        weights = [*self.table.weights(self.vocab_size, size, self.hidden, init)]
+        weights += self.positions.weights("embeddings.position", width, init)
+        if self.segments:
+            weights.append(table_weight("segment", ("segments", self.segments), width, init))
+        if many:
+            weights.append(table_weight("language", ("languages", many), width, init))
+        if self.two_streams:
+            vector, name = unstated(init), "embeddings.unseen"
+            weights.append(Weight(name, (size,), width[:1], vector, "embeddings", "table"))
+        if self.norm.embeddings:
+            weights += self.norm.of_layers.weights("embeddings.norm", *width, part="embeddings")
+        if size != self.hidden:  # ALBERT 3.1
+            hidden: tuple[Axis, int] = ("hidden", self.hidden)
+            weights += affine("embeddings.project", hidden, width, unstated(init), "embeddings")
+        return tuple(weights)
+
     def common_weights(self) -> tuple[Weight, ...]:
         """Weights that the attention of all layers uses, independent of sharing."""
         widths, init = self.layer(0).widths, self.initializer
@@ -209,7 +217,7 @@ class Encoder(BodyNode):
             if self.owners[part][layer] == layer:
                 layers += self.part_weights(part, layer)
         return (
-            *self.embeddings.weights(self.initializer),
+            *self.embedding_weights(),
             *self.common_weights(),
             *scaled_by_depth(layers, self.initializer, self.depth),
             *outer_weights(self),
@@ -242,11 +250,17 @@ def outer_weights(encoder: Encoder) -> tuple[Weight, ...]:
     )
 
 
-def _decoding(encoder: Encoder, call: op.Call) -> tuple[EncoderLayer, op.Call]:
-    layer = encoder.layer(encoder.depth - 1)
-    reach = layer.attention.reach
-    blocks = reach is not None and in_blocks(call.keys, reach)
-    return layer, replace(call, queries=call.tokens if blocks else call.decoded)
+def _embedded(encoder: Encoder, call: op.Call) -> op.Operations:
+    states, width, hidden = call.states, encoder.embedding, encoder.hidden
+    tables = (encoder.positions.rows, encoder.segments, len(encoder.languages))
+    tokens = call.rows * call.tokens
+    return (
+        *encoder.table.operations(encoder.vocab_size, width, hidden, tokens),
+        *(op.Lookup(states, width, rows) for rows in tables if rows),
+        *((op.Norm(states, width),) if encoder.norm.embeddings else ()),
+        *((op.Dropout(states, width),) if encoder.dropout.hidden else ()),
+        *((op.Product(states, width, hidden),) if width != hidden else ()),
+    )
 
 
 def _blocks(
