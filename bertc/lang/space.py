@@ -86,14 +86,14 @@ class Space:
             SpecError: if the language refuses a value; the passes have not run yet.
         """
         diagnostics, it = Diagnostics(), self.written
-        trees = [self._chosen(tree, draw) for tree in (it.tree, *it.overrides)]
+        trees = [
+            replace(tree, items=tuple(self._item(item, draw) for item in tree.items))
+            for tree in (it.tree, *it.overrides)
+        ]
         (program,) = lower_tree(trees[0], diagnostics, it.title, it.base, trees[1:])
         diagnostics.raise_if_any()
         settings = tuple(self._settings(trees, program))
         return SpacePoint(replace(program, name=" ".join(settings) or it.title), settings)
-
-    def _chosen(self, tree: Tree, draw: Draw) -> Tree:
-        return replace(tree, items=tuple(self._item(item, draw) for item in tree.items))
 
     def _item(self, item: Item, draw: Draw) -> Item:
         match item:

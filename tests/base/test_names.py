@@ -51,13 +51,10 @@ def test_a_spec_that_is_a_link_to_itself(tmp_path: Path, monkeypatch: pytest.Mon
         api.check("init='.' steps=2")
 
 
-def test_more_choices_than_a_head_has_are_a_mistake() -> None:
+def test_more_choices_than_a_head_has_and_more_labels_than_are_told_apart() -> None:
     choices = ", ".join(f"c{n}" for n in range(65))
     with pytest.raises(SpecError):
         api.check(f"task=choose('t.tsv', 't.tsv', choices=[{choices}])")
-
-
-def test_more_labels_than_are_told_apart() -> None:
     rows = [TextExample(str(n), ("a",), f"name {n}") for n in range(MAX_LABELS + 1)]
     with pytest.raises(DataError, match="10,001 labels"):
         found_labels(Classify(train="train.tsv"), rows)

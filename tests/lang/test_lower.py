@@ -99,12 +99,8 @@ def test_places_of_arguments() -> None:
 
 def test_a_grid_is_the_product_of_its_settings() -> None:
     programs = lang.load("E={64,128} share={none,all} seq=128")
-    assert [program.name for program in programs] == [
-        "E=64 share=none",
-        "E=64 share=all",
-        "E=128 share=none",
-        "E=128 share=all",
-    ]
+    points = [f"E={width} share={share}" for width in (64, 128) for share in ("none", "all")]
+    assert [program.name for program in programs] == points
     assert {program.settings["seq"].value for program in programs} == {128}
 
 
@@ -130,11 +126,8 @@ def test_stages() -> None:
 
 def test_overrides_win_and_say_so() -> None:
     program = only("layers=12 E={1,2} stage 'a' { seq={128,512} }", "L=3", "E=7 seq=64")
-    assert {name: given.value for name, given in program.settings.items()} == {
-        "layers": 3,
-        "embedding": 7,
-        "seq": 64,
-    }
+    values = {name: given.value for name, given in program.settings.items()}
+    assert values == {"layers": 3, "embedding": 7, "seq": 64}
     assert program.settings["layers"].origin.kind == "set"
     assert str(program.span("layers")) == "--set #1:1:1"
     assert dict(program.stages[0].settings) == {}
@@ -192,21 +185,13 @@ def test_a_mistake_in_a_base_is_shown_there_and_a_link_does_not_lead_out_of_the_
         assert (mistake.code, str(mistake.span)[-len(place) :]) == (code, place)
 
 
-@pytest.mark.parametrize(
-    ("spec", "help"),
-    [("bert-bsae", "bert-base"), ("no/such.bertc", "path"), ("my file.bertc", "path")],
-)
-def test_specs_that_are_not_there(spec: str, help: str) -> None:
-    with pytest.raises(MissingInputError) as error:
-        lang.load(spec)
-    assert error.value.exit_code == 66
-    assert help in error.value.help
-
-
-def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
-    for spec in (str(tmp_path), "/dev/zero"):
-        with pytest.raises(MissingInputError):
+def test_what_is_not_there_or_no_file_is_not_read(tmp_path: Path) -> None:
+    names = {"bert-bsae": "bert-base", "no/such.bertc": "path", "my file.bertc": "path"}
+    for spec, help in {**names, str(tmp_path): "", "/dev/zero": ""}.items():
+        with pytest.raises(MissingInputError) as error:
             lang.load(spec)
+        assert error.value.exit_code == 66
+        assert help in error.value.help
     (tmp_path / "binary.bertc").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="byte 0xff is not UTF-8"):
         lang.load(str(tmp_path / "binary.bertc"))

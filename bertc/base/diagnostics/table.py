@@ -67,7 +67,6 @@ class Table:
     _repr_html_ = html
 
     def _cells(self) -> Iterator[list[str]]:
-        """The texts of the rows."""
         for row in self.rows:
             yield [_text(v, u) for v, u in zip_longest(row, self.units[: len(row)], fillvalue=str)]
 

@@ -136,7 +136,6 @@ class Converter:
         return BAD
 
     def _ratio(self, value: Ratio, node: type[Node], place: ValuePath) -> Any:
-        """Build a node without a kind from the parts of a ratio."""
         if len(value.parts) != len(node.positional):
             mistakes.wrong_parts(value, node, self._slot(place, value), self.diagnostics)
             return BAD
@@ -177,7 +176,6 @@ class Converter:
         call_arguments: tuple[Argument, ...],
         place: ValuePath,
     ) -> Any:
-        """Build a node from the arguments of a call."""
         shapes, title = arguments(node), kind or self._slot(place).name
         fields: dict[str, Any] = {"kind": kind} if kind else {}
         by_name: dict[str, Argument] = {}

@@ -174,7 +174,6 @@ class _Lowering:
         return Setting(item.span, item.name, call)
 
     def stages(self, blocks: list[Block]) -> list[Scope]:
-        """Lower the blocks of a spec to stages."""
         if len(blocks) > MOST_STAGES:
             message = f"{len(blocks):,} blocks; at most {MOST_STAGES} are read"
             self.diagnostics.error("E011", message, blocks[MOST_STAGES].name.span)

@@ -155,7 +155,6 @@ class Scalars:
         return BAD
 
     def _not_a(self, value: Value, expected: str, slot: Slot) -> Any:
-        """Report a value of the wrong type."""
         instead = ""
         if isinstance(value, Number):
             instead = f'"{value.text}"' if expected == "a string" else ""
