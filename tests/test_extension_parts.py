@@ -33,7 +33,7 @@ from bertc.use.preview import preview
 from tests import new_kinds as new
 from tests.hub.programs import tensors, words
 from tests.net.programs import FARM, spec
-from tests.run.test_training import stop_after
+from tests.run.conftest import stop_after
 
 PARTS: dict[str, tuple[type[Node], str, Any, dict[str, Any]]] = {
     "attention": (Encoder, "attention", new.Mean | FullAttention, {"attention": new.Mean()}),

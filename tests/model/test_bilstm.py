@@ -27,7 +27,7 @@ from bertc.run.train.loop import train
 from tests.bench.estimates import allocated_bytes
 from tests.hub.programs import tensors, words
 from tests.net.programs import FARM, PROGRAMS, TOY
-from tests.run.test_training import stop_after
+from tests.run.conftest import stop_after
 
 LENGTHS = (11, 7, 1)
 CASES = [

@@ -2,14 +2,17 @@
 
 import json
 import random
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from bertc.api import points
+from bertc.base.diagnostics import StoppedError
 from bertc.check.passes import resolve
 from bertc.ir.data import Files, Share
 from bertc.ir.learning.custom_task import Classify
@@ -19,8 +22,10 @@ from bertc.ir.network.layer import Dropout
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.vocabulary import WordPiece
+from bertc.learn.step.step import TrainStep
 from bertc.run.train import finish
 from bertc.run.train.loop import train
+from bertc.run.train.report import Report
 from tests.net.programs import FARM
 
 WORDS = (
@@ -150,8 +155,7 @@ def same_run(
     """Hold that two runs have the same weights, moments and metrics, to the bit."""
 
     def metrics(run: Path) -> list[dict[str, object]]:
-        found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        return [{k: v for k, v in line.items() if k != "seconds"} for line in found]
+        return [{k: v for k, v in line.items() if k != "seconds"} for line in lines(run)]
 
     def compare(one: Path, other: Path) -> None:
         # Metrics first: they say at which step two runs parted.
@@ -161,6 +165,52 @@ def same_run(
         assert [n for n, tensor in tensors.items() if not torch.equal(tensor, others[n])] == []
 
     return compare
+
+
+@pytest.fixture
+def go(tmp_path: Path, cache: Path) -> Callable[..., Report]:
+    """Train into a folder, quietly, with one cache for all runs of a test."""
+
+    def run(resolved: Resolved, name: str = "run", **options: Any) -> Report:
+        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
+
+    return run
+
+
+def lines(run: Path, kind: str = "") -> list[dict[str, Any]]:
+    """The lines of metrics of a run, or those of a kind."""
+    found = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [line for line in found if kind in ("", line["kind"])]
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, step: int, run: Callable[[], object]) -> None:
+    """Run until a stop is asked for in the middle of update ``step``."""
+    real = TrainStep.__call__
+
+    def stopping(self: TrainStep, inputs: Any, at: int, *others: Any) -> Any:
+        result = real(self, inputs, at, *others)
+        if at == step - 1:
+            signal.raise_signal(signal.SIGTERM)
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainStep, "__call__", stopping)
+        run()
+
+
+@pytest.fixture
+def resumes(go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Any) -> Any:
+    """Hold that a run that is stopped after some steps, and resumed, is one that never was."""
+
+    def hold(resolved: Any, *steps: int) -> None:
+        go(resolved, "straight")
+        for step in steps:
+            with pytest.raises(StoppedError):
+                stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
+        go(resolved, "broken", resume=True)
+        same_run(tmp_path / "straight", tmp_path / "broken")
+
+    return hold
 
 
 @pytest.fixture

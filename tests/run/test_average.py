@@ -18,6 +18,7 @@ from bertc.ir.learning.optimizer import Adam, ConstantRate
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_checkpoint, read_model
 from bertc.run.train.loop import train
+from tests.run.conftest import lines
 
 STAGES: dict[str, dict[str, object]] = {
     "moving": {"steps": 6, "layers": 1, "average": Ema(half_life=1.5 / 6)},
@@ -77,8 +78,7 @@ def stood_at(run: Path, step: int, name: str = "at") -> Path:
 
 
 def test_the_average_is_what_is_evaluated_and_loaded(run: Path, folder: Path) -> None:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    shown = {line["step"]: line["losses"] for line in lines if line["kind"] == "eval"}
+    shown = {line["step"]: line["losses"] for line in lines(run, "eval")}
     for step, kind in ((6, "average"), (9, "average"), (11, "weights")):
         read = read_model(stood_at(run, step))[1]
         assert all(torch.equal(read[n], t) for n, t in tensors(run, step, kind).items())

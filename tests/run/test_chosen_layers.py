@@ -10,14 +10,12 @@ import torch
 
 import bertc
 from bertc.api import points
-from bertc.base.diagnostics import DataError, SpecError, StoppedError
+from bertc.base.diagnostics import DataError, SpecError
 from bertc.ir.program.resolved import Resolved
 from bertc.run.beginning.init_from import source_of
 from bertc.run.models.loading import read_model
-from bertc.run.train.loop import train
 from tests.net.programs import TOY
 from tests.run.conftest import text
-from tests.run.test_training import stop_after
 
 DEEP = {**TOY, "layers": "4", "heads": "[1, 2, 2, 1]", "objective": "mlm", "steps": "2"}
 SMALL = {**TOY, "vocab": "", "steps": "4", "objective": "mlm"}
@@ -84,17 +82,8 @@ def test_the_layers_of_the_teacher_need_no_path_of_their_own(deep: Path) -> None
     assert one.fingerprint() == other.fingerprint()
 
 
-def test_a_run_with_chosen_layers_goes_on_to_the_same_bits(
-    deep: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resolved = student(f'layers("{deep}", [0, 2])')
-    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    run = tmp_path / "run"
-    with pytest.raises(StoppedError):
-        stop_after(monkeypatch, 2, lambda: train(resolved, run, cache=cache, quiet=True))
-    train(resolved, run, cache=cache, quiet=True, resume=True)
-    one, other = read_model(tmp_path / "straight")[1], read_model(run)[1]
-    assert all(torch.equal(one[name], other[name]) for name in one)
+def test_a_run_with_chosen_layers_goes_on_to_the_same_bits(deep: Path, resumes: Any) -> None:
+    resumes(student(f'layers("{deep}", [0, 2])'), 2)
 
 
 @pytest.mark.parametrize(

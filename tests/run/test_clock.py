@@ -1,11 +1,10 @@
 """The clock of a run: it sees all of a step's time, and costs a step next to nothing."""
 
-import json
-
 import pytest
 
 from bertc.machine.display import Display
 from bertc.run.train import clock, loop
+from tests.run.conftest import lines
 
 
 class Impatient(Display):
@@ -46,8 +45,7 @@ def test_the_display_s_time_is_counted_and_longer_steps_as_longer(
     )
     loop.train(tiny(stages=TWO_STAGES), tmp_path / "run", cache=tmp_path / "cache")
     assert asked == 2 * ["first", "second"]  # by the clock of either stage
-    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
-    *_, last = (line for line in lines if line["kind"] == "eval")
+    *_, last = lines(tmp_path / "run", "eval")
     assert last["seconds"] >= 8 * 100
     assert [found.step for found in display.standings] == [*range(1, 9)]
     first, last = display.standings[3], display.standings[-1]

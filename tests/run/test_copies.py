@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
 from tests.net.programs import PROGRAMS, TOY
-from tests.run.test_training import stop_after
+from tests.run.conftest import stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 
@@ -73,9 +74,7 @@ def test_a_run_on_copies_goes_on_to_the_bit(
     (resolved,) = points(text("glue", objective=task, augment=both(runs), steps="4"))
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
     with pytest.raises(StoppedError):
-        stop_after(
-            monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
-        )
+        stop_after(monkeypatch, 2, partial(train, resolved, tmp_path / "run", cache=cache))
     other = tmp_path / "other cache"
     train(resolved, tmp_path / "run", cache=other, quiet=True, resume=True)
     one, two = (load(tmp_path / each).state_dict() for each in ("straight", "run"))

@@ -1,13 +1,10 @@
 """Two networks in one run: trained together or in turn, resumed, cut up, exported, asked."""
 
-import json
-
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
 
-from bertc.base.diagnostics import StoppedError
 from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.learning.objective import Mlm, Rtd, Sbo, Sop, Term
 from bertc.ir.network.generator import GeneratorNetwork, UnigramGenerator
@@ -19,10 +16,9 @@ from bertc.model import build
 from bertc.run.beginning.growth import grown
 from bertc.run.models.loading import load, read_model
 from bertc.run.models.runs import import_run
-from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
 from bertc.use.preview import preview
-from tests.run.test_training import stop_after
+from tests.run.conftest import lines
 
 MASKS = Mlm(replace=Replace(mask=85, random=0, keep=15), distinct=False)
 ELECTRA = (Term(weight=50, objective=Rtd()), Term(objective=MASKS))
@@ -62,23 +58,9 @@ RUNS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def go(tmp_path, cache):
-    def run(resolved, name="run", **options):
-        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
-
-    return run
-
-
 @pytest.mark.parametrize("name", RUNS)
-def test_resuming_is_never_having_stopped(go, tiny, tmp_path, monkeypatch, same_run, name):
-    resolved = tiny(**{"steps": 6, "save_every": 100, "eval_every": 3, **RUNS[name]})
-    go(resolved, "straight")
-    for step in (2, 4):
-        with pytest.raises(StoppedError):
-            stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
-    go(resolved, "broken", resume=True)
-    same_run(tmp_path / "straight", tmp_path / "broken")
+def test_resuming_is_never_having_stopped(resumes, tiny, name):
+    resumes(tiny(**{"steps": 6, "save_every": 100, "eval_every": 3, **RUNS[name]}), 2, 4)
 
 
 def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):
@@ -93,9 +75,7 @@ def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):
 def test_both_are_learned(go, tiny, tmp_path):
     resolved = tiny(steps=40, eval_every=20, generator=GeneratorNetwork(size=1), objective=ELECTRA)
     go(resolved)
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    held = [line for line in found if line["kind"] == "eval"]
+    held = lines(tmp_path / "run", "eval")
     for kind in ("rtd", "mlm"):
         assert held[-1]["losses"][kind] < held[0]["losses"][kind]
         assert 0 < held[-1]["accuracy"][kind] < 1

@@ -7,16 +7,14 @@ import pytest
 import torch
 
 from bertc.api import points
-from bertc.base.diagnostics import DataError, StoppedError
+from bertc.base.diagnostics import DataError
 from bertc.ir.program.resolved import Resolved
 from bertc.model import build
 from bertc.run.evaluation.tasks import evaluate_files
 from bertc.run.models.loading import load
-from bertc.run.train.loop import train
 from bertc.use.graph import graph_of
 from tests.net.programs import TOY
 from tests.run.conftest import text, weights
-from tests.run.test_training import stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 
@@ -39,26 +37,20 @@ def spec(kind: str, **changed: str) -> str:
 
 
 def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, resumes: Any, go: Any
 ) -> None:
     (resolved,) = points(spec("tags", features="concat(last=2)"))
-    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    with pytest.raises(StoppedError):
-        stop_after(
-            monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
-        )
-    report = train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
-    one, other = weights(tmp_path / "straight"), weights(tmp_path / "run")
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    resumes(resolved, 2)
+    report, one = go(resolved, "straight", resume=True), weights(tmp_path / "straight")
     begun = build(resolved).state_dict()
     assert all(torch.equal(one[name], begun[name]) for name in one if name.startswith("encoder."))
     assert not torch.equal(one["heads.ner.weight"], begun["heads.ner.weight"])
-    again, _ = evaluate_files(tmp_path / "run", "")
+    again, _ = evaluate_files(tmp_path / "straight", "")
     assert again.losses == pytest.approx(report.evaluation.losses)
-    elsewhere, _ = evaluate_files(tmp_path / "run", 'tagging("tags")')
+    elsewhere, _ = evaluate_files(tmp_path / "straight", 'tagging("tags")')
     assert elsewhere.losses == again.losses
     with pytest.raises(DataError, match="head=bilstm"):
-        graph_of(load(tmp_path / "run")).refuse_unsayable()
+        graph_of(load(tmp_path / "straight")).refuse_unsayable()
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,9 @@ from bertc.check.facts.networks import begun_from
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.learning.optimizer import ConstantRate, Muon, StableAdam, WarmupStableDecay
 from bertc.ir.vocabulary import WordPiece
-from bertc.run.train.loop import train
-from tests.run.test_training import stop_after
+from tests.run.conftest import stop_after
 
 DECAY = WarmupStableDecay(decay=4, end=0.1)
-
-
-@pytest.fixture
-def go(tmp_path, cache):
-    def run(resolved, name, **options):
-        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
-
-    return run
 
 
 def decaying(tiny, run, **settings):

@@ -1,6 +1,5 @@
 """A run over several languages: stopped, taken up again, evaluated by language, handed over."""
 
-import json
 import random
 from dataclasses import replace
 
@@ -9,12 +8,12 @@ import torch
 import transformers
 
 from bertc.api import resolve
-from bertc.base.diagnostics import StoppedError, UsageError
+from bertc.base.diagnostics import UsageError
 from bertc.ir.terms.masking import shown_figures
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
-from tests.run.test_training import stop_after
+from tests.run.conftest import lines
 
 WORDS = {
     "en": ["hens", "ducks", "quack", "in", "the", "old", "barn"],
@@ -49,14 +48,8 @@ def program(data, **settings):
 
 
 @pytest.mark.parametrize("settings", [{}, {"mixing": "rows", "pack": "true"}], ids=["one", "mixed"])
-def test_resuming_is_never_having_stopped(data, tmp_path, monkeypatch, same_run, settings, cache):
-    resolved = program(data, **settings)
-    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    broken = tmp_path / "broken"
-    with pytest.raises(StoppedError):
-        stop_after(monkeypatch, 5, lambda: train(resolved, broken, cache=cache, quiet=True))
-    train(resolved, broken, cache=cache, quiet=True, resume=True)
-    same_run(tmp_path / "straight", broken)
+def test_resuming_is_never_having_stopped(data, resumes, settings):
+    resumes(program(data, **settings), 5)
 
 
 def test_losses_by_language_and_the_model_as_transformers_reads_it(data, tmp_path):
@@ -72,8 +65,7 @@ def test_losses_by_language_and_the_model_as_transformers_reads_it(data, tmp_pat
     assert "loss by language" in html
     assert "en-zh" in html
     assert "<script>" not in html
-    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
-    evaluations = [line for line in lines if line["kind"] == "eval"]
+    evaluations = lines(tmp_path / "run", "eval")
     assert evaluations[-1]["languages"] == report.evaluation.languages
     for kind in shown_figures(evaluations[-1]["losses"]):
         assert evaluations[-1]["losses"][kind] < evaluations[0]["losses"][kind]

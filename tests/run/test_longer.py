@@ -1,6 +1,5 @@
 """Going on with a run by its folder alone, and for more steps than it was made for."""
 
-import json
 import shlex
 
 import pytest
@@ -22,18 +21,9 @@ from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.records.changes import refuse_another_program
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.longer import longer, why_not_longer, with_settings
-from bertc.run.train.loop import train
-from tests.run.test_training import stop_after
+from tests.run.conftest import lines, stop_after
 
 FLAT = Adam(lr=1e-3, warmup=2, schedule=ConstantRate())
-
-
-@pytest.fixture
-def go(tmp_path, cache):
-    def run(resolved, name="run", **options):
-        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
-
-    return run
 
 
 @pytest.fixture
@@ -70,17 +60,12 @@ def test_a_longer_run_is_one_that_never_ended(
     one, other = final_tensors(run.path), final_tensors(tmp_path / "straight")
     assert [name for name in one if not one[name].equal(other[name])] == []
     seen, every = (
-        {(line["step"], line["loss"]) for line in _evaluations(tmp_path / name)}
+        {(line["step"], line["loss"]) for line in lines(tmp_path / name, "eval")}
         for name in ("run", "straight")
     )
     assert {step for step, _ in seen - every} == {6}, "evaluated at its first end too"
     assert run.is_finished(whole)
     assert (run.path / "resolved-00000006.json").exists()
-
-
-def _evaluations(run):
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if line["kind"] == "eval"]
 
 
 @pytest.mark.parametrize(

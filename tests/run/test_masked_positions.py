@@ -1,7 +1,5 @@
 """Held-out figures of masked language modelling by what the input has at a predicted position."""
 
-import json
-
 import pytest
 import torch
 
@@ -22,6 +20,7 @@ from bertc.run.records.figures import values_of
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import read_run
 from bertc.run.train.loop import train
+from tests.run.conftest import lines
 
 PARTS = by_kind("mlm")
 
@@ -33,9 +32,7 @@ def go(tiny, tmp_path, cache):
     def run(name="run", **settings):
         settings = {"steps": 2, "eval_examples": 64, **settings}
         report = train(tiny(**settings), tmp_path / name, cache=cache, quiet=True)
-        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
-        found = map(json.loads, lines)
-        return report, [line for line in found if line["kind"] == "eval"]
+        return report, lines(tmp_path / name, "eval")
 
     return run
 

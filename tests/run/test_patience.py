@@ -1,7 +1,5 @@
 """``patience``: the best weights are kept, ended with, and survive kill and resume."""
 
-import json
-
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -11,6 +9,7 @@ from bertc.ir.learning.objective import Mlm, Term
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.train import finish, loop, phase
 from bertc.run.train.loop import train
+from tests.run.conftest import lines
 
 
 @pytest.fixture
@@ -48,11 +47,6 @@ def tuned(tiny, barn):
     return make
 
 
-def lines(run, kind="eval"):
-    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in found if line["kind"] == kind]
-
-
 def weights(run, step):
     return load_file(run / "checkpoints" / f"step-{step:08d}" / "weights.safetensors")
 
@@ -63,7 +57,7 @@ RISE_AND_FALL = {2: 0.5, 4: 0.7, 6: 0.7, 8: 0.6, 10: 0.9, 20: 0.1}
 def test_a_stage_ends_early_with_its_best_weights(tuned, scored, tmp_path, options):
     scored(RISE_AND_FALL)
     report = train(tuned(keep=9), tmp_path / "run", **options)
-    found = lines(tmp_path / "run")
+    found = lines(tmp_path / "run", "eval")
     assert [line["step"] for line in found] == [2, 4, 6, 8, 20]
     assert found[-1]["best"] == {"step": 4, "ended": 8, "end": 20}
     assert found[-1]["scores"] == found[1]["scores"]
@@ -86,7 +80,7 @@ def test_a_stage_that_was_never_stopped_ends_with_its_best_weights(
     scored({2: 0.5, 4: 0.6, 6: 0.7})
     report = train(tuned(steps=6), tmp_path / "last", **options)
     assert not any("best" in note for note in report.notes)
-    assert [line["step"] for line in lines(tmp_path / "last")] == [2, 4, 6]
+    assert [line["step"] for line in lines(tmp_path / "last", "eval")] == [2, 4, 6]
 
 
 def test_stopped_and_resumed_it_is_the_same(
@@ -121,7 +115,7 @@ def test_an_evaluation_cut_short_at_the_end_is_made_again(
     with monkeypatch.context() as patch:
 
         def stop(model, stage, data, stop, within, progress):
-            if stop is not None and len(lines(tmp_path / "cut")) == 2:
+            if stop is not None and len(lines(tmp_path / "cut", "eval")) == 2:
                 stop.agree(15)
             return evaluate(model, stage, data, stop, within, progress)
 

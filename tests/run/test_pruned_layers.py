@@ -1,7 +1,6 @@
 """Stages that remove whole layers."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 import torch
 
 import bertc
-from bertc.base.diagnostics import SpecError, StoppedError
+from bertc.base.diagnostics import SpecError
 from bertc.check.facts.networks import network_of
 from bertc.cost import estimate
 from bertc.ir.changing.growth import FromRun
@@ -21,7 +20,6 @@ from bertc.run.beginning.init_from import source_of
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import load, read_model
 from bertc.run.train.loop import train
-from tests.run.test_training import stop_after
 
 KINDS: dict[str, tuple[Any, tuple[int, ...], dict[str, object]]] = {
     "a list": (Layers(which=(1, 2)), (0, 3), {"heads": (1, 2, 4, 2), "head_dim": 8}),
@@ -64,25 +62,12 @@ def test_the_network_of_a_stage_has_the_layers_that_are_left(
     assert estimate(resolved).parameters.total == parameters
 
 
-def test_a_run_that_loses_layers_resumes_to_the_same_bits(
-    shortened: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    same_run: Any,
-    cache: Path,
-) -> None:
-    kind = Layers(which=(2, 0), every=0.25)
-    resolved = shortened(kind, save_every=20)
+def test_a_run_that_loses_layers_resumes_to_the_same_bits(shortened: Any, resumes: Any) -> None:
+    resolved = shortened(Layers(which=(2, 0), every=0.25), save_every=20)
     assert [(stage.name, stage.layers) for stage in resolved.stages[1:3]] == [
         ("prune-3", 3), ("prune-2", 2),
     ]  # fmt: skip
-    train(resolved, tmp_path / "one", cache=cache, quiet=True)
-    two = partial(train, resolved, tmp_path / "two", cache=cache, quiet=True, resume=True)
-    for step in (3, 4, 6, 8):
-        with pytest.raises(StoppedError):
-            stop_after(monkeypatch, step, two)
-    two()
-    same_run(tmp_path / "one", tmp_path / "two")
+    resumes(resolved, 3, 4, 6, 8)
 
 
 def test_a_first_stage_removes_layers_of_init(

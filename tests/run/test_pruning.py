@@ -1,7 +1,6 @@
 """Stages that prune: what is removed stays so, the network left computes the same, runs resume."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bertc.base.diagnostics import DataError, StoppedError
+from bertc.base.diagnostics import DataError
 from bertc.check.facts.networks import network_of
 from bertc.cost import estimate
 from bertc.hub.pruned import removed_units
@@ -32,7 +31,6 @@ from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import load
 from bertc.run.records.checkpoints import WEIGHTS
 from bertc.run.train.loop import train
-from tests.run.test_training import stop_after
 
 STEPWISE = Heads(share=0.5, every=0.25, examples=16)
 
@@ -123,17 +121,8 @@ def test_a_pruned_run_is_evaluated_exported_and_begun_from(
     assert f"{size(load(run)):,}" in results([run]).as_table()
 
 
-def test_a_pruning_run_resumes_to_the_same_bits(
-    pruning: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Any, cache: Path
-) -> None:
-    resolved, options = pruning(STEPWISE), {"cache": cache, "quiet": True}
-    train(resolved, tmp_path / "one", **options)
-    two = partial(train, resolved, tmp_path / "two", resume=True, **options)
-    for step in (1, 3, 4, 8):
-        with pytest.raises(StoppedError):
-            stop_after(monkeypatch, step, two)
-    two()
-    same_run(tmp_path / "one", tmp_path / "two")
+def test_a_pruning_run_resumes_to_the_same_bits(pruning: Any, resumes: Any) -> None:
+    resumes(pruning(STEPWISE), 1, 3, 4, 8)
 
 
 def test_what_is_removed_stays_removed(pruning: Any, tmp_path: Path, cache: Path) -> None:

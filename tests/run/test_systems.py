@@ -1,12 +1,11 @@
 """Every shipped system, shrunk to toy width, learns: one of those that differ in size alone."""
 
-import json
-
 import pytest
 
 from bertc.api import points
 from bertc.ir.terms.masking import of_all_positions
 from bertc.run.train.loop import train
+from tests.run.conftest import lines
 from tests.shipped import PROGRAMS, SYSTEMS
 
 TOY = ["layers=2", "hidden=32", "heads=2", "head_dim=16", "ffn=64", "seq=32", "batch=16",
@@ -45,8 +44,7 @@ def test_the_loss_falls(spec, corpus_file, cache, tmp_path):
     assert report.evaluation is not None
     of_terms = {*of_all_positions(report.evaluation.losses)}
     assert of_terms == {t.objective.kind for t in resolved.terms()}
-    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
-    losses = [line["loss"] for line in lines if line["kind"] == "train"]
+    losses = [line["loss"] for line in lines(tmp_path / "run", "train")]
     assert len(losses) == resolved.steps
     third = len(losses) // 3
     assert sum(losses[-third:]) < sum(losses[:third])

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import bertc
-from bertc.base.diagnostics import MissingInputError, SpecError, StoppedError, UsageError
+from bertc.base.diagnostics import MissingInputError, SpecError, UsageError
 from bertc.ir.learning.answer import Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Task
@@ -21,7 +21,7 @@ from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
 from bertc.use.predict import predict
 from bertc.use.preview import preview
-from tests.run.test_training import stop_after
+from tests.run.conftest import lines
 
 BIRDS, PLACES = ("hens", "ducks", "geese"), ("barn", "pond", "gate")
 NETWORK = (
@@ -181,7 +181,7 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, ca
     for scores in parts.values():
         assert all(-1 <= value <= 1 for value in scores.values())
         assert kind not in LEARNED or scores[LEARNED[kind]] > 0.9
-    first = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
+    first, *_ = lines(tmp_path / "run")
     assert report.evaluation.losses[title] < first["losses"][title]
     again = evaluate_run(tmp_path / "run", cache=cache, quiet=True)
     assert again.evaluation.scores == report.evaluation.scores
@@ -259,10 +259,6 @@ def test_what_was_learned_from_one_layout_is_asked_in_another(go, farm, tmp_path
     assert set(report.evaluation.scores["nli"]) == {"dev-en", "dev-de"}
 
 
-def _lines(run):
-    return (run / "metrics.jsonl").read_text().splitlines()
-
-
 def _alone(folder, kind):
     """The task with its dev file alone; columns, versions and labels are those of the run."""
     file = _a_file(folder, kind)
@@ -290,17 +286,9 @@ def _a_file(folder, kind):
 @pytest.mark.parametrize(
     ("kind", "extra"), [("glue", ""), ("squad", ""), ("tag", ""), ("embed", "microbatch=2")]
 )
-def test_resuming_is_never_having_stopped(go, farm, tmp_path, monkeypatch, same_run, kind, extra):
-    spec = (
-        NETWORK.replace("dropout=0", "dropout=0.1") + farm["text"]
-        + f"task={farm[kind]} steps=6 eval_every=3 save_every=100 {extra}"
-    )  # fmt: skip
-    go(spec, "straight")
-    for step in (2, 4):
-        with pytest.raises(StoppedError):
-            stop_after(monkeypatch, step, lambda: go(spec, "broken", resume=True))
-    go(spec, "broken", resume=True)
-    same_run(tmp_path / "straight", tmp_path / "broken")
+def test_resuming_is_never_having_stopped(resumes, farm, kind, extra):
+    network = NETWORK.replace("dropout=0", "dropout=0.1") + farm["text"]
+    resumes(f"{network} task={farm[kind]} steps=6 eval_every=3 save_every=100 {extra}", 2, 4)
 
 
 def test_parts_of_like_length_add_up_to_the_batch(go, farm, tmp_path, final_tensors):
@@ -334,16 +322,12 @@ def test_several_tasks_share_an_encoder(go, farm, tmp_path):
     assert predict(tmp_path / "run", tmp_path / "SST-2" / "dev.tsv", "sst2").examples
 
 
-def test_resuming_several_tasks(go, farm, tmp_path, monkeypatch, same_run):
+def test_resuming_several_tasks(resumes, farm):
     spec = (
         NETWORK + farm["text"] + "optimizer=adam(bias_correction=true, warmup=0) "
         f"task={farm['glue']} + {farm['classify']} steps=12 save_every=100"
     )
-    go(spec, "straight")
-    with pytest.raises(StoppedError):
-        stop_after(monkeypatch, 5, lambda: go(spec, "broken", resume=True))
-    go(spec, "broken", resume=True)
-    same_run(tmp_path / "straight", tmp_path / "broken")
+    resumes(spec, 5)
 
 
 CHAIN = """
@@ -354,19 +338,12 @@ stage "end" { task=%s steps=6 }
 """
 
 
-def test_a_chain_goes_on_with_the_weights_and_a_new_optimiser(
-    go, farm, tmp_path, monkeypatch, same_run
-):
+def test_a_chain_goes_on_with_the_weights_and_a_new_optimiser(resumes, farm, tmp_path):
     spec = CHAIN % (NETWORK + farm["text"] + "save_every=6", farm["classify"], farm["glue"])
     resolved = bertc.resolve(spec)
     assert [stage.counted_from for stage in resolved.stages] == [0, 6, 12]
     assert resolved.stages[2].batch == 32, "its own recipe, not what stands outside"
-    go(spec, "straight")
-    for step in (4, 9, 13):
-        with pytest.raises(StoppedError):
-            stop_after(monkeypatch, step, lambda: go(spec, "broken", resume=True))
-    go(spec, "broken", resume=True)
-    same_run(tmp_path / "straight", tmp_path / "broken")
+    resumes(spec, 4, 9, 13)
     kept = tmp_path / "straight" / "checkpoints"
     middle, end = (load_file(kept / f"step-000000{n}" / "weights.safetensors") for n in (12, 18))
     assert torch.equal(middle["heads.classify.weight"], end["heads.classify.weight"])
@@ -392,10 +369,7 @@ def test_a_task_without_a_part_to_be_judged_by_is_learned(go, farm, tmp_path):
     spec = CHAIN % (NETWORK + farm["text"], task, farm["glue"])
     report = go(spec)
     assert report.step == 18
-    lines = [json.loads(line) for line in _lines(tmp_path / "run")]
-    judged = {line["stage"] for line in lines if line["kind"] == "eval"}
-    assert judged == {"text", "end"}
-    assert all("losses" in line for line in lines)
+    assert {line["stage"] for line in lines(tmp_path / "run", "eval")} == {"text", "end"}
 
 
 def test_a_run_begins_where_another_ended_and_is_the_same_network(go, farm, tmp_path):

@@ -10,8 +10,7 @@ from bertc.api import points
 from bertc.base.diagnostics import StoppedError
 from bertc.run.train.loop import train
 from tests.net.programs import TOY
-from tests.run.conftest import text, weights
-from tests.run.test_training import stop_after
+from tests.run.conftest import stop_after, text, weights
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 TASK = 'glue(rte, "RTE")'

@@ -26,8 +26,7 @@ from bertc.run.models.loading import load
 from bertc.run.train.loop import train
 from bertc.use.preview import preview
 from tests.net.programs import TOY
-from tests.run.conftest import text, weights
-from tests.run.test_training import stop_after
+from tests.run.conftest import lines, stop_after, text, weights
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 STUDENT = {**TOY, "layers": "1", "hidden": "16", "ffn": "32", "vocab": "", "steps": "4"}
@@ -45,26 +44,18 @@ def student(folder: Path, objective: str = "2*kd(logits, T=2) + mlm", **changed:
 
 
 def test_a_student_is_trained_saved_and_resumed_without_its_teacher(
-    bert: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bert: Path, cache: Path, tmp_path: Path, resumes: Any
 ) -> None:
-    resolved = student(bert)
-    before = {n: p.clone() for n, p in load(bert).state_dict().items()}
-    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    with pytest.raises(StoppedError):
-        stop_after(
-            monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
-        )
-    train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
-    one, other = weights(tmp_path / "straight"), weights(tmp_path / "run")
-    assert {name.split(".")[0] for name in one} == {"encoder", "heads"}
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    before, run = {n: p.clone() for n, p in load(bert).state_dict().items()}, tmp_path / "broken"
+    resumes(student(bert), 2)
+    assert {name.split(".")[0] for name in weights(run)} == {"encoder", "heads"}
     again = load(bert).state_dict()
     assert all(torch.equal(before[name], again[name]) for name in before)
-    lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert all({"kd(logits)", "mlm"} == {*of_all_positions(line["losses"])} for line in lines)
-    assert all("kd(logits)" not in line.get("accuracy", {}) for line in lines)
-    assert (tmp_path / "run" / "model" / "config.json").exists()
-    scored, without = evaluate_heads(tmp_path / "run", cache=cache, quiet=True)
+    for line in lines(run):
+        assert {"kd(logits)", "mlm"} == {*of_all_positions(line["losses"])}
+        assert "kd(logits)" not in line.get("accuracy", {})
+    assert (run / "model" / "config.json").exists()
+    scored, without = evaluate_heads(run, cache=cache, quiet=True)
     assert {less.loss for less in without.values()} != {scored.loss}
 
 
@@ -228,10 +219,9 @@ def test_a_task_is_learned_from_a_teacher_of_it(
 ) -> None:
     resolved = of_task(tuned, terms)
     train(resolved, tmp_path / "run", cache=cache, quiet=True)
-    lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     names = {term.name for term in resolved.stages[0].objective}
-    assert all(line["losses"].keys() == names for line in lines if line["kind"] == "train")
-    assert [line for line in lines if line["kind"] == "eval"]
+    assert all(line["losses"].keys() == names for line in lines(tmp_path / "run", "train"))
+    assert lines(tmp_path / "run", "eval")
     assert (tmp_path / "run" / "model" / "config.json").exists()
 
 
@@ -254,14 +244,14 @@ def test_answers_of_every_kind_are_taught(kind: str, cache: Path, tmp_path: Path
     loss = "loss=mse" if kind == "numbers" else "T=2"
     (resolved,) = points(text(TUNED, **own, objective=f"{alone} + kd(logits, {loss})"))
     train(resolved, tmp_path / "run", cache=cache, quiet=True)
-    lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     names = {term.name for term in resolved.stages[0].objective}
     assert len(names) == (4 if kind == "two tasks" else 2)
-    told = [line for line in lines if line["kind"] == "train"]
-    assert all(line["losses"].keys() <= names for line in told)
-    assert all(min(line["losses"].values()) > 0 for line in told)
-    assert all(line["loss"] > 0 for line in lines if line["kind"] == "eval")
-    assert [line for line in lines if line["kind"] == "eval" and line["scores"]]
+    for line in lines(tmp_path / "run", "train"):
+        assert line["losses"].keys() <= names
+        assert min(line["losses"].values()) > 0
+    held = lines(tmp_path / "run", "eval")
+    assert all(line["loss"] > 0 for line in held)
+    assert [line for line in held if line["scores"]]
 
 
 @pytest.mark.parametrize("whose", ["student", "teacher"])

@@ -24,6 +24,7 @@ from bertc.run.records.folder import RunFolder
 from bertc.run.train import finish
 from bertc.run.train.finish import plot
 from bertc.run.train.loop import train
+from tests.run.conftest import lines, stop_after
 
 NEXT = (Term(objective=Clm()),)
 IN_ORDER = {
@@ -33,16 +34,6 @@ IN_ORDER = {
     "segments": 0,
 }
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
-
-
-@pytest.fixture
-def go(tmp_path, cache):
-    """Train into a folder, quietly, with one cache for all runs of a test."""
-
-    def run(resolved, name="run", **options):
-        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +47,6 @@ def begun(finished, tiny, tmp_path, cache):
     if not finished.exists():
         train(tiny(), finished, cache=cache, quiet=True)
     return lambda name="run": shutil.copytree(finished, tmp_path / name)
-
-
-def lines(folder, timed=False):
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return found if timed else [{k: v for k, v in d.items() if k != "seconds"} for d in found]
 
 
 @pytest.fixture
@@ -94,7 +80,7 @@ def test_a_run_leaves_all_that_a_reader_needs(go, tiny, tmp_path, monkeypatch):
 def test_metrics_are_means_between_lines_and_evaluations_at_their_step(go, tiny, tmp_path):
     go(tiny(objective=PAIRS, log_every=1), "each")
     go(tiny(objective=PAIRS, log_every=5), "few")
-    each, few = lines(tmp_path / "each"), lines(tmp_path / "few", timed=True)
+    each, few = lines(tmp_path / "each"), lines(tmp_path / "few")
     steps = [line for line in each if line["kind"] == "train"]
     assert [line["step"] for line in steps] == list(range(1, 13))
     logged = [line for line in few if line["kind"] == "train"]
@@ -130,17 +116,9 @@ def test_metrics_are_means_between_lines_and_evaluations_at_their_step(go, tiny,
     ],
     ids=["packed", "accumulated", "remembering", "reusing", "rising"],
 )  # fmt: skip
-def test_resuming_is_never_having_stopped(
-    go, tiny, tmp_path, monkeypatch, settings, straight_and_broken_agree
-):
-    resolved = tiny(save_every=100, **settings)
-    go(resolved, "straight")
+def test_resuming_is_never_having_stopped(resumes, tiny, settings):
     # After the first; at an evaluation; before the end.
-    for step in (1, 6, 11):
-        with pytest.raises(StoppedError):
-            stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
-    go(resolved, "broken", resume=True)
-    straight_and_broken_agree()
+    resumes(tiny(save_every=100, **settings), 1, 6, 11)
 
 
 def test_an_evaluation_masks_its_own_share(go, tiny):
@@ -194,21 +172,6 @@ def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
         stop_after(monkeypatch, 4, lambda: go(resolved, "broken"))
     go(resolved, "broken", resume=True)
     straight_and_broken_agree()
-
-
-def stop_after(monkeypatch, step, run):
-    """Run until a stop is asked for in the middle of update ``step``."""
-    real = TrainStep.__call__
-
-    def stopping(self, inputs, at, *others):
-        result = real(self, inputs, at, *others)
-        if at == step - 1:
-            signal.raise_signal(signal.SIGTERM)
-        return result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainStep, "__call__", stopping)
-        run()
 
 
 def test_a_stop_in_an_evaluation_leaves_it_due(
@@ -315,35 +278,22 @@ def test_a_run_out_of_memory_goes_on_with_smaller_micro_batches(go, tiny, monkey
     assert report.step == 12
 
 
-def test_stages_change_what_is_trained_and_share_the_state(
-    go, tiny, tmp_path, monkeypatch, straight_and_broken_agree
-):
+def test_stages_change_what_is_trained_and_share_the_state(resumes, tiny, tmp_path):
     denser = (Term(objective=Mlm(p=0.3)),)
     stages = {
         "short": {"steps": 5, "seq": 16, "objective": PAIRS},
         "long": {"steps": 4, "seq": 24, "batch": 4, "objective": denser},
     }
-    resolved = tiny(stages=stages, eval_every=3)
-    go(resolved, "straight")
+    resumes(tiny(stages=stages, eval_every=3), 5, 6)
     found = lines(tmp_path / "straight")
     assert [(d["kind"], d["step"], d["stage"]) for d in found] == [
-        ("train", 3, "short"),
-        ("eval", 3, "short"),
-        ("train", 5, "short"),
-        ("eval", 5, "short"),
-        ("train", 6, "long"),
-        ("eval", 6, "long"),
-        ("train", 9, "long"),
-        ("eval", 9, "long"),
+        (kind, step, stage)
+        for step, stage in ((3, "short"), (5, "short"), (6, "long"), (9, "long"))
+        for kind in ("train", "eval")
     ]
     assert found[-1]["tokens"] == 5 * 8 * 16 + 4 * 4 * 24
     assert found[0]["losses"].keys() == {"mlm", "sop"}
     assert of_all_positions(found[-1]["losses"]) == ["mlm"]
-    for step in (5, 6):
-        with pytest.raises(StoppedError):
-            stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
-    go(resolved, "broken", resume=True)
-    straight_and_broken_agree()
 
 
 @pytest.mark.parametrize("place", ["loss", "gradient"])

@@ -1,6 +1,5 @@
 """Stages that predict each next token, and stages that read in both directions, of one network."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run
 from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
+from tests.run.conftest import lines
 from tests.run.test_average import stood_at
 from tests.run.test_growth import begun
 
@@ -78,8 +78,7 @@ def test_resumed_at_a_seam_it_is_the_same(
 def test_each_stage_is_evaluated_used_and_exported_in_its_direction(
     run: Path, folder: Path, tmp_path: Path
 ) -> None:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    shown = {line["step"]: line["losses"] for line in lines if line["kind"] == "eval"}
+    shown = {line["step"]: line["losses"] for line in lines(run, "eval")}
     kinds = ["mlm", "mlm_masked", "mlm_replaced", "mlm_visible"]
     assert [[*losses] for losses in shown.values()] == [["clm"], kinds, ["clm"]]
     for step in (3, 6):
