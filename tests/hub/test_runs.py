@@ -16,6 +16,7 @@ from bertc.ir.network.sharing import ShareAttention
 from bertc.ir.program.resolved import Resolved
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
+from bertc.run.records.checkpoints import _manifest
 from tests.hub.hf_models import SMALL, XLM, XLNET, Case, case, config_of
 from tests.hub.hf_tokenizers import ROBERTA, Folder, Words
 from tests.hub.hf_tokenizers import XLNET as TOKENS_OF_XLNET
@@ -65,7 +66,8 @@ def make_run(run: Path, resolved: Resolved, steps: dict[int, dict[str, torch.Ten
         digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
         size = (folder / "weights.safetensors").stat().st_size
         files = {"weights.safetensors": {"bytes": size, "sha256": digest}}
-        (folder / "manifest.json").write_text(json.dumps({"content": {"files": files}}))
+        (folder / "manifest.json").write_bytes(_manifest(step, files, {}))
+        (folder / "progress.json").write_text("{}")
 
 
 @pytest.fixture
@@ -105,20 +107,16 @@ def test_a_run_without_checkpoints_is_loaded_from_its_model(run: Path) -> None:
     )
 
 
-def test_a_model_of_another_run_is_noticed(run: Path) -> None:
-    other = program(hidden=48, objective=objective("mlm", "nsp"))
-    export_model(other, tensors(other), words(), run / "model")
-    (run / "checkpoints").rename(run / "gone")
-    with pytest.raises(DataError, match="does not hold the weights of"):
-        load(run)
-
-
-def test_a_run_that_has_nothing_yet_or_is_broken_says_so(run: Path) -> None:
+def test_a_run_that_has_nothing_yet_or_parts_of_others_or_is_broken_says_so(run: Path) -> None:
     (run / "checkpoints").rename(run / "gone")
     with pytest.raises(MissingInputError, match="has no checkpoint and no model yet"):
         load(run)
     with pytest.raises(MissingInputError, match="is no folder"):
         load(run / "nowhere")
+    other = program(hidden=48, objective=objective("mlm", "nsp"))
+    export_model(other, tensors(other), words(), run / "model")
+    with pytest.raises(DataError, match="does not hold the weights of"):
+        load(run)
     (run / "resolved.json").write_text('{"name": "x"}')
     with pytest.raises(DataError, match=r"resolved\.json is not a resolved program"):
         load(run)
@@ -192,15 +190,14 @@ def test_a_run_is_never_written_over(run: Path, tmp_path: Path) -> None:
         import_run(tmp_path / "hf", run)
 
 
-def test_a_part_of_a_run_is_no_place_for_an_export(run: Path) -> None:
+def test_a_part_of_a_run_is_no_place_for_an_export_and_gigabytes_are_not_copied(
+    run: Path, tmp_path: Path
+) -> None:
     """Its names are those of a model folder's, and yet it is none."""
     before = sorted(path.name for path in (run / "tokenizer").iterdir())
     with pytest.raises(UsageError, match="holds no exported model"):
         export_run(run, run / "tokenizer")
     assert sorted(path.name for path in (run / "tokenizer").iterdir()) == before
-
-
-def test_a_vocabulary_of_gigabytes_is_not_copied(run: Path, tmp_path: Path) -> None:
     os.truncate(run / "tokenizer" / "tokenizer.json", 3 << 30)
     with pytest.raises(DataError, match=r"tokenizer\.json is larger than 256 MiB"):
         export_run(run, tmp_path / "out")
