@@ -33,15 +33,27 @@ from bertc.cli import options
 from bertc.cli.app import app as commands
 from bertc.cli.options import HELP_GROUPS
 
+Call = Callable[..., tuple[int, str, str]]
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Run a command in this process; its exit code."""
-    monkeypatch.setattr("sys.argv", ["bertc", *arguments])
-    try:
-        cli.main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command in this process: its exit code, stdout and stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["bertc", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return int(end.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that commands run in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -78,14 +90,9 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["runs", "nowhere", "--plot", "x.png"], 2),
     ],
 )
-def test_exit_codes(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    code: int,
-) -> None:
-    assert call(monkeypatch, *arguments) == code
-    out, err = capsys.readouterr()
+def test_exit_codes(call: Call, arguments: list[str], code: int) -> None:
+    ended, out, err = call(*arguments)
+    assert ended == code
     assert "Traceback" not in out + err
     # Findings of check and results go to stdout; what went wrong goes to stderr alone.
     assert (out if code in (0, 1) else err).strip()
@@ -146,12 +153,6 @@ def test_a_mistake_of_ours_leaves_a_report_and_no_traceback(
 SMALL = b"layers=2 hidden=64 heads=2 # small\n"
 
 
-@pytest.fixture
-def standard_input(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    """Put bytes where commands read their standard input."""
-    return lambda text: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
-
-
 @pytest.mark.parametrize(
     ("arguments", "text", "code", "said"),
     [
@@ -165,99 +166,83 @@ def standard_input(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
 )
 def test_a_spec_from_standard_input(
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    standard_input: Callable[[bytes], None],
+    call: Call,
     arguments: list[str],
     text: bytes,
     code: int,
     said: str,
 ) -> None:
-    standard_input(text)
-    assert call(monkeypatch, *arguments) == code
-    out, err = capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    ended, out, err = call(*arguments)
+    assert ended == code
     assert said in out + err
 
 
-def test_check_looks_for_the_files_that_data_names(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.en").write_text("One.\n")
-    (tmp_path / "text").mkdir()
+def test_check_looks_for_the_files_that_data_names(call: Call, here: Path) -> None:
+    (here / "a.en").write_text("One.\n")
+    (here / "text").mkdir()
     spec = 'data=files("a.en") + files("text") + pairs(en="a.en", fr="a.fr") steps=10'
-    assert call(monkeypatch, "check", spec) == 1
-    out = capsys.readouterr().out
+    code, out, _ = call("check", spec)
+    assert code == 1
     assert out.count("error[E307]") == 2
     assert "text is a folder" in out
     assert "no file matches a.fr" in out
-    (tmp_path / "a.fr").write_text("Un.\n")
-    assert call(monkeypatch, "check", spec.replace('files("text") + ', "")) == 0
-    assert call(monkeypatch, "estimate", spec) == 0  # what a run costs needs no text
-    capsys.readouterr()
-    assert call(monkeypatch, "check", 'init="runs/gone" vocab=1k') == 1
-    assert "error[E265]" in capsys.readouterr().out
-    (tmp_path / "runs" / "gone-on").mkdir(parents=True)
-    assert call(monkeypatch, "check", 'init="runs/gone" vocab=1k') == 1
-    assert "help: did you mean runs/gone-on?" in capsys.readouterr().out
+    (here / "a.fr").write_text("Un.\n")
+    assert call("check", spec.replace('files("text") + ', ""))[0] == 0
+    assert call("estimate", spec)[0] == 0  # what a run costs needs no text
+    assert "error[E265]" in call("check", 'init="runs/gone" vocab=1k')[1]
+    (here / "runs" / "gone-on").mkdir(parents=True)
+    code, out, _ = call("check", 'init="runs/gone" vocab=1k')
+    assert code == 1
+    assert "help: did you mean runs/gone-on?" in out
 
 
-def test_check_goes_on_after_a_spec_whose_files_are_wrong(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.tsv").touch()
-    (tmp_path / "a.tsv").write_text("text\tlabel\ngood\tyes\nbad\tno\n")
+def test_check_goes_on_after_a_spec_whose_files_are_wrong(call: Call, here: Path) -> None:
+    (here / "empty.tsv").touch()
+    (here / "a.tsv").write_text("text\tlabel\ngood\tyes\nbad\tno\n")
     gone, empty = "task=classify('gone.tsv')", "task=classify('empty.tsv')"
     untested = "task=classify('a.tsv', test='bad/nope.tsv')"
-    assert call(monkeypatch, "check", gone, empty, untested, "nosuch-spec", "hiden=3") == 1
-    out, err = capsys.readouterr()
+    code, out, err = call("check", gone, empty, untested, "nosuch-spec", "hiden=3")
+    assert code == 1
     assert out.count("error[E309]") == 3
     assert "no test file bad/nope.tsv" in out
     assert "error[E101]" in out
     assert not err
 
 
-def test_an_estimate_says_that_its_device_is_assumed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_estimate_says_that_its_device_is_assumed(call: Call) -> None:
     line = "An H200 is assumed: name another device with --device cpu, a100, ...\n"
     for named, assumed in (((), True), (("--device", "h200"), False)):
-        assert call(monkeypatch, "estimate", "bert-tiny", *named) == 0
-        assert (line in capsys.readouterr().out) == assumed
+        code, out, _ = call("estimate", "bert-tiny", *named)
+        assert (code, line in out) == (0, assumed)
 
 
-def test_json_is_all_that_stdout_gets(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_all_that_stdout_gets(call: Call) -> None:
     line = "layers=12 share=attention E=128 objective=sop+span"
-    assert call(monkeypatch, "estimate", line, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == 1
+    code, out, _ = call("estimate", line, "--json")
+    found = json.loads(out)
+    assert (code, found["schema"]) == (0, 1)
     assert found["parameters"]["encoder"] == 63_714_048
-    assert call(monkeypatch, "estimate", "albert-sharing-grid", "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)["points"]) == 16
+    assert len(json.loads(call("estimate", "albert-sharing-grid", "--json")[1])["points"]) == 16
 
 
-def test_remarks_are_no_mistakes_and_stand_beside_what_is_fine(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("here")
+def test_remarks_are_no_mistakes_and_stand_beside_what_is_fine(call: Call) -> None:
     spec = "hidden=100 layers=1 optimizer=adamw(lr=10%)"
-    assert call(monkeypatch, "check", spec) == 0
-    out = capsys.readouterr().out
+    code, out, _ = call("check", spec)
+    assert code == 0
     assert out.startswith(f"{spec}: fine\nremark[R101]: ")
     assert "\nremark[R102]: " in out
     # Before the hours are spent too: on stderr, whatever comes of the run.
-    monkeypatch.chdir(tmp_path)
-    assert call(monkeypatch, "train", f"{spec} data=files('gone.txt')", "--dry-run") == 66
-    assert "remark[R101]: " in capsys.readouterr().err
+    code, _, err = call("train", f"{spec} data=files('gone.txt')", "--dry-run")
+    assert code == 66
+    assert "remark[R101]: " in err
 
 
-def test_a_remark_that_several_stages_have_is_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_remark_that_several_stages_have_is_one(call: Call) -> None:
     stage = 'stage "{}" {{ steps=5 optimizer=adamw(lr=10%) }} '
-    assert call(monkeypatch, "check", "layers=1 " + "".join(map(stage.format, "abc"))) == 0
-    out = capsys.readouterr().out
+    code, out, _ = call("check", "layers=1 " + "".join(map(stage.format, "abc")))
+    assert code == 0
     assert out.count("remark[R102]") == 1
     assert out.count("note: here too") == 2
 
@@ -291,30 +276,23 @@ def test_a_remark_that_several_stages_have_is_one(
     ],
 )
 def test_what_a_shell_or_a_slip_makes_of_a_spec(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    arguments: list[str],
-    said: str,
+    call: Call, here: Path, arguments: list[str], said: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for folder in ("minilm", "text", "sub", "runs/a-run"):
-        (tmp_path / folder).mkdir(parents=True)
+        (here / folder).mkdir(parents=True)
     for name in ("mine.bertc", "sub/yours.bertc", "text/a.json.gz"):
-        (tmp_path / name).write_text("layers=2")
-    (tmp_path / "empty.bertc").touch()
-    (tmp_path / "comments.bertc").write_text("# layers=2\n\n  # hidden=64\n")
-    assert call(monkeypatch, *arguments) in (1, 2, 66)
-    out, err = capsys.readouterr()
+        (here / name).write_text("layers=2")
+    (here / "empty.bertc").touch()
+    (here / "comments.bertc").write_text("# layers=2\n\n  # hidden=64\n")
+    code, out, err = call(*arguments)
+    assert code in (1, 2, 66)
     assert said in " ".join((out + err).replace("│", "").split())
 
 
-def test_specs_lists_what_is_shipped(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(monkeypatch, "specs") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(shipped_specs())
+def test_specs_lists_what_is_shipped(call: Call) -> None:
+    code, out, _ = call("specs")
+    lines = out.splitlines()
+    assert (code, len(lines)) == (0, len(shipped_specs()))
     assert "bert-base" in lines[10]
     assert re.search("110.1M  Devlin et al. 2019 +BERT-base, uncased, as released", lines[10])
 
@@ -337,11 +315,7 @@ def test_an_error_of_a_spec_says_place_and_way_out_in_python_too() -> None:
     ],
 )
 def test_check_holds_a_network_against_that_of_init(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    settings: str,
-    said: str,
+    call: Call, tmp_path: Path, settings: str, said: str
 ) -> None:
     config = {
         **{"model_type": "bert", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3},
@@ -350,24 +324,24 @@ def test_check_holds_a_network_against_that_of_init(
     (tmp_path / "config.json").write_text(json.dumps(config))
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(95))]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
-    code = call(monkeypatch, "check", f"init='{tmp_path}' seq=32 steps=10 {settings}")
+    code, out, _ = call("check", f"init='{tmp_path}' seq=32 steps=10 {settings}")
     assert code == (1 if said else 0)
-    out = capsys.readouterr().out
     assert all(line in out for line in said.split("\n"))
 
 
 def test_more_processes_than_cores_are_remarked(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, call: Call
 ) -> None:
     monkeypatch.setattr("bertc.base.cores.available_cores", lambda: 2)
     monkeypatch.setattr("bertc.run.launch.launch", lambda *_: 0)
-    assert call(monkeypatch, "train", "layers=1 batch=8 device=cpu", "--nproc", "8") == 0
-    assert "8 processes share 2 cores" in capsys.readouterr().err
+    code, _, err = call("train", "layers=1 batch=8 device=cpu", "--nproc", "8")
+    assert code == 0
+    assert "8 processes share 2 cores" in err
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_before_or_inside_a_command_ends_it(
-    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+    monkeypatch: pytest.MonkeyPatch, call: Call, number: signal.Signals, code: int
 ) -> None:
     before = signal.getsignal(number)
 
@@ -375,7 +349,7 @@ def test_a_signal_before_or_inside_a_command_ends_it(
         signal.raise_signal(number)
 
     monkeypatch.setattr(options, "app_for", lambda words: app)
-    assert call(monkeypatch, "check", "layers=2") == code
+    assert call("check", "layers=2")[0] == code
     assert signal.getsignal(number) is before
 
 
@@ -384,7 +358,7 @@ def test_a_signal_before_or_inside_a_command_ends_it(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_a_swallowed_signal_is_one_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, number: int, code: int, instead: Exception | None
+    monkeypatch: pytest.MonkeyPatch, call: Call, number: int, code: int, instead: Exception | None
 ) -> None:
     """Callbacks from C cannot pass an error on, and libraries make it one of their own."""
 
@@ -395,7 +369,7 @@ def test_a_swallowed_signal_is_one_all_the_same(
             raise instead
 
     monkeypatch.setattr(options, "app_for", lambda words: app)
-    assert call(monkeypatch, "check", "layers=2") == code
+    assert call("check", "layers=2")[0] == code
 
 
 def test_importing_the_package_loads_nothing_yet_and_functions_keep_their_names() -> None:
