@@ -85,8 +85,7 @@ app = typer.Typer(
 def app_for(words: list[str]) -> typer.Typer:
     """The app with the command alone that these words begin with, or whole.
 
-    typer looks at the arguments of every command that it has before it runs one: of thirty that
-    takes longer than checking a spec.
+    typer looks at the arguments of every command: of thirty that takes longer than a check.
     """
     first = words[0] if words else ""
     module = next((names[first] for names in HELP_GROUPS.values() if first in names), "app")

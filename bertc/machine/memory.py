@@ -5,7 +5,7 @@ import platform
 import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -38,17 +38,6 @@ def keep_freed_memory() -> Iterator[None]:
         libc.malloc_trim(0)
 
 
-def reset_peak() -> int:
-    """Unmap freed memory and reset the peak; returns the bytes in use, 0 if no peak can be had."""
-    if libc := _glibc():
-        libc.malloc_trim(0)
-    try:
-        _CLEAR.write_text(_RESET_PEAK)
-    except OSError:
-        return 0
-    return _status_bytes("VmRSS")
-
-
 def _status_bytes(field: str) -> int:
     lines = _STATUS.read_text().splitlines()
     return next((int(n.split()[1]) * 1024 for n in lines if n.startswith(f"{field}:")), 0)
@@ -59,12 +48,17 @@ def _glibc() -> ctypes.CDLL | None:
 
 
 def begin_peak(device: torch.device) -> int:
-    """Reset the peak; returns the bytes in use now, for ``peak_beyond``."""
-    before = reset_peak()
+    """Unmap freed memory, reset the peak; the bytes in use now, 0 if no peak can be had."""
+    if libc := _glibc():
+        libc.malloc_trim(0)
+    with suppress(OSError):
+        _CLEAR.write_text(_RESET_PEAK)
+        if device.type == "cpu":
+            return _status_bytes("VmRSS")
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
-    return before
+    return 0
 
 
 def peak_beyond(device: torch.device, before: int) -> int | None:

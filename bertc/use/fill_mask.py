@@ -48,8 +48,7 @@ class Verdict:
 class Filled:
     """The likeliest tokens for each mask of a text, or after it, in the order of the text.
 
-    ``verdicts`` are a discriminator's, on the text with its masks filled. ``notes`` are remarks on
-    how the text was read.
+    ``verdicts`` are a discriminator's, on the text with its masks filled.
     """
 
     text: str
