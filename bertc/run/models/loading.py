@@ -151,7 +151,7 @@ def _is_sound(folder: Path) -> bool:
     """True if its weights, and their average if there is one, are what its manifest states."""
     try:
         verify(folder, (WEIGHTS, AVERAGE))
-    except DataError:
+    except (DataError, MissingInputError):
         return False
     return True
 
