@@ -18,6 +18,7 @@ from bertc.lang.lowering import mistakes
 from bertc.lang.lowering.options import option_of
 from bertc.lang.lowering.scalars import BAD, Scalars, Slot, describe_value
 from bertc.lang.lowering.unknown_argument import unknown_argument
+from bertc.lang.read import tree
 from bertc.lang.read.scan import MOST_MISTAKES
 from bertc.lang.read.shapes import (
     ChoiceShape,
@@ -33,18 +34,6 @@ from bertc.lang.read.shapes import (
     arguments,
     required,
 )
-from bertc.lang.read.tree import (
-    Argument,
-    Call,
-    Name,
-    Number,
-    Ratio,
-    Scaled,
-    Series,
-    String,
-    Sum,
-    Value,
-)
 
 ValuePath = tuple[str | int, ...]
 
@@ -56,7 +45,7 @@ def _refused(error: ErrorDetails) -> tuple[str, str]:
     return f"{str(error['input'])[:40]!r} is no {'name' if of_names else 'value of it'}", help
 
 
-def _unnamed(value: Value | None) -> bool:
+def _unnamed(value: tree.Value | None) -> bool:
     """True if a value stands in a list or call without a name before it."""
     if value is None:
         return False
@@ -64,12 +53,12 @@ def _unnamed(value: Value | None) -> bool:
     return before.endswith(("(", ",", "{", "["))
 
 
-def _as_items(value: Value) -> str:
+def _as_items(value: tree.Value) -> str:
     """A value as the items of a list; a string is split at its commas, a sum at its signs."""
-    if isinstance(value, Sum):
+    if isinstance(value, tree.Sum):
         return ", ".join(term.span.text for term in value.terms)
     text = value.span.text
-    if not isinstance(value, String) or "," not in text:
+    if not isinstance(value, tree.String) or "," not in text:
         return text
     return ", ".join(f"{text[0]}{part.strip()}{text[0]}" for part in text[1:-1].split(","))
 
@@ -83,7 +72,7 @@ class Converter:
         self.scalars = Scalars(diagnostics)
         self.parts: dict[ValuePath, Span] = {}
 
-    def convert(self, value: Value, shape: Shape, place: ValuePath = ()) -> Any:
+    def convert(self, value: tree.Value, shape: Shape, place: ValuePath = ()) -> Any:
         """Convert a value; returns BAD after reporting a mistake."""
         self.parts[place] = value.span
         match shape:
@@ -93,18 +82,18 @@ class Converter:
                 return self._kinds(value, shape, place)
             case ListShape():
                 return self._several(value, shape, place)
-            case SumShape() if isinstance(value, Series) and value.items:
+            case SumShape() if isinstance(value, tree.Series) and value.items:
                 mistakes.list_of_terms(value, Slot(self.name, f"{self.name} = "), self.diagnostics)
                 return BAD
             case SumShape():
-                terms = value.terms if isinstance(value, Sum) else (value,)
+                terms = value.terms if isinstance(value, tree.Sum) else (value,)
                 return self._all(
                     self._term(term, shape, (*place, i)) for i, term in enumerate(terms)
                 )
             case EitherShape():
                 return self.convert(value, option_of(value, shape), place)
 
-    def _slot(self, place: ValuePath, value: Value | None = None) -> Slot:
+    def _slot(self, place: ValuePath, value: tree.Value | None = None) -> Slot:
         """The name of a setting or argument in messages; a summand has that of its setting."""
         if not place:
             return Slot(self.name, "" if _unnamed(value) else f"{self.name} = ")
@@ -117,15 +106,15 @@ class Converter:
 
     # ---- nodes
 
-    def _kinds(self, value: Value, shape: KindShape, place: ValuePath) -> Any:
+    def _kinds(self, value: tree.Value, shape: KindShape, place: ValuePath) -> Any:
         match value:
-            case Name() | Call():
+            case tree.Name() | tree.Call():
                 return self._named(value, shape, place)
-            case Number() if node := shape.bare("bare_number"):
+            case tree.Number() if node := shape.bare("bare_number"):
                 return self._bare(value, node, node.bare_number, place)
-            case String() if node := shape.bare("bare_string"):
+            case tree.String() if node := shape.bare("bare_string"):
                 return self._bare(value, node, node.bare_string, place)
-            case Ratio() if not shape.named:
+            case tree.Ratio() if not shape.named:
                 (node,) = shape.options.values()
                 return self._ratio(value, node, place)
         only = next(iter(shape.options.values()))
@@ -135,14 +124,14 @@ class Converter:
             mistakes.wrong_form(value, shape, self._slot(place, value), self.diagnostics)
         return BAD
 
-    def _ratio(self, value: Ratio, node: type[Node], place: ValuePath) -> Any:
+    def _ratio(self, value: tree.Ratio, node: type[Node], place: ValuePath) -> Any:
         if len(value.parts) != len(node.positional):
             mistakes.wrong_parts(value, node, self._slot(place, value), self.diagnostics)
             return BAD
-        parts = tuple(Argument(part.span, None, part) for part in value.parts)
+        parts = tuple(tree.Argument(part.span, None, part) for part in value.parts)
         return self._build(node, value, "", parts, place)
 
-    def _named(self, value: Name | Call, shape: KindShape, place: ValuePath) -> Any:
+    def _named(self, value: tree.Name | tree.Call, shape: KindShape, place: ValuePath) -> Any:
         """Build a node by the name of its kind, with or without arguments."""
         name, call_arguments = _kind_of(value, shape)
         node = shape.options.get(name.text)
@@ -157,10 +146,10 @@ class Converter:
         return BAD
 
     def _bare(
-        self, value: Value, node: type[Node], names: tuple[str, ...], place: ValuePath
+        self, value: tree.Value, node: type[Node], names: tuple[str, ...], place: ValuePath
     ) -> Any:
         """Build a node from a bare number or string, which fills some of its arguments."""
-        if isinstance(value, Number) and value.unit == node.number_unit:
+        if isinstance(value, tree.Number) and value.unit == node.number_unit:
             value = replace(value, unit="")
         part = self.convert(value, arguments(node)[names[0]], place)
         if part is BAD:
@@ -171,14 +160,14 @@ class Converter:
     def _build(
         self,
         node: type[Node],
-        value: Value,
+        value: tree.Value,
         kind: str,
-        call_arguments: tuple[Argument, ...],
+        call_arguments: tuple[tree.Argument, ...],
         place: ValuePath,
     ) -> Any:
         shapes, title = arguments(node), kind or self._slot(place).name
         fields: dict[str, Any] = {"kind": kind} if kind else {}
-        by_name: dict[str, Argument] = {}
+        by_name: dict[str, tree.Argument] = {}
         others: list[tuple[str, Any]] = []
         order = iter(node.positional)
         for argument in call_arguments:
@@ -209,11 +198,11 @@ class Converter:
             fields[node.others] = tuple(others)
         return self._make(node, fields, value, place)
 
-    def _fits(self, value: Value, shape: Shape) -> bool:
+    def _fits(self, value: tree.Value, shape: Shape) -> bool:
         return Converter(self.name, Diagnostics()).convert(value, shape) is not BAD
 
     def _make(
-        self, node: type[Node], fields: dict[str, Any], value: Value, place: ValuePath
+        self, node: type[Node], fields: dict[str, Any], value: tree.Value, place: ValuePath
     ) -> Any:
         """Make the node; rules between arguments raise a ValueError with cause and remedy."""
         try:
@@ -228,11 +217,11 @@ class Converter:
 
     # ---- lists and sums
 
-    def _several(self, value: Value, shape: ListShape, place: ValuePath) -> Any:
+    def _several(self, value: tree.Value, shape: ListShape, place: ValuePath) -> Any:
         slot, count = self._slot(place, value), shape.length
-        if isinstance(value, Number) and value.value is None:
+        if isinstance(value, tree.Number) and value.value is None:
             return BAD
-        if not isinstance(value, Series):
+        if not isinstance(value, tree.Series):
             text = f"[{_as_items(value)}]"
             expected = f"a list{f' of {count}' if count else ''}"
             self.diagnostics.error(
@@ -263,12 +252,12 @@ class Converter:
                 break
         return BAD if any(item is BAD for item in items) else tuple(items)
 
-    def _term(self, value: Value, shape: SumShape, place: ValuePath) -> Any:
+    def _term(self, value: tree.Value, shape: SumShape, place: ValuePath) -> Any:
         """Convert a summand, with or without a weight before or after it."""
         weight: Any = 1.0
         inner = value
         self.parts[place] = value.span
-        if isinstance(value, Scaled):
+        if isinstance(value, tree.Scaled):
             inner = value.term
             factor = arguments(shape.node)["weight"]
             weight = self.convert(value.factor, factor, (*place, "weight"))
@@ -278,13 +267,15 @@ class Converter:
         return shape.node(**{"weight": weight, shape.field: part})
 
 
-def _kind_of(value: Name | Call, shape: KindShape) -> tuple[Name, tuple[Argument, ...]]:
+def _kind_of(
+    value: tree.Name | tree.Call, shape: KindShape
+) -> tuple[tree.Name, tuple[tree.Argument, ...]]:
     """The name of a kind and its arguments; some kinds are named with the first, ``kd(logits)``."""
-    if isinstance(value, Name):
+    if isinstance(value, tree.Name):
         return value, ()
     for first in value.arguments[:1]:
-        if first.name is None and isinstance(first.value, Name):
+        if first.name is None and isinstance(first.value, tree.Name):
             full_name = f"{value.name.text}({first.value.text})"
             if full_name in shape.options:
-                return Name(value.name.span, full_name), value.arguments[1:]
+                return tree.Name(value.name.span, full_name), value.arguments[1:]
     return value.name, value.arguments

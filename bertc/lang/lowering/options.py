@@ -3,29 +3,20 @@
 from collections.abc import Iterator
 
 from bertc.base.diagnostics import nearest
-from bertc.lang.read.shapes import (
-    ChoiceShape,
-    EitherShape,
-    KindShape,
-    ListShape,
-    RealShape,
-    Shape,
-    TextShape,
-    WholeShape,
-)
+from bertc.lang.read import shapes
 from bertc.lang.read.tree import Call, Name, Number, Series, String, Sum, Value
 
 
-def _words(shape: ChoiceShape | KindShape) -> Iterator[str]:
+def _words(shape: shapes.ChoiceShape | shapes.KindShape) -> Iterator[str]:
     """The words of a shape; of a number with a unit what it is, since its kind is not written."""
     for word in shape.options:
-        unit = shape.options[word].number_unit if isinstance(shape, KindShape) else ""
+        unit = shape.options[word].number_unit if isinstance(shape, shapes.KindShape) else ""
         yield f"a number of {unit}" if unit else word
 
 
-def option_of(value: Value, shape: EitherShape) -> Shape:
+def option_of(value: Value, shape: shapes.EitherShape) -> shapes.Shape:
     """The option that fits the form of a value."""
-    kinds = [option for option in shape.options if isinstance(option, KindShape)]
+    kinds = [option for option in shape.options if isinstance(option, shapes.KindShape)]
     if isinstance(value, Number) and value.unit:
         counted = (o for o in kinds if any(n.number_unit == value.unit for n in o.options.values()))
         return next(counted, (kinds or shape.options)[0])
@@ -33,24 +24,28 @@ def option_of(value: Value, shape: EitherShape) -> Shape:
         return next((o for o in kinds if value.name.text in o.options), (kinds or shape.options)[0])
     for option in shape.options:
         match option:
-            case ListShape() if isinstance(value, Series | Sum):
+            case shapes.ListShape() if isinstance(value, Series | Sum):
                 return option
-            case TextShape() if isinstance(value, String):
+            case shapes.TextShape() if isinstance(value, String):
                 return option
-            case ChoiceShape(words) if isinstance(value, Name) and value.text in words:
+            case shapes.ChoiceShape(words) if isinstance(value, Name) and value.text in words:
                 return option
-            case KindShape(words) if isinstance(value, Name) and value.text in words:
+            case shapes.KindShape(words) if isinstance(value, Name) and value.text in words:
                 return option
-            case RealShape() if isinstance(value, Number) and isinstance(value.value, float):
+            case shapes.RealShape() if isinstance(value, Number) and isinstance(value.value, float):
                 return option
-            case WholeShape() if isinstance(value, Number) and isinstance(value.value, int):
+            case shapes.WholeShape() if isinstance(value, Number) and isinstance(value.value, int):
                 return option
-    named = [option for option in shape.options if isinstance(option, ChoiceShape | KindShape)]
+    named = [
+        option
+        for option in shape.options
+        if isinstance(option, shapes.ChoiceShape | shapes.KindShape)
+    ]
     if len(named) == len(shape.options):
-        return ChoiceShape(tuple(word for option in named for word in _words(option)))
-    choices = (option for option in shape.options if isinstance(option, ChoiceShape))
+        return shapes.ChoiceShape(tuple(word for option in named for word in _words(option)))
+    choices = (option for option in shape.options if isinstance(option, shapes.ChoiceShape))
     known = tuple(word for option in choices for word in option.options)
     if isinstance(value, Name) and nearest(value.text, known):  # `freeze=al`
-        integers = any(isinstance(option, WholeShape) for option in shape.options)
-        return ChoiceShape((*known, *["a whole number"] * integers))
+        integers = any(isinstance(option, shapes.WholeShape) for option in shape.options)
+        return shapes.ChoiceShape((*known, *["a whole number"] * integers))
     return shape.options[0]

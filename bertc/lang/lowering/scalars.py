@@ -3,21 +3,9 @@
 from typing import Any, Final, NamedTuple, assert_never
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, nearest
+from bertc.lang.read import tree
 from bertc.lang.read.numbers import TOKENS_UNIT, NotANumberError, counted_in, read_number
 from bertc.lang.read.shapes import ChoiceShape, Limits, RealShape, TextShape, TruthShape, WholeShape
-from bertc.lang.read.tree import (
-    Call,
-    Grid,
-    Name,
-    Number,
-    Range,
-    Ratio,
-    Scaled,
-    Series,
-    String,
-    Sum,
-    Value,
-)
 
 BAD: Final = object()
 """The result of converting a wrong value, which has been reported."""
@@ -47,7 +35,7 @@ class Slot(NamedTuple):
 
     def refuse(
         self,
-        value: Value,
+        value: tree.Value,
         code: str,
         problem: str,
         diagnostics: Diagnostics,
@@ -77,37 +65,37 @@ class Scalars:
 
     def read(
         self,
-        value: Value,
+        value: tree.Value,
         shape: WholeShape | RealShape | TruthShape | TextShape | ChoiceShape,
         slot: Slot,
     ) -> Any:
         """Convert a scalar; returns BAD after reporting a mistake."""
-        if isinstance(value, Number) and value.value is None:
+        if isinstance(value, tree.Number) and value.value is None:
             return BAD  # reported when it was read
-        if isinstance(value, Number) and value.unit:
+        if isinstance(value, tree.Number) and value.unit:
             return self._of_tokens(value, slot)
         match shape:
             case WholeShape():
-                if not isinstance(value, Number) or not isinstance(value.value, int):
+                if not isinstance(value, tree.Number) or not isinstance(value.value, int):
                     return self._not_a(value, "a whole number", slot)
                 return self._within(value, value.value, shape.bounds, slot)
             case RealShape():
-                if not isinstance(value, Number) or value.value is None:
+                if not isinstance(value, tree.Number) or value.value is None:
                     return self._not_a(value, "a number", slot)
                 return self._within(value, float(value.value), shape.bounds, slot)
             case TruthShape():
-                if isinstance(value, Name) and value.text in ("true", "false"):
+                if isinstance(value, tree.Name) and value.text in ("true", "false"):
                     return value.text == "true"
                 return self._choose(value, ("true", "false"), slot)
             case TextShape():
                 return self._words(value, shape, slot)
             case ChoiceShape():
-                if isinstance(value, Name) and value.text in shape.options:
+                if isinstance(value, tree.Name) and value.text in shape.options:
                     return value.text
                 return self._choose(value, shape.options, slot)
         assert_never(shape)
 
-    def _of_tokens(self, value: Number, slot: Slot) -> Any:
+    def _of_tokens(self, value: tree.Number, slot: Slot) -> Any:
         """Report a number of tokens, FLOPs or hours where something else is counted."""
         unit, instead = counted_in(value.text), ""
         if slot.name == "steps" and not slot.of and unit != TOKENS_UNIT:
@@ -118,7 +106,7 @@ class Scalars:
         slot.refuse(value, "E326", problem, self.diagnostics, instead, help=help)
         return BAD
 
-    def _within(self, value: Number, number: int | float, bounds: Limits, slot: Slot) -> Any:
+    def _within(self, value: tree.Number, number: int | float, bounds: Limits, slot: Slot) -> Any:
         if bounds.hold(number):
             return number
         # Only a whole number of percents can mean nothing else.
@@ -128,24 +116,24 @@ class Scalars:
         slot.refuse(value, "E109", problem, self.diagnostics, instead)
         return BAD
 
-    def _words(self, value: Value, shape: TextShape, slot: Slot) -> Any:
+    def _words(self, value: tree.Value, shape: TextShape, slot: Slot) -> Any:
         """Convert free text, in quotes unless it is one word."""
-        if not isinstance(value, String | Name):
+        if not isinstance(value, tree.String | tree.Name):
             return self._not_a(value, "a string", slot)
-        text = value.value if isinstance(value, String) else value.text
+        text = value.value if isinstance(value, tree.String) else value.text
         if len(text) < shape.min_length:
             self.diagnostics.error("E109", f"`{slot.name}` is empty", value.span)
             return BAD
         return text
 
-    def _choose(self, value: Value, options: tuple[str, ...], slot: Slot) -> Any:
+    def _choose(self, value: tree.Value, options: tuple[str, ...], slot: Slot) -> Any:
         """Report a value that is not among the options."""
-        written = value.text if isinstance(value, Name) else value.span.text.strip("\"'")
+        written = value.text if isinstance(value, tree.Name) else value.span.text.strip("\"'")
         near = _same_truth(written, options) or nearest(written, options)
         instead, reason = NOT_OFFERED.get((slot.name, written), (near, ""))
         slot.refuse(
             value,
-            "E103" if isinstance(value, Name) else "E108",
+            "E103" if isinstance(value, tree.Name) else "E108",
             f"{slot.of and f'of `{slot.of}` '}cannot be {describe_value(value)}",
             self.diagnostics,
             instead,
@@ -154,16 +142,16 @@ class Scalars:
         )
         return BAD
 
-    def _not_a(self, value: Value, expected: str, slot: Slot) -> Any:
+    def _not_a(self, value: tree.Value, expected: str, slot: Slot) -> Any:
         instead = ""
-        if isinstance(value, Number):
+        if isinstance(value, tree.Number):
             instead = f'"{value.text}"' if expected == "a string" else ""
-        elif isinstance(value, String) and value.value[:1].isdigit():
+        elif isinstance(value, tree.String) and value.value[:1].isdigit():
             try:
                 read_number(instead := value.value)
             except NotANumberError as error:
                 instead = error.instead
-        elif isinstance(value, Series) and len(value.items) == 1:
+        elif isinstance(value, tree.Series) and len(value.items) == 1:
             instead = value.items[0].span.text
         problem = f"is {expected}, not {describe_value(value)}"
         instead = instead if len(instead) <= 60 else ""
@@ -171,28 +159,28 @@ class Scalars:
         return BAD
 
 
-def describe_value(value: Value) -> str:
+def describe_value(value: tree.Value) -> str:
     """A value in a few words, for messages."""
     match value:
-        case Number():
+        case tree.Number():
             return f"the number {value.text}"
-        case Name():
+        case tree.Name():
             return f"`{value.text[:40]}`"
-        case String():
+        case tree.String():
             return "a string"
-        case Call():
+        case tree.Call():
             return f"`{value.name.text[:40]}(...)`"
-        case Series():
+        case tree.Series():
             return "a list"
-        case Ratio():
+        case tree.Ratio():
             return "a ratio"
-        case Scaled():
+        case tree.Scaled():
             return "a weighted term"
-        case Sum():
+        case tree.Sum():
             return "a sum"
-        case Range():
+        case tree.Range():
             return "a range"
-        case Grid():
+        case tree.Grid():
             return "a grid"
 
 

@@ -5,15 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bertc.base.diagnostics import Source, Span
+from bertc.lang.read import numbers
 from bertc.lang.read.grammar import END, grammar
-from bertc.lang.read.numbers import (
-    HOURS,
-    HOURS_UNIT,
-    NotANumberError,
-    counted_in,
-    range_ends,
-    read_number,
-)
 from bertc.lang.read.scan import Token
 from bertc.lang.read.tree import (
     Argument,
@@ -126,7 +119,7 @@ class Builder:
         """A range from its token: two numbers, and perhaps a scale."""
         low, high = (
             _number(Span(self.source, token.start + start, token.start + end))
-            for start, end in range_ends(token.text)
+            for start, end in numbers.range_ends(token.text)
         )
         return Range(self.span(token, token), low, high, token.text.partition(":")[2].strip())
 
@@ -140,11 +133,13 @@ class Builder:
 def _number(span: Span) -> Number:
     text = span.text
     try:
-        value = read_number(text)
-    except NotANumberError:  # reported by the scanner
+        value = numbers.read_number(text)
+    except numbers.NotANumberError:  # reported by the scanner
         return Number(span, text, None)
-    unit = counted_in(text)
-    return Number(span, text, value, text.endswith("%"), HOURS_UNIT if unit in HOURS else unit)
+    unit = numbers.counted_in(text)
+    return Number(
+        span, text, value, text.endswith("%"), numbers.HOURS_UNIT if unit in numbers.HOURS else unit
+    )
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -3,27 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bertc.lang.read import tree
 from bertc.lang.read.parse import parse
-from bertc.lang.read.tree import (
-    Argument,
-    Block,
-    Call,
-    Comment,
-    Extends,
-    Grid,
-    Item,
-    Name,
-    Number,
-    Placed,
-    Range,
-    Ratio,
-    Scaled,
-    Series,
-    Setting,
-    String,
-    Sum,
-    Value,
-)
 from bertc.lang.write.show import quoted
 
 LINE_WIDTH = 100
@@ -35,8 +16,8 @@ def format_text(text: str, name: str = "<spec>") -> str:
 
     A comment behind a setting stays there; one inside a value moves to the line before it.
     """
-    tree = parse(text, name)
-    lines = _Layout(text).lines(tree.items, tree.comments, "")
+    parsed = parse(text, name)
+    lines = _Layout(text).lines(parsed.items, parsed.comments, "")
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -56,7 +37,9 @@ class _Layout:
     def line(self, offset: int) -> int:
         return self.text.count("\n", 0, offset)
 
-    def lines(self, items: Sequence[Item], comments: Sequence[Comment], indent: str) -> list[str]:
+    def lines(
+        self, items: Sequence[tree.Item], comments: Sequence[tree.Comment], indent: str
+    ) -> list[str]:
         """Lay out items and comments in order, with at most one blank line between them."""
         pieces: list[_Piece] = []
         rest = list(comments)
@@ -64,7 +47,7 @@ class _Layout:
             pieces += self.comments(rest, item.span.start, indent)
             inside = _take(rest, item.span.end)
             first, last = self.line(item.span.start), self.line(item.span.end)
-            if isinstance(item, Block):
+            if isinstance(item, tree.Block):
                 body = self.block(item, inside, indent)
             else:
                 above = (_Piece([indent + c.text], first, first) for c in inside)
@@ -74,7 +57,7 @@ class _Layout:
         pieces += self.comments(rest, len(self.text) + 1, indent)
         return _joined(pieces)
 
-    def comments(self, rest: list[Comment], before: int, indent: str) -> list[_Piece]:
+    def comments(self, rest: list[tree.Comment], before: int, indent: str) -> list[_Piece]:
         pieces = []
         for comment in _take(rest, before):
             line = self.line(comment.span.start)
@@ -83,20 +66,22 @@ class _Layout:
             pieces.append(_Piece([indent + comment.text], line, line, trailing=not alone))
         return pieces
 
-    def block(self, block: Block, comments: list[Comment], indent: str) -> list[str]:
+    def block(self, block: tree.Block, comments: list[tree.Comment], indent: str) -> list[str]:
         """Lay out a block; one written on a single line stays there if it fits."""
         label = f" {quoted(block.label.value)}" if block.label else ""
         head = f"{indent}{block.name.text}{label} {{"
         if self.line(block.span.start) == self.line(block.span.end) and block.items:
             inside = [line for item in block.items for line in self.lines([item], [], "")]
             short = f"{head} {'  '.join(inside)} }}"
-            if len(short) <= LINE_WIDTH and all(isinstance(item, Setting) for item in block.items):
+            if len(short) <= LINE_WIDTH and all(
+                isinstance(item, tree.Setting) for item in block.items
+            ):
                 return [short]
         body = self.lines(block.items, comments, indent + INDENT)
         return [head, *body, f"{indent}}}"] if body else [head + "}"]
 
 
-def _take(comments: list[Comment], before: int) -> list[Comment]:
+def _take(comments: list[tree.Comment], before: int) -> list[tree.Comment]:
     """Remove and return the comments that start before an offset."""
     earlier = [comment for comment in comments if comment.span.start < before]
     del comments[: len(earlier)]
@@ -117,68 +102,68 @@ def _joined(pieces: list[_Piece]) -> list[str]:
     return lines
 
 
-def _written(item: Setting | Extends, indent: str) -> list[str]:
-    if isinstance(item, Extends):
+def _written(item: tree.Setting | tree.Extends, indent: str) -> list[str]:
+    if isinstance(item, tree.Extends):
         target = item.target
-        return [f"{indent}extends {target.text if isinstance(target, Name) else flat(target)}"]
+        return [f"{indent}extends {target.text if isinstance(target, tree.Name) else flat(target)}"]
     return _wrapped(f"{indent}{item.name.text} = ", item.value, indent, "")
 
 
-def flat(value: Placed) -> str:
+def flat(value: tree.Placed) -> str:
     """The text of a value on one line."""
     match value:
-        case Number() | Name():
+        case tree.Number() | tree.Name():
             return value.text
-        case Range():
+        case tree.Range():
             scale = f":{value.scale}" if value.scale else ""
             return f"{value.low.text}..{value.high.text}{scale}"
-        case String():
+        case tree.String():
             return quoted(value.value)
-        case Argument():
+        case tree.Argument():
             return (f"{value.name.text}=" if value.name else "") + flat(value.value)
-        case Call():
+        case tree.Call():
             return f"{value.name.text}({', '.join(map(flat, value.arguments))})"
-        case Series():
+        case tree.Series():
             return f"[{', '.join(map(flat, value.items))}]"
-        case Ratio():
+        case tree.Ratio():
             return "/".join(map(flat, value.parts))
-        case Scaled():
+        case tree.Scaled():
             return f"{flat(value.factor)}*{flat(value.term)}"
-        case Sum():
+        case tree.Sum():
             return " + ".join(map(flat, value.terms))
-        case Grid():
+        case tree.Grid():
             return f"{{{', '.join(map(flat, value.choices))}}}"
     raise AssertionError(f"a {type(value).__name__} is no value")
 
 
-def _wrapped(head: str, value: Value | Argument, indent: str, tail: str) -> list[str]:
+def _wrapped(head: str, value: tree.Value | tree.Argument, indent: str, tail: str) -> list[str]:
     """Lay out a value after ``head``, broken at its outermost commas if it is too long."""
     line = head + flat(value) + tail
     if len(line) <= LINE_WIDTH:
         return [line]
     match value:
-        case Argument():
+        case tree.Argument():
             name = f"{value.name.text}=" if value.name else ""
             return _wrapped(head + name, value.value, indent, tail)
-        case Sum():
+        case tree.Sum():
             first, *others = value.terms
             lines = _wrapped(head, first, indent, "")
             for term in others:
                 lines += _wrapped(f"{indent}{INDENT}+ ", term, indent + INDENT, "")
             return [*lines[:-1], lines[-1] + tail]
-        case Scaled():
+        case tree.Scaled():
             return _wrapped(f"{head}{flat(value.factor)}*", value.term, indent, tail)
-        case Call():
+        case tree.Call():
             return _bracketed(f"{head}{value.name.text}(", value.arguments, f"){tail}", indent)
-        case Series():
+        case tree.Series():
             return _bracketed(f"{head}[", value.items, f"]{tail}", indent)
-        case Grid():
+        case tree.Grid():
             return _bracketed(f"{head}{{", value.choices, f"}}{tail}", indent)
     return [line]
 
 
 def _bracketed(
-    opening: str, values: Sequence[Value | Argument], closing: str, indent: str
+    opening: str, values: Sequence[tree.Value | tree.Argument], closing: str, indent: str
 ) -> list[str]:
     """Lay out values in brackets; short ones share lines, long ones have their own."""
     inner = indent + INDENT

@@ -10,23 +10,7 @@ from functools import cache, cached_property
 
 from bertc.ir.base import Node
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, default_source
-from bertc.lang.read.shapes import (
-    ChoiceShape,
-    EitherShape,
-    KindShape,
-    Limits,
-    ListShape,
-    RealShape,
-    Shape,
-    SumShape,
-    TextShape,
-    TruthShape,
-    WholeShape,
-    arguments,
-    block_kind,
-    required,
-    setting_shape,
-)
+from bertc.lang.read import shapes
 from bertc.lang.write.show import show_value
 
 
@@ -34,7 +18,7 @@ from bertc.lang.write.show import show_value
 class AllowedValues:
     """The values of a setting or an argument."""
 
-    _shape: Shape = field(repr=False)
+    _shape: shapes.Shape = field(repr=False)
 
     @property
     def text(self) -> str:
@@ -45,14 +29,14 @@ class AllowedValues:
     def words(self) -> tuple[str, ...]:
         """The words among them that are no kinds, those in a list included."""
         match self._shape:
-            case TruthShape():
+            case shapes.TruthShape():
                 return ("true", "false")
-            case ChoiceShape(options):
+            case shapes.ChoiceShape(options):
                 return options
-            case ListShape(item=item):
+            case shapes.ListShape(item=item):
                 return AllowedValues(item).words
-            case EitherShape(shapes):
-                return tuple(word for shape in shapes for word in AllowedValues(shape).words)
+            case shapes.EitherShape(members):
+                return tuple(word for shape in members for word in AllowedValues(shape).words)
             case _:
                 return ()
 
@@ -60,18 +44,20 @@ class AllowedValues:
     def kinds(self) -> Mapping[str, "ValueKind"]:
         """The kinds among them by name, those of shorthands included: ``span`` for an mlm."""
         match self._shape:
-            case KindShape(options):
+            case shapes.KindShape(options):
                 named = {name: ValueKind(name, node) for name, node in options.items()}
                 short = dict[str, ValueKind]()
                 for node in options.values():
-                    inner = arguments(node).get(node.shorthand)
-                    short |= AllowedValues(inner).kinds if isinstance(inner, KindShape) else {}
+                    inner = shapes.arguments(node).get(node.shorthand)
+                    short |= (
+                        AllowedValues(inner).kinds if isinstance(inner, shapes.KindShape) else {}
+                    )
                 return named | {name: kind for name, kind in short.items() if name not in named}
-            case SumShape(inner=item) | ListShape(item=item):
+            case shapes.SumShape(inner=item) | shapes.ListShape(item=item):
                 return AllowedValues(item).kinds
-            case EitherShape(shapes):
+            case shapes.EitherShape(members):
                 return {
-                    k: kind for shape in shapes for k, kind in AllowedValues(shape).kinds.items()
+                    k: kind for shape in members for k, kind in AllowedValues(shape).kinds.items()
                 }
             case _:
                 return {}
@@ -79,8 +65,12 @@ class AllowedValues:
     @property
     def item(self) -> "AllowedValues | None":
         """The values in a list; None if there is no list among them."""
-        shapes = self._shape.options if isinstance(self._shape, EitherShape) else (self._shape,)
-        items = (AllowedValues(shape.item) for shape in shapes if isinstance(shape, ListShape))
+        options = (
+            self._shape.options if isinstance(self._shape, shapes.EitherShape) else (self._shape,)
+        )
+        items = (
+            AllowedValues(shape.item) for shape in options if isinstance(shape, shapes.ListShape)
+        )
         return next(items, None)
 
 
@@ -108,16 +98,16 @@ class ValueKind:
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
         """Its arguments by name, those that may be written without a name first."""
-        shapes, needed = arguments(self._node), required(self._node)
+        allowed, needed = shapes.arguments(self._node), shapes.required(self._node)
         return {
             name: Argument(
                 name,
-                AllowedValues(shapes[name]),
+                AllowedValues(allowed[name]),
                 ""
                 if name in needed
-                else show_value(self._node.model_fields[name].default, shapes[name]),
+                else show_value(self._node.model_fields[name].default, allowed[name]),
             )
-            for name in dict.fromkeys((*self._node.positional, *shapes))
+            for name in dict.fromkeys((*self._node.positional, *allowed))
         }
 
     @property
@@ -157,8 +147,8 @@ def schema() -> Mapping[str, Setting]:
 
 
 def _setting(name: str) -> Setting:
-    info, shape = Settings.model_fields[name], setting_shape(name)
-    extra, (kind, node) = info.json_schema_extra, block_kind(name)
+    info, shape = Settings.model_fields[name], shapes.setting_shape(name)
+    extra, (kind, node) = info.json_schema_extra, shapes.block_kind(name)
     return Setting(
         name=name,
         alias=str(extra["alias"]) if isinstance(extra, dict) else "",
@@ -171,27 +161,27 @@ def _setting(name: str) -> Setting:
     )
 
 
-def _allowed(shape: Shape) -> str:
+def _allowed(shape: shapes.Shape) -> str:
     match shape:
-        case WholeShape():
+        case shapes.WholeShape():
             return "whole number" + _limits(shape.bounds)
-        case RealShape():
+        case shapes.RealShape():
             return "number" + _limits(shape.bounds)
-        case TruthShape():
+        case shapes.TruthShape():
             return "`true` `false`"
-        case TextShape():
+        case shapes.TextShape():
             return "text"
-        case ChoiceShape() | KindShape():
+        case shapes.ChoiceShape() | shapes.KindShape():
             return " ".join(f"`{option}`" for option in shape.options)
-        case ListShape():
+        case shapes.ListShape():
             return f"list of {shape.length or ''} {_allowed(shape.item)}".replace("  ", " ")
-        case SumShape():
+        case shapes.SumShape():
             return "sum of " + _allowed(shape.inner)
-        case EitherShape():
+        case shapes.EitherShape():
             return " or ".join(map(_allowed, shape.options))
 
 
-def _limits(bounds: Limits) -> str:
+def _limits(bounds: shapes.Limits) -> str:
     signs = zip("≥>≤<", bounds, strict=True)
     words = [f"{sign} {limit:,}" for sign, limit in signs if limit is not None]
     return f" {', '.join(words)}" if words else ""

@@ -6,23 +6,8 @@ from typing import Any, assert_never
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Program
+from bertc.lang.read import shapes
 from bertc.lang.read.numbers import show_number
-from bertc.lang.read.shapes import (
-    ChoiceShape,
-    EitherShape,
-    KindShape,
-    ListShape,
-    RealShape,
-    Shape,
-    SumShape,
-    TextShape,
-    TruthShape,
-    WholeShape,
-    arguments,
-    kinds_of,
-    required,
-    setting_shape,
-)
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
@@ -46,32 +31,32 @@ def show(program: Program, *, origins: bool = False, full: bool = False) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) -> str:
+def show_value(value: Any, shape: shapes.Shape | None = None, *, full: bool = False) -> str:
     """The text of a value; ``shape`` is only needed to tell words from quoted strings."""
     match shape:
         case None:
             return _shapeless(value, full)
-        case WholeShape() | RealShape():
+        case shapes.WholeShape() | shapes.RealShape():
             return show_number(value)
-        case TruthShape():
+        case shapes.TruthShape():
             return "true" if value else "false"
-        case TextShape():
+        case shapes.TextShape():
             return quoted(value)
-        case ChoiceShape():
+        case shapes.ChoiceShape():
             return str(value)
-        case KindShape():
+        case shapes.KindShape():
             return _node(value, shape, full)
-        case ListShape():
+        case shapes.ListShape():
             return f"[{', '.join(show_value(item, shape.item, full=full) for item in value)}]"
-        case SumShape():
+        case shapes.SumShape():
             return " + ".join(_term(term, shape, full) for term in value)
-        case EitherShape() if value == 1 and isinstance(value, float):
+        case shapes.EitherShape() if value == 1 and isinstance(value, float):
             return "100%"  # 1 is a number of steps
-        case EitherShape(options=options) if isinstance(value, tuple):
-            lists = (option for option in options if isinstance(option, ListShape))
+        case shapes.EitherShape(options=options) if isinstance(value, tuple):
+            lists = (option for option in options if isinstance(option, shapes.ListShape))
             return show_value(value, next(lists, None), full=full)
-        case EitherShape(options=options):
-            choices = (option for option in options if isinstance(option, ChoiceShape))
+        case shapes.EitherShape(options=options):
+            choices = (option for option in options if isinstance(option, shapes.ChoiceShape))
             word = any(value in choice.options for choice in choices)
             return str(value) if word else _shapeless(value, full)
         case _:
@@ -92,7 +77,7 @@ def _lines(settings: Mapping[str, Given], origins: bool, full: bool) -> list[str
     lines = []
     for name in names:
         setting = settings[name]
-        text = f"{name} = {show_value(setting.value, setting_shape(name), full=full)}"
+        text = f"{name} = {show_value(setting.value, shapes.setting_shape(name), full=full)}"
         origin = setting.origin
         parts = (origin.kind, origin.source, str(origin.span or ""))
         lines.append(f"{text}  # {': '.join(filter(None, parts))}" if origins else text)
@@ -107,12 +92,14 @@ def _shapeless(value: Any, full: bool) -> str:
             return show_number(value)
         case Node() if "weight" in type(value).model_fields:
             (term,) = (name for name in type(value).model_fields if name != "weight")
-            return _term(value, SumShape(type(value), term, arguments(type(value))[term]), full)
+            return _term(
+                value, shapes.SumShape(type(value), term, shapes.arguments(type(value))[term]), full
+            )
         case Node() if value.number_unit:
             return f"{show_number(getattr(value, value.bare_number[0]))} {value.number_unit}"
         case Node():
-            kinds = dict.fromkeys(kinds_of(type(value)), type(value))
-            return _node(value, KindShape(kinds, "kind" in type(value).model_fields), full)
+            kinds = dict.fromkeys(shapes.kinds_of(type(value)), type(value))
+            return _node(value, shapes.KindShape(kinds, "kind" in type(value).model_fields), full)
         case tuple() if value and isinstance(value[0], Node):
             return " + ".join(_shapeless(item, full) for item in value)
         case tuple():
@@ -122,23 +109,25 @@ def _shapeless(value: Any, full: bool) -> str:
     raise TypeError(f"the language has no way to write a {type(value).__name__}")
 
 
-def _term(term: Node, shape: SumShape, full: bool) -> str:
+def _term(term: Node, shape: shapes.SumShape, full: bool) -> str:
     weight = getattr(term, "weight")  # noqa: B009 - every node of a sum has it
     text = show_value(getattr(term, shape.field), shape.inner, full=full)
     return text if weight == 1 else f"{show_number(weight)}*{text}"
 
 
-def _node(node: Node, shape: KindShape, full: bool) -> str:
+def _node(node: Node, shape: shapes.KindShape, full: bool) -> str:
     """The text of a kind, required arguments first and bare; defaults are left out."""
     cls = type(node)
     if not shape.named:
         short = _without_kind(node)
         if short:
             return short
-    kind = str(getattr(node, "kind", "") or kinds_of(cls)[0])
-    needed = required(cls)
+    kind = str(getattr(node, "kind", "") or shapes.kinds_of(cls)[0])
+    needed = shapes.required(cls)
     texts = []
-    for name, inner in sorted(arguments(cls).items(), key=lambda item: item[0] not in needed):
+    for name, inner in sorted(
+        shapes.arguments(cls).items(), key=lambda item: item[0] not in needed
+    ):
         value = getattr(node, name)
         if name in needed or full or value != cls.model_fields[name].default:
             text = show_value(value, inner, full=full)

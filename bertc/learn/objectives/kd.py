@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import nn
 
 from bertc.ir.terms.kd import KdLogits
+from bertc.learn.objectives import term
 from bertc.learn.objectives.answers import read_by_task, tokens_of_examples
 from bertc.learn.objectives.softmax.relations import ABSENT
 from bertc.learn.objectives.softmax.soft_targets import (
@@ -20,15 +21,6 @@ from bertc.learn.objectives.softmax.soft_targets import (
     soft_target_loss,
 )
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
-from bertc.learn.objectives.term import (
-    ExampleTensors,
-    HeadInput,
-    Predicted,
-    RowView,
-    TermLoss,
-    TermTensors,
-    TextRows,
-)
 from bertc.learn.objectives.vocabulary import table_of
 from bertc.model import EncoderInputs, dropout
 from bertc.model.body import BodyModule
@@ -42,19 +34,21 @@ class Compared(NamedTuple):
     positions: Int[torch.Tensor, "b k"] | None
 
 
-class KdLogitsTensors(TermTensors[KdLogits, Compared, TokenHead]):
+class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
     """Logits over the vocabulary beside those of the teachers."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Compared]:
+    def targets(
+        self, rows: term.TextRows, reading: EncoderInputs
+    ) -> tuple[EncoderInputs, Compared]:
         """Real tokens, or masked ones."""
         return reading, compared_tokens(rows, self.node.compares)
 
-    def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: term.HeadInput[Any]) -> tuple[torch.Tensor, ...]:
         """Features, table and bias, from which some scores at a time are made."""
         assert isinstance(read.head, TokenHead), "the checks see to such a head"
         return _scores(read.states[0], read.head, read.network)
 
-    def score(self, targets: Compared, read: HeadInput[TokenHead]) -> Predicted:
+    def score(self, targets: Compared, read: term.HeadInput[TokenHead]) -> term.Predicted:
         """The summed loss of all tokens that count."""
         outputs = (read.batch.taught or {})[self.node.title]
         summed = soft_target_loss(
@@ -64,31 +58,31 @@ class KdLogitsTensors(TermTensors[KdLogits, Compared, TokenHead]):
             targets.weights.reshape(-1),
             comparison(self.node, read.network.node.vocab_size),
         )
-        return Predicted(summed[None], torch.zeros_like(summed)[None])
+        return term.Predicted(summed[None], torch.zeros_like(summed)[None])
 
-    def loss(self, predicted: Predicted, targets: Compared) -> TermLoss:
+    def loss(self, predicted: term.Predicted, targets: Compared) -> term.TermLoss:
         """The sum as it is: nothing is right or wrong."""
         return summed_loss(predicted, targets.weights)
 
-    def explain(self, targets: Any, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
         """The number of compared tokens."""
         compared = int(targets.weights[view.row].sum())
         return [(self.node.kind, f"scores of {compared} tokens held against the teacher's")]
 
 
-class KdAnswersTensors(ExampleTensors[KdLogits, TaskTargets, nn.Module]):
+class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
     """Logits of labels, a number, choices, tags or spans, off the states that the task reads."""
 
     def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions of the task's own states; of spans None, all of them."""
         return None if self.node.spans else (targets.positions,)
 
-    def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: term.HeadInput[Any]) -> tuple[torch.Tensor, ...]:
         """The teacher's scores."""
         assert read.head is not None, "it asks for the head of its task"
         return (self._scores(read),)
 
-    def score(self, targets: TaskTargets, read: HeadInput[nn.Module]) -> Predicted:
+    def score(self, targets: TaskTargets, read: term.HeadInput[nn.Module]) -> term.Predicted:
         """The loss of each example or word; nothing is right or wrong."""
         outputs = (read.batch.taught or {})[self.node.title]
         taught = (output.tensors[0] for output in outputs)
@@ -100,7 +94,7 @@ class KdAnswersTensors(ExampleTensors[KdLogits, TaskTargets, nn.Module]):
             losses_n = losses_n.view(2, *targets.weights.shape).mean(0)
             if self.node.classes == "mean":
                 losses_n = losses_n / tokens_of_examples(targets).sum(2)
-        return Predicted(losses_n, torch.zeros_like(losses_n))
+        return term.Predicted(losses_n, torch.zeros_like(losses_n))
 
     def weights(self, targets: TaskTargets) -> torch.Tensor:
         """1 at examples or words, 0 at unused slots; of choices one an example."""
@@ -108,7 +102,7 @@ class KdAnswersTensors(ExampleTensors[KdLogits, TaskTargets, nn.Module]):
             return torch.ones_like(targets.weights.view(-1, self.node.choices)[:, 0])
         return targets.weights
 
-    def _scores(self, read: HeadInput[nn.Module]) -> torch.Tensor:
+    def _scores(self, read: term.HeadInput[nn.Module]) -> torch.Tensor:
         """Logits in fp32, as the task's own term makes them: (n, c), or of spans (b, k, 2)."""
         states_bkh = read_by_task(
             read.states[0], read.network, read.batch.reading, of_rows=self.node.pools
@@ -135,10 +129,10 @@ class KdAnswersTensors(ExampleTensors[KdLogits, TaskTargets, nn.Module]):
         return scores
 
 
-def summed_loss(predicted: Predicted, weights: torch.Tensor) -> TermLoss:
+def summed_loss(predicted: term.Predicted, weights: torch.Tensor) -> term.TermLoss:
     """The loss of a term that sums up by itself, over the tokens that count."""
     (summed,), (hits,) = predicted.losses, predicted.hits
-    return TermLoss(summed, weights.sum(), hits)
+    return term.TermLoss(summed, weights.sum(), hits)
 
 
 def comparison(node: KdLogits, labels: int) -> Comparison:
@@ -147,7 +141,7 @@ def comparison(node: KdLogits, labels: int) -> Comparison:
     return Comparison(node.loss, node.T, scale / (labels if node.classes == "mean" else 1))
 
 
-def compared_tokens(rows: TextRows, which: Literal["all", "masked", "first"]) -> Compared:
+def compared_tokens(rows: term.TextRows, which: Literal["all", "masked", "first"]) -> Compared:
     """Real tokens, masked ones, or the first one of each example."""
     match which:
         case "all":

@@ -11,17 +11,7 @@ from jaxtyping import Bool, Int
 from torch import nn
 
 from bertc.ir.terms.plm import Plm
-from bertc.learn.objectives.draws import (
-    LAST,
-    another,
-    below,
-    bits,
-    lane_of,
-    order_keys,
-    smallest,
-    union,
-    unit,
-)
+from bertc.learn.objectives import draws
 from bertc.learn.objectives.selection import lowest
 from bertc.learn.objectives.spans import harmonic
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
@@ -105,7 +95,7 @@ def permute_tokens(
     """
     seq = inputs.token_ids.shape[1]
     blocks = [min(objective.block or part, part) for part in parts]
-    drawn = bits(key, inputs.copies, inputs.example_ids, 2 * seq + sum(blocks))
+    drawn = draws.bits(key, inputs.copies, inputs.example_ids, 2 * seq + sum(blocks))
     span_bits_bs, fill_bits_bs, *order_bits = torch.split(drawn, [seq, seq, *blocks], dim=1)
     chosen_bk = choose(objective, inputs, parts, vocab, span_bits_bs, fill_bits_bs)
 
@@ -125,7 +115,7 @@ def permute_tokens(
         firsts.append(torch.full((part,), begin + number - 1, device=real_bs.device))
     place_bs, untold_s = torch.cat(places, dim=1), torch.cat(firsts)
     first_bs = ordinary_bs & ~told_bs
-    rank_bs = torch.where(first_bs, untold_s, torch.where(real_bs, place_bs, LAST))
+    rank_bs = torch.where(first_bs, untold_s, torch.where(real_bs, place_bs, draws.LAST))
     before_bs = torch.where(first_bs, untold_s + 1, place_bs + (~ordinary_bs).long())
     order = PermutationMask(rank_bs, before_bs, positions_bk)
     return order, Predictions(positions_bk, targets_bk, used_bk.float())
@@ -173,8 +163,8 @@ def shuffled(bits_bl: Int[torch.Tensor, "b l"], seq: int) -> Int[torch.Tensor, "
     The release shuffles its block permutations like this (data_utils.py, _local_perm).
     """
     b, block = bits_bl.shape
-    keys_bl = order_keys(bits_bl, torch.ones_like(bits_bl, dtype=torch.bool))
-    place_bl = lane_of(smallest(keys_bl, block), block)
+    keys_bl = draws.order_keys(bits_bl, torch.ones_like(bits_bl, dtype=torch.bool))
+    place_bl = draws.lane_of(draws.smallest(keys_bl, block), block)
     begins = torch.arange(0, seq, block, device=bits_bl.device)
     return (begins[:, None] + place_bl[:, None, :]).flatten(1)
 
@@ -197,8 +187,8 @@ def find_spans(
     b, seq = inputs.token_ids.shape
     lane_bs = torch.arange(seq, device=bits_bs.device).expand(b, seq)
     most_bs = torch.full_like(lane_bs, objective.max - 1)
-    n_bs = harmonic(unit(bits_bs), most_bs, objective.max) + 1
-    left_bs = below(another(bits_bs), objective.k * n_bs)
+    n_bs = harmonic(draws.unit(bits_bs), most_bs, objective.max) + 1
+    left_bs = draws.below(draws.another(bits_bs), objective.k * n_bs)
 
     # Word m begins at begin[m]. The first word at or after a position is the word of its last
     # token before, plus one unless it begins there.
@@ -218,7 +208,7 @@ def find_spans(
     next_bs = end_bs + objective.k * n_bs - left_bs
     next_bs = torch.where(stands_bs, next_bs, seq).clamp(max=seq)
     begins_bs = chained(next_bs, 1 + seq // (objective.k + 1))
-    return union(first_bs, torch.where(begins_bs & stands_bs, end_bs, 0), seq)
+    return draws.union(first_bs, torch.where(begins_bs & stands_bs, end_bs, 0), seq)
 
 
 def chained(next_bs: Int[torch.Tensor, "b s"], longest: int) -> Bool[torch.Tensor, "b s"]:
@@ -243,6 +233,6 @@ def fill_up(
     """Positions (b, k): marked ones first, in text order, up to the count, then random others."""
     seq = marks_bs.shape[1]
     lane_s = torch.arange(seq, device=marks_bs.device)
-    keys_bs = order_keys(bits_bs & LAST, real_bs)
+    keys_bs = draws.order_keys(bits_bs & draws.LAST, real_bs)
     marked_bs = lane_s - (1 << seq.bit_length())  # sort first, with the position in the low bits
     return lowest(torch.where(marks_bs, marked_bs, keys_bs), counts_b, predictions)

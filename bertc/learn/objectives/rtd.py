@@ -18,6 +18,7 @@ from bertc.ir.network.generator import (
     UnigramGenerator,
 )
 from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
+from bertc.learn.objectives import term
 from bertc.learn.objectives.draws import bits, unit64
 from bertc.learn.objectives.mlm import random_tokens
 from bertc.learn.objectives.targets import (
@@ -27,16 +28,6 @@ from bertc.learn.objectives.targets import (
     ReplacedTokens,
     scatter_tokens,
 )
-from bertc.learn.objectives.term import (
-    HeadInput,
-    HeadT,
-    Predicted,
-    RowView,
-    TermTensors,
-    TextRows,
-    TokenTensors,
-    marked,
-)
 from bertc.learn.objectives.vocabulary import token_losses
 from bertc.model import EncoderInputs, gather_positions
 from bertc.model.heads import CopyingTokenHead, Detector
@@ -45,11 +36,11 @@ from bertc.model.positions import restarting_positions
 ReplacedNodeT = TypeVar("ReplacedNodeT", bound=ReplacedText)
 
 
-class ReplacedTextTensors(TermTensors[ReplacedNodeT, ReplacedTokens, HeadT]):
+class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.HeadT]):
     """A term on text in which tokens were replaced by guesses."""
 
     def targets(
-        self, rows: TextRows, reading: EncoderInputs
+        self, rows: term.TextRows, reading: EncoderInputs
     ) -> tuple[EncoderInputs, ReplacedTokens]:
         """Positions to replace; replacements too, unless a network samples them."""
         assert rows.hidden is not None, "masked positions are replaced"
@@ -77,7 +68,7 @@ class ReplacedTextTensors(TermTensors[ReplacedNodeT, ReplacedTokens, HeadT]):
 
     def marks(self, targets: ReplacedTokens, row: int) -> set[int]:
         """Positions of the replaced tokens."""
-        return marked(targets.positions, targets.weights, row)
+        return term.marked(targets.positions, targets.weights, row)
 
 
 class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
@@ -96,7 +87,7 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
             1, targets.positions
         )
 
-    def score(self, targets: ReplacedTokens, read: HeadInput[Detector]) -> Predicted:
+    def score(self, targets: ReplacedTokens, read: term.HeadInput[Detector]) -> term.Predicted:
         """One score per token."""
         logits_bs = read.head(read.states[0], self._first(read.states, read.batch)).float()
         replaced_bs = read.batch.reading.token_ids != read.batch.originals
@@ -104,9 +95,9 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
             replaced_bs = replaced_bs.gather(1, targets.positions)
         labels_bs = replaced_bs.float()
         losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
-        return Predicted(losses_bs, (logits_bs > 0) == replaced_bs, labels=labels_bs)
+        return term.Predicted(losses_bs, (logits_bs > 0) == replaced_bs, labels=labels_bs)
 
-    def explain(self, targets: ReplacedTokens, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: ReplacedTokens, view: term.RowView) -> list[tuple[str, str]]:
         """Numbers of tokens classified and replaced."""
         replaced = self.marks(targets, view.row)
         classified = int(targets.classified[view.row].sum())
@@ -125,12 +116,12 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
 
 
 class RestoreTensors(
-    ReplacedTextTensors[Restore, nn.Module], TokenTensors[Restore, ReplacedTokens, nn.Module]
+    ReplacedTextTensors[Restore, nn.Module], term.TokenTensors[Restore, ReplacedTokens, nn.Module]
 ):
     """The original of each replaced token, or of all tokens."""
 
     def targets(
-        self, rows: TextRows, reading: EncoderInputs
+        self, rows: term.TextRows, reading: EncoderInputs
     ) -> tuple[EncoderInputs, ReplacedTokens]:
         """Positions to replace as of all such terms, and the originals."""
         reading, where = super().targets(rows, reading)
@@ -144,7 +135,7 @@ class RestoreTensors(
         """Positions (b, k) of the chosen tokens; None: all are predicted."""
         return None if self.node.over == "all" else (targets.positions,)
 
-    def score(self, targets: ReplacedTokens, read: HeadInput[nn.Module]) -> Predicted:
+    def score(self, targets: ReplacedTokens, read: term.HeadInput[nn.Module]) -> term.Predicted:
         """Scores over the vocabulary, of all tokens mixed with a copy of the input."""
         assert targets.targets is not None, "the originals are its targets"
         by_head = token_losses(read.states[0], targets.targets, read.head, read.network)
@@ -153,9 +144,9 @@ class RestoreTensors(
         same_n = (read.batch.reading.token_ids == targets.targets).reshape(-1)
         copies_n = read.head.copy(read.states[0]).float().reshape(-1)
         losses_n = copied_losses(by_head.losses, copies_n, same_n)
-        return Predicted(losses_n, torch.where(copies_n > 0, same_n, by_head.hits))
+        return term.Predicted(losses_n, torch.where(copies_n > 0, same_n, by_head.hits))
 
-    def explain(self, targets: ReplacedTokens, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: ReplacedTokens, view: term.RowView) -> list[tuple[str, str]]:
         """Numbers of tokens predicted and replaced."""
         predicted = int(targets.classified[view.row].sum())
         replaced = len(self.marks(targets, view.row))
@@ -183,7 +174,7 @@ def _first_positions(batch: MicroBatch) -> Int[torch.Tensor, "#b s"]:
 
 
 def with_replacements(
-    rows: TextRows, reading: EncoderInputs, where: ReplacedTokens
+    rows: term.TextRows, reading: EncoderInputs, where: ReplacedTokens
 ) -> EncoderInputs:
     """The inputs with tokens replaced at random; unchanged where a network samples them."""
     if rows.stage.sampled is not None:

@@ -14,16 +14,7 @@ from bertc.data.cache.store import Silent
 from bertc.data.sources.vectors import read_vectors
 from bertc.data.vocab.vocabulary import BEGINS, BLANK, Vocabulary
 from bertc.hub.networks import summed
-from bertc.ir.changing.growth import (
-    TEACHER,
-    Drawn,
-    FromLayers,
-    FromOther,
-    FromRun,
-    FromVectors,
-    Init,
-    Kept,
-)
+from bertc.ir.changing import growth
 from bertc.ir.learning.answer import Answer, Labels, Tags
 from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program.model import model_weights
@@ -65,15 +56,15 @@ class Source:
 def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Source | None:
     """Load the model that ``init`` names for the first stage; None for random initial values."""
     match init := resolved.run.init:
-        case Drawn():
+        case growth.Drawn():
             return None
-        case FromVectors():
+        case growth.FromVectors():
             if vocabulary is None:  # a trial without text knows no words
                 return None
             return _from_vectors(init, resolved, vocabulary)
-        case FromOther(path=path) if path == TEACHER:
+        case growth.FromOther(path=path) if path == growth.TEACHER:
             return None  # a teacher that is a shape alone has no weights
-        case FromOther(path=path):
+        case growth.FromOther(path=path):
             folder = Path(path)
         case unreachable:
             assert_never(unreachable)
@@ -90,23 +81,23 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     notes = (
         *_differences(old, target),
         *_new(places, old, target),
-        *(_left_out(init, places, old, target) if isinstance(init, FromLayers) else []),
-        *([described(old.stages[-1], first)] if isinstance(first.grow, Kept) else []),
+        *(_left_out(init, places, old, target) if isinstance(init, growth.FromLayers) else []),
+        *([described(old.stages[-1], first)] if isinstance(first.grow, growth.Kept) else []),
     )
     return Source(folder, tensors, places, sha256, notes, moments)
 
 
-def require_readable(init: Init, optimizer: Optimizer) -> None:
+def require_readable(init: growth.Init, optimizer: Optimizer) -> None:
     """Refuse weights that cannot be read, before text is prepared, which may take long."""
-    if isinstance(init, FromOther) and init.path != TEACHER:
+    if isinstance(init, growth.FromOther) and init.path != growth.TEACHER:
         _read(init, Path(init.path), optimizer)
 
 
 def _read(
-    init: FromOther, folder: Path, optimizer: Optimizer
+    init: growth.FromOther, folder: Path, optimizer: Optimizer
 ) -> tuple[Resolved, Mapping[str, Tensor], Mapping[str, Tensor]]:
     """Program, weights, and the moments if ``optimizer`` goes on with them."""
-    if not isinstance(init, FromRun) or (not init.step and init.moments == "reset"):
+    if not isinstance(init, growth.FromRun) or (not init.step and init.moments == "reset"):
         return *read_model(folder), {}
     old, tensors, checkpoint = read_checkpoint(folder, init.step, raw=init.moments == "carry")
     if init.moments == "reset":
@@ -123,7 +114,7 @@ def _read(
     return old, tensors, checkpoints.load(file, {n: of.shape for n, of in moments.items()})
 
 
-def _from_vectors(init: FromVectors, resolved: Resolved, vocabulary: Vocabulary) -> Source:
+def _from_vectors(init: growth.FromVectors, resolved: Resolved, vocabulary: Vocabulary) -> Source:
     """The token table with the vectors of words that are tokens; the rest as it is drawn."""
     weight = {weight.name: weight for weight in model_weights(resolved)}[TABLE]
     spelled = (
@@ -191,7 +182,9 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     ]
 
 
-def _left_out(init: FromLayers, places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
+def _left_out(
+    init: growth.FromLayers, places: WeightMap, old: Resolved, new: Resolved
+) -> list[str]:
     """A line about which layers are taken, and one for each table of embeddings that is not."""
     depths = old.encoder.depth, new.encoder.depth
     taken = ", ".join(str(init.source(layer, *depths)) for layer in range(depths[1]))

@@ -9,17 +9,8 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.paths import is_file, is_folder, is_taken
+from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers
-from bertc.hub.folders import (
-    PRUNED,
-    RESOLVED,
-    checkpoint_folders,
-    checkpoint_name,
-    checkpoint_of,
-    read_network,
-    read_resolved,
-    refuse_several,
-)
 from bertc.hub.keys import part_of, parts_of
 from bertc.hub.networks import GENERATOR, joined, parted, summed
 from bertc.hub.pruned import without_removed
@@ -51,7 +42,7 @@ def read_checkpoint(
     The weights are those that the run evaluated, an average where it has one, unless ``raw``.
     """
     refuse_strangers(folder)
-    number, checkpoint = checkpoint_of(folder, step)
+    number, checkpoint = folders.checkpoint_of(folder, step)
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
     return *_of_checkpoint(folder, number, checkpoint, raw), checkpoint
@@ -60,7 +51,7 @@ def read_checkpoint(
 def _of_checkpoint(
     run: Path, step: int, checkpoint: Path, raw: bool = False
 ) -> tuple[Resolved, dict[str, Tensor]]:
-    resolved = read_resolved(run / RESOLVED)
+    resolved = folders.read_resolved(run / folders.RESOLVED)
     resolved = resolved.as_in(resolved.trained_at(step))
     average = checkpoint / AVERAGE
     evaluated = average if is_file(average) and not raw else checkpoint / WEIGHTS
@@ -72,27 +63,27 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     if not is_folder(folder):
         help = or_hub("name a run or a model folder", str(folder))
         raise MissingInputError(f"there is no folder {folder}", help=help)
-    if not is_taken(folder / RESOLVED):
-        refuse_several(folder)
+    if not is_taken(folder / folders.RESOLVED):
+        folders.refuse_several(folder)
         imported = import_model(folder)
         return imported.resolved, imported.tensors
     refuse_strangers(folder)
     if newest := _newest_checkpoint(folder / "checkpoints"):
         resolved, tensors = _of_checkpoint(folder, *newest)
-        pruned = is_taken(folder / PRUNED)
+        pruned = is_taken(folder / folders.PRUNED)
         return without_removed(resolved, tensors) if pruned else (resolved, tensors)
-    resolved = read_network(folder)
+    resolved = folders.read_network(folder)
     model = folder / "model" if is_folder(folder / "model") else folder
     if is_file(model / "config.json"):
         imported = import_model(model)
         tensors = summed(imported.resolved, imported.tensors)
-        if is_file(model / GENERATOR / RESOLVED):
+        if is_file(model / GENERATOR / folders.RESOLVED):
             tensors = joined(resolved, tensors, read_model(model / GENERATOR)[1])
         tensors = parted(resolved, tensors)
         shapes = {weight.name: weight.shape for weight in model_weights(resolved)}
         if any(shapes.get(name) != tuple(tensor.shape) for name, tensor in tensors.items()):
             raise DataError(
-                f"{model} does not hold the weights of {folder / RESOLVED}",
+                f"{model} does not hold the weights of {folder / folders.RESOLVED}",
                 help="one of the two was changed; copy the folder from its source again",
             )
         return resolved, tensors
@@ -125,7 +116,7 @@ def _read_own(path: Path, resolved: Resolved) -> dict[str, Tensor]:
 
 def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
     """The newest checkpoint whose weights match the checksums in its manifest."""
-    steps = checkpoint_folders(parent)
+    steps = folders.checkpoint_folders(parent)
     for step, folder in steps:
         if _is_sound(folder):
             return step, folder
@@ -144,7 +135,7 @@ def newest_step(run: Path) -> int:
 
 def has_average(run: Path, step: int) -> bool:
     """True if a run's checkpoint of a step has averages of weights, which stand for the weights."""
-    return is_file(run / "checkpoints" / checkpoint_name(step) / AVERAGE)
+    return is_file(run / "checkpoints" / folders.checkpoint_name(step) / AVERAGE)
 
 
 def _is_sound(folder: Path) -> bool:
