@@ -113,11 +113,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "seq= steps= stage 'short' { seq=16 steps=2 } stage 'long' { seq=32 steps=2 }",
         "objective= steps= stage 'a' { objective=clm steps=2 } stage 'b' { objective=mlm steps=2 }",
     ),
-    "init": (
-        "init='bert'",
-        "init=layers('bert',[0,3]) layers=2",
-        "init=vectors('vectors.txt')",
-    ),
+    "init": ("init='bert'", "init=layers('bert',[0,3]) layers=2", "init=vectors('vectors.txt')"),
     "freeze": ("freeze=1", "freeze=embeddings"),
 }
 """A text for each value: settings, those that are empty taken away, and stages behind them."""

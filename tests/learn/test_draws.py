@@ -7,15 +7,7 @@ import torch
 from scipy import stats
 
 from bertc.ir.address import key
-from bertc.learn.objectives.draws import (
-    another,
-    below,
-    bits,
-    happens,
-    smallest,
-    unit,
-    unit64,
-)
+from bertc.learn.objectives.draws import another, below, bits, happens, smallest, unit, unit64
 
 B, N = 512, 256
 ROWS = torch.arange(B)

@@ -8,17 +8,7 @@ from scipy import stats
 
 from bertc.learn.objectives import corrupt
 from tests.kinds import UNIT_KINDS
-from tests.learn.material import (
-    MASK,
-    ORDINARY,
-    PAD,
-    VOCAB,
-    chosen,
-    corrupted,
-    program,
-    rows,
-    vocab,
-)
+from tests.learn.material import MASK, ORDINARY, PAD, VOCAB, chosen, corrupted, program, rows, vocab
 
 UNITS = ("token", "word", "ngram(3)", "span(0.2, 10)")
 

@@ -98,8 +98,7 @@ def test_a_row_tells_as_many_tokens_as_it_is_asked_for() -> None:
     # [CLS] and [SEP] are drawn like others and dropped (3 of 512).
     assert 84 < batch.terms["plm"].weights.sum(1).mean() < 85
     assert torch.equal(
-        batch.terms["plm"].targets,
-        inputs.token_ids.gather(1, batch.terms["plm"].positions),
+        batch.terms["plm"].targets, inputs.token_ids.gather(1, batch.terms["plm"].positions)
     )
     assert torch.equal(batch.reading.token_ids, inputs.token_ids)
     short = corrupted("plm", rows(50, 96))

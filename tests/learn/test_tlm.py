@@ -7,17 +7,7 @@ from scipy import stats
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, corrupt, tensors_of
 from bertc.model import build
-from tests.learn.material import (
-    CLS,
-    MASK,
-    ORDINARY,
-    SEP,
-    chosen,
-    losses,
-    program,
-    rows,
-    vocab,
-)
+from tests.learn.material import CLS, MASK, ORDINARY, SEP, chosen, losses, program, rows, vocab
 
 SEQ = 40
 DATA = 'data=files("a.txt", language="de")+pairs(en="a.en", fr="a.fr") language_embeddings=true'

@@ -58,8 +58,7 @@ def carried(model: Model, token_ids: torch.Tensor, seq: int, length: int) -> tor
 
 
 @pytest.mark.parametrize(
-    "extra",
-    ["", "attention=relative(untie=true) norm=pre", "share=all", "share=attention E=8"],
+    "extra", ["", "attention=relative(untie=true) norm=pre", "share=all", "share=attention E=8"]
 )
 @pytest.mark.parametrize(("seq", "length"), [(3, 12), (5, 20), (12, 12), (1, 11)])
 def test_with_the_past_remembered_pieces_are_one_long_pass(

@@ -28,14 +28,7 @@ RANK = torch.tensor([[3, -1, 1, 0, 2, -1]] * B)
 BEFORE = torch.tensor([[3, 0, 1, 0, 2, 0]] * B)
 UNSEEN = torch.tensor([[0, 2, 3, 4]] * B)
 ORDER = PermutationMask(RANK, BEFORE, UNSEEN)
-SEES = {
-    0: {1, 2, 3, 4, 5},
-    1: {1, 5},
-    2: {1, 3, 5},
-    3: {1, 5},
-    4: {1, 2, 3, 5},
-    5: {1, 5},
-}
+SEES = {0: {1, 2, 3, 4, 5}, 1: {1, 5}, 2: {1, 3, 5}, 3: {1, 5}, 4: {1, 2, 3, 5}, 5: {1, 5}}
 """Whom each token sees, itself left out where it is told."""
 
 

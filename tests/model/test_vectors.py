@@ -82,8 +82,6 @@ def test_the_width_of_vectors_is_put_right_by_the_help(body: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
-        ("body=bilstm heads=4", "E228"),
-        ("body=bilstm objective=plm", "E229"),
         ('vocab=words table=adaptive([20]) init=vectors("a")', "E269"),
         ("freeze=tables", "E108"),
         ("freeze=positions body=bilstm", "E274"),

@@ -16,7 +16,6 @@ from bertc.ir.learning.task import Glue, Race, Squad, Tagging
 
 RTE = "index\tsentence1\tsentence2\tlabel\n"
 STSB = "sentence1\tsentence2\tscore\n"
-QNLI = "index\tquestion\tsentence\tlabel\n"
 UNIVERSAL = "1\tHens\then\tNOUN\tNNS\t_\t0\troot\t_\t_\n"
 
 
