@@ -140,23 +140,15 @@ def _share(seconds: float, total: float) -> str:
 
 def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
     """The assumptions behind the figures, and what does not fit; a line each."""
-    fails = "does not fit on {}, not with one example at once."
+    estimate = estimates[0]
+    spread, time = estimate.spread, estimate.time
+    messages = ", messages counted," if spread else ""
     lines = (
         *(
-            f"{one.name} {fails.format(one.time.device)}"
+            f"{one.name} does not fit on {one.time.device}, not with one example at once."
             for one in estimates
             if not one.memory.largest_microbatch
         ),
-        *_assumptions(estimates[0]),
-    )
-    return tuple(line for text in lines for line in text.split("\n"))
-
-
-def _assumptions(estimate: Estimate) -> tuple[str, ...]:
-    spread = estimate.spread
-    time = estimate.time
-    messages = ", messages counted," if spread else ""
-    return (
         *(
             (
                 f"{spread.strategy} on {spread.devices} devices; memory is that of one device, "
@@ -179,6 +171,7 @@ def _assumptions(estimate: Estimate) -> tuple[str, ...]:
         f"peak: in {estimate.name}{messages} an MFU of {time.assumed_mfu:.2g}.",
         time.basis,
     )
+    return tuple(line for text in lines for line in text.split("\n"))
 
 
 def _left_after_pruning(estimate: Estimate) -> list[str]:

@@ -170,10 +170,7 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
 def _begins_anew(
     stage: StageSettings, before: AnyStage | None, of_all: _Networks, generator: Body | None
 ) -> bool:
-    """True if a stage begins with a new optimiser, as another network, a task or a rule does.
-
-    A network that reads in another direction than before, and is else the same, goes on.
-    """
+    """True if its optimiser is new: for another network (not a turned one), a task or a rule."""
     if before is None:
         return isinstance(stage.init, FromRun)
     facing = of_all.body(stage, causal=before.encoder.causal)

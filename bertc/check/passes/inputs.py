@@ -1,6 +1,6 @@
 """The files that a spec names: whether they are there, are text, and the size of a vocabulary."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import starmap
@@ -26,14 +26,8 @@ from bertc.base.storage.paths import (
 )
 from bertc.base.storage.plain_file import no_file, no_folder, no_match
 from bertc.check.passes.settings.stages import settled
+from bertc.data.tokenizers import reading
 from bertc.data.tokenizers.by_transformers import FILE_NAMES
-from bertc.data.tokenizers.reading import (
-    network_folder,
-    read_tokenizer,
-    settings_in,
-    tokenizer_folder,
-    vocabulary_size,
-)
 from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, FromVectors
 from bertc.ir.data import named_files
@@ -73,13 +67,13 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     vocab = program.vocab
     if not isinstance(vocab, TokenizerFile):
         return program
-    folder = tokenizer_folder(user_path(vocab.path))
+    folder = reading.tokenizer_folder(user_path(vocab.path))
     if folder != user_path(vocab.path):
         vocab = vocab.model_copy(update={"path": str(folder)})
     if not vocab.size:
         try:
-            read = read_tokenizer(user_path(vocab.path), vocab.lower)
-            vocab = vocab.model_copy(update={"size": vocabulary_size(read)})
+            read = reading.read_tokenizer(user_path(vocab.path), vocab.lower)
+            vocab = vocab.model_copy(update={"size": reading.vocabulary_size(read)})
         except (DataError, MissingInputError, UnsafeError) as error:
             _unreadable(program, error, setting.origin, diagnostics)
     return settled(program, {"vocab": Given(vocab, setting.origin)})
@@ -123,13 +117,13 @@ def nowhere_to_begin(init: FromOther, span: Span | None, diagnostics: Diagnostic
 
 def vocabulary_of_init(run: Path) -> TokenizerFile:
     """The vocabulary of a run or a model folder, of as many tokens as its table has rows."""
-    folder = tokenizer_folder(run)
-    program = settings_in(run / "resolved.json").get("vocabulary")
-    config = settings_in(network_folder(run) / "config.json").get("vocab_size")
+    folder = reading.tokenizer_folder(run)
+    program = reading.settings_in(run / "resolved.json").get("vocabulary")
+    config = reading.settings_in(reading.network_folder(run) / "config.json").get("vocab_size")
     size = (isinstance(program, dict) and program.get("size")) or config or 0
     lower = True
     with suppress(MissingInputError):
-        lower = read_tokenizer(folder).lower
+        lower = reading.read_tokenizer(folder).lower
     return TokenizerFile(path=str(folder), lower=lower, size=size)
 
 
@@ -140,7 +134,16 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     if begins and not is_folder(begins.path) and "E265" not in known:
         nowhere_to_begin(begins, program.span("init"), diagnostics)
     reported = {(diagnostic.message, diagnostic.span) for diagnostic in diagnostics.found}
-    for missing, name, span in _beside_text(program):
+    needed = list[tuple[Callable[[str], tuple[str, str] | None], str, Span | None]]()
+    if isinstance(program.init, FromVectors):
+        needed.append((no_file, program.init.path, program.span("init")))
+    for stage in program.stages:
+        for source in stage.augment:
+            if isinstance(source.copies, ReplacedCopies):
+                needed.append((no_folder, source.copies.model, stage.span("augment")))
+                if source.copies.vectors:
+                    needed.append((no_file, source.copies.vectors, stage.span("augment")))
+    for missing, name, span in needed:
         if (wrong := missing(name)) and (wrong[0], span) not in reported:
             reported.add((wrong[0], span))
             diagnostics.error("E307", wrong[0], span, help=wrong[1])
@@ -159,22 +162,6 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                 if unreadable is not None:
                     message, help = no_text(unreadable)
                     diagnostics.error("E308", message, span, help=help)
-
-
-_Missing = Callable[[str], tuple[str, str] | None]
-"""Message and help if there is no such file or folder."""
-
-
-def _beside_text(program: Complete) -> Iterator[tuple[_Missing, str, Span | None]]:
-    """Initial vectors, and folders and files for copies of examples."""
-    if isinstance(program.init, FromVectors):
-        yield no_file, program.init.path, program.span("init")
-    for stage in program.stages:
-        for source in stage.augment:
-            if isinstance(source.copies, ReplacedCopies):
-                yield no_folder, source.copies.model, stage.span("augment")
-                if source.copies.vectors:
-                    yield no_file, source.copies.vectors, stage.span("augment")
 
 
 def _missing(

@@ -49,22 +49,18 @@ def as_published(program: Program) -> Program:
     def argued(settings: Mapping[str, Given]) -> dict[str, Given]:
         if (objective := settings.get("objective")) is None:
             return dict(settings)
-        terms = tuple(_as_theirs(term, theirs) for term in objective.value)
-        return {**settings, "objective": Given(terms, objective.origin)}
+        terms = list[Term]()
+        for term in objective.value:
+            task = term.objective
+            if isinstance(task, Task) and getattr(task, "train", True):
+                arguments, named = theirs.arguments(task).items(), task.model_fields_set
+                open_ = {name: value for name, value in arguments if name not in named}
+                filled = {"objective": task.model_copy(update=open_)}
+                term = term.model_copy(update=filled) if open_ else term
+            terms.append(term)
+        return {**settings, "objective": Given(tuple(terms), objective.origin)}
 
     return program.changed(argued)
-
-
-def _as_theirs(term: Term, published: _Published) -> Term:
-    task = term.objective
-    if not isinstance(task, Task) or not getattr(task, "train", True):
-        return term
-    open_ = {
-        name: value
-        for name, value in published.arguments(task).items()
-        if name not in task.model_fields_set
-    }
-    return term.model_copy(update={"objective": task.model_copy(update=open_)}) if open_ else term
 
 
 def recipes(program: Program, diagnostics: Diagnostics) -> Program:

@@ -18,7 +18,7 @@ from bertc.cost.machines.accelerators import (
     TERA,
     accelerator_called,
 )
-from bertc.cost.machines.calibration import Calibration, calibration_here, core_here, cpu_flags
+from bertc.cost.machines.calibration import calibration_here, core_here, cpu_flags
 from bertc.cost.machines.device import Device
 
 NAMES = (*ACCELERATORS, "cpu")
@@ -39,7 +39,6 @@ UNCALIBRATED = (
     "from {cores} of {ghz:.1f} GHz, {flops} FLOPs a cycle: expected within a factor of "
     "{within:g};\nbertc calibrate measures this processor in less than a minute"
 )
-CALIBRATED = "rates of {cores} that were measured here (bertc calibrate, torch {torch})"
 
 
 def device_named(name: str, processes: int = 1) -> Device:
@@ -75,7 +74,13 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
                 f"a device has no figure {key.strip()!r}", help=f"{', '.join(UNITS)}: {HOW_TO_GIVE}"
             )
         field, unit = UNITS[key.strip()]
-        numbers[field] = _number(figure, text) * unit
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < MOST:
+            raise UsageError(f"{figure!r} is no figure of a device", help=HOW_TO_GIVE)
+        numbers[field] = value * unit
     if "memory_bytes" in numbers:
         numbers["memory_bytes"] = int(numbers["memory_bytes"])
     if known:
@@ -96,16 +101,6 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
         source="as on an A100; the figures of the device were given",
         **numbers,
     )
-
-
-def _number(figure: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < MOST:
-        raise UsageError(f"{figure!r} is no figure of a device", help=HOW_TO_GIVE)
-    return value
 
 
 CPU_SHARE, CPU_WITHIN = 0.8, 2.0
@@ -150,12 +145,9 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
         ),
     )
     calibration = calibration_here()
-    return cpu if calibration is None else _calibrated(cpu, calibration, count)
-
-
-def _calibrated(cpu: Device, calibration: Calibration, cores: str) -> Device:
-    """The CPU with measured rates; its peak is that of the fastest measured product."""
-    rates = calibration.at(cpu.cores)
+    if calibration is None:
+        return cpu
+    rates = calibration.at(cpu.cores)  # its peak is that of the fastest measured product
     fp32, bf16 = (max(p.rate for p in rates.products[name]) for name in ("fp32", "bf16"))
     return replace(
         cpu,
@@ -164,5 +156,6 @@ def _calibrated(cpu: Device, calibration: Calibration, cores: str) -> Device:
         product_share=1.0,
         rates=rates,
         time_within=None,
-        source=CALIBRATED.format(cores=cores, torch=calibration.torch),
+        source=f"rates of {count} that were measured here "
+        f"(bertc calibrate, torch {calibration.torch})",
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from bertc.base.diagnostics import MachineError
+from bertc.cost.execution import FP32
 from bertc.cost.planning.world import ALONE, Layout, Strategy, World
 from bertc.ir.base import DeviceKind
 from bertc.ir.learning.optimizer import moments_of
@@ -191,22 +192,17 @@ def compiles(resolved: Resolved, device: DeviceKind) -> bool:
         return False
     if resolved.run.compile == "auto":
         # On a CPU the step's own dropout and losses are as fast or faster (docs/measured.md).
-        return device == "cuda" and _pays_compiling(resolved)
+        if device != "cuda" or any(isinstance(stage, TextStage) for stage in resolved.stages):
+            return device == "cuda"
+        weights = sum(weight.numel for weight in model_weights(resolved))
+        tokens = sum(stage.steps * stage.batch * stage.seq for stage in resolved.stages)
+        return 6 * weights * tokens >= COMPILING_PAYS_FLOPS
     return resolved.run.compile == "on"
 
 
 def _can_compile(resolved: Resolved) -> bool:
     """True if all that a run trains can be compiled; a teacher that cannot runs as it is."""
     return all(network.body.compiles for stage in resolved.stages for network in stage.learned)
-
-
-def _pays_compiling(resolved: Resolved) -> bool:
-    """True if a run is long enough: pretraining takes hours, fine-tuning may take minutes."""
-    if any(isinstance(stage, TextStage) for stage in resolved.stages):
-        return True
-    weights = sum(weight.numel for weight in model_weights(resolved))
-    tokens = sum(stage.steps * stage.batch * stage.seq for stage in resolved.stages)
-    return 6 * weights * tokens >= COMPILING_PAYS_FLOPS
 
 
 def choose_fit(
@@ -248,9 +244,6 @@ def largest_divisor(batch: int, limit: int) -> int:
     return largest
 
 
-WEIGHT_BYTES = 4
-
-
 def checkpoints_kept(resolved: Resolved) -> int:
     """Number of checkpoints that a finished run has."""
     saved, keep = -(-resolved.steps // resolved.run.save_every), resolved.run.keep
@@ -262,7 +255,7 @@ def checkpoint_bytes(resolved: Resolved, stage: Stage) -> int:
     table = model_weights(resolved.as_in(stage))
     moments = moments_of(stage.optimizer, table).values()
     copies = 1 + bool(stage.patience) + stage.average.kept
-    return WEIGHT_BYTES * sum(w.numel for w in (*table * copies, *moments))
+    return FP32 * sum(w.numel for w in (*table * copies, *moments))
 
 
 def next_bytes(resolved: Resolved, step: int) -> int:
@@ -270,4 +263,4 @@ def next_bytes(resolved: Resolved, step: int) -> int:
     model = sum(weight.numel for weight in model_weights(resolved.as_in(resolved.stages[-1])))
     unfinished = step < resolved.steps
     saved = unfinished * checkpoint_bytes(resolved, resolved.trained_at(step))
-    return WEIGHT_BYTES * model + saved
+    return FP32 * model + saved

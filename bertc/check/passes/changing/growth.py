@@ -218,32 +218,27 @@ def _identity_possible(
     program: Complete, stage: StageSettings, before: int, diagnostics: Diagnostics
 ) -> None:
     """Check that new layers can be the identity: a free residual path, and weights of their own."""
-    after, share = stage.layers, program.share
+    after, problem, way = stage.layers, "", "share=none"
+    notes = note("the sharing is set here", program.span("share"))
     if not program.norm.residual_free:
-        diagnostics.error(
-            "E262",
-            "a layer with norm=post is never the identity: its residual path is normalised again",
-            stage.span("grow") or stage.span("layers"),
-            notes=_grown_here(stage, before),
-            help="grow=stack or norm=pre",
-            fix=fix_kind(stage.origins["grow"], "stack"),
-        )
-        return
+        problem = "a layer with norm=post is never the identity: its residual path is normalised "
+        problem, notes, way = problem + "again", _grown_here(stage, before), "norm=pre"
     for part in get_args(SharedPart):
-        old, new = (owners(share, part, depth) for depth in (before, after))
+        old, new = (owners(program.share, part, depth) for depth in (before, after))
         moved = next((n for n in range(before) if old[n] != new[n]), None)
         borrower = next((n for n in range(before, after) if new[n] < before), moved)
-        if borrower is not None:
-            diagnostics.error(
-                "E262",
-                f"layer {borrower} cannot be added as an identity: its {part} is "
-                f"that of layer {new[borrower]}",
-                stage.span("grow") or stage.span("layers"),
-                notes=note("the sharing is set here", program.span("share")),
-                help="grow=stack or share=none",
-                fix=fix_kind(stage.origins["grow"], "stack"),
-            )
-            return
+        if borrower is not None and not problem:
+            problem = f"layer {borrower} cannot be added as an identity: its {part} is "
+            problem += f"that of layer {new[borrower]}"
+    if problem:
+        diagnostics.error(
+            "E262",
+            problem,
+            stage.span("grow") or stage.span("layers"),
+            notes=notes,
+            help=f"grow=stack or {way}",
+            fix=fix_kind(stage.origins["grow"], "stack"),
+        )
 
 
 def _grown_here(stage: StageSettings, before: int) -> tuple[Note, ...]:

@@ -100,6 +100,8 @@ def _known(teachers: tuple[Teacher, ...]) -> list[Teacher]:
 
 def _stage_fits(stage: StageSettings, terms: list[Distillation], diagnostics: Diagnostics) -> None:
     known = _known(stage.teacher)
+    # Where part of the spec cannot be read, no folder was looked into.
+    unread = any(not diagnostic.code.startswith("E2") for diagnostic in diagnostics.found)
     if not known:
         diagnostics.error(
             "E280",
@@ -110,18 +112,13 @@ def _stage_fits(stage: StageSettings, terms: list[Distillation], diagnostics: Di
     for teacher in known:
         if teacher.shape is not None:
             _teacher_fits(Checker(stage, diagnostics), teacher.shape, terms, len(known) > 1)
-        elif isinstance(teacher.source, FromFolder) and not _unreadable(diagnostics):
+        elif isinstance(teacher.source, FromFolder) and not unread:
             diagnostics.error(
                 "E282",
                 f"there is no model in {teacher.source.path} to learn from",
                 stage.span("teacher"),
                 help='name a run or a model folder, as in teacher="runs/bert"',
             )
-
-
-def _unreadable(diagnostics: Diagnostics) -> bool:
-    """True if part of the spec cannot be read: then no folder was looked into."""
-    return any(not diagnostic.code.startswith("E2") for diagnostic in diagnostics.found)
 
 
 def _teacher_fits(
