@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bertc import cli, resolve
+from bertc import resolve
 from bertc.base.diagnostics import (
     CannotWriteError,
     DataError,
@@ -37,14 +37,11 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+def call(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> Call:
     """Run a command in this process: its exit code, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["bertc", *arguments])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return int(end.value.code or 0), *capsys.readouterr()
+        return command(*arguments), *capsys.readouterr()
 
     return run
 

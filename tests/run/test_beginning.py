@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import bertc
 from bertc.api import resolve
@@ -21,6 +20,7 @@ from bertc.run.models.runs import export_run, import_run
 from bertc.run.train import session, start
 from bertc.run.train.loop import train
 from bertc.run.train.session import Session
+from tests.run.conftest import weights
 
 BOTH = (Term(objective=Mlm()), Term(objective=Sop()))
 
@@ -65,12 +65,8 @@ def first_weights(resolved, out, options, monkeypatch):
     return found
 
 
-def last_weights(run):
-    return load_file(max((run / "checkpoints").glob("step-*")) / "weights.safetensors")
-
-
 def test_training_goes_on_from_a_finished_run(follow, first, tmp_path, options, monkeypatch):
-    before = last_weights(first)
+    before = weights(first)
     begun = first_weights(follow(steps=20), tmp_path / "second", options, monkeypatch)
     assert begun.keys() == before.keys()
     assert all(torch.equal(begun[name], before[name]) for name in begun)
@@ -95,22 +91,22 @@ def test_heads_are_taken_where_both_have_them(tiny, follow, first, tmp_path, opt
     train(tiny(objective=BOTH, steps=2), tmp_path / "both", **options)
     only = follow(tmp_path / "both", objective=(Term(objective=Mlm()),))
     begun = first_weights(only, tmp_path / "less", options, monkeypatch)
-    assert all(torch.equal(begun[n], last_weights(tmp_path / "both")[n]) for n in begun)
+    assert all(torch.equal(begun[n], weights(tmp_path / "both")[n]) for n in begun)
     begun = first_weights(follow(objective=BOTH), tmp_path / "more", options, monkeypatch)
     drawn = first_weights(tiny(objective=BOTH), tmp_path / "drawn", options, monkeypatch)
     assert torch.equal(begun["heads.sop.weight"], drawn["heads.sop.weight"])
-    assert torch.equal(begun["heads.mlm.bias"], last_weights(first)["heads.mlm.bias"])
+    assert torch.equal(begun["heads.mlm.bias"], weights(first)["heads.mlm.bias"])
 
 
 def test_deeper_than_the_source_it_grows(tiny, follow, first, tmp_path, options, monkeypatch):
     shared = tmp_path / "shared"
     train(tiny(steps=2, share=ShareAll()), shared, **options)
-    before = last_weights(shared)
+    before = weights(shared)
     begun = first_weights(follow(shared, layers=4), tmp_path / "unshared", options, monkeypatch)
     for number in range(4):
         name = "encoder.ffn.{}.inner.weight"
         assert torch.equal(begun[name.format(number)], before[name.format(0)])
-    before = last_weights(first)
+    before = weights(first)
     deep = follow(stages={"a": {"layers": 3, "grow": Interleave()}, "b": {"layers": 6}})
     begun = first_weights(deep, tmp_path / "deep", options, monkeypatch)
     assert [
@@ -126,7 +122,7 @@ def test_deeper_than_the_source_it_grows(tiny, follow, first, tmp_path, options,
 def test_folders_of_either_layout_serve(follow, first, tmp_path, options, monkeypatch):
     export_run(first, tmp_path / "hf")
     import_run(tmp_path / "hf", tmp_path / "imported")
-    before = last_weights(first)
+    before = weights(first)
     for source in ("hf", "imported"):
         resolved = follow(tmp_path / source)
         begun = first_weights(resolved, tmp_path / f"of {source}", options, monkeypatch)
@@ -171,7 +167,7 @@ def test_what_does_not_fit_is_named(follow, tmp_path, options, settings, message
 
 
 def test_a_wider_network_begins_as_the_tiled_one(follow, first, tmp_path, options, monkeypatch):
-    before = last_weights(first)
+    before = weights(first)
     wide = follow(layers=3, hidden=48, ffn=160, heads=3, grow=Tile())
     begun = first_weights(wide, tmp_path / "second", options, monkeypatch)
     hidden, ffn, heads = ((torch.arange(n) - (n - m) // 2) % m for n, m in
@@ -200,7 +196,7 @@ def test_other_tokens_are_refused(follow, tmp_path, options):
 
 
 def test_from_python_too_a_module_begins_from_its_source(follow, first):
-    before = last_weights(first)
+    before = weights(first)
     begun = dict(bertc.build(follow()).named_parameters())
     assert all(torch.equal(begun[name], before[name]) for name in before)
     deep = follow(stages={"a": {"layers": 3}, "b": {"layers": 6}})

@@ -65,10 +65,7 @@ def test_masked_words_are_read_beside_their_text(runs: Path) -> None:
 
 
 def test_a_run_on_copies_goes_on_to_the_bit(
-    runs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cache: Path,
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     task = 'glue(sst2, "SST-2", dropout=0)'
     (resolved,) = points(text("glue", objective=task, augment=both(runs), steps="4"))

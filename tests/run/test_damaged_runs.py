@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from bertc.base.diagnostics import (
-    DataError,
-    MissingInputError,
-    ResumeRefusedError,
-    UsageError,
-)
+from bertc.base.diagnostics import DataError, MissingInputError, ResumeRefusedError, UsageError
 from bertc.cost.planning.plan import Plan
 from bertc.hub.folders import checkpoint_folders
 from bertc.ir.data import Files, Share

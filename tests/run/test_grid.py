@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from bertc import cli
 from bertc.run.models.loading import read_model
 from bertc.run.train import loop, phase
 from bertc.run.train.grid import folder_name
@@ -33,16 +32,9 @@ def grid(tmp_path, monkeypatch, corpus_file, cache):
 
 
 @pytest.fixture
-def call(monkeypatch, capsys):
+def call(command, capsys):
     """Run a command in this process: its exit code, and what it printed where."""
-
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["bertc", *arguments])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return int(end.value.code or 0), *capsys.readouterr()
-
-    return run
+    return lambda *arguments: (command(*arguments), *capsys.readouterr())
 
 
 def test_every_point_has_a_run_of_its_own(grid, call, tmp_path):

@@ -11,7 +11,7 @@ from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
-from bertc.ir.network.sharing import ShareAll, ShareFfn, ShareGroups, ShareNone
+from bertc.ir.network.sharing import ShareAll, ShareFfn, ShareGroups
 from bertc.ir.program.model import model_weights
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.model import build
@@ -117,8 +117,9 @@ def test_identity_layers_change_nothing_at_first_and_learn(tiny):
     [(ShareAll(), {0}), (ShareGroups(groups=2), {0, 2}), (ShareFfn(), {0, 1, 2, 3})],
 )
 def test_what_is_shared_has_one_owner(tiny, share, owners):
-    stages = {"a": {"layers": 2}, "b": {"layers": 4, "grow": Interleave()}}
-    old, _, new, _ = begun(tiny(stages=stages, share=share))
+    stages = {"a": {"layers": 2}, "b": {"layers": 4, "grow": Interleave(moments="carry")}}
+    old, _, new, moments = begun(tiny(stages=stages, share=share))
+    assert {name[2:] for name in moments} == dict(new.named_parameters()).keys()
     assert {int(name) for name in new.encoder.attention} == owners
     if isinstance(share, ShareAll):
         assert all(torch.equal(p, q) for p, q in
@@ -214,20 +215,3 @@ def test_what_changed_in_growing_is_named(tiny):
     same = {**STAGES, "deep": {"layers": 1, "steps": 6}}
     with pytest.raises(ResumeRefusedError, match="deep.layers: 2 -> 1"):
         refuse_another_program(old, tiny(stages=same))
-
-
-@pytest.mark.parametrize(
-    ("share", "grow", "settings"),
-    [
-        (ShareNone(), Stack(), {"objective": (Term(objective=Mlm()), Term(objective=Sop()))}),
-        (ShareAll(), Interleave(moments="carry"), {"pack": True}),
-        (ShareFfn(), Stack(), {"objective": RTD, "generator": GeneratorNetwork(size=0.5)}),
-        (ShareGroups(groups=2), Interleave(moments="carry"), {}),
-    ],
-)
-def test_growing_combines(tiny, tmp_path, cache, share, grow, settings):
-    stages = {"flat": {"layers": 2, "steps": 1}, "deep": {"layers": 4, "steps": 2, "grow": grow}}
-    small = {"batch": 4, "eval_examples": 8, "embedding": 16, "recompute": "on", "share": share}
-    resolved = tiny(stages=stages, **small, **settings)
-    assert train(resolved, tmp_path / "run", cache=cache, quiet=True).step == 3
-    assert len(read_model(tmp_path / "run")[0].encoder.layers) == 4

@@ -38,7 +38,7 @@ STEPS = {
     "rare tokens": "objective=clm table=adaptive([100, 200])",
 }
 ALL_WAITS = {name: {"tolist": 1} for name in STEPS} | {
-    "rare tokens": {"tolist": 2},  # how many states the clusters judge the text says
+    "rare tokens": {"tolist": 2}  # how many states the clusters judge the text says
 }
 ALL_COPIES = {"lamb": {"to the device": 1}}
 # As guesses are put there, on Apple's GPUs too.

@@ -44,10 +44,7 @@ def shortened(tiny: Any) -> Any:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_network_of_a_stage_has_the_layers_that_are_left(
-    name: str,
-    shortened: Any,
-    tmp_path: Path,
-    cache: Path,
+    name: str, shortened: Any, tmp_path: Path, cache: Path
 ) -> None:
     kind, left, settings = KINDS[name]
     resolved, run = shortened(kind, **settings), tmp_path / "run"

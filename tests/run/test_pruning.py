@@ -31,6 +31,7 @@ from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import load
 from bertc.run.records.checkpoints import WEIGHTS
 from bertc.run.train.loop import train
+from tests.run.conftest import weights
 
 STEPWISE = Heads(share=0.5, every=0.25, examples=16)
 
@@ -49,7 +50,7 @@ def pruning(tiny: Any) -> Any:
 def masked(resolved: Any, run: Path) -> Any:
     """The whole network of a run's newest checkpoint, zeros in place of what is gone."""
     model = build(resolved)
-    model.load_state_dict(load_file(max((run / "checkpoints").glob("step-*")) / WEIGHTS))
+    model.load_state_dict(weights(run))
     return model.eval()
 
 
@@ -79,10 +80,7 @@ KINDS: dict[str, tuple[Any, dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_network_that_is_left_computes_the_same(
-    name: str,
-    pruning: Any,
-    tmp_path: Path,
-    cache: Path,
+    name: str, pruning: Any, tmp_path: Path, cache: Path
 ) -> None:
     kind, settings = KINDS[name]
     resolved, run = pruning(kind, **settings), tmp_path / "run"
@@ -99,10 +97,7 @@ def test_the_network_that_is_left_computes_the_same(
 
 
 def test_a_pruned_run_is_evaluated_exported_and_begun_from(
-    pruning: Any,
-    tiny: Any,
-    tmp_path: Path,
-    cache: Path,
+    pruning: Any, tiny: Any, tmp_path: Path, cache: Path
 ) -> None:
     run = tmp_path / "run"
     report = train(pruning(Neurons(share=0.5)), run, cache=cache, quiet=True)
@@ -198,11 +193,7 @@ def test_rounds_are_spread_over_the_stage() -> None:
 
 
 def test_a_task_is_pruned_while_its_score_is_above_the_floor(
-    pruning: Any,
-    barn: Classify,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    cache: Path,
+    pruning: Any, barn: Classify, tmp_path: Path, capsys: pytest.CaptureFixture[str], cache: Path
 ) -> None:
     task = {"objective": (Term(objective=barn),)}
     kind = STEPWISE.model_copy(update={"floor": 0.3})

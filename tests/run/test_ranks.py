@@ -40,6 +40,7 @@ from bertc.machine.display import Watched
 from bertc.machine.machine import make_plan
 from bertc.run.train import finish, phase
 from bertc.run.train.loop import train
+from tests.run.conftest import lines
 
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
@@ -120,7 +121,7 @@ def together(processes, tmp_path):
 def losses(run):
     """Every number of the metrics but seconds."""
     numbers = []
-    for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
+    for line in lines(run):
         numbers += [line["step"], line["loss"], *line["losses"].values()]
         numbers += line.get("positions", {}).values()
         numbers += [line["grad_norm"]] if line["kind"] == "train" else line["accuracy"].values()

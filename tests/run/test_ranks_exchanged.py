@@ -11,16 +11,7 @@ from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 from bertc.ir.network.sharing import ShareAttention
 from bertc.learn.step.step import TrainStep
 from bertc.machine.profile import graphs_so_far
-from tests.run.test_ranks import (
-    AT_THE_END,
-    CALM,
-    PAIRS,
-    SHORT,
-    ask_one,
-    losses,
-    straight,
-    together,
-)
+from tests.run.test_ranks import AT_THE_END, CALM, PAIRS, SHORT, ask_one, losses, straight, together
 
 __all__ = ["together"]  # a fixture
 

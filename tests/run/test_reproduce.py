@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from bertc import cli
 from bertc.base.storage.claims import claim
 from bertc.lab.reproduce import training
 from bertc.lab.reproduce.files import data_files
@@ -71,7 +70,7 @@ FOLDERS = ("one-first", "two")
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, corpus_file, cache, capsys):
+def call(tmp_path, monkeypatch, corpus_file, cache, capsys, command):
     """Run the command in this process: its exit code, and what it printed where."""
     monkeypatch.setenv("BERTC_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
@@ -80,14 +79,7 @@ def call(tmp_path, monkeypatch, corpus_file, cache, capsys):
     (tmp_path / "farm.txt").write_text(corpus_file.read_text())
     rows = [f"the {animal} said so\t{animal}" for animal in ("hen", "duck") for _ in range(4)]
     (tmp_path / "said.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
-
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["bertc", "reproduce", *arguments])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return int(end.value.code or 0), *capsys.readouterr()
-
-    return run
+    return lambda *arguments: (command("reproduce", *arguments), *capsys.readouterr())
 
 
 TRAIN = ("depth.toml", "--scale", "tiny", "--data", ".")

@@ -5,7 +5,6 @@ import sqlite3
 
 import pytest
 
-from bertc import cli
 from bertc.base.diagnostics import CannotWriteError, DataError, MissingInputError, UsageError
 from bertc.lab.report.page import Section, document
 from bertc.lab.report.search import search_section
@@ -24,17 +23,14 @@ GOAL = Goal("mlm", more_is_better=False)
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, corpus_file, cache, capsys):
+def call(tmp_path, monkeypatch, corpus_file, cache, capsys, command):
     """Run the command on the spec in this process: its exit code, and what it printed where."""
     monkeypatch.setenv("BERTC_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "farm.bertc").write_text(SPEC.format(data=corpus_file))
 
     def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["bertc", "sweep", "farm.bertc", *arguments])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return int(end.value.code or 0), *capsys.readouterr()
+        return command("sweep", "farm.bertc", *arguments), *capsys.readouterr()
 
     return run
 
@@ -73,15 +69,12 @@ def test_a_sweep_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     assert "has a search with another score" in err
 
 
-def test_halving_stops_a_trial_that_can_be_gone_on_with(call, tmp_path, monkeypatch, capsys):
+def test_halving_stops_a_trial_that_can_be_gone_on_with(call, command, capsys):
     code, out, err = call("--trials", "3", "--for", "mlm", "--prune", "halving")
     assert code == 0
     assert "stopped early; bertc train --resume runs/farm/trial-000" in err
     path = err.split("bertc train --resume ")[1].split(" goes on")[0]
-    monkeypatch.setattr("sys.argv", ["bertc", "train", "--resume", path])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert end.value.code in (0, None)
+    assert command("train", "--resume", path) == 0
     assert "6 of 6 steps" in capsys.readouterr()[0]
 
 
@@ -173,9 +166,6 @@ def test_a_damaged_store_is_said_to_be_one(tmp_path):
     "said", ["database or disk is full", "disk I/O error", "attempt to write a readonly database"]
 )
 def test_a_place_that_takes_no_more_is_said_to_be_one(tmp_path, said):
-    with (
-        pytest.raises(CannotWriteError, match=said) as caught,
-        reading_store(tmp_path),
-    ):
+    with pytest.raises(CannotWriteError, match=said) as caught, reading_store(tmp_path):
         raise sqlite3.OperationalError(said)
     assert "the same command goes on" in caught.value.help

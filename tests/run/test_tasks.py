@@ -21,7 +21,7 @@ from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
 from bertc.use.predict import predict
 from bertc.use.preview import preview
-from tests.run.conftest import lines
+from tests.run.conftest import lines, weights
 
 BIRDS, PLACES = ("hens", "ducks", "geese"), ("barn", "pond", "gate")
 NETWORK = (
@@ -284,11 +284,13 @@ def _a_file(folder, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "extra"), [("glue", ""), ("squad", ""), ("tag", ""), ("embed", "microbatch=2")]
+    ("kinds", "extra"),
+    [("glue", ""), ("squad", ""), ("tag", ""), ("embed", "microbatch=2"), ("glue classify", "")],
 )
-def test_resuming_is_never_having_stopped(resumes, farm, kind, extra):
+def test_resuming_is_never_having_stopped(resumes, farm, kinds, extra):
     network = NETWORK.replace("dropout=0", "dropout=0.1") + farm["text"]
-    resumes(f"{network} task={farm[kind]} steps=6 eval_every=3 save_every=100 {extra}", 2, 4)
+    tasks = " + ".join(farm[kind] for kind in kinds.split())
+    resumes(f"{network} task={tasks} steps=6 eval_every=3 save_every=100 {extra}", 2, 4)
 
 
 def test_parts_of_like_length_add_up_to_the_batch(go, farm, tmp_path, final_tensors):
@@ -320,14 +322,6 @@ def test_several_tasks_share_an_encoder(go, farm, tmp_path):
     with pytest.raises(UsageError, match="several tasks"):
         predict(tmp_path / "run", tmp_path / "SST-2" / "dev.tsv")
     assert predict(tmp_path / "run", tmp_path / "SST-2" / "dev.tsv", "sst2").examples
-
-
-def test_resuming_several_tasks(resumes, farm):
-    spec = (
-        NETWORK + farm["text"] + "optimizer=adam(bias_correction=true, warmup=0) "
-        f"task={farm['glue']} + {farm['classify']} steps=12 save_every=100"
-    )
-    resumes(spec, 5)
 
 
 CHAIN = """
@@ -382,10 +376,7 @@ def test_a_run_begins_where_another_ended_and_is_the_same_network(go, farm, tmp_
     assert resolved.stages[0].seq == 24, "no longer than there are positions"
     go(spec + "freeze=2", "tuned")
     go(spec + "freeze=positions", "placed")
-    (one, other, placed) = (
-        load_file(max((tmp_path / name / "checkpoints").iterdir()) / "weights.safetensors")
-        for name in ("text", "tuned", "placed")
-    )
+    one, other, placed = (weights(tmp_path / name) for name in ("text", "tuned", "placed"))
     frozen = {name for name, tensor in one.items() if torch.equal(tensor, placed.get(name, tensor))}
     learned = {name for name in placed if name.startswith("encoder.")} - frozen
     assert {name for name in frozen if "embeddings" in name} == {

@@ -123,11 +123,7 @@ def test_resuming_is_never_having_stopped(resumes, tiny, settings):
 
 def test_an_evaluation_masks_its_own_share(go, tiny):
     """The unigram loss depends on nothing but the tokens that an evaluation predicts."""
-    tasks = {
-        "15%": Mlm(),
-        "30%": Mlm(p=0.3),
-        "own": Mlm(p=0.3, eval_p=0.15),
-    }
+    tasks = {"15%": Mlm(), "30%": Mlm(p=0.3), "own": Mlm(p=0.3, eval_p=0.15)}
     losses = {
         name: go(tiny(steps=4, objective=(Term(objective=each),)), name).evaluation.unigram_loss
         for name, each in tasks.items()
