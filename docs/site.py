@@ -43,8 +43,8 @@ GROUPS = {
     "Tutorial": ("tutorial",),
     "How-to": "how-to",
     "Reference": (
-        "language", "commands", "python", "tasks", "estimates", "interop", "reliability",
-        "measured",
+        "language", "commands", "python", "tasks", "prepared", "estimates", "interop",
+        "reliability", "measured",
     ),
     "Published tables": "tables",
     "The map": (

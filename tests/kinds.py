@@ -164,6 +164,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "files": 'data=files("farm.txt")',
         "hf": 'data=hf("nobody/nothing")',
         "pairs": f"objective=tlm {PAIRS}",
+        "prepared": 'data=prepared("prepared")',
     },
     "mixing": {
         kind: f"objective=mlm+tlm {PAIRS}+files('a.en', language='en') languages=['en', 'fr'] "

@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 57_840,
-    "lab": 8_610,
-    "tests": 39_650,
-    "words of docs": 28_000,
+    "core": 55_900,
+    "lab": 8_310,
+    "tests": 36_950,
+    "words of docs": 28_400,
     "lines of README": 120,
-    "lines a kind": 440,
+    "lines a kind": 425,
     "floors": 9,
     "vague names": 25,
 }

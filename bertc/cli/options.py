@@ -29,6 +29,7 @@ HELP_GROUPS = {
     },
     "Train": {
         "build": "specs",
+        "prepare": "preparing",
         "show-batch": "specs",
         "train": "training",
         "watch": "following",

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken, user_path
-from bertc.data.batches.arranged import VERSION, TextData, Tokenised, arrange
+from bertc.data.batches.arranged import TextData, arrange
 from bertc.data.batches.order import orders_of, texts_of
 from bertc.data.cache.store import Progress, fingerprint, obtain
 from bertc.data.examples.copies import Copier, WordNetworks
@@ -19,16 +19,16 @@ from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import read_tasks, task_digest
 from bertc.data.layouts.parts import dev_parts, part_source
+from bertc.data.prepared.opening import open_prepared
 from bertc.data.rows.sample import sample
-from bertc.data.rows.tokenise import tokenise
-from bertc.data.rows.tokens import SPLITS, open_tokens, token_dtype
+from bertc.data.shards import VERSION, Tokenised, spelling, tokenise_source
 from bertc.data.sources.files import file_identity
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import CorpusText, Piece, TextSource
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
-from bertc.ir.data import Parallel
+from bertc.ir.data import Parallel, Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.vocabulary import TokenizerFile, Unigram
@@ -67,12 +67,18 @@ def prepare(
     ``learned`` is the folder of the vocabulary that a run learned, if there is one.
     """
     texts = dict.fromkeys(text for stage in resolved.stages for _, text in texts_of(stage))
-    sources = {text: _copied(open_source(*text), cache, progress) for text in texts}
-    vocabulary = _vocabulary(resolved, sources, cache, progress, learned)
+    sources = {
+        text: _copied(open_source(*text), cache, progress)
+        for text in texts
+        if not isinstance(text.corpus, Prepared)
+    }
+    vocabulary = vocabulary_for(resolved, sources, cache, progress, learned)
     holdout = resolved.run.holdout
     tokenised = {
-        text: _tokenised(source, vocabulary, holdout, cache, progress)
-        for text, source in sources.items()
+        text: open_prepared(text.corpus, spelling(vocabulary), cache, progress)
+        if isinstance(text.corpus, Prepared)
+        else tokenise_source(sources[text], vocabulary, holdout, cache, progress)
+        for text in texts
     }
     copier = Copier(cache, networks, vocabulary.token(vocabulary.mask), progress)
     task_sets: dict[Hashable, TaskSet] = {}
@@ -140,17 +146,17 @@ def _content(
         mixing = stage.mixing.model_dump(mode="json")
         draws = (stage.batch, stage.pack, stage.smoothing, mixing)
         stages.append((shares, form, stage.pairs, stage.seq, *draws))
-    spelling = fingerprint(vocabulary.tokenizer.to_str())
-    return fingerprint(VERSION, spelling, stages, resolved.run.seed)
+    return fingerprint(VERSION, spelling(vocabulary), stages, resolved.run.seed)
 
 
-def _vocabulary(
+def vocabulary_for(
     resolved: Resolved,
     sources: dict[CorpusText, TextSource],
     cache: Path,
     progress: Progress,
     learned: Path | None,
 ) -> Vocabulary:
+    """The vocabulary of a program, learned from its sources where it is one to learn."""
     node, by_sentencepiece = resolved.vocabulary, isinstance(resolved.vocabulary, Unigram)
     if learned and is_file(learned / "tokenizer.json"):
         # Of a run whose tokenizer was read from a folder that is gone, or made before pieces were
@@ -200,25 +206,6 @@ def _monolingual(sources: dict[CorpusText, TextSource]) -> list[tuple[str, TextS
     return list(sources_by_text.values())
 
 
-def _tokenised(
-    source: TextSource, vocabulary: Vocabulary, holdout: float, cache: Path, progress: Progress
-) -> Tokenised:
-    dtype = token_dtype(vocabulary.size)
-    spelling = fingerprint(vocabulary.tokenizer.to_str())
-    name = fingerprint(VERSION, source.identity, spelling, holdout)
-    folder = cache / "tokens" / name
-    facts = obtain(
-        folder,
-        lambda folder: tokenise(folder, source, vocabulary, holdout, progress),
-        progress,
-        source.text_bytes * np.dtype(dtype).itemsize // 4,
-    )
-    train, heldout = (open_tokens(folder, part, dtype) for part in SPLITS)
-    heldout = heldout if holdout else train  # text to evaluate on alone
-    counts = np.fromfile(folder / "train.counts", dtype=np.int64)
-    return Tokenised(name, dict(facts), train, heldout, counts)
-
-
 def _unigram(
     resolved: Resolved, tokenised: dict[CorpusText, Tokenised], read: list[AnyData], size: int
 ) -> NDArray[np.float64]:
@@ -238,11 +225,13 @@ def contents(corpus: PreparedCorpus) -> dict[str, tuple[str, str]]:
     """Identity, which times of files change, and digest of all text and files, by name."""
     stages = corpus.resolved.stages
     texts = dict.fromkeys(text for stage in stages for _, text in texts_of(stage))
-    sources = zip((open_source(*text) for text in texts), corpus.texts, strict=True)
-    read = {
-        source.name: (fingerprint(source.identity), known.facts["content"])
-        for source, known in sources
-    }
+    read = {}
+    for text, known in zip(texts, corpus.texts, strict=True):
+        name, content = known.facts["name"], known.facts["content"]
+        if isinstance(text.corpus, Prepared):
+            read[text.corpus.path] = (content, content)
+        else:
+            read[name] = (fingerprint(open_source(*text).identity), content)
     for task in dict.fromkeys(task for stage in stages for task in stage.tasks):
         for part in ("train", *dev_parts(task)):
             path = part_source(task, part)

@@ -63,6 +63,19 @@ class Hf(_OneLanguage):
     positional = ("name", "config")
 
 
+class Prepared(_OneLanguage):
+    """Text that ``bertc prepare`` made tokens of, in a folder here or at an address of a store.
+
+    ``cache`` is the most bytes of a store's shards that are on this machine at once, 0 for all.
+    """
+
+    kind: Literal["prepared"] = "prepared"
+    path: Annotated[str, Field(min_length=1)]
+    cache: Annotated[int, Field(ge=0)] = 0
+    positional = ("path",)
+    bare_string = ("path",)
+
+
 _TWO = 'name a file for each of two, as in data=pairs(en="a.en", fr="a.fr")'
 
 
@@ -94,7 +107,7 @@ class Parallel(Node):
         return tuple(language for language, _ in self.sides)
 
 
-Corpus = Annotated[Docstrings | Files | Hf | Parallel, BY_KIND]
+Corpus = Annotated[Docstrings | Files | Hf | Parallel | Prepared, BY_KIND]
 
 
 class Share(Node):
@@ -249,7 +262,9 @@ class MixedBatches(Turns):
 Mixing = Annotated[MixedRows | MixedBatches, BY_KIND]
 
 
-def named_files(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str], ...]:
+def named_files(
+    corpus: Docstrings | Files | Hf | Parallel | Prepared,
+) -> tuple[tuple[str, str], ...]:
     """Names of files, each with its argument."""
     match corpus:
         case Files():
@@ -258,5 +273,5 @@ def named_files(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, 
             return tuple((where, language) for language, where in corpus.sides)
         case Parallel():
             return ((corpus.path, "path"),)
-        case Docstrings() | Hf():
+        case Docstrings() | Hf() | Prepared():
             return ()

@@ -128,7 +128,8 @@ def test_packing_moves_examples_and_changes_none(made: Make, form: str) -> None:
     corpus = made(PACKED, f"format={form} objective=mlm")
     vocabulary, stage = corpus.vocabulary, corpus.stage(0)
     plain = made(PACKED.replace("pack=true", ""), f"format={form} objective=mlm").stage(0)
-    packs, rows = stage.train_sources[0].copies[0], plain.train_sources[0].copies[0]
+    sources = stage.train_sources[0], plain.train_sources[0]
+    packs, rows = (source.copies[0].opened(0)[1] for source in sources)
     assert isinstance(packs, Packs)
     opened, which = packs.unpack(np.arange(len(packs)))
     assert sorted(opened.tolist()) == sorted(np.asarray(rows).tolist())
@@ -154,7 +155,7 @@ def test_packing_moves_examples_and_changes_none(made: Make, form: str) -> None:
 
 def test_rows_have_room_for_as_many_examples_as_the_fullest_holds(made: Make) -> None:
     stage = made(PACKED, "format=sentence-pair objective=mlm").stage(0)
-    packs = [rows for source in stage.train_sources for rows in source.copies]
+    packs = [rows.opened(0)[1] for source in stage.train_sources for rows in source.copies]
     assert all(isinstance(rows, Packs) for rows in packs)
     held = [len(rows.unpack(np.array([n]))[1]) for rows in packs for n in range(len(rows))]
     assert max(held) <= stage.texts < 64 // 8

@@ -183,7 +183,8 @@ def test_pairs_are_read_in_both_orders_as_often(made: Make, several: dict[str, s
     _, one, other = both.train_sources
     assert (one.languages, other.languages) == ((0, 1), (1, 0))
     for mine, its in (("a", "b"), ("a_length", "b_length")):
-        assert np.array_equal(one.copies[0][mine], other.copies[0][its])
+        first, second = (source.copies[0].opened(0)[1] for source in (one, other))
+        assert np.array_equal(first[mine], second[its])
     weights = [drawn / both.weights[0] for drawn in both.weights]
     assert weights == pytest.approx([1, 0.5, 0.5])
     assert both.examples == pytest.approx(once.examples, abs=1)
@@ -241,8 +242,9 @@ def test_pairs_without_tlm_are_texts_of_one_language(program: Callable[..., Reso
 def test_a_pair_and_its_sides_are_held_out_together(made: Make, several: dict[str, str]) -> None:
     corpus = made(SETTINGS, "objective=mlm+tlm", data=several["en-fr"])
     pairs, english, _ = corpus.stage(0).heldout_sources
-    held = [tuple(pairs.ids[row["a"] : row["a"] + row["a_length"]]) for row in pairs.copies[0]]
-    alone = english.ids.tolist()
+    ids, rows = pairs.copies[0].opened(0)
+    held = [tuple(ids[row["a"] : row["a"] + row["a_length"]]) for row in rows]
+    alone = english.copies[0].opened(0)[0].tolist()
     assert held
     assert [t for row in held for t in (*row, corpus.vocabulary.sep)] == alone
 

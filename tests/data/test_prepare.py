@@ -59,7 +59,7 @@ def test_tokens_are_those_of_the_sentences(made: Make, farm: Path, vocab: str) -
                 encoding = corpus.vocabulary.tokenizer.encode(spaced, add_special_tokens=False)
                 expected += encoding.ids
             expected.append(corpus.vocabulary.sep)
-    assert source.ids.tolist() == expected
+    assert source.copies[0].opened(0)[0].tolist() == expected
     counts = np.bincount(expected, minlength=corpus.vocabulary.size).astype(float)
     counts[corpus.vocabulary.sep] = 0
     assert np.allclose(corpus.vocabulary.unigram, counts / counts.sum())
@@ -99,7 +99,7 @@ def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(
     path = written(tmp_path / "a.jsonl", "One [SEP] and [MASK] hen. Two.", "Three [CLS] hens.")
     corpus = made(settings, data=f'"{path}"')
     (source,) = corpus.stage(0).train_sources
-    ids = source.ids.tolist()
+    ids = source.copies[0].opened(0)[0].tolist()
     assert corpus.vocabulary.mask not in ids
     assert ids.count(corpus.vocabulary.sep) == corpus.texts[0].facts["train"]["documents"]
 
@@ -125,8 +125,9 @@ def test_a_part_is_always_held_out(
     assert sum(counts) == sum(len(split_sentences(text, "split")) for text in texts)
     assert counts == [pytest.approx(train, abs=2), pytest.approx(heldout, abs=1)]
     for source in (*corpus.stage(0).train_sources, *corpus.stage(0).heldout_sources):
-        assert source.ids[-1] == corpus.vocabulary.sep
-        assert (source.ids == corpus.vocabulary.sep).sum() >= 1
+        ids, _ = source.copies[0].opened(0)
+        assert ids[-1] == corpus.vocabulary.sep
+        assert (ids == corpus.vocabulary.sep).sum() >= 1
 
 
 def test_preparing_again_reads_nothing(farm: Path, tmp_path: Path, program: Program) -> None:

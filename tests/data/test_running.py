@@ -19,9 +19,10 @@ def running(*sizes, batch=4, seq=8, weights=None, heldout=50):
     """Texts whose tokens are numbers of their own, counted on from source to source."""
     ends = np.cumsum(sizes)
     texts = tuple(of(end - size, end) for end, size in zip(ends, sizes, strict=True))
+    texts = tuple((text,) for text in texts)
     weights = weights or (1.0,) * len(sizes)
     languages = (0,) * len(sizes)
-    return RunningData(VOCABULARY, batch, seq, texts, (of(0, heldout),), languages, weights)
+    return RunningData(VOCABULARY, batch, seq, texts, ((of(0, heldout),),), languages, weights)
 
 
 def read(data, steps):

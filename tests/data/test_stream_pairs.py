@@ -25,9 +25,9 @@ def pairs(*sizes, batch=4, seq=23, reuse=8, both_ways=True, weights=None, seed=0
     """Sources of so many sentences, of one to nine tokens."""
     draw, first, texts = np.random.default_rng(5), 0, []
     for size in sizes:
-        texts.append(tokens(first, draw.integers(1, 10, size)))
-        first += len(texts[-1].ids)
-    heldout = (tokens(0, draw.integers(1, 10, 60)),) * len(sizes)
+        texts.append((tokens(first, draw.integers(1, 10, size)),))
+        first += len(texts[-1][0].ids)
+    heldout = ((tokens(0, draw.integers(1, 10, 60)),),) * len(sizes)
     return StreamPairs(
         VOCABULARY, batch, seq, tuple(texts), heldout, (0,) * len(sizes),
         weights or (1.0,) * len(sizes), seed=seed, reuse=reuse, both_ways=both_ways,
@@ -138,7 +138,7 @@ def test_addresses_of_both_ways_differ_and_a_text_shorter_than_a_row_is_repeated
 @pytest.mark.parametrize(("batch", "both_ways"), [(3, True), (4, True), (1, True), (5, False)])
 def test_held_out_text_is_read_by_every_way(batch, both_ways):
     data = pairs(100, both_ways=both_ways)
-    total = len(data.heldout_texts[0].ids)
+    total = len(data.heldout_texts[0][0].ids)
     read = {0: set(), 1: set()}
     for rows in data.heldout(batch, 10_000):
         assert rows.token_ids.shape == (batch, 23)

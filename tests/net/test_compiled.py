@@ -17,6 +17,7 @@ from tests.net.programs import FARM, PROGRAMS, spec
 
 UNTRIED = {
     ("corpus", "hf"),  # needs a network
+    ("corpus", "prepared"),  # tests/data/test_prepared.py
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),

@@ -17,6 +17,7 @@ from bertc.base.diagnostics import (
 )
 from bertc.base.storage.paths import (
     NO_TEXT,
+    cache_folder,
     check_path,
     files_matching,
     is_folder,
@@ -30,7 +31,7 @@ from bertc.data.tokenizers import reading
 from bertc.data.tokenizers.by_transformers import FILE_NAMES
 from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, FromVectors
-from bertc.ir.data import named_files
+from bertc.ir.data import Prepared, named_files
 from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
@@ -64,6 +65,16 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
         except (DataError, UnsafeError) as error:
             return _unreadable(program, error, origin, diagnostics)
         program = settled(program, {"vocab": setting})
+    else:
+        for stage in program.stages:
+            origin = stage.origins["data"]
+            texts = [s.corpus.path for s in stage.data if isinstance(s.corpus, Prepared)]
+            if texts and _gives_way(setting, origin):
+                try:
+                    setting = _of_text(texts[0], origin)
+                except (DataError, MissingInputError) as error:
+                    return _unreadable(program, error, origin, diagnostics)
+                program = settled(program, {"vocab": setting})
     vocab = program.vocab
     if not isinstance(vocab, TokenizerFile):
         return program
@@ -84,6 +95,14 @@ def _gives_way(vocab: Given, init: Origin) -> bool:
     earlier, later = (EARLIER_FIRST.index(origin.kind) for origin in (vocab.origin, init))
     learned = not isinstance(vocab.value, TokenizerFile)
     return vocab.origin.kind == "default" or (learned and earlier < later)
+
+
+def _of_text(address: str, data: Origin) -> Given:
+    """The tokenizer that text is prepared with."""
+    from bertc.data.prepared.opening import tokenizer_at
+
+    origin = replace(data, kind="derived", source="the tokenizer of the prepared text")
+    return Given(TokenizerFile(path=str(tokenizer_at(address, cache_folder()))), origin)
 
 
 def _of_teacher(teachers: Sequence[Teacher], named: Origin) -> Given | None:
@@ -150,6 +169,9 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     for stage in program.stages:
         origin = stage.origins["data"]
         for index, share in enumerate(stage.data):
+            if isinstance(share.corpus, Prepared) and "E212" not in known:
+                span = origin.parts.get((index, "corpus", "path"), origin.span)
+                _unprepared(share.corpus, span, diagnostics)
             for name, argument in named_files(share.corpus):
                 span = origin.parts.get((index, "corpus", argument), origin.span)
                 paths = files_matching(name)
@@ -162,6 +184,17 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                 if unreadable is not None:
                     message, help = no_text(unreadable)
                     diagnostics.error("E308", message, span, help=help)
+
+
+def _unprepared(text: Prepared, span: Span | None, diagnostics: Diagnostics) -> None:
+    """Report prepared text that is not there, or not whole."""
+    from bertc.data.prepared.manifest import read_corpus
+    from bertc.data.prepared.place import TextPlace
+
+    try:
+        read_corpus(TextPlace(text.path))
+    except (DataError, MissingInputError) as error:
+        diagnostics.error("E307", error.message, span, help=error.help)
 
 
 def _missing(

@@ -1,49 +1,41 @@
 """Arrangement of a stage's text in rows, in as many copies as its steps will read."""
 
-from dataclasses import dataclass, replace
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.batches.order import draw_weights, orders_of, proportioned, texts_of
+from bertc.base.diagnostics import DataError
+from bertc.data.batches.order import WINDOW_SHARDS, draw_weights, orders_of, proportioned, texts_of
 from bertc.data.batches.packs import ENDS_FILE, MEMBERS_FILE, Packs, write_packs
 from bertc.data.batches.running import RunningData
-from bertc.data.batches.stage import SourceRows, StageData
+from bertc.data.batches.stage import IndexedIds, ShardedRows, SourceRows, StageData
 from bertc.data.batches.stream_pairs import StreamPairs
-from bertc.data.cache.store import Progress, fingerprint, obtain
+from bertc.data.cache.store import Facts, Progress, fingerprint, obtain
 from bertc.data.rows.index import ROW, ROWS_FILE, Arrangement, write_rows
 from bertc.data.rows.tokens import Tokens, mapped
+from bertc.data.shards import VERSION, Shard, Tokenised
 from bertc.data.sources.source import CorpusText
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING, StreamPair
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.masking import StaticMasking
 
 TextData = StageData | RunningData | StreamPairs
 """Batches of a stage that reads text."""
-
-VERSION = 2
-"""Version of the preparation, in every fingerprint: raised when its results change."""
 
 ROW_COPIES = 10
 """Passes with different random rows under dynamic masking."""
 
 LOST_WORTH_A_NOTE = 0.001
 """Fraction of lost tokens from which it is reported."""
-
-
-@dataclass(frozen=True, eq=False)
-class Tokenised:
-    """A tokenised source in the cache; ``counts`` (v,) are of its training tokens."""
-
-    name: str
-    facts: dict[str, Any]
-    train: Tokens
-    heldout: Tokens
-    counts: NDArray[np.int64]
 
 
 def _weights(stage: Stage, tokenised: dict[CorpusText, Tokenised]) -> tuple[float, ...]:
@@ -66,22 +58,20 @@ def arrange(
     if stage.format.kind in RUNNING:
         return _running(stage, resolved, vocabulary, tokenised, static_copies)
     train, heldout, tokens, lost, seed = [], [], [], 0, resolved.run.seed
-    for _, text, swapped in orders_of(stage):
+    arranged = zip(orders_of(stage), arrangements(stage, resolved), strict=True)
+    for (_, text, swapped), arrangement in arranged:
         source = tokenised[text]
-        arrangement = Arrangement(
-            stage.format, stage.pairs, stage.seq, seed, 0, text.paired, swapped
-        )
         copies, facts = _copies(source, arrangement, static_copies, stage, cache, progress)
         tokens.append(facts["tokens"])
         lost += facts["lost"]
         first, second = text.languages[::-1] if swapped else text.languages
         languages = _number(resolved, first), _number(resolved, second)
-        train.append(SourceRows(source.train.ids, tuple(copies), languages))
-        rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
-        heldout.append(SourceRows(source.heldout.ids, (rows,), languages))
+        train.append(SourceRows(tuple(copies), languages))
+        rows, _ = _arranged(source.heldout, arrangement, stage, cache, progress)
+        heldout.append(SourceRows((rows,), languages))
     weights = proportioned(
         _weights(stage, tokenised),
-        [drawn.sizes[0] for drawn in train],
+        [len(drawn.copies[0]) for drawn in train],
         [text.paired for _, text, _ in orders_of(stage)],
         stage.mixing.translations,
     )
@@ -92,9 +82,47 @@ def arrange(
         progress.note(f"stage {stage.name}: {lost:,} tokens are cut off to fit {stage.seq}")
     # Kernels and heads take room for so many in each row, so it is not the most that might be.
     copies_read = (rows for source in (*train, *heldout) for rows in source.copies)
-    texts = max((r.texts_per_row for r in copies_read if isinstance(r, Packs)), default=1)
+    texts = max(rows.texts for rows in copies_read)
     fields = (vocabulary, seed, stage.batch, stage.seq, tuple(train), tuple(heldout), weights)
     return StageData(*fields, tokens_read, lost, texts, static_copies, stage.mixing.kind)
+
+
+def arrangements(stage: Stage, resolved: Resolved) -> list[Arrangement]:
+    """The arrangement of each text of a stage in rows, of its first copy; none of a stream."""
+    if isinstance(stage, TaskStage) or stage.format.kind in RUNNING:
+        return []
+    fields = stage.format, stage.pairs, stage.seq, resolved.run.seed, 0
+    return [Arrangement(*fields, text.paired, swapped) for _, text, swapped in orders_of(stage)]
+
+
+def how(arrangement: Arrangement, stage: Stage) -> str:
+    """Digest of all that decides the rows of a text besides the text."""
+    packing = _packing(arrangement, stage) if stage.pack else ()
+    return fingerprint(VERSION, *_deciding(arrangement), *packing)
+
+
+def count_rows(tokens: Tokens, arrangement: Arrangement, stage: Stage) -> Facts:
+    """Counts of the rows of a text."""
+    with tempfile.TemporaryDirectory(prefix="bertc-") as name:
+        folder = Path(name)
+        counts: dict[str, int] = write_rows(folder, tokens, arrangement)
+        if stage.pack:
+            rows = _rows_in(folder)
+            counts |= write_packs(folder, rows, *_packing(arrangement, stage))
+            counts["texts"] = _packs_in(folder, rows).texts_per_row
+    return counts
+
+
+def _deciding(arrangement: Arrangement) -> tuple[object, ...]:
+    return (
+        arrangement.format.model_dump(mode="json"), arrangement.pairs, arrangement.seq,
+        arrangement.paired, arrangement.swapped,
+        (arrangement.seed, arrangement.copy) if arrangement.drawn else (),
+    )  # fmt: skip
+
+
+def _packing(arrangement: Arrangement, stage: Stage) -> tuple[int, int, int, int]:
+    return arrangement.seq, stage.texts, arrangement.seed, arrangement.copy
 
 
 def _copies(
@@ -104,15 +132,16 @@ def _copies(
     stage: Stage,
     cache: Path,
     progress: Progress,
-) -> tuple[list[NDArray[Any] | Packs], dict[str, int]]:
+) -> tuple[list[ShardedRows], dict[str, int]]:
     """Training rows in as many copies as the stage reads, and the facts of the first copy."""
-    rows, facts = _arranged(source, "train", arrangement, stage, cache, progress)
-    max_copies = (static_copies or ROW_COPIES) if arrangement.drawn else 1
+    rows, facts = _arranged(source.train, arrangement, stage, cache, progress)
+    much = len(source.train) > WINDOW_SHARDS  # read again seldom, and long to arrange
+    max_copies = (static_copies or ROW_COPIES) if arrangement.drawn and not much else 1
     copies = [rows]
     rows_read = (stage.first_batch + stage.steps) * stage.batch
     while len(copies) < max_copies and sum(map(len, copies)) < rows_read:
         another = replace(arrangement, copy=len(copies))
-        copies.append(_arranged(source, "train", another, stage, cache, progress)[0])
+        copies.append(_arranged(source.train, another, stage, cache, progress)[0])
     return copies, facts
 
 
@@ -130,8 +159,8 @@ def _running(
     static_copies: int,
 ) -> RunningData | StreamPairs:
     texts = [text for _, text in texts_of(stage)]
-    train = tuple(tokenised[text].train for text in texts)
-    heldout = tuple(tokenised[text].heldout for text in texts)
+    train = tuple(_opened(tokenised[text].train) for text in texts)
+    heldout = tuple(_opened(tokenised[text].heldout) for text in texts)
     languages = tuple(_number(resolved, text.languages[0]) for text in texts)
     weights = _weights(stage, tokenised)
     fields = (vocabulary, stage.batch, stage.seq, train, heldout, languages, weights, static_copies)
@@ -142,27 +171,93 @@ def _running(
     return RunningData(*fields)
 
 
+def _opened(shards: tuple[Shard, ...]) -> tuple[Tokens, ...]:
+    return tuple(shard.opened() for shard in shards)
+
+
 def _arranged(
-    source: Tokenised,
-    part: str,
+    shards: tuple[Shard, ...],
     arrangement: Arrangement,
     stage: Stage,
     cache: Path,
     progress: Progress,
-) -> tuple[NDArray[Any] | Packs, dict[str, int]]:
-    tokens = source.train if part == "train" else source.heldout
-    name = fingerprint(
-        VERSION, source.name, part, arrangement.format.model_dump(mode="json"),
-        arrangement.pairs, arrangement.seq, arrangement.paired, arrangement.swapped,
-        (arrangement.seed, arrangement.copy) if arrangement.drawn else (),
-    )  # fmt: skip
-    folder = cache / "rows" / name
-    facts = obtain(folder, lambda folder: write_rows(folder, tokens, arrangement), progress)
-    rows = mapped(folder / ROWS_FILE, ROW)
+) -> tuple[ShardedRows, Counter[str]]:
+    """The rows of shards, and their counts."""
+    key, slow = how(arrangement, stage), any(shard.slow for shard in shards)
+    if slow and len(shards) > WINDOW_SHARDS and not all(key in shard.counts for shard in shards):
+        raise DataError(
+            f"the text of stage {stage.name} is prepared for other rows: how many is unknown",
+            "prepare it with the format, pairs, seq, pack and seed of this spec, or copy it here",
+        )
+    fields = arrangement, stage, cache, progress
+    indexed = [_indexed(shard, shard.counts.get(key), *fields) for shard in shards]
+    total = Counter[str]()
+    for one in indexed:
+        total.update(one.counts)
+    return ShardedRows(
+        np.array([one.rows for one in indexed], dtype=np.int64),
+        lru_cache(2 * WINDOW_SHARDS)(lambda number: indexed[number].opened()),
+        max(one.texts for one in indexed),
+        slow,
+    ), total
+
+
+WrittenRows = tuple[Facts, Path, Path | None]
+"""Counts of rows, and the folders of their index and of their packs."""
+
+
+class Indexed(NamedTuple):
+    """The rows of a shard: counts of them, their number, the most examples in one."""
+
+    counts: Facts
+    rows: int
+    texts: int
+    opened: Callable[[], IndexedIds]
+
+
+def _indexed(
+    shard: Shard,
+    known: Facts | None,
+    arrangement: Arrangement,
+    stage: Stage,
+    cache: Path,
+    progress: Progress,
+) -> Indexed:
+    """The rows of a shard, written to the cache; of ``known`` ones when they are first read."""
+
+    def write() -> WrittenRows:
+        name = fingerprint(VERSION, shard.name, shard.part, *_deciding(arrangement))
+        folder = cache / ("shards" if shard.slow else "rows") / name
+        counts = obtain(
+            folder, lambda folder: write_rows(folder, shard.opened(), arrangement), progress
+        )
+        if not stage.pack:
+            return counts, folder, None
+        packing, home = _packing(arrangement, stage), "shards" if shard.slow else "packs"
+        packs = cache / home / fingerprint(VERSION, name, *packing)
+        packed = obtain(
+            packs, lambda packs: write_packs(packs, _rows_in(folder), *packing), progress
+        )
+        return {**counts, **packed}, folder, packs
+
+    def opened() -> IndexedIds:
+        _, folder, packs = written or write()
+        rows = _rows_in(folder)
+        return shard.opened().ids, _packs_in(packs, rows) if packs else rows
+
+    written = None if known else write()
+    counts = known or (written[0] if written else {})
     if not stage.pack:
-        return rows, dict(facts)
-    packing = (arrangement.seq, stage.texts, arrangement.seed, arrangement.copy)
-    packs = cache / "packs" / fingerprint(VERSION, name, *packing)
-    obtain(packs, lambda folder: write_packs(folder, rows, *packing), progress)
-    members, ends = (mapped(packs / name, np.int64) for name in (MEMBERS_FILE, ENDS_FILE))
-    return Packs(rows, members, ends), dict(facts)
+        return Indexed(counts, counts["rows"], 1, opened)
+    index = None if known else opened()[1]
+    texts = index.texts_per_row if isinstance(index, Packs) else counts["texts"]
+    return Indexed(counts, counts["packs"], texts, opened)
+
+
+def _rows_in(folder: Path) -> NDArray[Any]:
+    return mapped(folder / ROWS_FILE, ROW)
+
+
+def _packs_in(folder: Path, rows: NDArray[Any]) -> Packs:
+    members, ends = (mapped(folder / name, np.int64) for name in (MEMBERS_FILE, ENDS_FILE))
+    return Packs(rows, members, ends)

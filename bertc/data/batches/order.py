@@ -13,6 +13,8 @@ from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.node import translates
 
 FEISTEL_ROUNDS = 6
+WINDOW_SHARDS = 16
+"""Shards whose rows are mixed with each other."""
 BLOCK_POSITIONS = 8192
 """Positions looked up at once: numpy's overhead is that of a thousand numbers."""
 
@@ -54,6 +56,48 @@ def _feistel(
         x = (lower << np.uint64(high)) | upper
         low, high = high, low
     return x
+
+
+def windowed(
+    positions: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    window: int,
+    seed: int,
+    *address: str | int,
+) -> NDArray[np.int64]:
+    """Images of ``positions`` among the rows of shards, ``sizes`` in each, numbered through.
+
+    Text of at most ``window`` shards is permuted as one.
+    """
+    if len(sizes) <= window:
+        return permute(positions, int(sizes.sum()), seed, *address)
+    order = shards_in_order(len(sizes), seed, *address)
+    in_order = sizes[order]
+    windows, within = ranges_of(
+        positions, np.add.reduceat(in_order, np.arange(0, len(sizes), window))
+    )
+    result = np.empty_like(positions)
+    for number in np.unique(windows).tolist():
+        here, shards = windows == number, slice(number * window, (number + 1) * window)
+        total = int(in_order[shards].sum())
+        rows = permute(within[here], total, seed, *address, "window", number)
+        nth, row = ranges_of(rows, in_order[shards])
+        result[here] = (np.cumsum(sizes) - sizes)[order[shards][nth]] + row
+    return result
+
+
+def shards_in_order(count: int, seed: int, *address: str | int) -> NDArray[np.int64]:
+    """The shards of a pass in the order in which windows take them."""
+    return permute(np.arange(count), count, seed, *address, "shards")
+
+
+def ranges_of(
+    positions: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The range of each position among ranges laid end to end, and its offset in it."""
+    ends = np.cumsum(sizes)
+    ranges = np.searchsorted(ends, positions, side="right")
+    return ranges, positions - (ends - sizes)[ranges]
 
 
 def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:

@@ -5,10 +5,10 @@ Axes: b rows, s places of a row.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class Endless:
         return sources_bs, within_bs - begins[sources_bs] + passes_bs * self.quotas[sources_bs]
 
 
-def endless(texts: Texts, weights: tuple[float, ...]) -> Endless:
+def endless(texts: Texts, weights: Sequence[float]) -> Endless:
     """An endless text whose pass reads texts of the largest weight once, of others a part."""
     shares = [weight / max(weights) for weight in weights]
     quotas = [max(1, round(len(t.ids) * share)) for t, share in zip(texts, shares, strict=True)]
@@ -82,14 +82,14 @@ class RunningRows(ABC):
     """Training and held-out batches of a stage; batch k is a function of the seed and k.
 
     The sources end to end are one text. Row r of a batch begins at the r-th part and continues
-    from step to step, from the end of the text to its beginning.
+    from step to step, from the end of the text to its beginning. Each source is in shards.
     """
 
     vocabulary: Vocabulary
     batch: int
     seq: int
-    train_texts: Texts
-    heldout_texts: Texts
+    train_texts: tuple[Texts, ...]
+    heldout_texts: tuple[Texts, ...]
     languages: tuple[int, ...]
     weights: tuple[float, ...]
     static_copies: int = 0
@@ -98,7 +98,13 @@ class RunningRows(ABC):
     @cached_property
     def text(self) -> Endless:
         """The text of training."""
-        return endless(self.train_texts, self.weights)
+        counts = list(map(len, self.train_texts))
+        return endless(tuple(chain(*self.train_texts)), np.repeat(self.weights, counts).tolist())
+
+    @cached_property
+    def languages_of_texts(self) -> NDArray[np.int64]:
+        """The language of each text of ``text``."""
+        return np.repeat(np.array(self.languages), list(map(len, self.train_texts)))
 
     @property
     @abstractmethod
@@ -131,10 +137,10 @@ class RunningRows(ABC):
 
     def _heldout_parts(self, batch: int, examples: int) -> Iterator[tuple[int, Texts, int]]:
         """Each language with its held-out texts and the number of batches to read."""
-        total = _size(self.heldout_texts)
+        total = sum(map(_size, self.heldout_texts))
         pairs = list(zip(self.languages, self.heldout_texts, strict=True))
         for language in dict.fromkeys(self.languages):
-            texts = tuple(text for of_text, text in pairs if of_text == language)
+            texts = tuple(chain(*(texts for of_texts, texts in pairs if of_texts == language)))
             share = _size(texts) / total
             yield language, texts, max(1, math.ceil(examples * share / batch))
 
@@ -171,7 +177,7 @@ class RunningData(RunningRows):
         read_bs = self.text.read(starts_b[:, None] + np.arange(self.seq + 1))
         batch = self._rows(read_bs, within, np.full(len(starts_b), self.seq))
         batch.copies[:] = copies
-        batch.languages[:] = np.array(self.languages)[self.text.sources(starts_b)][:, None]
+        batch.languages[:] = self.languages_of_texts[self.text.sources(starts_b)][:, None]
         return batch
 
     def _batches_of(self, tokens: int, batch: int) -> int:

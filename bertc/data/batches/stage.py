@@ -1,34 +1,60 @@
 """Batches of rows: the rows of a batch are a function of the seed and the step alone."""
 
+import contextlib
 import math
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc.base.diagnostics import BertcError
 from bertc.data.batches.batch import RawBatch, empty_batch, lay_out_rows
-from bertc.data.batches.order import BLOCK_POSITIONS, permute
+from bertc.data.batches.order import (
+    BLOCK_POSITIONS,
+    WINDOW_SHARDS,
+    permute,
+    ranges_of,
+    shards_in_order,
+    windowed,
+)
 from bertc.data.batches.packs import Packs
+from bertc.data.rows.tokens import Ids
 from bertc.data.vocab.vocabulary import Vocabulary
 
 SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
 """Bits of an example's address: source of the stage, stored copy, row of the copy."""
 
 
+IndexedIds = tuple[Ids, NDArray[Any] | Packs]
+"""The token ids of a shard, and the index of its rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedRows:
+    """Rows of a source in shards, ``sizes`` in each, numbered through.
+
+    ``opened`` gives the ids and the index of one; a slow one is opened before it is needed. A row
+    holds at most ``texts`` examples.
+    """
+
+    sizes: NDArray[np.int64]
+    opened: Callable[[int], IndexedIds]
+    texts: int = 1
+    slow: bool = False
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum())
+
+
 @dataclass(frozen=True, eq=False)
 class SourceRows:
-    """A source of a stage: its token ids, rows of each stored copy, and both languages."""
+    """A source of a stage: the rows of each stored copy, and both languages."""
 
-    ids: NDArray[Any]
-    copies: tuple[NDArray[Any] | Packs, ...]
+    copies: tuple[ShardedRows, ...]
     languages: tuple[int, int] = (0, 0)
-
-    @property
-    def sizes(self) -> list[int]:
-        """The number of rows of each copy."""
-        return [len(rows) for rows in self.copies]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +91,7 @@ class StageData:
     static_copies: int = 0
     mixing: Literal["rows", "batches"] = "rows"
     _block: tuple[int, Places] | None = field(default=None, repr=False)
+    _ahead: set[tuple[int, int, int]] = field(default_factory=set, repr=False)
 
     @property
     def examples(self) -> int:
@@ -93,7 +120,7 @@ class StageData:
                 places = np.arange(start, start + batch, dtype=np.int64) % total
                 address = ("heldout", number) if number else ("heldout",)
                 order = permute(places, total, self.seed, *address)
-                sources, rows = _within(group_sizes, order)
+                sources, rows = ranges_of(order, np.array(group_sizes))
                 zeros = np.zeros(batch, dtype=np.int64)
                 chosen = np.array(group)[sources]
                 yield self._gather(self.heldout_sources, Places(chosen, zeros, zeros, rows))
@@ -117,7 +144,7 @@ class StageData:
     def _quotas(self) -> list[int]:
         largest = max(self.weights)
         return [
-            max(1, round(source.sizes[0] * weight / largest))
+            max(1, round(len(source.copies[0]) * weight / largest))
             for source, weight in zip(self.train_sources, self.weights, strict=True)
         ]
 
@@ -158,7 +185,7 @@ class StageData:
         result = Places(sources, *(np.zeros_like(positions) for _ in range(3)))
         for number, source in enumerate(self.train_sources):
             here = sources == number
-            epochs, copies, rows = _draw(source.sizes, draws[here], self.seed, number)
+            epochs, copies, rows = _draw(source.copies, draws[here], self.seed, number)
             result.epochs[here], result.copies[here], result.rows[here] = epochs, copies, rows
         return result
 
@@ -171,16 +198,40 @@ class StageData:
             at = np.flatnonzero(groups == group)
             batch.languages[at] = source.languages
             copy = source.copies[group & (1 << COPY_BITS) - 1]
-            if isinstance(copy, Packs):
-                rows, which = copy.unpack(places.rows[at])
-                lay_out_rows(source.ids, rows, batch, at[which], cls, sep)
-            else:
-                lay_out_rows(source.ids, copy[places.rows[at]], batch, at, cls, sep)
+            shards, nth = ranges_of(places.rows[at], copy.sizes)
+            for shard in np.unique(shards).tolist():
+                here = shards == shard
+                if copy.slow and drawn is self.train_sources:
+                    self._read_ahead(group >> COPY_BITS, copy, int(places.epochs[at[0]]), shard)
+                ids, index = copy.opened(shard)
+                if isinstance(index, Packs):
+                    rows, which = index.unpack(nth[here])
+                    lay_out_rows(ids, rows, batch, at[here][which], cls, sep)
+                else:
+                    lay_out_rows(ids, index[nth[here]], batch, at[here], cls, sep)
         batch.example_ids[:] = groups << ROW_BITS | places.rows
         batch.copies[:] = (
             places.epochs % self.static_copies if self.static_copies else places.epochs
         )
         return batch
+
+    def _read_ahead(self, source: int, copy: ShardedRows, epoch: int, shard: int) -> None:
+        """Open the other shards of a shard's window, and those of the next, in the background."""
+        if (source, epoch, shard) in self._ahead:
+            return
+        order = shards_in_order(len(copy.sizes), self.seed, "order", source, epoch)
+        first = int(np.flatnonzero(order == shard)[0]) // WINDOW_SHARDS * WINDOW_SHARDS
+        here = order[first : first + WINDOW_SHARDS].tolist()
+        following = order[first + WINDOW_SHARDS : first + 2 * WINDOW_SHARDS].tolist()
+        self._ahead |= {(source, epoch, other) for other in here}
+        threading.Thread(target=_open_all, args=(copy, here + following), daemon=True).start()
+
+
+def _open_all(rows: ShardedRows, shards: list[int]) -> None:
+    """Open shards ahead; what fails fails again, and is reported, where it is needed."""
+    with contextlib.suppress(BertcError, OSError):
+        for shard in shards:
+            rows.opened(shard)
 
 
 def mixed(
@@ -193,28 +244,20 @@ def mixed(
         for turn in np.unique(passes):
             in_pass = passes == turn
             within[in_pass] = permute(within[in_pass], total, seed, *address, int(turn))
-    chosen, draws = _within(quotas, within)
+    chosen, draws = ranges_of(within, np.array(quotas))
     return chosen, draws + passes * np.array(quotas)[chosen]
 
 
-def _within(
-    sizes: list[int], positions: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The range of each position among ranges laid end to end, and its offset in it."""
-    ends = np.cumsum(sizes, dtype=np.int64)
-    ranges = np.searchsorted(ends, positions, side="right")
-    return ranges, positions - (ends - np.array(sizes, dtype=np.int64))[ranges]
-
-
 def _draw(
-    sizes: list[int], draws: NDArray[np.int64], seed: int, source: int
+    of_source: tuple[ShardedRows, ...], draws: NDArray[np.int64], seed: int, source: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(epoch, copy, row) of each draw from a source; its copies take turns."""
-    rounds, within = np.divmod(draws, sum(sizes))
-    copies, rows = _within(sizes, within)
+    sizes = np.array([len(copy) for copy in of_source])
+    rounds, within = np.divmod(draws, sizes.sum())
+    copies, rows = ranges_of(within, sizes)
     epochs = rounds * len(sizes) + copies
-    for epoch in np.unique(epochs):
-        in_epoch = epochs == epoch
-        size = sizes[int(epoch) % len(sizes)]
-        rows[in_epoch] = permute(rows[in_epoch], size, seed, "order", source, int(epoch))
+    for epoch in np.unique(epochs).tolist():
+        in_epoch, shards = epochs == epoch, of_source[epoch % len(sizes)].sizes
+        address = ("order", source, epoch)
+        rows[in_epoch] = windowed(rows[in_epoch], shards, WINDOW_SHARDS, seed, *address)
     return epochs, copies, rows

@@ -67,7 +67,7 @@ class StreamPairs(RunningRows):
         if self.static_copies:
             batch.copies[:] %= self.static_copies
         sources = text.sources(lanes.of_tokens(lanes.places[:, None])[:, 0])
-        batch.languages[:] = np.array(self.languages)[sources][:, None]
+        batch.languages[:] = self.languages_of_texts[sources][:, None]
         return batch
 
     def _batches_of(self, tokens: int, batch: int) -> int:

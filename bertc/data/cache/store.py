@@ -86,7 +86,7 @@ def obtain(
             temporary.mkdir()
             try:
                 facts = make(temporary)
-                _seal(temporary, facts)
+                seal(temporary, facts)
                 durable.rename(temporary, folder)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -94,7 +94,8 @@ def obtain(
     return facts
 
 
-def _seal(folder: Path, facts: Facts) -> None:
+def seal(folder: Path, facts: Facts) -> None:
+    """Write the manifest of a folder: its facts, and size and sha256 of each file."""
     durable.sync_all(folder)
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
@@ -106,16 +107,24 @@ def _seal(folder: Path, facts: Facts) -> None:
     durable.sync(folder)
 
 
+def unsealed(text: str) -> dict[str, Any] | None:
+    """The content of a manifest, ``facts`` and ``files``; None if it is damaged or cut short."""
+    digest, _, content = text.partition("\n")
+    whole = content.endswith("\n")
+    if not whole or hashlib.sha256(content[:-1].encode()).hexdigest() != digest:
+        return None
+    manifest: dict[str, Any] = json.loads(content)
+    return manifest
+
+
 def _intact(folder: Path) -> Facts | None:
     """The facts of a folder if its files match its manifest, else None."""
     if not is_file(folder / MANIFEST_FILE):  # most often it is not made yet
         return None
     try:
-        text = read_text(folder / MANIFEST_FILE, LARGEST_MANIFEST_BYTES)
-        digest, content, end = text.split("\n")
-        if end or hashlib.sha256(content.encode()).hexdigest() != digest:
+        manifest = unsealed(read_text(folder / MANIFEST_FILE, LARGEST_MANIFEST_BYTES))
+        if manifest is None:
             return None
-        manifest = json.loads(content)
         for name, (size, expected) in manifest["files"].items():
             path = folder / name
             if size_bytes(path) != size:

@@ -3,12 +3,15 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 
 from bertc.data.cache.store import Progress
 from bertc.data.sources.source import TextSource, split_sentences
 from bertc.ir.data import Sentences
 
 SAMPLE_CHARACTERS = 64 << 20
+MAX_PARTS = 64
+"""Most parts of a source that are read for the sample, evenly spread."""
 _HASHES = 1 << 64
 
 
@@ -22,8 +25,10 @@ def sample(
     entries: list[tuple[int, str, Sentences, str]] = []
     rank_limit, characters = _HASHES, 0
     for language, source in sources:
-        progress.begin(f"reading {source.name} for the vocabulary", source.total, source.unit)
-        for text, _, amount, _ in source.read():
+        parts = source.parts[:: -(-len(source.parts) // MAX_PARTS)] if source.parts else (source,)
+        total = sum(part.total for part in parts)
+        progress.begin(f"reading {source.name} for the vocabulary", total, source.unit)
+        for text, _, amount, _ in chain.from_iterable(part.read() for part in parts):
             rank = _rank(text)
             if rank < rank_limit:
                 entries.append((rank, text, source.sentences, language))

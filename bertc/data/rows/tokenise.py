@@ -21,6 +21,7 @@ from bertc.data.rows.tokens import (
     SPLITS,
     TOKEN_FILES,
     DType,
+    Ids,
     Tokens,
     TokenWriter,
     open_tokens,
@@ -45,12 +46,18 @@ Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
 
 
 def tokenise(
-    folder: Path, source: TextSource, vocabulary: Vocabulary, holdout: float, progress: Progress
+    folder: Path,
+    source: TextSource,
+    vocabulary: Vocabulary,
+    holdout: float,
+    progress: Progress,
+    least: bool = True,
 ) -> dict[str, Any]:
     """Write the training and held-out parts of a source into ``folder`` in bounded memory.
 
     A document is held out if its hash is in the lowest ``holdout`` of the range, so equal documents
-    are in the same part. With ``holdout=0`` all is in the training part.
+    are in the same part. With ``holdout=0`` all is in the training part. ``least``: text that
+    cannot be in both parts is refused.
     """
     dtype, digest = token_dtype(vocabulary.size), hashlib.sha256()
     encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
@@ -67,15 +74,15 @@ def tokenise(
     finally:
         for writer in writers.values():
             writer.abandon()
-    parts = 2 if holdout else 1
-    if sum(writer.sentences for writer in writers.values()) < parts * (2 if source.paired else 1):
-        least = "fewer than two" if holdout else "no"
+    needed = (2 if holdout else 1) * (2 if source.paired else 1)
+    if least and sum(writer.sentences for writer in writers.values()) < needed:
+        count = "fewer than two" if holdout else "no"
         raise DataError(
-            f"{source.name} holds {least} {'pairs' if source.paired else 'sentences'}",
+            f"{source.name} holds {count} {'pairs' if source.paired else 'sentences'}",
             "one is needed to train on and one to evaluate on; they end with . ! or ?, "
             "with sentences=lines wherever a line does",
         )
-    if holdout:
+    if holdout and least:
         _ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
     progress.end()
     facts: dict[str, Any] = {"name": source.name, "content": digest.hexdigest()}
@@ -83,13 +90,18 @@ def tokenise(
         tokens = open_tokens(folder, part, dtype)
         sentences, documents = len(tokens.sentences) - 1, len(tokens.documents) - 1
         facts[part] = {"tokens": tokens.count, "sentences": sentences, "documents": documents}
-    ids = open_tokens(folder, "train", dtype).ids
+    counts = _counts(open_tokens(folder, "train", dtype).ids, vocabulary)
+    (folder / "train.counts").write_bytes(counts.tobytes())
+    return facts
+
+
+def _counts(ids: Ids, vocabulary: Vocabulary) -> NDArray[np.int64]:
+    """Counts (v,) of each token but the special ones."""
     counts = np.zeros(vocabulary.size, dtype=np.int64)
     for start in range(0, len(ids), BATCH_CHARACTERS):
         counts += np.bincount(ids[start : start + BATCH_CHARACTERS], minlength=vocabulary.size)
     counts[vocabulary.special] = 0
-    (folder / "train.counts").write_bytes(counts.tobytes())
-    return facts
+    return counts
 
 
 def _write(writers: dict[str, TokenWriter], runs: list[Run], encoded: Encoded) -> None:

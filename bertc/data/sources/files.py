@@ -4,9 +4,11 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError
 from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, files_matching, no_text, suffix
@@ -21,25 +23,66 @@ from bertc.ir.program.complete import Complete
 SAMPLED_BYTES = 1 << 16
 """Bytes at each end of a file in its identity, with name, size and time of change."""
 
+PART_BYTES = 128 << 20
+"""Text of a part of a corpus; what is larger is cut where the format allows."""
 PACKED_BYTES = 3
 """Bytes of text in a byte of a compressed file, about."""
 
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
+_LINE_END = re.compile(rb"\n")
+
+
+class Span(NamedTuple):
+    """The ``nth`` of ``of`` equal parts of a file, up to the next document."""
+
+    path: Path
+    nth: int = 0
+    of: int = 1
 
 
 def open_files(corpus: Files) -> TextSource:
     """Open the files that match the glob, in order of name."""
     paths = matching_files(corpus.path)
     begin_as_text(paths)
-    return TextSource(
-        name=corpus.path,
-        identity=("files", corpus.column, corpus.sentences, *(file_identity(p) for p in paths)),
-        sentences=corpus.sentences,
-        total=sum(path.stat().st_size for path in paths),
-        unit="bytes",
-        text_bytes=unpacked_bytes(paths),
-        read=partial(_read, paths, corpus.column, corpus.sentences),
-    )
+    identities = {path: file_identity(path) for path in paths}
+    sizes = {path: unpacked_bytes([path]) for path in paths}
+
+    def opened(name: str, spans: list[Span]) -> TextSource:
+        cuts = [(span.nth, span.of) for span in spans if span.of > 1]
+        read = [identities[span.path] for span in spans]
+        return TextSource(
+            name=name,
+            identity=("files", corpus.column, corpus.sentences, *read, *cuts),
+            sentences=corpus.sentences,
+            total=sum(span.path.stat().st_size // span.of for span in spans),
+            unit="bytes",
+            text_bytes=sum(sizes[span.path] // span.of for span in spans),
+            read=partial(_read, spans, corpus.column, corpus.sentences),
+        )
+
+    parts = _parts(sizes, corpus.sentences)
+    source = opened(corpus.path, [Span(path) for path in paths])
+    if len(parts) == 1:
+        return source
+    names = (f"{corpus.path} ({nth} of {len(parts)})" for nth in range(1, len(parts) + 1))
+    return replace(source, parts=tuple(map(opened, names, parts)))
+
+
+def _parts(sizes: dict[Path, int], sentences: Sentences) -> list[list[Span]]:
+    """Spans of files in parts of about ``PART_BYTES``."""
+    parts: list[list[Span]] = [[]]
+    room = PART_BYTES
+    for path, size in sizes.items():
+        lines_only = path.suffix == ".jsonl" or (not has_columns(path) and sentences == "lines")
+        cuttable = path.suffix == ".parquet" or (lines_only and path.suffix not in PACKED)
+        count = max(1, round(size / PART_BYTES)) if cuttable else 1
+        for nth in range(count):
+            if parts[-1] and size // count > room:
+                parts.append([])
+                room = PART_BYTES
+            parts[-1].append(Span(path, nth, count))
+            room -= size // count
+    return parts
 
 
 def unpacked_bytes(paths: Iterable[Path]) -> int:
@@ -94,18 +137,50 @@ def file_identity(path: Path) -> tuple[object, ...]:
     return path.as_posix(), stat.st_size, stat.st_mtime_ns, digest.hexdigest()
 
 
-def _read(paths: list[Path], column: str, sentences: Sentences) -> Iterator[Piece]:
-    for path in paths:
+def _read(spans: list[Span], column: str, sentences: Sentences) -> Iterator[Piece]:
+    for span in spans:
+        path = span.path
         with opened_stream(path) as file:
-            if not has_columns(path):
-                yield from _lines(file) if sentences == "lines" else _text(file)
-                continue
+            start = _limit(file, span, sentences)
             try:
+                if not has_columns(path):
+                    yield from _lines(file) if sentences == "lines" else _text(file)
+                    continue
                 for (cell,) in rows(file, (column,)):
                     yield from pieces_of_text(cell, file.amount())
             except MissingColumnError as error:
                 help = f'files("{path.name}", column=...) names the column of the text'
                 raise DataError(error.message, f"{help}: {error.help}") from None
+            except DataError as error:
+                if not start:
+                    raise
+                where = f"{error.message} (lines are counted from byte {start:,} on)"
+                raise DataError(where, error.help) from None
+
+
+def _limit(file: OpenFile, span: Span, sentences: Sentences) -> int:
+    """Read the documents that begin in a span alone; return the first byte."""
+    if span.of == 1:
+        return 0
+    if suffix(span.path) == ".parquet":
+        file.share = (span.nth, span.of)
+        return 0
+    size, mark = span.path.stat().st_size, _LINE_END if has_columns(span.path) else _BLANK_LINE
+    ends = [size * nth // span.of for nth in (span.nth, span.nth + 1)]
+    start, end = (_document_from(file, at, mark) if 0 < at < size else at for at in ends)
+    file.limit(start, end)
+    return start
+
+
+def _document_from(file: OpenFile, at: int, mark: re.Pattern[bytes]) -> int:
+    """The first byte from ``at`` on that begins a document, else the end of the file."""
+    file.stream.seek(at - 1)
+    before, rest = at - 1, b""
+    while chunk := file.stream.read(SAMPLED_BYTES):
+        rest += chunk
+        if match := mark.search(rest):
+            return before + match.end()
+    return before + len(rest)
 
 
 def rows(file: OpenFile, columns: ColumnNames) -> Iterator[ColumnNames]:

@@ -1,10 +1,11 @@
 """Opening of the source that a corpus names."""
 
+from bertc.base.diagnostics import DataError
 from bertc.data.sources.docstrings import open_docstrings
 from bertc.data.sources.files import open_files, open_parallel
 from bertc.data.sources.hub import open_hf
 from bertc.data.sources.source import TextSource
-from bertc.ir.data import Corpus, Docstrings, Files, Hf, Parallel
+from bertc.ir.data import Corpus, Docstrings, Files, Hf, Parallel, Prepared
 
 
 def open_source(corpus: Corpus, side: int | None = None) -> TextSource:
@@ -18,3 +19,8 @@ def open_source(corpus: Corpus, side: int | None = None) -> TextSource:
             return open_hf(corpus)
         case Parallel():
             return open_parallel(corpus, side)
+        case Prepared():
+            raise DataError(
+                f"the text at {corpus.path} is prepared: it is tokens already, nothing is learned",
+                "leave vocab out: the run uses the tokenizer that the text is prepared with",
+            )

@@ -52,7 +52,7 @@ class TextSource:
     ``identity`` has values that change with the content; ``total`` is the sum of the pieces'
     amounts in ``unit`` ("bytes" or "rows"); ``text_bytes`` is an estimate of the size of the text;
     the text of a ``slow`` source is copied to the cache. ``paired`` documents are a sentence and
-    its translation.
+    its translation. ``parts`` of much text are read and tokenised one by one.
     """
 
     name: str
@@ -64,6 +64,7 @@ class TextSource:
     read: Callable[[], Iterator[Piece]]
     slow: bool = False
     paired: bool = False
+    parts: tuple["TextSource", ...] = ()
 
 
 def pieces_of_text(text: str, amount: int) -> Iterator[Piece]:

@@ -3,6 +3,7 @@
 import codecs
 import contextlib
 import gzip
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +21,19 @@ class OpenFile:
     def __init__(self, path: Path, raw: BinaryIO, stream: BinaryIO) -> None:
         self.path = path
         self.stream = stream
+        self.end: int | None = None
+        """The byte at which the part to read ends, if not the file."""
+        self.share = (0, 1)
+        """The share of a Parquet file's row groups to read: its number, of how many."""
         self.read_fraction: float | None = None
         """The fraction read so far, set by readers that do not read in order."""
         self._raw = raw
         self._counted = 0
+
+    def limit(self, start: int, end: int) -> None:
+        """Read bytes from ``start`` up to ``end`` of a plain file alone."""
+        self._raw.seek(start)
+        self._counted, self.end = start, end
 
     def amount(self) -> int:
         """The bytes of the file on disk that were read since the last call."""
@@ -74,8 +84,10 @@ def lines(file: OpenFile) -> Iterator[tuple[int, str]]:
 
 
 def chunks(file: OpenFile) -> Iterator[bytes]:
-    """The bytes of a file in chunks of about ``PIECE_BYTES``."""
-    while chunk := file.stream.read(PIECE_BYTES):
+    """The bytes of a file, or of the part to read, in chunks of about ``PIECE_BYTES``."""
+    left = sys.maxsize if file.end is None else file.end - file.stream.tell()
+    while chunk := file.stream.read(min(PIECE_BYTES, left)):
+        left -= len(chunk)
         yield chunk
 
 

@@ -198,9 +198,13 @@ def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
         names = table.schema_arrow.names
         at = column_indices(names, str(file.path), selection)
         columns = [names[i] for i in at if i >= 0]
-        number = 0
-        for batch in table.iter_batches(batch_size=256, columns=columns):
-            file.read_fraction = (number + batch.num_rows) / table.metadata.num_rows
+        (nth, of), groups = file.share, table.num_row_groups
+        sizes = [table.metadata.row_group(group).num_rows for group in range(groups)]
+        chosen = range(-(-groups * nth // of), -(-groups * (nth + 1) // of))
+        first = number = sum(sizes[: chosen.start])
+        total = sum(sizes[group] for group in chosen)
+        for batch in table.iter_batches(batch_size=256, columns=columns, row_groups=chosen):
+            file.read_fraction = (number + batch.num_rows - first) / max(1, total) / of
             for row in batch.to_pylist():
                 number += 1
                 cells = tuple(row[names[i]] if i >= 0 else None for i in at)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,9 @@ def _slide(
     """
     model, stage, window, stride = run.model, run.stage, manner.sliding, manner.stride
     name = next(term.name for term in stage.objective if term.objective.order == "forward")
-    text = np.concatenate([t.ids[: window + tokens] for t in data.heldout_texts])[: window + tokens]
+    text = np.concatenate([t.ids[: window + tokens] for t in chain(*data.heldout_texts)])[
+        : window + tokens
+    ]
     if len(text) <= window:
         raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
     sums = torch.zeros(3 + len(costs), dtype=torch.float64)

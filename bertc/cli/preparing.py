@@ -1,0 +1,58 @@
+"""The command that prepares text ahead of training."""
+
+import re
+from typing import Annotated
+
+import typer
+
+from bertc.base.diagnostics import UsageError
+from bertc.base.storage.paths import cache_folder
+from bertc.cli.options import SetOption, app, complete_spec, say
+
+
+@app.command()
+def prepare(
+    to: Annotated[str, typer.Option(help="a folder, or an address: s3://bucket/corpus")],
+    spec: Annotated[
+        str | None,
+        typer.Argument(
+            help="a spec that names the text, the vocabulary and the rows",
+            autocompletion=complete_spec,
+        ),
+    ] = None,
+    set: SetOption = None,
+    part: Annotated[
+        str | None, typer.Option(help="one share of the parts: 17/400, on whatever machine")
+    ] = None,
+    status: Annotated[bool, typer.Option("--status", help="list what is done and missing")] = False,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="write the manifest when all parts are there")
+    ] = False,
+) -> None:
+    """Make text tokens ahead of training, part by part, for data=prepared("ADDRESS").
+
+    Killed, repeated or started twice, the result is the same. Shares of the parts (--part) may be
+    prepared on several machines at once; --finish ends it.
+    """
+    from bertc.run import preparing
+
+    if status or finish:
+        if spec or part or (status and finish):
+            raise UsageError("--status and --finish go with --to alone")
+        say(preparing.standing(to) if status else preparing.finished(to))
+        return
+    if spec is None:
+        raise UsageError("which text? bertc prepare SPEC --to ADDRESS")
+    from bertc.api import resolve
+
+    say(preparing.prepare_text(resolve(spec, set or ()), to, cache_folder(), _share(part)))
+
+
+def _share(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    nth, of = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= nth <= of:
+        raise UsageError(f"--part {text} is no share", "--part 1/400 up to --part 400/400")
+    return nth, of

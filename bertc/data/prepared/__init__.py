@@ -1,0 +1,1 @@
+"""Prepared text: a folder of tokenised shards, at any address, and its manifest."""

@@ -1,0 +1,156 @@
+"""Folders at addresses: on this machine, or in any store that fsspec knows."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bertc.base.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
+from bertc.base.storage import durable
+from bertc.base.storage.paths import is_file, user_path
+from bertc.base.storage.plain_file import read_bytes
+
+ResultT = TypeVar("ResultT")
+
+TRIES = 5
+FIRST_WAIT_SECONDS = 1.0
+"""Seconds before the second try; each later one waits twice as long."""
+WRONG = "its content is not what the manifest says"
+LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
+"""The package that reads addresses of each scheme."""
+
+
+@dataclass(frozen=True)
+class TextPlace:
+    """A folder at an address; in stores a file is there whole or not at all."""
+
+    address: str
+
+    @cached_property
+    def folder(self) -> Path | None:
+        """The folder, if it is on this machine."""
+        name = self.address.removeprefix("file://")
+        return None if "://" in name else user_path(name)
+
+    def read(self, name: str, most: int, is_whole: Callable[[bytes], bool] = bool) -> bytes | None:
+        """The content of a file of at most ``most`` bytes; None if it is not there.
+
+        What is not whole is read again from a store.
+        """
+        if self.folder:
+            path = self.folder / name
+            return read_bytes(path, most) if is_file(path) else None
+        try:
+            return self._tried(lambda: self._content(name, is_whole), name)
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put a small file; a reader finds the old content or the new, never a part."""
+        if self.folder:
+            durable.make_folder(self.folder)
+            durable.replace(self.folder / name, content, "choose another --to")
+            return
+        self._tried(lambda: self._files.pipe_file(self._at(name), content), name, writes=True)
+
+    def put(self, folder: Path, name: str, last: str) -> None:
+        """Copy a folder of files into a store, the file ``last`` after the others."""
+        for path in sorted(folder.iterdir(), key=lambda path: path.name == last):
+            at = self._at(f"{name}/{path.name}")
+            self._tried(lambda: self._files.put_file(str(path), at), at, writes=True)  # noqa: B023
+
+    def get(self, name: str, path: Path, digest: str = "") -> None:
+        """Copy a file of a store, with that sha256 if it is known, to a path."""
+
+        def copy() -> None:
+            self._files.get_file(self._at(name), str(path))
+            if digest and durable.digest(path) != digest:
+                raise OSError(WRONG)
+
+        self._tried(copy, name)
+
+    def sizes(self, name: str) -> dict[str, int]:
+        """The sizes in bytes of the files in a folder of the place, by name; none if it is not."""
+        if self.folder:
+            paths = (self.folder / name).glob("*")
+            return {path.name: path.stat().st_size for path in paths if is_file(path)}
+        try:
+            listed = self._tried(lambda: self._files.ls(self._at(name), detail=True), name)
+        except FileNotFoundError:
+            return {}
+        return {Path(entry["name"]).name: entry["size"] or 0 for entry in listed}
+
+    def _content(self, name: str, is_whole: Callable[[bytes], bool]) -> bytes:
+        raw = bytes(self._files.cat_file(self._at(name)))
+        if not is_whole(raw):
+            raise OSError(WRONG)
+        return raw
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    @cached_property
+    def _root(self) -> str:
+        return str(self._opened[1]).rstrip("/")
+
+    @property
+    def _files(self) -> Any:
+        return self._opened[0]
+
+    @cached_property
+    def _opened(self) -> tuple[Any, str]:
+        import fsspec  # type: ignore[import-untyped]
+
+        scheme = self.address.split("://")[0]
+        try:
+            files, root = fsspec.core.url_to_fs(self.address, use_listings_cache=False)
+        except ImportError:
+            package = LIBRARIES.get(scheme, f"the package of fsspec for {scheme}://")
+            raise MissingInputError(
+                f"{self.address}: {scheme}:// needs another package", f"pip install {package}"
+            ) from None
+        except ValueError:
+            raise MissingInputError(
+                f"{self.address}: no store has addresses with {scheme}://",
+                "a folder, or an address such as s3://bucket/folder",
+            ) from None
+        return files, root
+
+    def _tried(self, work: Callable[[], ResultT], name: str, writes: bool = False) -> ResultT:
+        """The result of ``work``, tried again where a store does not answer as it should."""
+        wait = FIRST_WAIT_SECONDS
+        for last in (*[False] * (TRIES - 1), True):
+            try:
+                return work()
+            except BertcError:
+                raise
+            except FileNotFoundError as error:
+                if not writes:
+                    raise
+                raise CannotWriteError(
+                    f"cannot write {self.address}/{name}: {_said(error)}",
+                    "make the bucket first, or name another --to",
+                ) from None
+            except PermissionError as error:
+                kind = CannotWriteError if writes else MissingInputError
+                raise kind(
+                    f"{self.address}/{name}: no rights: {_said(error)}",
+                    "credentials come from the environment, as the store's own tools read them",
+                ) from None
+            except Exception as error:
+                if last:
+                    kind_at_last = CannotWriteError if writes else DataError
+                    raise kind_at_last(
+                        f"{self.address}/{name}: {TRIES} tries failed, the last: {_said(error)}",
+                        "what was done before is intact; try again when the store answers well",
+                    ) from None
+            time.sleep(wait)
+            wait *= 2
+        raise AssertionError
+
+
+def _said(error: BaseException) -> str:
+    """The first line of an error of a store, which may name no secrets but be long."""
+    return (str(error) or type(error).__name__).splitlines()[0][:200]

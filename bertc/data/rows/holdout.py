@@ -1,0 +1,33 @@
+"""The held-out text of many parts, joined."""
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from bertc.data.rows.tokens import TOKEN_FILES, Tokens
+
+MAX_HELD_OUT_BYTES = 64 << 20
+"""Token ids that are held out of many parts together; the first ones give them."""
+
+
+def join_held_out(folder: Path, parts: Iterable[Tokens]) -> dict[str, int]:
+    """Write the held-out text of parts as one, from the first parts on; return its tokens."""
+    tokens = sentences = size = count = 0
+    files = {name: (folder / f"heldout.{name}").open("wb") for name in TOKEN_FILES}
+    with contextlib.ExitStack() as stack:
+        for file in files.values():
+            stack.enter_context(file)
+        for part in parts:
+            files["ids"].write(part.ids.tobytes())
+            # The last entry is an end, with which the next part begins.
+            files["sentences"].write((part.sentences[:-1] + tokens).tobytes())
+            files["documents"].write((part.documents[:-1] + sentences).tobytes())
+            tokens, sentences = tokens + len(part.ids), sentences + len(part.sentences) - 1
+            size, count = size + part.ids.nbytes, count + part.count
+            if size >= MAX_HELD_OUT_BYTES:
+                break
+        files["sentences"].write(np.array([tokens], np.int64).tobytes())
+        files["documents"].write(np.array([sentences], np.int64).tobytes())
+    return {"tokens": count}
