@@ -15,6 +15,7 @@ from bertc.base.diagnostics import BertcError, DataError, MissingInputError, Usa
 from bertc.data.batches import arranged, stage
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
+from bertc.data.prepared import opening
 from bertc.data.prepared import place as places
 from bertc.data.prepared.making import begin_preparing, finish_preparing, make_parts
 from bertc.data.prepared.opening import open_prepared, tokenizer_at
@@ -75,8 +76,18 @@ def test_rows_are_the_same_from_everywhere(tmp_path: Path, more: str) -> None:
             assert same(read.train(step), straight.train(step))
         pairs = zip(read.heldout(2, 8), straight.heldout(2, 8), strict=True)
         assert all(same(one, other) for one, other in pairs)
-    shards = (tmp_path / "other/shards").glob("?*[0-9a-f]/*")
-    assert sum(os.path.getsize(path) for path in shards if path.is_file()) < 60_000
+
+
+def test_the_shards_read_longest_ago_make_room(tmp_path: Path) -> None:
+    for age, name in enumerate(("now", "before", "old", "oldest")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_bytes(b"m" * 100)
+        os.utime(tmp_path / name / "manifest.json", (1000 - age, 1000 - age))
+    (tmp_path / "half.tmp-1").mkdir()  # of a process that copies a shard now
+    opening._make_room(tmp_path / "now", 250)
+    assert {path.name for path in tmp_path.iterdir()} == {"now", "before", "half.tmp-1"}
+    opening._make_room(tmp_path / "now", 50)
+    assert {path.name for path in tmp_path.iterdir()} == {"now", "half.tmp-1"}
 
 
 def contents(place: TextPlace) -> dict[str, bytes]:
