@@ -157,6 +157,14 @@ def test_the_sample_is_bounded_fair_and_fixed(farm: Path) -> None:
     assert {sentence.split()[0] for sentence in some} - {f"D{n}" for n in range(30)}
 
 
+def damage(path: Path, how: str) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content[: -1 if how == "cut" else None])
+    if how == "remove":
+        path.unlink()
+
+
 @pytest.mark.parametrize("how", ["flip", "cut", "remove"])
 def test_damage_is_detected_and_repaired(
     farm: Path, tmp_path: Path, program: Program, how: str
@@ -166,11 +174,7 @@ def test_damage_is_detected_and_repaired(
     files = [p for p in tmp_path.rglob("*") if p.is_file() and p.stat().st_size]
     assert len(files) >= 12
     for path in files:
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 4
-        path.write_bytes(content[: -1 if how == "cut" else None])
-        if how == "remove":
-            path.unlink()
+        damage(path, how)
         notes = Notes()
         batch = prepare(wanted, tmp_path, notes).stage(0).train(3)
         assert any("damaged" in note for note in notes.notes), path

@@ -27,7 +27,7 @@ from bertc.run.preparing import standing
 
 from .conftest import resolved, same
 from .test_parts import write
-from .test_prepare import Stop, Stopping
+from .test_prepare import Stop, Stopping, damage
 
 FORMATS = ("full-sentences", "doc-sentences", "segment-pair", "blocks", "single-segment")
 SETTINGS = "vocab=wordpiece(300) seq=48 batch=4 steps=40 holdout=10% objective=mlm"
@@ -82,11 +82,12 @@ def test_the_shards_read_longest_ago_make_room(tmp_path: Path) -> None:
     for age, name in enumerate(("now", "before", "old", "oldest")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest.json").write_bytes(b"m" * 100)
-        os.utime(tmp_path / name / "manifest.json", (1000 - age, 1000 - age))
+        if age:
+            os.utime(tmp_path / name / "manifest.json", (1000 - age, 1000 - age))
     (tmp_path / "half.tmp-1").mkdir()  # of a process that copies a shard now
-    opening._make_room(tmp_path / "now", 250)
+    opening._make_room(tmp_path, 250)
     assert {path.name for path in tmp_path.iterdir()} == {"now", "before", "half.tmp-1"}
-    opening._make_room(tmp_path / "now", 50)
+    opening._make_room(tmp_path, 50)
     assert {path.name for path in tmp_path.iterdir()} == {"now", "half.tmp-1"}
 
 
@@ -122,6 +123,40 @@ def test_a_damaged_part_is_found_and_made_again(tmp_path: Path) -> None:
     with pytest.raises(MissingInputError, match="not prepared to its end"):
         open_prepared(Prepared(path=place.address), "", tmp_path / "cache", Silent())
     assert contents(made(program, place.address, tmp_path / "cache")) == straight
+
+
+def read_all(program: Resolved, cache: Path) -> None:
+    batches = prepare(program, cache, Silent()).stage(0)
+    for step in range(batches.examples // 4 + 1):
+        batches.train(step)
+
+
+@pytest.mark.parametrize(
+    "name", ["00002/train.ids", "00001/train.documents", "heldout/heldout.ids"]
+)
+@pytest.mark.parametrize("how", ["flip", "cut", "remove"])
+def test_damage_of_a_folder_is_refused_and_repaired(tmp_path: Path, name: str, how: str) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    program = spec(tmp_path / "a.jsonl")
+    place = made(program, f"{tmp_path}/to", tmp_path / "cache")
+    straight = contents(place)
+    damage(tmp_path / "to" / name, how)
+    program_there = reading(place.address, tmp_path / "to/tokenizer")
+    with pytest.raises(DataError, match=f"{name.split('/')[0]} is damaged, gone or of another"):
+        read_all(program_there, tmp_path)
+    if "heldout" not in name:
+        assert name.split("/")[0] in standing(place.address)
+    assert contents(made(program, place.address, tmp_path / "cache")) == straight
+
+
+def test_a_damaged_tokenizer_is_named_and_repaired(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    place = made(spec(tmp_path / "a.jsonl"), f"{tmp_path}/to", tmp_path / "cache")
+    straight = contents(place)
+    damage(tmp_path / "to/tokenizer/tokenizer.json", "flip")
+    with pytest.raises(DataError, match="tokenizer is damaged, gone or of another"):
+        tokenizer_at(place.address, tmp_path)
+    assert contents(made(spec(tmp_path / "a.jsonl"), place.address, tmp_path / "cache")) == straight
 
 
 def test_another_preparation_is_refused(tmp_path: Path) -> None:

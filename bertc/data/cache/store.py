@@ -70,12 +70,12 @@ def obtain(
     folder: Path, make: Callable[[Path], Facts], progress: Progress, expected_bytes: int = 0
 ) -> Facts:
     """The facts stored in ``folder``; if it is missing or damaged, ``make`` fills it first."""
-    if (facts := _intact(folder)) is not None:
+    if (facts := intact(folder)) is not None:
         return facts
     with durable.writing(folder, expected_bytes, OTHER_CACHE_HELP):
         durable.make_folder(folder.parent)
         with _lock(folder, progress):
-            if (facts := _intact(folder)) is not None:
+            if (facts := intact(folder)) is not None:
                 return facts
             if is_taken(folder):
                 progress.note(f"{folder} is damaged and made again")
@@ -117,7 +117,7 @@ def unsealed(text: str) -> dict[str, Any] | None:
     return manifest
 
 
-def _intact(folder: Path) -> Facts | None:
+def intact(folder: Path) -> Facts | None:
     """The facts of a folder if its files match its manifest, else None."""
     if not is_file(folder / MANIFEST_FILE):  # most often it is not made yet
         return None

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.data.cache.store import MANIFEST_FILE, Facts, fingerprint, unsealed
+from bertc.data.cache.store import MANIFEST_FILE, Facts, fingerprint, intact, unsealed
 from bertc.data.prepared.place import TextPlace
 from bertc.data.rows.tokens import SPLITS
 
@@ -94,7 +94,9 @@ def write_plan(place: TextPlace, plan: PreparationPlan) -> None:
 
 
 def part_at(place: TextPlace, name: str) -> PreparedPart | None:
-    """A part that is whole, by its manifest and the sizes of its files; else None."""
+    """A part that is whole, else None: in a folder by its content, in a store by its sizes."""
+    if place.folder and intact(place.folder / name) is None:
+        return None
     raw = place.read(f"{name}/{MANIFEST_FILE}", LARGEST_FILE_BYTES)
     manifest = unsealed(raw.decode("utf-8", "replace")) if raw else None
     if raw is None or manifest is None:

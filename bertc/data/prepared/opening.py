@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import time
 from functools import partial
 from pathlib import Path
 
@@ -19,11 +20,20 @@ from bertc.data.cache.store import (
     obtain,
     unsealed,
 )
-from bertc.data.prepared.manifest import LARGEST_FILE_BYTES, TOKENIZER, PreparedPart, read_corpus
+from bertc.data.prepared.manifest import (
+    LARGEST_FILE_BYTES,
+    TOKENIZER,
+    PreparedPart,
+    part_at,
+    read_corpus,
+)
 from bertc.data.prepared.place import TextPlace
 from bertc.data.rows.tokens import Tokens, open_tokens
 from bertc.data.shards import Shard, Tokenised
 from bertc.ir.data import Prepared
+
+RECENT_SECONDS = 60
+"""Age from which a shard may be removed from the cache."""
 
 
 def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progress) -> Tokenised:
@@ -57,6 +67,8 @@ def tokenizer_at(address: str, cache: Path) -> Path:
     place = TextPlace(address)
     corpus = read_corpus(place)
     if place.folder:
+        if part_at(place, TOKENIZER) is None:
+            raise _damaged(place, TOKENIZER)
         return place.folder / TOKENIZER
 
     def copy(folder: Path) -> Facts:
@@ -69,34 +81,44 @@ def tokenizer_at(address: str, cache: Path) -> Path:
     return folder
 
 
+def _damaged(place: TextPlace, name: str) -> DataError:
+    return DataError(
+        f"{place.address}/{name} is damaged, gone or of another text",
+        f"bertc prepare with its spec and --to {place.address} makes it again",
+    )
+
+
 def _folder(
     place: TextPlace, part: PreparedPart, cache: Path, progress: Progress, most_bytes: int = 0
 ) -> Path:
     """The folder of a part on this machine, copied and checked if it is in a store."""
     if place.folder:
+        there = part_at(place, part.name)
+        if there is None or there.sha256 != part.sha256:
+            raise _damaged(place, part.name)
         return place.folder / part.name
     folder = cache / "shards" / part.sha256
     obtain(folder, lambda folder: _copy(place, part, folder), progress)
     os.utime(folder / MANIFEST_FILE)
     if most_bytes:
-        _make_room(folder, most_bytes)
+        _make_room(folder.parent, most_bytes)
     return folder
 
 
-def _make_room(newest: Path, most_bytes: int) -> None:
+def _make_room(shards: Path, most_bytes: int) -> None:
     """Remove the shards read longest ago, and rows of shards, until ``most_bytes`` are left.
 
-    Whoever reads a removed one still has it open.
+    Whoever reads a removed one has it open; those of the last minute may be about to be opened.
     """
     read = {}
-    for folder in newest.parent.iterdir():
+    for folder in shards.iterdir():
         with contextlib.suppress(OSError):  # removed or made by another process meanwhile
             read[folder] = (folder / MANIFEST_FILE).stat().st_mtime
     total = 0
     for folder in sorted(read, key=lambda folder: read[folder], reverse=True):
         with contextlib.suppress(OSError):
             total += sum(path.stat().st_size for path in folder.iterdir())
-            if total > most_bytes and folder != newest:
+            if total > most_bytes and read[folder] < time.time() - RECENT_SECONDS:
                 durable.remove(folder)
 
 
