@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from bertc.base.diagnostics import UsageError, several
+from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.data.prepared.making import begin_preparing, finish_preparing, make_parts
 from bertc.data.prepared.manifest import PreparationPlan, PreparedText, part_at, read_plan
-from bertc.data.prepared.place import TextPlace
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import Watched, choose
 from bertc.machine.signals import Stop
@@ -16,7 +16,7 @@ GO_ON = "the same command goes on"
 
 def prepare_text(resolved: Resolved, to: str, cache: Path, part: tuple[int, int] | None) -> str:
     """Prepare the text of a spec, or one share of its parts; return a line about it."""
-    place, display = TextPlace(to), choose(quiet=False)
+    place, display = FolderAt(to), choose(quiet=False)
     with Stop(way_on=GO_ON) as stop:
         progress = Watched(display, stop)
         work = begin_preparing(resolved, place, cache, progress)
@@ -34,14 +34,14 @@ def finished(to: str) -> str:
     """Write the manifest of text whose parts are all there; return a line about it."""
     display = choose(quiet=False)
     with Stop(way_on=GO_ON) as stop:
-        corpus = finish_preparing(TextPlace(to), Watched(display, stop))
+        corpus = finish_preparing(FolderAt(to), Watched(display, stop))
     display.close()
     return _about(to, corpus)
 
 
 def standing(to: str) -> str:
     """The progress of a preparation, with its missing and damaged parts."""
-    place = TextPlace(to)
+    place = FolderAt(to)
     plan = read_plan(place)
     if plan is None:
         raise UsageError(f"nothing is prepared at {to}", f"bertc prepare SPEC --to {to} begins it")

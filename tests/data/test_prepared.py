@@ -12,14 +12,14 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UsageError
+from bertc.base.storage import place as places
+from bertc.base.storage.place import FolderAt
 from bertc.data.batches import arranged, stage
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
 from bertc.data.prepared import opening
-from bertc.data.prepared import place as places
 from bertc.data.prepared.making import begin_preparing, finish_preparing, make_parts
 from bertc.data.prepared.opening import open_prepared, tokenizer_at
-from bertc.data.prepared.place import TextPlace
 from bertc.data.sources import files
 from bertc.ir.data import Prepared
 from bertc.ir.program.resolved import Resolved
@@ -45,9 +45,9 @@ def spec(path: Path, more: str = "format=doc-sentences", data: str = "") -> Reso
     return resolved(f"data={data or json.dumps(str(path))} {SETTINGS} {more}")
 
 
-def made(program: Resolved, to: str, cache: Path, shares: int = 1) -> TextPlace:
+def made(program: Resolved, to: str, cache: Path, shares: int = 1) -> FolderAt:
     """Prepare text in so many shares, the last first."""
-    place = TextPlace(to)
+    place = FolderAt(to)
     for nth in reversed(range(shares)):
         work = begin_preparing(program, place, cache / str(nth), Silent())
         make_parts(work, work.plan.parts[nth::shares], Silent())
@@ -91,7 +91,7 @@ def test_the_shards_read_longest_ago_make_room(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"now", "half.tmp-1"}
 
 
-def contents(place: TextPlace) -> dict[str, bytes]:
+def contents(place: FolderAt) -> dict[str, bytes]:
     paths = [path for path in place.folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
     return {str(path.relative_to(place.folder)): path.read_bytes() for path in paths}
 
@@ -101,7 +101,7 @@ def test_shares_stops_and_second_starts_change_nothing(tmp_path: Path, shares: i
     write(tmp_path / "a.jsonl", 60)
     program = spec(tmp_path / "a.jsonl")
     straight = contents(made(program, f"{tmp_path}/one", tmp_path / "cache"))
-    place = TextPlace(f"{tmp_path}/two")
+    place = FolderAt(f"{tmp_path}/two")
     for after in (3, 11, 30, 31):
         with contextlib.suppress(Stop):
             work = begin_preparing(program, place, tmp_path / "cache", Stopping(after))
@@ -209,7 +209,7 @@ def test_a_store_that_answers_late_or_wrongly_is_read_again(store: str, tmp_path
     program = spec(tmp_path / "a.jsonl")
     straight = prepare(program, tmp_path / "cache", Silent()).stage(0)
     there = reading(store, tokenizer_at(store, tmp_path / "cache"))
-    Faulty.faults[:] = [TimeoutError(), OSError("503 slow down"), b"cut", ConnectionError()]
+    Faulty.faults[:] = [TimeoutError(), b"cut", ConnectionError(), OSError("503 slow down")]
     read = prepare(there, tmp_path / "other", Silent()).stage(0)
     for step in range(8):
         Faulty.faults[:] = [TimeoutError(), b"wrong"]
@@ -219,9 +219,9 @@ def test_a_store_that_answers_late_or_wrongly_is_read_again(store: str, tmp_path
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [
-        (TimeoutError("too slow"), DataError, "5 tries failed, the last: too slow"),
-        (b"wrong", DataError, "5 tries failed, .* not what the manifest says"),
-        (PermissionError("Forbidden"), MissingInputError, "no rights: Forbidden"),
+        (TimeoutError("too slow"), MissingInputError, "cannot read .*: 7 tries, too slow"),
+        (b"wrong", MissingInputError, "7 tries, .* not what the manifest says"),
+        (PermissionError("Forbidden"), MissingInputError, "cannot read .*: Forbidden"),
     ],
 )
 def test_a_store_that_stays_wrong_is_named(
@@ -232,6 +232,18 @@ def test_a_store_that_stays_wrong_is_named(
     Faulty.faults[:] = [fault] * 1000
     with pytest.raises(kind, match=said):
         [read.train(step) for step in range(40)]
+
+
+def test_a_store_that_never_answered_is_not_tried_again(tmp_path: Path) -> None:
+    fsspec.register_implementation("faulty", Faulty, clobber=True)
+    FolderAt("faulty://x").write("a", b"")
+    for fault, help in (("Connection", "check the address"), ("NoCredentials", "environment")):
+        Faulty.faults[:] = [type(f"{fault}Error", (Exception,), {})("refused")] * 2
+        with pytest.raises(MissingInputError, match=r"cannot read faulty://x/a: refused") as error:
+            FolderAt("faulty://x").read("a", 1)
+        assert help in str(error.value.help)
+        assert len(Faulty.faults) == 1
+    Faulty.faults.clear()
 
 
 @pytest.mark.parametrize(

@@ -188,11 +188,11 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
 
 def _unprepared(text: Prepared, span: Span | None, diagnostics: Diagnostics) -> None:
     """Report prepared text that is not there, or not whole."""
+    from bertc.base.storage.place import FolderAt
     from bertc.data.prepared.manifest import read_corpus
-    from bertc.data.prepared.place import TextPlace
 
     try:
-        read_corpus(TextPlace(text.path))
+        read_corpus(FolderAt(text.path))
     except (DataError, MissingInputError) as error:
         diagnostics.error("E307", error.message, span, help=error.help)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bertc.base.diagnostics import DataError, UsageError, several
+from bertc.base.storage.place import FolderAt
 from bertc.data.batches.arranged import arrangements, count_rows, how
 from bertc.data.batches.order import texts_of
 from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain, seal
@@ -25,7 +26,6 @@ from bertc.data.prepared.manifest import (
     write_corpus,
     write_plan,
 )
-from bertc.data.prepared.place import TextPlace
 from bertc.data.rows.holdout import join_held_out
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import TOKEN_FILES, Tokens, open_tokens, token_dtype
@@ -43,7 +43,7 @@ NAME_DIGITS = 5
 class Preparation:
     """A text on its way into a place."""
 
-    place: TextPlace
+    place: FolderAt
     plan: PreparationPlan
     parts: dict[str, TextSource]
     vocabulary: Vocabulary
@@ -51,7 +51,7 @@ class Preparation:
 
 
 def begin_preparing(
-    resolved: Resolved, place: TextPlace, cache: Path, progress: Progress
+    resolved: Resolved, place: FolderAt, cache: Path, progress: Progress
 ) -> Preparation:
     """Settle what every worker has to have alike: the parts, and the tokenizer.
 
@@ -125,7 +125,7 @@ def _make(work: Preparation, name: str, progress: Progress) -> None:
     _put(work.place, name, fill, progress)
 
 
-def _put(place: TextPlace, name: str, fill: Callable[[Path], Facts], progress: Progress) -> None:
+def _put(place: FolderAt, name: str, fill: Callable[[Path], Facts], progress: Progress) -> None:
     """Make a folder of the place: aside and renamed, or in a store its manifest last."""
     if place.folder:
         obtain(place.folder / name, fill, progress)
@@ -146,7 +146,7 @@ def _rows(work: Preparation, folder: Path) -> Iterator[tuple[str, Facts]]:
             yield how(arrangement, stage), count_rows(tokens, arrangement, stage)
 
 
-def finish_preparing(place: TextPlace, progress: Progress) -> PreparedText:
+def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
     """Write the manifest of a place whose parts are all there."""
     plan = read_plan(place)
     if plan is None:
@@ -179,7 +179,7 @@ def finish_preparing(place: TextPlace, progress: Progress) -> PreparedText:
 
 
 def _held_out(
-    folder: Path, place: TextPlace, plan: PreparationPlan, parts: list[PreparedPart]
+    folder: Path, place: FolderAt, plan: PreparationPlan, parts: list[PreparedPart]
 ) -> Facts:
     """Join the held-out text of the parts, and add up their counts of tokens."""
     dtype = np.dtype(plan.dtype).type
@@ -197,7 +197,7 @@ def _held_out(
     return facts
 
 
-def _fetched(place: TextPlace, part: PreparedPart, name: str, folder: Path) -> Path:
+def _fetched(place: FolderAt, part: PreparedPart, name: str, folder: Path) -> Path:
     """A file of a part, on this machine."""
     if place.folder:
         return place.folder / part.name / name

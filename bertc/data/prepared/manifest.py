@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage.place import FolderAt
 from bertc.data.cache.store import MANIFEST_FILE, Facts, fingerprint, intact, unsealed
-from bertc.data.prepared.place import TextPlace
 from bertc.data.rows.tokens import SPLITS
 
 PLAN_FILE = "plan.json"
@@ -72,14 +72,14 @@ class PreparedText:
         return {"name": str(self.plan.read.get("text", "")), "content": self.digest, **totals}
 
 
-def read_plan(place: TextPlace) -> PreparationPlan | None:
+def read_plan(place: FolderAt) -> PreparationPlan | None:
     """The plan of a preparation, None if none was begun."""
     if (fields := _json(place, PLAN_FILE)) is None:
         return None
     return _plan(place, fields)
 
 
-def write_plan(place: TextPlace, plan: PreparationPlan) -> None:
+def write_plan(place: FolderAt, plan: PreparationPlan) -> None:
     """Put the plan, unless another one is there."""
     known = read_plan(place)
     if known is None:
@@ -93,7 +93,7 @@ def write_plan(place: TextPlace, plan: PreparationPlan) -> None:
         )
 
 
-def part_at(place: TextPlace, name: str) -> PreparedPart | None:
+def part_at(place: FolderAt, name: str) -> PreparedPart | None:
     """A part that is whole, else None: in a folder by its content, in a store by its sizes."""
     if place.folder and intact(place.folder / name) is None:
         return None
@@ -108,7 +108,7 @@ def part_at(place: TextPlace, name: str) -> PreparedPart | None:
 
 
 def write_corpus(
-    place: TextPlace, plan: PreparationPlan, parts: Sequence[PreparedPart], heldout: PreparedPart
+    place: FolderAt, plan: PreparationPlan, parts: Sequence[PreparedPart], heldout: PreparedPart
 ) -> PreparedText:
     """Put the manifest of text whose parts are all there."""
     fields = {
@@ -124,7 +124,7 @@ def _digested(fields: Mapping[str, Any]) -> bytes:
     return json.dumps({**fields, "digest": fingerprint(fields)}, indent=1).encode()
 
 
-def read_corpus(place: TextPlace) -> PreparedText:
+def read_corpus(place: FolderAt) -> PreparedText:
     """The manifest of prepared text."""
     fields = _json(place, CORPUS_FILE)
     if fields is None:
@@ -145,7 +145,7 @@ def read_corpus(place: TextPlace) -> PreparedText:
     )
 
 
-def _plan(place: TextPlace, fields: Mapping[str, Any]) -> PreparationPlan:
+def _plan(place: FolderAt, fields: Mapping[str, Any]) -> PreparationPlan:
     if fields.get("version") != VERSION:
         raise DataError(
             f"{place.address} is of version {fields.get('version')!r} of prepared text",
@@ -155,7 +155,7 @@ def _plan(place: TextPlace, fields: Mapping[str, Any]) -> PreparationPlan:
     return PreparationPlan(**{**known, "parts": tuple(fields["parts"])})
 
 
-def _json(place: TextPlace, name: str) -> dict[str, Any] | None:
+def _json(place: FolderAt, name: str) -> dict[str, Any] | None:
     raw = place.read(name, LARGEST_FILE_BYTES, lambda raw: _fields(raw) is not None)
     fields = _fields(raw) if raw is not None else {}
     if fields is None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
+from bertc.base.storage.place import FolderAt
 from bertc.data.cache.store import (
     MANIFEST_FILE,
     Facts,
@@ -27,7 +28,6 @@ from bertc.data.prepared.manifest import (
     part_at,
     read_corpus,
 )
-from bertc.data.prepared.place import TextPlace
 from bertc.data.rows.tokens import Tokens, open_tokens
 from bertc.data.shards import Shard, Tokenised
 from bertc.ir.data import Prepared
@@ -38,7 +38,7 @@ RECENT_SECONDS = 60
 
 def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progress) -> Tokenised:
     """The shards of prepared text; ``tokenizer`` is the digest of the run's."""
-    place = TextPlace(text.path)
+    place = FolderAt(text.path)
     corpus = read_corpus(place)
     if corpus.plan.tokenizer != tokenizer:
         raise DataError(
@@ -64,7 +64,7 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
 
 def tokenizer_at(address: str, cache: Path) -> Path:
     """The folder of the tokenizer that text is prepared with, copied here from a store."""
-    place = TextPlace(address)
+    place = FolderAt(address)
     corpus = read_corpus(place)
     if place.folder:
         if part_at(place, TOKENIZER) is None:
@@ -81,7 +81,7 @@ def tokenizer_at(address: str, cache: Path) -> Path:
     return folder
 
 
-def _damaged(place: TextPlace, name: str) -> DataError:
+def _damaged(place: FolderAt, name: str) -> DataError:
     return DataError(
         f"{place.address}/{name} is damaged, gone or of another text",
         f"bertc prepare with its spec and --to {place.address} makes it again",
@@ -89,7 +89,7 @@ def _damaged(place: TextPlace, name: str) -> DataError:
 
 
 def _folder(
-    place: TextPlace, part: PreparedPart, cache: Path, progress: Progress, most_bytes: int = 0
+    place: FolderAt, part: PreparedPart, cache: Path, progress: Progress, most_bytes: int = 0
 ) -> Path:
     """The folder of a part on this machine, copied and checked if it is in a store."""
     if place.folder:
@@ -122,7 +122,7 @@ def _make_room(shards: Path, most_bytes: int) -> None:
                 durable.remove(folder)
 
 
-def _copy(place: TextPlace, part: PreparedPart, folder: Path) -> Facts:
+def _copy(place: FolderAt, part: PreparedPart, folder: Path) -> Facts:
     raw = place.read(
         f"{part.name}/{MANIFEST_FILE}",
         LARGEST_FILE_BYTES,

@@ -2,31 +2,38 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bertc.base.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
+from bertc.base.diagnostics import BertcError, CannotWriteError, MissingInputError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, user_path
 from bertc.base.storage.plain_file import read_bytes
 
-ResultT = TypeVar("ResultT")
+AnswerT = TypeVar("AnswerT")
 
-TRIES = 5
+TRIES = 7
 FIRST_WAIT_SECONDS = 1.0
-"""Seconds before the second try; each later one waits twice as long."""
+"""Seconds before the second try; each later one waits twice as long, a minute in all."""
 WRONG = "its content is not what the manifest says"
+CREDENTIALS = "credentials come from the environment, as the store's own tools read them"
+UNANSWERED = "check the address, the network, and the store's endpoint"
+LATER = "what was done before is intact; try again when the store answers well"
 LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 """The package that reads addresses of each scheme."""
 
 
-@dataclass(frozen=True)
-class TextPlace:
-    """A folder at an address; in stores a file is there whole or not at all."""
+@dataclass(eq=False)
+class FolderAt:
+    """A folder at an address; in stores a file is there whole or not at all.
+
+    A store that never ``answered`` and refuses a connection is not tried again.
+    """
 
     address: str
+    answered: bool = field(default=False, init=False, repr=False)
 
     @cached_property
     def folder(self) -> Path | None:
@@ -118,37 +125,39 @@ class TextPlace:
             ) from None
         return files, root
 
-    def _tried(self, work: Callable[[], ResultT], name: str, writes: bool = False) -> ResultT:
+    def _tried(self, work: Callable[[], AnswerT], name: str, writes: bool = False) -> AnswerT:
         """The result of ``work``, tried again where a store does not answer as it should."""
-        wait = FIRST_WAIT_SECONDS
-        for last in (*[False] * (TRIES - 1), True):
+        for nth in range(TRIES):
             try:
-                return work()
+                result = work()
             except BertcError:
                 raise
             except FileNotFoundError as error:
+                self.answered = True
                 if not writes:
                     raise
-                raise CannotWriteError(
-                    f"cannot write {self.address}/{name}: {_said(error)}",
-                    "make the bucket first, or name another --to",
-                ) from None
-            except PermissionError as error:
-                kind = CannotWriteError if writes else MissingInputError
-                raise kind(
-                    f"{self.address}/{name}: no rights: {_said(error)}",
-                    "credentials come from the environment, as the store's own tools read them",
-                ) from None
+                raise self._failed(name, writes, error, "make the bucket first") from None
+            except NotImplementedError as error:
+                raise self._failed(name, writes, error, "an address that can be written") from None
             except Exception as error:
-                if last:
-                    kind_at_last = CannotWriteError if writes else DataError
-                    raise kind_at_last(
-                        f"{self.address}/{name}: {TRIES} tries failed, the last: {_said(error)}",
-                        "what was done before is intact; try again when the store answers well",
-                    ) from None
-            time.sleep(wait)
-            wait *= 2
+                if isinstance(error, PermissionError) or "Credential" in type(error).__name__:
+                    raise self._failed(name, writes, error, CREDENTIALS) from None
+                if not self.answered and "Connect" in type(error).__name__:
+                    raise self._failed(name, writes, error, UNANSWERED) from None
+                if nth == TRIES - 1:
+                    raise self._failed(name, writes, error, LATER, f"{TRIES} tries, ") from None
+                self.answered = True
+                time.sleep(FIRST_WAIT_SECONDS * 2**nth)
+            else:
+                self.answered = True
+                return result
         raise AssertionError
+
+    def _failed(
+        self, name: str, writes: bool, error: Exception, remedy: str, tries: str = ""
+    ) -> BertcError:
+        work, kind = ("write", CannotWriteError) if writes else ("read", MissingInputError)
+        return kind(f"cannot {work} {self.address}/{name}: {tries}{_said(error)}", remedy)
 
 
 def _said(error: BaseException) -> str:
