@@ -142,6 +142,11 @@ def make_plan(
     return plan(resolved, machine, largest_microbatches(resolved, machine, laid_out), laid_out)
 
 
+def dtype_of(plan: Plan) -> torch.dtype:
+    """The dtype of activations in a plan's precision."""
+    return torch.bfloat16 if plan.precision == "bf16" else torch.float32
+
+
 @contextmanager
 def kernels(run: Run, device: str) -> Iterator[None]:
     """Allow inside this block only the kernels that the run may use on this kind of device."""

@@ -18,7 +18,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.ir.vocabulary import WordPiece
 from bertc.learn.step.feed import Feed
-from bertc.machine.machine import detect, kernels, make_plan
+from bertc.machine.machine import detect, dtype_of, kernels, make_plan
 from bertc.machine.memory import begin_peak, keep_freed_memory, peak_beyond
 from bertc.machine.profile import graphs_so_far
 from bertc.machine.speed import device_here, finish, matmul_flops_per_second
@@ -82,7 +82,7 @@ class Stepper:
         # Made here, since a run has its text on the disk.
         text = RandomText(stage, self.program.encoder.vocab_size)
         model = build(self.program, self.plan.device)
-        model.compute_dtype = torch.bfloat16 if self.plan.precision == "bf16" else torch.float32
+        model.compute_dtype = dtype_of(self.plan)
         update, done = first_step(self.program, model, self.plan), count()
         with keep_freed_memory(), Feed(text, 0, UNBOUNDED_STEPS, device, update.corrupt) as feed:
 
@@ -115,8 +115,7 @@ class Stepper:
 
     def matmul_rate(self) -> float:
         """The best rate of a large square product here, in FLOP/s; takes about a second."""
-        precision = torch.bfloat16 if self.plan.precision == "bf16" else torch.float32
-        return matmul_flops_per_second(torch.device(self.plan.device), precision)
+        return matmul_flops_per_second(torch.device(self.plan.device), dtype_of(self.plan))
 
 
 class Gauge:

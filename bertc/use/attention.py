@@ -54,10 +54,7 @@ def see_maps(model: Model, reading: EncoderInputs) -> tuple[Outputs, list[Tensor
 def _probabilities(
     part: ProjectedAttention[Any, Any], x_bqh: Tensor, keys_bkh: Tensor | None, context: Any
 ) -> Tensor:
-    """The attention (b, n, q, k) of a layer, of whichever kind.
-
-    Where the value of each key is a unit vector, weighted values are the weights.
-    """
+    """The attention (b, n, q, k) of a layer: with unit vectors as values, sums are the weights."""
     projected = part.project(x_bqh, keys_bkh, context)
     b, k, _ = projected.keys.shape
     units_kw = torch.eye(k, dtype=x_bqh.dtype, device=x_bqh.device).repeat(1, part.heads)

@@ -15,8 +15,9 @@ from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.objective import PRETRAINING, Objective
 from bertc.ir.terms.node import answered_by
-from bertc.learn.objectives import tensors_of, token_logits
+from bertc.learn.objectives import tensors_of
 from bertc.model import EncoderInputs, Model
+from bertc.run.evaluation.word_networks import token_scores
 from bertc.run.models.loading import load
 
 MASK = "[MASK]"
@@ -218,14 +219,14 @@ class _Reader:
         rows_ms, positions_m = torch.tensor(rows), torch.tensor(positions)
         ask = tensors_of(objective).ask
         reading, at_m = ask(self._reading(rows_ms), positions_m, self.vocabulary.mask)
-        return self._scores(reading, at_m, objective)
+        return token_scores(self.model, objective, reading, at_m)
 
     @torch.inference_mode()
     def next(self, ids: list[int], objective: Objective) -> torch.Tensor:
         """Scores (1, v) of the token after a text."""
         row_1s = torch.tensor([[*self.first, *ids[-self.room(ids) :]]])
         last_1 = torch.tensor([row_1s.shape[1] - 1])
-        return self._scores(self._reading(row_1s), last_1, objective)
+        return token_scores(self.model, objective, self._reading(row_1s), last_1)
 
     @torch.inference_mode()
     def verdicts(self, ids: list[int], judge: Objective) -> tuple[Verdict, ...]:
@@ -247,15 +248,6 @@ class _Reader:
     def _reading(self, rows_ms: torch.Tensor) -> EncoderInputs:
         tongues_ms = torch.full_like(rows_ms, self.tongue)
         return EncoderInputs(rows_ms, torch.zeros_like(rows_ms), language_ids=tongues_ms)
-
-    def _scores(
-        self, reading: EncoderInputs, at_m: torch.Tensor, objective: Objective
-    ) -> torch.Tensor:
-        name = self.model.resolved.stages[-1].learner(objective).name
-        hidden_msh = self.model.read_for(objective, reading, name)
-        states_mh = hidden_msh[torch.arange(len(at_m)), at_m]
-        head = self.model.heads[objective.head_name]
-        return token_logits(states_mh, head, self.model.network(name)).float()
 
 
 def _best(vocabulary: Vocabulary, probabilities_v: torch.Tensor, top: int) -> tuple[Candidate, ...]:

@@ -74,13 +74,13 @@ def test_fill_gives_the_likeliest_tokens_of_each_mask(run):
 def test_fill_sees_long_texts_around_each_mask(run, monkeypatch):
     """Every mask stands in its own row, inside it, with as much text as fits."""
     rows = []
-    real = filling.token_logits
+    real = filling.token_scores
 
-    def watched(hidden_mh, head, network):
-        rows.append(hidden_mh.shape[0])
-        return real(hidden_mh, head, network)
+    def watched(model, objective, reading, at_m):
+        rows.append(len(at_m))
+        return real(model, objective, reading, at_m)
 
-    monkeypatch.setattr(filling, "token_logits", watched)
+    monkeypatch.setattr(filling, "token_scores", watched)
     text = "Hens cackle. " * 40
     found = fill(run, f"[MASK] {text} [MASK] {text} [MASK]", top=1)
     assert len(found.masks) == 3

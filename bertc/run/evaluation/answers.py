@@ -176,8 +176,7 @@ def _related(
 ) -> Answers:
     """The cosine of each pair with a score; of others how many texts are nearer than the positive.
 
-    These texts are the negatives of its example, or without any the positives of the ``batch``
-    examples that stand together, which are also those of which the loss is made.
+    The texts are its negatives, or without any the positives of the ``batch`` of its loss.
     """
     assert isinstance(task, Embed), "vectors need a task that embeds"
     related = [example for example in examples if isinstance(example, TextExample)]

@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.world import World
@@ -14,7 +12,7 @@ from bertc.data.corpus import AnyData, prepare
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.machine.display import Display, Watched
-from bertc.machine.machine import detect, determinism, is_deterministic
+from bertc.machine.machine import detect, determinism, dtype_of, is_deterministic
 from bertc.machine.process_group import ProcessGroup
 from bertc.machine.signals import AGAIN, Stop
 from bertc.model import Model
@@ -54,9 +52,7 @@ def open_run(
         ranks = ProcessGroup(0, World(), stop)
         plan = plan_of(resolved, machine, lock, display)
         model, trained = _loaded(folder.path), resolved.trained_at(step)
-        model.to(plan.device).compute_dtype = (
-            torch.bfloat16 if plan.precision == "bf16" else torch.float32
-        )
+        model.to(plan.device).compute_dtype = dtype_of(plan)
         index = resolved.stages.index(trained)
         if trained.tasks:
             manner.refuse_for_tasks()

@@ -147,11 +147,7 @@ def _vectors(
 
 
 def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
-    """Tensors of scores, small enough to copy to main memory.
-
-    Of spans start and end scores (r, s); with a beam log probabilities and positions of both, and
-    the log odds of "no answer" if the head has them.
-    """
+    """Tensors of scores, small enough to copy to main memory; of spans (r, s), or of a beam."""
     if isinstance(scores, Tensor):
         return (scores,)
     if scores.likeliest is None:

@@ -166,11 +166,7 @@ class _MaskedWords:
         segments_bs = segments_bs.clamp(max=self.last_segment)
         inputs = EncoderInputs(ids_bs, segments_bs, real_bs)
         inputs, states_at_b = tensors_of(self.term).ask(inputs, at_b, self.vocabulary.mask)
-        name = self.model.resolved.stages[-1].learner(self.term).name
-        states_bsh = self.model.read_for(self.term, inputs, name)
-        states_bh = states_bsh[torch.arange(len(rows)), states_at_b]
-        head, network = self.model.heads[self.term.head_name], self.model.network(name)
-        logits_bv = token_logits(states_bh, head, network).float()
+        logits_bv = token_scores(self.model, self.term, inputs, states_at_b)
         best_bk = logits_bv.topk(min(self.number, logits_bv.shape[1])).indices.tolist()
         return [
             tuple(word for token in best_k if (word := self._word(token))) for best_k in best_bk
@@ -184,6 +180,15 @@ class _MaskedWords:
             text = self.vocabulary.tokenizer.decode([token]).strip() if is_word else ""
             self.words[token] = text if "\ufffd" not in text else ""
         return self.words[token]
+
+
+def token_scores(
+    model: Model, term: Objective, inputs: EncoderInputs, at_b: torch.Tensor
+) -> torch.Tensor:
+    """Scores (b, v) by the head of an objective, at one position of each row."""
+    name = model.resolved.stages[-1].learner(term).name
+    states_bh = model.read_for(term, inputs, name)[torch.arange(len(at_b)), at_b]
+    return token_logits(states_bh, model.heads[term.head_name], model.network(name)).float()
 
 
 def _pieces(text: SplitText, offsets: Sequence[tuple[int, int]]) -> list[list[int]]:

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
@@ -19,7 +18,7 @@ from bertc.hub.tensors import check_entry, check_names, read_header, read_tensor
 from bertc.hub.weights import SAFE
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved, RunPrecision
-from bertc.machine.machine import make_plan
+from bertc.machine.machine import dtype_of, make_plan
 from bertc.model import Model, build
 from bertc.run.models.importing import import_model
 from bertc.run.records.checkpoints import AVERAGE, WEIGHTS, verify
@@ -152,6 +151,4 @@ def placed(model: Model, device: str, precision: RunPrecision | None = None) -> 
     update = {"device": device, "precision": precision or model.resolved.run.precision}
     run = model.resolved.run.model_copy(update=update)
     plan = make_plan(model.resolved.model_copy(update={"run": run}))
-    model.to(plan.device).compute_dtype = (
-        torch.bfloat16 if plan.precision == "bf16" else torch.float32
-    )
+    model.to(plan.device).compute_dtype = dtype_of(plan)

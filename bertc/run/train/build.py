@@ -16,7 +16,7 @@ from bertc.learn.objectives import Inputs
 from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.step import TrainStep
 from bertc.machine.exact import preparing
-from bertc.machine.machine import make_plan
+from bertc.machine.machine import dtype_of, make_plan
 from bertc.machine.memory import peak_memory_bytes
 from bertc.machine.profile import graphs_so_far
 from bertc.model import Model
@@ -33,7 +33,7 @@ def build(resolved: Resolved, out: Path | None) -> str:
     source, resolved = source_of(resolved), resolved.as_in(resolved.stages[0])
     model = begin(resolved, resolved.stages[0], source).model.to(plan.device)
     tensors = {name: weight.detach().cpu().clone() for name, weight in model.named_parameters()}
-    model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    model.compute_dtype = dtype_of(plan)
     lines = _trial(resolved, resolved.stages[0], model.train(), plan)
     folder = out or Path("builds") / resolved.name
     exported = export_model(resolved, tensors, unlearned(resolved), folder)

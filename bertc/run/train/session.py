@@ -16,6 +16,7 @@ from bertc.learn.optim.by_tensor import Moments
 from bertc.learn.step.engines import Engine, gathered, local_shard, local_shards, make_engine
 from bertc.learn.step.memory import Remembered
 from bertc.machine.display import Display
+from bertc.machine.machine import dtype_of
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Model
 from bertc.model.parts import profiled_as
@@ -167,7 +168,7 @@ def laid_out(
     model: Model, moments: Moments, plan: Plan, world: World
 ) -> tuple[Model, Engine, Moments]:
     """Move a model and its moments to the devices of the processes, by the plan's strategy."""
-    model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    model.compute_dtype = dtype_of(plan)
     engine = make_engine(model, Layout(world, plan.strategy), torch.device(plan.device))
     return model, engine, {n: engine.shard(m, n[2:]) for n, m in moments.items()}
 
