@@ -77,8 +77,10 @@ def with_guesses(
 def _reading(rows: TextRows, token_ids_bs: Int[torch.Tensor, "b s"]) -> EncoderInputs:
     """Encoder inputs before any term changes them."""
     stage, inputs = rows.stage, rows.inputs
-    sequence_ids_bs = _number(inputs, rows.real) if stage.pack else None
-    position_ids_bs = None
+    sequence_ids_bs = starts_bm = position_ids_bs = None
+    if stage.pack:
+        sequence_ids_bs, ends_b1 = _number(inputs, rows.real), inputs.lengths[:, None]
+        starts_bm = torch.cat([inputs.starts.minimum(ends_b1), ends_b1], dim=1)  # and of padding
     if stage.translates:  # positions restart at the translation
         text_bs = inputs.segment_ids * rows.translated[:, None]
         if sequence_ids_bs is not None:
@@ -92,7 +94,7 @@ def _reading(rows: TextRows, token_ids_bs: Int[torch.Tensor, "b s"]) -> EncoderI
         segment_ids=inputs.segment_ids,
         attention_mask=rows.real if stage.padded and not stage.pack else None,
         sequence_ids=sequence_ids_bs,
-        starts=_starts(inputs) if stage.pack else None,
+        starts=starts_bm,
         language_ids=language_ids_bs,
         position_ids=position_ids_bs,
         backward=inputs.backward if stage.format.directions > 1 else None,
@@ -130,12 +132,6 @@ def _either(
         return torch.where(own_b1, own_bk, F.pad(others_bk, (0, wide - others_bk.shape[1])))
 
     return Predictions(*map(chosen, predictions[:3], others[:3]))
-
-
-def _starts(inputs: Inputs) -> Int[torch.Tensor, "b m"]:
-    """Start positions of the examples of each row, and of its padding (b, m + 1)."""
-    ends_b1 = inputs.lengths[:, None]
-    return torch.cat([inputs.starts.minimum(ends_b1), ends_b1], dim=1)
 
 
 def _number(inputs: Inputs, real_bs: Bool[torch.Tensor, "b s"]) -> Int[torch.Tensor, "b s"]:

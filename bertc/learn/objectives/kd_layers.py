@@ -135,7 +135,10 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
         there_by_layer = _by_layer(theirs, node.layers_of(learned=False))
         summed = tokens.weights.new_zeros((), dtype=torch.float32)
         for here, there in node.matched:
-            how = relation_of(node, node.split(read.network.node, here))
+            heads = node.split(read.network.node, here)
+            how = Relation("kl", "probabilities", heads)
+            if isinstance(node, KdAttention):
+                how = Relation(node.loss, node.of, heads, node.zero_below)
             for which in node.related:
                 summed = summed + relation_loss(
                     _factors(which, here_by_layer[here], positions_bk),
@@ -155,15 +158,6 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
         compared = int(self.weights(targets)[view.row].sum())
         text = f"{' and '.join(self.node.related)} of {compared} tokens, {pairs_told(self.node)}"
         return [(self.node.kind, text)]
-
-
-def relation_of(node: KdRelated, heads: int) -> Relation:
-    """The comparison that a term describes, of ``heads`` heads."""
-    match node:
-        case KdAttention():
-            return Relation(node.loss, node.of, heads, node.zero_below)
-        case _:
-            return Relation("kl", "probabilities", heads)
 
 
 def _at(

@@ -24,9 +24,9 @@ from bertc.learn.objectives.draws import (
 from bertc.learn.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.learn.objectives.spans import choose_ngrams, ngram_draws, span_draws, span_keys
 from bertc.learn.objectives.targets import Inputs, Predictions, VocabTensors
-from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows, TokenTensors
+from bertc.learn.objectives.term import RowView, TextRows
 from bertc.learn.objectives.term import marked as marked_positions
-from bertc.learn.objectives.vocabulary import token_losses
+from bertc.learn.objectives.vocabulary import TokenTensors
 from bertc.learn.objectives.words import choose_words, find_words, look_up, read_text
 from bertc.model import EncoderInputs
 
@@ -39,10 +39,6 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         assert rows.hidden is not None, "this term masks tokens"
         translated_b = rows.translated.float() if rows.stage.translates else None
         return reading, rows.hidden._replace(translated=translated_b)
-
-    def score(self, targets: Predictions, read: HeadInput[nn.Module]) -> Predicted:
-        """Scores over the vocabulary, for the rows of every term with this head."""
-        return token_losses(read.states[0], targets.targets, read.head, read.network, read.chances)
 
     def weights(self, targets: Predictions) -> Float[torch.Tensor, "b k"]:
         """1 (b, k) for predictions in this term's rows, else 0."""
@@ -95,7 +91,12 @@ def mask_tokens(
         kind_bits_bk, slot_bits_bk = (
             bits_bk.gather(1, first_bk) for bits_bk in (kind_bits_bk, slot_bits_bk)
         )
-    written_bk = _replace(objective, targets_bk, vocab, kind_bits_bk, slot_bits_bk)
+    masked, random = objective.replace.mask / 100, objective.replace.random / 100
+    written_bk = targets_bk
+    if random:
+        drawn_bk = random_tokens(objective.random_from, vocab, another(slot_bits_bk))
+        written_bk = torch.where(happens(kind_bits_bk, masked + random), drawn_bk, targets_bk)
+    written_bk = torch.where(happens(kind_bits_bk, masked), vocab.mask, written_bk)
     # Unused slots write into a column beyond the row, which is dropped. scatter_ would sort under
     # deterministic=yes.
     token_ids = inputs.token_ids.new_empty(inputs.token_ids.shape[0], seq + 1)
@@ -154,21 +155,6 @@ def _choose(
             return lowest(keys_bs, counts_b, predictions)
         case _:
             assert_never(objective.unit)
-
-
-def _replace(
-    objective: Masks,
-    originals_bk: Int[torch.Tensor, "b k"],
-    vocab: VocabTensors,
-    kind_bits_bk: Int[torch.Tensor, "b k"],
-    slot_bits_bk: Int[torch.Tensor, "b k"],
-) -> Int[torch.Tensor, "b k"]:
-    """Input ids (b, k) at the predicted positions: [MASK], a random token, or the token itself."""
-    masked, random = objective.replace.mask / 100, objective.replace.random / 100
-    if random:
-        drawn_bk = random_tokens(objective.random_from, vocab, another(slot_bits_bk))
-        originals_bk = torch.where(happens(kind_bits_bk, masked + random), drawn_bk, originals_bk)
-    return torch.where(happens(kind_bits_bk, masked), vocab.mask, originals_bk)
 
 
 def random_tokens(

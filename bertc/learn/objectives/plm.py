@@ -15,15 +15,8 @@ from bertc.learn.objectives import draws
 from bertc.learn.objectives.selection import lowest
 from bertc.learn.objectives.spans import harmonic
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.learn.objectives.term import (
-    HeadInput,
-    Predicted,
-    RowView,
-    TextRows,
-    TokenTensors,
-    marked,
-)
-from bertc.learn.objectives.vocabulary import token_losses
+from bertc.learn.objectives.term import RowView, TextRows, marked
+from bertc.learn.objectives.vocabulary import TokenTensors
 from bertc.learn.objectives.words import find_words, read_text
 from bertc.model import EncoderInputs, PermutationMask
 
@@ -32,15 +25,40 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
     """Prediction of tokens from those before them in a random order."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Predictions]:
-        """The targets, and encoder inputs with the permutation mask."""
-        order, targets = permute_tokens(
-            self.node,
-            rows.inputs,
-            rows.real,
-            rows.stage.format.parts(rows.stage.seq),
-            rows.vocab,
-            rows.key,
-        )
+        """The targets, and encoder inputs with a random factorisation order of each row's tokens.
+
+        Tokens that are not targets come first and attend to each other; every token attends to
+        them. Then come targets and special tokens, of which the latter are never predicted (XLNet
+        data_utils.py, _local_perm). Each part of a row has targets and an order of its own, and
+        attends to the parts before it.
+        """
+        inputs, real_bs, vocab = rows.inputs, rows.real, rows.vocab
+        seq, parts = inputs.token_ids.shape[1], rows.stage.format.parts(rows.stage.seq)
+        blocks = [min(self.node.block or part, part) for part in parts]
+        drawn = draws.bits(rows.key, inputs.copies, inputs.example_ids, 2 * seq + sum(blocks))
+        span_bits_bs, fill_bits_bs, *order_bits = torch.split(drawn, [seq, seq, *blocks], dim=1)
+        chosen_bk = choose(self.node, inputs, parts, vocab, span_bits_bs, fill_bits_bs)
+
+        ordinary_bs = read_text(inputs.token_ids, real_bs, vocab, specials=False).ordinary
+        # Unused slots mark a column beyond the row, which is dropped.
+        marks = torch.zeros(len(chosen_bk), seq + 1, dtype=torch.bool, device=real_bs.device)
+        told_bs = marks.scatter_(1, chosen_bk, True)[:, :seq]
+        positions_bk = chosen_bk.clamp(max=seq - 1)
+        used_bk = (chosen_bk < seq) & ordinary_bs.gather(1, positions_bk)
+        positions_bk = torch.where(used_bk, positions_bk, 0)
+        targets_bk = inputs.token_ids.gather(1, positions_bk)
+
+        places, firsts = [], []
+        for number, (begin, part) in enumerate(laid_out(parts)):
+            # Each part has one extra rank, for its tokens that are not targets.
+            places.append(shuffled(order_bits[number], part) + (begin + number))
+            firsts.append(torch.full((part,), begin + number - 1, device=real_bs.device))
+        place_bs, untold_s = torch.cat(places, dim=1), torch.cat(firsts)
+        first_bs = ordinary_bs & ~told_bs
+        rank_bs = torch.where(first_bs, untold_s, torch.where(real_bs, place_bs, draws.LAST))
+        before_bs = torch.where(first_bs, untold_s + 1, place_bs + (~ordinary_bs).long())
+        order = PermutationMask(rank_bs, before_bs, positions_bk)
+        targets = Predictions(positions_bk, targets_bk, used_bk.float())
         return reading._replace(permutation=order), targets
 
     def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
@@ -48,10 +66,6 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         b, seq = batch.originals.shape
         lane_k = torch.arange(targets.positions.shape[1], device=batch.originals.device)
         return ((seq + lane_k).expand(b, -1),)
-
-    def score(self, targets: Predictions, read: HeadInput[nn.Module]) -> Predicted:
-        """Scores over the vocabulary."""
-        return token_losses(read.states[0], targets.targets, read.head, read.network)
 
     def turns(self, targets: Predictions, batch: MicroBatch, row: int) -> dict[int, int]:
         """Position to rank in the order, from 1."""
@@ -76,49 +90,6 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         order = PermutationMask(rank_bs, torch.ones_like(rank_bs), places_b[:, None])
         last_b = torch.full_like(places_b, reading.token_ids.shape[1])
         return reading._replace(permutation=order), last_b
-
-
-def permute_tokens(
-    objective: Plm,
-    inputs: Inputs,
-    real_bs: Bool[torch.Tensor, "b s"],
-    parts: tuple[int, ...],
-    vocab: VocabTensors,
-    key: int,
-) -> tuple[PermutationMask, Predictions]:
-    """A random factorisation order of each row's tokens, and the predictions.
-
-    Tokens that are not targets come first and attend to each other; every token attends to them.
-    Then come targets and special tokens, of which the latter are never predicted (XLNet
-    data_utils.py, _local_perm). Each of the row's ``parts`` has targets and an order of its own,
-    and attends to the parts before it.
-    """
-    seq = inputs.token_ids.shape[1]
-    blocks = [min(objective.block or part, part) for part in parts]
-    drawn = draws.bits(key, inputs.copies, inputs.example_ids, 2 * seq + sum(blocks))
-    span_bits_bs, fill_bits_bs, *order_bits = torch.split(drawn, [seq, seq, *blocks], dim=1)
-    chosen_bk = choose(objective, inputs, parts, vocab, span_bits_bs, fill_bits_bs)
-
-    ordinary_bs = read_text(inputs.token_ids, real_bs, vocab, specials=False).ordinary
-    # Unused slots mark a column beyond the row, which is dropped.
-    marks = torch.zeros(len(chosen_bk), seq + 1, dtype=torch.bool, device=real_bs.device)
-    told_bs = marks.scatter_(1, chosen_bk, True)[:, :seq]
-    positions_bk = chosen_bk.clamp(max=seq - 1)
-    used_bk = (chosen_bk < seq) & ordinary_bs.gather(1, positions_bk)
-    positions_bk = torch.where(used_bk, positions_bk, 0)
-    targets_bk = inputs.token_ids.gather(1, positions_bk)
-
-    places, firsts = [], []
-    for number, (begin, part) in enumerate(laid_out(parts)):
-        # Each part has one extra rank, for its tokens that are not targets.
-        places.append(shuffled(order_bits[number], part) + (begin + number))
-        firsts.append(torch.full((part,), begin + number - 1, device=real_bs.device))
-    place_bs, untold_s = torch.cat(places, dim=1), torch.cat(firsts)
-    first_bs = ordinary_bs & ~told_bs
-    rank_bs = torch.where(first_bs, untold_s, torch.where(real_bs, place_bs, draws.LAST))
-    before_bs = torch.where(first_bs, untold_s + 1, place_bs + (~ordinary_bs).long())
-    order = PermutationMask(rank_bs, before_bs, positions_bk)
-    return order, Predictions(positions_bk, targets_bk, used_bk.float())
 
 
 def laid_out(parts: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -151,7 +122,10 @@ def choose(
         counts_b = (text.lengths * share // part).clamp(min=1)
         real_bp = lane_p < text.lengths[:, None]
         marks_bp = find_spans(objective, text, real_bp, vocab, span_bits_bs[:, lanes])
-        chosen_bk = fill_up(marks_bp, real_bp, fill_bits_bs[:, lanes], counts_b, share)
+        # Marked tokens sort first, with the position in the low bits.
+        keys_bp = draws.order_keys(fill_bits_bs[:, lanes] & draws.LAST, real_bp)
+        keys_bp = torch.where(marks_bp, lane_p - (1 << part.bit_length()), keys_bp)
+        chosen_bk = lowest(keys_bp, counts_b, share)
         positions_bk = turned_bp.gather(1, chosen_bk.clamp(max=part - 1)) + begin
         chosen.append(torch.where(chosen_bk < part, positions_bk, seq))
     return torch.cat(chosen, dim=1)
@@ -221,18 +195,3 @@ def chained(next_bs: Int[torch.Tensor, "b s"], longest: int) -> Bool[torch.Tenso
         marks = marks.scatter_reduce(1, jump, marks, "amax")
         jump = jump.gather(1, jump)
     return marks[:, :seq] > 0
-
-
-def fill_up(
-    marks_bs: Bool[torch.Tensor, "b s"],
-    real_bs: Bool[torch.Tensor, "b s"],
-    bits_bs: Int[torch.Tensor, "b s"],
-    counts_b: Int[torch.Tensor, "b"],
-    predictions: int,
-) -> Int[torch.Tensor, "b {predictions}"]:
-    """Positions (b, k): marked ones first, in text order, up to the count, then random others."""
-    seq = marks_bs.shape[1]
-    lane_s = torch.arange(seq, device=marks_bs.device)
-    keys_bs = draws.order_keys(bits_bs & draws.LAST, real_bs)
-    marked_bs = lane_s - (1 << seq.bit_length())  # sort first, with the position in the low bits
-    return lowest(torch.where(marks_bs, marked_bs, keys_bs), counts_b, predictions)

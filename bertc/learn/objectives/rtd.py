@@ -21,14 +21,8 @@ from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
 from bertc.learn.objectives import term
 from bertc.learn.objectives.draws import bits, unit64
 from bertc.learn.objectives.mlm import random_tokens
-from bertc.learn.objectives.targets import (
-    Inputs,
-    MicroBatch,
-    Predictions,
-    ReplacedTokens,
-    scatter_tokens,
-)
-from bertc.learn.objectives.vocabulary import token_losses
+from bertc.learn.objectives.targets import Inputs, MicroBatch, ReplacedTokens, scatter_tokens
+from bertc.learn.objectives.vocabulary import TokenTensors, token_losses
 from bertc.model import EncoderInputs, gather_positions
 from bertc.model.heads import CopyingTokenHead, Detector
 from bertc.model.positions import restarting_positions
@@ -43,8 +37,12 @@ class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.H
         self, rows: term.TextRows, reading: EncoderInputs
     ) -> tuple[EncoderInputs, ReplacedTokens]:
         """Positions to replace; replacements too, unless a network samples them."""
-        assert rows.hidden is not None, "masked positions are replaced"
-        targets = choose_replaced(self.node.over, rows.inputs, rows.hidden, rows.real, rows.key)
+        masks = rows.hidden
+        assert masks is not None, "masked positions are replaced"
+        # Random numbers are keyed by position, so duplicates agree.
+        chances_bk = unit64(_bits(rows.inputs, masks.positions, rows.key))
+        classified = rows.real.float() if self.node.over == "all" else masks.weights
+        targets = ReplacedTokens(masks.positions, masks.weights, chances_bk, classified)
         return with_replacements(rows, reading, targets), targets
 
     def weights(self, targets: ReplacedTokens) -> torch.Tensor:
@@ -116,7 +114,7 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
 
 
 class RestoreTensors(
-    ReplacedTextTensors[Restore, nn.Module], term.TokenTensors[Restore, ReplacedTokens, nn.Module]
+    ReplacedTextTensors[Restore, nn.Module], TokenTensors[Restore, ReplacedTokens, nn.Module]
 ):
     """The original of each replaced token, or of all tokens."""
 
@@ -192,22 +190,6 @@ def with_replacements(
     others_bk = random_tokens(source, rows.vocab, bits_bk)
     ids_bs = scatter_tokens(rows.inputs.token_ids, where.positions, others_bk)
     return reading._replace(token_ids=ids_bs)
-
-
-def choose_replaced(
-    over: Literal["all", "masked"],
-    inputs: Inputs,
-    masks: Predictions,
-    real_bs: Bool[torch.Tensor, "b s"],
-    key: int,
-) -> ReplacedTokens:
-    """Replace the masked positions; random numbers are keyed by position, so duplicates agree."""
-    return ReplacedTokens(
-        masks.positions,
-        masks.weights,
-        unit64(_bits(inputs, masks.positions, key)),
-        real_bs.float() if over == "all" else masks.weights,
-    )
 
 
 def _bits(

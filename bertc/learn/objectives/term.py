@@ -22,7 +22,6 @@ from torch import nn
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import TermNode
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.machine.exact import exact
 from bertc.model import EncoderInputs
 from bertc.model.body import BodyModule, Outputs
 
@@ -201,15 +200,6 @@ class ExampleTensors(TermTensors[NodeT, OwnT, HeadT]):
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, OwnT]:
         """Refuse text."""
         raise AssertionError("task targets come from examples, not from text")
-
-
-class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):
-    """A term that predicts tokens; its targets have ``targets``, ids shaped as its weights."""
-
-    def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
-        """The sum of the targets' costs."""
-        targets: torch.Tensor = own.targets  # type: ignore[attr-defined]
-        return (exact(self.weights(own)) * nats_v[targets]).sum()
 
 
 def marked(

@@ -3,16 +3,33 @@
 Axes: b rows, k predictions of a row, n = b*k, h hidden, e embedding, v token ids.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import nn
 
 from bertc.learn.objectives.softmax.adaptive import adaptive_logits, adaptive_loss
 from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
-from bertc.learn.objectives.term import Predicted
+from bertc.learn.objectives.term import HeadInput, HeadT, NodeT, OwnT, Predicted, TermTensors
+from bertc.machine.exact import exact
 from bertc.model.body import BodyModule
 from bertc.model.heads import AdaptiveTokenHead, TokenHead
 from bertc.model.weights import Embedding
+
+
+class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):
+    """A term that predicts tokens; its targets have ``targets``, ids shaped as its weights."""
+
+    def score(self, own: OwnT, read: HeadInput[Any]) -> Predicted:
+        """Scores over the vocabulary."""
+        targets: torch.Tensor = own.targets  # type: ignore[attr-defined]
+        return token_losses(read.states[0], targets, read.head, read.network, read.chances)
+
+    def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
+        """The sum of the targets' costs."""
+        targets: torch.Tensor = own.targets  # type: ignore[attr-defined]
+        return (exact(self.weights(own)) * nats_v[targets]).sum()
 
 
 def token_losses(

@@ -55,12 +55,14 @@ class MuonRule:
         """Update matrices of one shape, each with its momentum."""
         rule = self._rule
         steps = orthogonal(torch.stack([self._ahead(*pair) for pair in group]), rule.ns_steps)
+        rows, columns = group[0][0].shape
+        factor = 0.2 * math.sqrt(max(rows, columns))
+        if rule.adjust == "original":
+            factor = math.sqrt(max(1, rows / columns))
         for (matrix, _), step in zip(group, steps.unbind(), strict=True):
             weights = local_shard(matrix)
             weights.mul_(1 - rate * rule.decay)
-            weights.add_(
-                local_shard(shard_like(step, matrix)), alpha=-rate * self._factor(*matrix.shape)
-            )
+            weights.add_(local_shard(shard_like(step, matrix)), alpha=-rate * factor)
 
     def _ahead(self, matrix: Tensor, momentum: Tensor) -> Tensor:
         """The momentum after its update, or a step ahead of it."""
@@ -69,12 +71,6 @@ class MuonRule:
         momentum.lerp_(gradient, 1 - rule.momentum)
         ahead = gradient.lerp(momentum, rule.momentum) if rule.nesterov else momentum
         return whole(ahead).to(self._dtype)
-
-    def _factor(self, rows: int, columns: int) -> float:
-        """The factor on the rate of a matrix."""
-        if self._rule.adjust == "original":
-            return math.sqrt(max(1, rows / columns))
-        return 0.2 * math.sqrt(max(rows, columns))
 
 
 def orthogonal(matrices: Tensor, iterations: int) -> Tensor:

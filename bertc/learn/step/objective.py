@@ -58,7 +58,11 @@ def make_objective(
                     micro_batch = teachers[network.name](micro_batch)
                 continue
             with nullcontext() if network.terms else torch.no_grad():
-                outputs = _read(model, stage, network, micro_batch)
+                body = model.network(network.name)
+                frozen_body = stage.freeze == "all" and network.role == "trained"
+                with unchanging(body) if frozen_body else nullcontext():
+                    read = micro_batch.read_by(network)
+                    outputs = model.read_on(read, network.name, network.wanted)
                 # Only the networks read the memory.
                 loss, statistics, guesses_bk = scores[network.name](
                     remembering(micro_batch, None), factors_t, outputs._replace(memory=None)
@@ -74,13 +78,6 @@ def make_objective(
         return sum(losses_n[1:], losses_n[0]), statistics, memory
 
     return objective
-
-
-def _read(model: Model, stage: Stage, network: Network, micro_batch: MicroBatch) -> Outputs:
-    """Outputs of a network; of a wholly frozen one without dropout."""
-    frozen, body = stage.freeze == "all" and network.role == "trained", model.network(network.name)
-    with unchanging(body) if frozen else nullcontext():
-        return model.read_on(micro_batch.read_by(network), network.name, network.wanted)
 
 
 @contextmanager
