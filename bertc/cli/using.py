@@ -92,7 +92,7 @@ def predict(
 
     predictions = run_on(run, file, task, device)
     if official:
-        write_files(predictions.files(), official)
+        write_files(predictions.files(file), official)
     else:
         for line in predictions.lines(file):
             say(line)

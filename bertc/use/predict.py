@@ -101,11 +101,12 @@ GLUE_FILES: dict[GlueName, str] = {
 }
 
 
-def glue(task: GlueName, answers: Sequence[AnswerValue]) -> dict[str, str]:
+def glue(task: GlueName, answers: Sequence[AnswerValue], part: str) -> dict[str, str]:
     """The file for gluebenchmark.com, name to text, from an answer for each row of a test part."""
+    name = "MNLI-mm.tsv" if task == "mnli" and "mismatched" in part else GLUE_FILES[task]
     spelled = (a if isinstance(a, str) else f"{min(max(a, 0.0), 5.0):.3f}" for a in answers)
     rows = [f"{index}\t{answer}" for index, answer in enumerate(spelled)]
-    return {GLUE_FILES[task]: "\n".join(["index\tprediction", *rows, ""])}
+    return {name: "\n".join(["index\tprediction", *rows, ""])}
 
 
 def squad(
@@ -156,11 +157,11 @@ class Predicted:
         said = f"{self.task.title}: {several(count, 'row')} in {self.seconds:.1f} s{speed}"
         return "\n".join([said, *self.notes])
 
-    def files(self) -> dict[str, str]:
+    def files(self, file: Path) -> dict[str, str]:
         """Texts of the answer files for GLUE or SQuAD, by file name."""
         match self.task:
             case Glue() as task:
-                return glue(task.task, self.answers.given)
+                return glue(task.task, self.answers.given, file.name)
             case Squad() as task:
                 return squad(self.examples, self.answers.spans, task.version == 2)
             case task:

@@ -93,10 +93,7 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
 
     def count(self, targets: TaskTargets) -> torch.Tensor:
         """Number of labelled examples, words or windows (0-d)."""
-        labelled = targets.weights.sum()
-        return (
-            labelled / self.node.answer.most if isinstance(self.node.answer, Choice) else labelled
-        )
+        return self.weights(targets).sum()
 
 
 def read_by_task(

@@ -8,13 +8,14 @@ from bertc.use.predict import glue, squad
 
 
 def test_files_of_glue() -> None:
-    assert glue("rte", ["entailment", "not_entailment"]) == {
+    assert glue("rte", ["entailment", "not_entailment"], "test") == {
         "RTE.tsv": "index\tprediction\n0\tentailment\n1\tnot_entailment\n"
     }
-    assert glue("stsb", [1.23456, 5.2, -0.1]) == {
+    assert glue("stsb", [1.23456, 5.2, -0.1], "test") == {
         "STS-B.tsv": "index\tprediction\n0\t1.235\n1\t5.000\n2\t0.000\n"
     }
-    assert set(glue("mnli", [])) == {"MNLI-m.tsv"}
+    assert set(glue("mnli", [], "test_matched.tsv")) == {"MNLI-m.tsv"}
+    assert set(glue("mnli", [], "test_mismatched.tsv")) == {"MNLI-mm.tsv"}
 
 
 def test_files_of_squad() -> None:
