@@ -13,7 +13,7 @@ from torch import nn
 from bertc.base.diagnostics import DataError
 from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.target import beyond_last
-from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
@@ -105,18 +105,14 @@ class Graph(nn.Module):
         cls_b1h = states_bsh if self.narrow else gather_positions(states_bsh, first_b1)
         results = [states_bsh.float()] if self.states else []
         if self.pooled:
-            results.append(self._pooled(states_bsh, cls_b1h, reading)[:, 0].float())
+            network = self.model.encoder
+            pooled_bsh = states_bsh if network.node.pooled.of_rows else cls_b1h
+            results.append(network.pool(pooled_bsh, reading)[:, 0].float())
         for head in self.heads:
             read_bsh = outputs.decoded if self.decodes and head.states.decoded else states_bsh
             assert read_bsh is not None, "they are wanted"
             results.append(self._scores(head, read_bsh, cls_b1h, reading))
         return tuple(results)
-
-    def _pooled(
-        self, states_bsh: torch.Tensor, cls_b1h: torch.Tensor, reading: EncoderInputs
-    ) -> torch.Tensor:
-        network = self.model.encoder
-        return network.pool(states_bsh if network.node.pooled.of_rows else cls_b1h, reading)
 
     def _scores(
         self,
@@ -133,26 +129,15 @@ class Graph(nn.Module):
         if isinstance(term, Task):
             reads_all = network.node.pooled.of_rows or not term.states.pooled
             states_bkh = states_bsh if reads_all else cls_b1h
-            scores_bkc = head(TaskTensors(term).features(states_bkh, network, reading)).float()
-            return _of_examples(term.answer, scores_bkc)
+            scores_bkc: torch.Tensor = head(
+                TaskTensors(term).features(states_bkh, network, reading)
+            ).float()
+            if (axes := len(_output(term).axes)) == 3:
+                return scores_bkc
+            return scores_bkc[:, 0] if axes == 2 else scores_bkc[:, 0, 0]
         b, s, h = states_bsh.shape
         scores_nv = token_logits(states_bsh.reshape(b * s, h), head, network)
         return scores_nv.reshape(b, s, -1).float()
-
-
-def _of_examples(answer: Answer, scores_bkc: torch.Tensor) -> torch.Tensor:
-    """Scores without axes of one entry."""
-    match answer:
-        case Labels():
-            return scores_bkc[:, 0]
-        case Score() | Choice():
-            return scores_bkc[:, 0, 0]
-        case Tags() | Span():
-            return scores_bkc
-        case Vector():
-            raise AssertionError("vectors have no scores")
-        case unreachable:
-            assert_never(unreachable)
 
 
 def _output(term: Objective) -> Output:

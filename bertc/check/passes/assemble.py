@@ -1,6 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
-from typing import NamedTuple, Self
+from collections.abc import Callable
+from typing import Any
 
 from bertc.check.passes.settings.stages import has_tasks, layer_values, owners, reads_on
 from bertc.check.passes.teaching.teachers import taught_terms
@@ -15,7 +16,7 @@ from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
 from bertc.ir.terms.node import Pairs, predicts_masked
@@ -29,7 +30,7 @@ def assemble(program: Complete) -> Resolved:
         stages=_stages(program),
         vocabulary=program.vocab,
         languages=program.languages,
-        run=Run(**{name: getattr(program, name) for name in Run.model_fields}),
+        run=Run(**_same(program, *Run.model_fields)),
         origins={
             name: origin.kind + (f": {origin.source}" if origin.source else "")
             for name, origin in program.origins.items()
@@ -37,20 +38,22 @@ def assemble(program: Complete) -> Resolved:
     )
 
 
+_OF_BODIES = ("embedding", "table", "pooler", "head", "dropout", "initializer")
+"""Settings that every body has as they are."""
+
+
+def _same(settings: CompleteSettings, *names: str) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in names}
+
+
 def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
     layers = stage.layers
     heads, widths = layer_values(stage.heads, layers), layer_values(stage.ffn, layers)
     return Encoder(
+        **_same(stage, *_OF_BODIES, "hidden", "positions", "segments", "attention", "norm"),
         vocab_size=table_rows(stage.vocab),
-        embedding=stage.embedding,
-        hidden=stage.hidden,
-        table=stage.table,
-        positions=stage.positions,
-        segments=stage.segments,
         languages=stage.languages if stage.language_embeddings else (),
-        attention=stage.attention,
         ffn=feed_forward(stage.activation),
-        norm=stage.norm,
         layers=tuple(
             LayerWidths(heads=h, head_dim=stage.head_dim, ffn=w)
             for h, w in zip(heads, widths, strict=True)
@@ -59,10 +62,6 @@ def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
         ffn_owner=owners(stage.share, "ffn", layers),
         causal=causal,
         two_streams=two_streams,
-        pooler=stage.pooler,
-        head=stage.head,
-        dropout=stage.dropout,
-        initializer=stage.initializer,
     )
 
 
@@ -80,53 +79,42 @@ def _generator(stage: StageSettings) -> Encoder | None:
     return _encoder(stage.model_copy(update=settings), causal=False, two_streams=False)
 
 
-class _Networks(NamedTuple):
-    """Facts of the networks of all stages: ``texts`` of a row that a pooled state compares."""
+def _bodies(program: Complete) -> Callable[[StageSettings, bool], Body]:
+    """Gives the main network of a stage, causal or not, by what the stages have in common."""
+    by_generator = isinstance(program.generator, GeneratorNetwork)
+    terms = [term.objective for stage in program.stages for term in stage.objective]
+    tasks = [task for stage in program.stages for task in stage.tasks if task.pooled]
+    pairs = any(stage.pairing for stage in program.stages)
+    pairs |= any({"pair", "choices"} & {*task.reads} for task in tasks)
+    two_streams = any(term.order == "permuted" for term in terms)
+    decodes = any(
+        term.states.decoded and not (by_generator and predicts_masked(term)) for term in terms
+    )
 
-    two_streams: bool
-    texts: int
-    decodes: bool
-
-    @classmethod
-    def of(cls, program: Complete) -> Self:
-        by_generator = isinstance(program.generator, GeneratorNetwork)
-        terms = [term.objective for stage in program.stages for term in stage.objective]
-        tasks = [task for stage in program.stages for task in stage.tasks if task.pooled]
-        pairs = any(stage.pairing for stage in program.stages)
-        pairs |= any({"pair", "choices"} & {*task.reads} for task in tasks)
-        return cls(
-            two_streams=any(term.order == "permuted" for term in terms),
-            texts=2 if pairs else 1,
-            decodes=any(
-                term.states.decoded and not (by_generator and predicts_masked(term))
-                for term in terms
-            ),
-        )
-
-    def body(self, stage: StageSettings, *, causal: bool) -> Body:
-        """The main network of a stage that reads in this direction."""
+    def body(stage: StageSettings, causal: bool) -> Body:
         head = stage.head
-        if isinstance(head, TransformHead) and not self.decodes:
+        if isinstance(head, TransformHead) and not decodes:
             stage = stage.model_copy(update={"head": head.model_copy(update={"decoder": 0})})
         if isinstance(stage.body, Transformer):
-            return _encoder(stage, causal, self.two_streams)
-        same = ("embedding", "table", "pooler", "head", "dropout", "initializer")
+            return _encoder(stage, causal, two_streams)
         shared = {"vocab_size": table_rows(stage.vocab), "causal": causal}
-        fields = shared | {name: getattr(stage, name) for name in same}
-        return stage.body.network(self.texts, fields)
+        return stage.body.network(2 if pairs else 1, shared | _same(stage, *_OF_BODIES))
+
+    return body
 
 
 def _stages(program: Complete) -> tuple[AnyStage, ...]:
     """Stage by stage: its networks, how they come from those before, its counting, its pieces."""
     init = program.init
     carried = init if isinstance(init, FromRun) and init.moments == "carry" else None
-    of_all = _Networks.of(program)
+    body = _bodies(program)
     counted_from, first = -carried.updates if carried else 0, 0
     stages = list[AnyStage]()
     for stage in program.stages:
         before = stages[-1] if stages else None
-        networks = of_all.body(stage, causal=reads_on(stage.objective)), _generator(stage)
-        begins = _begins_anew(stage, before, of_all, networks[1])
+        networks = body(stage, reads_on(stage.objective)), _generator(stage)
+        facing = before and (body(stage, before.encoder.causal), networks[1])
+        begins = _begins_anew(stage, before, facing)
         if begins and (before or carried is None):
             counted_from = first
         change: NetworkChange | None = None
@@ -167,16 +155,20 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
     return stages
 
 
-def _begins_anew(
-    stage: StageSettings, before: AnyStage | None, of_all: _Networks, generator: Body | None
-) -> bool:
+def _begins_anew(stage: StageSettings, before: AnyStage | None, facing: object) -> bool:
     """True if its optimiser is new: for another network (not a turned one), a task or a rule."""
     if before is None:
         return isinstance(stage.init, FromRun)
-    facing = of_all.body(stage, causal=before.encoder.causal)
-    changed = (before.encoder, before.generator) != (facing, generator)
+    changed = (before.encoder, before.generator) != facing
     new_rule = before.optimizer.keeps != stage.optimizer.keeps
     return changed or stage.begins_told or has_tasks(stage.objective) or new_rule
+
+
+_OF_STAGES = (
+    "name", "steps", "batch", "seq", "microbatch", "teacher", "prune", "data", "smoothing",
+    "mixing", "format", "pack", "memory", "optimizer", "freeze",
+)  # fmt: skip
+"""Settings that a stage of a run has as they are."""
 
 
 def _stage(
@@ -195,34 +187,20 @@ def _stage(
     ways = [term.objective.pairs for term in stage.objective if term.objective.pairs != "none"]
     pairs: Pairs = (*ways, "consecutive")[0] if stage.format.kind in PAIRED else "none"
     return kind(
-        name=stage.name,
+        **_same(stage, *_OF_STAGES),
         encoder=encoder,
         generator=generator,
         replacements=stage.generator,
         grow=change,
-        steps=stage.steps,
         first_step=first,
-        batch=stage.batch,
-        seq=stage.seq,
-        microbatch=stage.microbatch,
         objective=taught_terms(stage),
-        teacher=stage.teacher,
-        prune=stage.prune,
-        data=stage.data,
-        smoothing=stage.smoothing,
-        mixing=stage.mixing,
-        format=stage.format,
         pairs=pairs,
         padded=stage.format.kind not in FULL or bool(stage.translation_term) or tuned,
-        pack=stage.pack,
-        memory=stage.memory,
-        optimizer=stage.optimizer,
         warmup_steps=stage.optimizer.warmup_steps(schedule_steps),
         schedule_start=first - stage.since if own_schedule else 0,
         schedule_steps=schedule_steps,
         counted_from=counted_from,
         average=stage.average.of_stage(first, first + stage.steps),
-        freeze=stage.freeze,
         # Settings of the whole run may apply to its task stages only.
         patience=stage.patience if tuned else 0,
         augment=stage.augment if tuned else UNCHANGED,
