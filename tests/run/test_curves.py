@@ -39,7 +39,7 @@ def test_curves_and_attempts_of_a_run_with_stages_that_was_resumed(tiny, tmp_pat
     assert found.points[-1].stage == "two"
 
 
-def test_flops_of_a_task_are_of_rows_as_long_as_those_that_were_read(tmp_path, cache):
+def test_flops_of_a_task_are_of_rows_as_long_as_those_that_were_read(tmp_path, go):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hen", "pond"]
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     rows = "hen hen pond\tpond hen\ta\npond hen\then pond pond\tb\n" * 8  # of 8 tokens
@@ -50,7 +50,7 @@ def test_flops_of_a_task_are_of_rows_as_long_as_those_that_were_read(tmp_path, c
     )
     told = estimate(spec)
     assert told.stages[0].row_tokens == 8
-    train(resolve(spec), tmp_path / "run", cache=cache, quiet=True)
+    go(resolve(spec))
     flops, _ = curves(tmp_path / "run").of("train/loss", "flops")
     assert flops[1] == 2 * flops[0] == pytest.approx(told.flops.train_total, rel=0.05)
     (listed,) = list_runs([tmp_path]).runs

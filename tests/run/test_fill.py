@@ -12,18 +12,17 @@ from bertc.ir.vocabulary import TokenizerFile
 from bertc.learn.objectives import token_logits
 from bertc.model import EncoderInputs
 from bertc.run.models.loading import load
-from bertc.run.train.loop import train
 from bertc.use.fill_mask import _Reader, fill
 
 
 @pytest.fixture
-def run(tiny, tmp_path, cache):
+def run(tiny, tmp_path, go):
     """A run that has learned some objectives for two steps."""
 
     def make(*objectives, **settings):
         terms = tuple(Term(objective=each) for each in objectives)
         resolved = tiny(objective=terms, steps=2, eval_every=2, **settings)
-        train(resolved, tmp_path / "run", cache=cache, quiet=True)
+        go(resolved)
         return tmp_path / "run"
 
     return make

@@ -26,12 +26,12 @@ PARTS = by_kind("mlm")
 
 
 @pytest.fixture
-def go(tiny, tmp_path, cache):
+def go(tiny, tmp_path, go):
     """Train for two steps, and return the report and the lines of its evaluations."""
 
     def run(name="run", **settings):
         settings = {"steps": 2, "eval_examples": 64, **settings}
-        report = train(tiny(**settings), tmp_path / name, cache=cache, quiet=True)
+        report = go(tiny(**settings), name)
         return report, lines(tmp_path / name, "eval")
 
     return run

@@ -11,10 +11,10 @@ from bertc.run.train.loop import train
 from tests.kinds import PARTS_OF_A_STEP as PARTS
 
 
-def test_a_run_with_a_profile_is_the_same_run(tiny, tmp_path, same_run, cache):
-    train(tiny(), tmp_path / "plain", cache=cache, quiet=True)
+def test_a_run_with_a_profile_is_the_same_run(tiny, tmp_path, same_run, go):
+    go(tiny(), "plain")
     profile = tmp_path / "profile"
-    train(tiny(), tmp_path / "seen", cache=cache, quiet=True, profile=profile)
+    go(tiny(), "seen", profile=profile)
     same_run(tmp_path / "plain", tmp_path / "seen")
     events = json.loads((profile / "main" / "trace.json").read_text())["traceEvents"]
     assert {*PARTS} - {"loader"} <= {event["name"] for event in events}

@@ -5,7 +5,6 @@ from bertc.machine.display import Display
 from bertc.machine.machine import detect
 from bertc.run.records.folder import RunFolder
 from bertc.run.train import start
-from bertc.run.train.loop import train
 
 
 class Noting(Display):
@@ -16,10 +15,10 @@ class Noting(Display):
         self.notes.append(message)
 
 
-def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, cache):
+def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, go):
     """They draw dropout another way than torch's, so what follows is another run."""
     resolved = tiny(steps=3)
-    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    go(resolved)
     lock = RunFolder(tmp_path / "run").read_lock()
     for before, now, told in (
         ("", "", ""),

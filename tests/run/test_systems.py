@@ -4,7 +4,6 @@ import pytest
 
 from bertc.api import points
 from bertc.ir.terms.masking import of_all_positions
-from bertc.run.train.loop import train
 from tests.run.conftest import lines
 from tests.shipped import PROGRAMS, SYSTEMS
 
@@ -24,7 +23,7 @@ def cache(tmp_path_factory):
 
 
 @pytest.mark.parametrize("spec", [*PLAIN, MIXED], ids=[*PLAIN, "mixed"])
-def test_the_loss_falls(spec, corpus_file, cache, tmp_path):
+def test_the_loss_falls(spec, corpus_file, tmp_path, go):
     toy = [*TOY, f'data=files("{corpus_file}", sentences=lines)']
     first = (PROGRAMS[spec] if spec in PROGRAMS else points(spec))[0]
     if first.stages[0].optimizer.schedule.kind == "inverse-sqrt":
@@ -40,7 +39,7 @@ def test_the_loss_falls(spec, corpus_file, cache, tmp_path):
     if table.kind == "adaptive":
         toy.append(f"table=adaptive([8, 12, 16], div={min(table.div, 3)})")
     (resolved,) = points(spec, [*toy, f"vocab={kind}({size})"])
-    report = train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    report = go(resolved)
     assert report.evaluation is not None
     of_terms = {*of_all_positions(report.evaluation.losses)}
     assert of_terms == {t.objective.kind for t in resolved.terms()}

@@ -141,10 +141,10 @@ def _entailed(row):
 
 
 @pytest.fixture
-def go(tmp_path, cache):
+def go(go):
     def run(spec, name="run", **options):
         resolved = bertc.resolve(spec)
-        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
+        return go(resolved, name, **options)
 
     return run
 

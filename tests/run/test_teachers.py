@@ -80,32 +80,30 @@ def test_the_estimate_tells_the_teacher_beside_the_student(bert: Path) -> None:
 
 
 def test_another_teacher_is_refused_when_the_run_goes_on(
-    bert: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Any
 ) -> None:
     shutil.copytree(bert, tmp_path / "bert")
     resolved = student(tmp_path / "bert")
     with pytest.raises(StoppedError):
-        stop_after(
-            monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
-        )
-    train(points(text(TOY, objective="mlm", seed="1"))[0], tmp_path / "b", cache=cache, quiet=True)
+        stop_after(monkeypatch, 2, lambda: go(resolved))
+    go(points(text(TOY, objective="mlm", seed="1"))[0], "b")
     shutil.rmtree(tmp_path / "bert")
     shutil.copytree(tmp_path / "b", tmp_path / "bert")
     with pytest.raises(ResumeRefusedError, match="weights of teacher"):
-        train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
+        go(resolved, resume=True)
 
 
-def test_several_teachers_are_averaged(bert: Path, cache: Path, tmp_path: Path) -> None:
+def test_several_teachers_are_averaged(bert: Path, tmp_path: Path, go: Any) -> None:
     spec = text(STUDENT, objective="kd(logits)+mlm", teacher=f'3*"{bert}" + "{bert}"')
     twice, once = points(spec)[0], student(bert, "kd(logits)+mlm")
     for name, resolved in (("twice", twice), ("once", once)):
-        train(resolved, tmp_path / name, cache=cache, quiet=True)
+        go(resolved, name)
     one, other = weights(tmp_path / "once"), weights(tmp_path / "twice")
     assert all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
 
 
 def test_a_folder_whose_configuration_tells_of_no_pooler_teaches(
-    bert: Path, cache: Path, tmp_path: Path
+    bert: Path, tmp_path: Path, go: Any
 ) -> None:
     folder = shutil.copytree(bert / "model", tmp_path / "folder")
     config = json.loads((folder / "config.json").read_text())
@@ -119,7 +117,7 @@ def test_a_folder_whose_configuration_tells_of_no_pooler_teaches(
     plain = {name.removeprefix("bert."): tensor for name, tensor in kept.items()}
     save_file(plain, folder / "model.safetensors", {"format": "pt"})
     resolved = student(folder, "mlm + kd(hidden, layers=last)", hidden="32", ffn="64")
-    assert train(resolved, tmp_path / "run", cache=cache, quiet=True).step == resolved.steps
+    assert go(resolved).step == resolved.steps
 
 
 def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(tmp_path: Path) -> None:
@@ -130,21 +128,19 @@ def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(tmp_pat
         train(resolved, tmp_path / "run", quiet=True)
 
 
-def test_a_teacher_that_nothing_asks_is_not_read(cache: Path, tmp_path: Path) -> None:
+def test_a_teacher_that_nothing_asks_is_not_read(go: Any) -> None:
     """A shape has no weights that could be read."""
     (resolved,) = points(text(STUDENT, objective="mlm", teacher='spec("bert-base")'))
     assert estimate(resolved).parameters.frozen == 0
-    assert train(resolved, tmp_path / "run", cache=cache, quiet=True).step == resolved.steps
+    assert go(resolved).step == resolved.steps
 
 
-def test_a_teacher_that_reads_other_tokens_is_refused(
-    bert: Path, cache: Path, tmp_path: Path
-) -> None:
+def test_a_teacher_that_reads_other_tokens_is_refused(bert: Path, go: Any) -> None:
     with pytest.raises(SpecError, match="E283"):
         student(bert, vocab="wordpiece(130)")
     resolved = student(bert, vocab="wordpiece(120, lower=false)")
     with pytest.raises(DataError, match="token [0-9]+ is"):
-        train(resolved, tmp_path / "run", cache=cache, quiet=True)
+        go(resolved)
 
 
 TERMS = (
@@ -159,12 +155,12 @@ TERMS = (
 
 @pytest.mark.parametrize("terms", TERMS, ids=str)
 def test_every_term_is_counted_trained_and_exported(
-    terms: tuple[str, ...], bert: Path, cache: Path, tmp_path: Path
+    terms: tuple[str, ...], bert: Path, cache: Path, tmp_path: Path, go: Any
 ) -> None:
     resolved = student(bert, " + ".join([*terms, "mlm"]))
     again = Resolved.model_validate_json(resolved.model_dump_json())
     assert again.fingerprint() == resolved.fingerprint()
-    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    go(resolved)
     learned = weights(tmp_path / "run")
     assert estimate(resolved).parameters.total == sum(each.numel() for each in learned.values())
     exported = load(tmp_path / "run" / "model").state_dict()
@@ -215,10 +211,10 @@ def of_task(folder: Path, terms: str, **changed: str) -> Any:
     ],
 )
 def test_a_task_is_learned_from_a_teacher_of_it(
-    terms: str, tuned: Path, cache: Path, tmp_path: Path
+    terms: str, tuned: Path, tmp_path: Path, go: Any
 ) -> None:
     resolved = of_task(tuned, terms)
-    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    go(resolved)
     names = {term.name for term in resolved.stages[0].objective}
     assert all(line["losses"].keys() == names for line in lines(tmp_path / "run", "train"))
     assert lines(tmp_path / "run", "eval")
@@ -236,14 +232,14 @@ LSTM = {"layers": "", "hidden": "", "heads": "", "ffn": "", "body": "bilstm(8)"}
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
-def test_answers_of_every_kind_are_taught(kind: str, cache: Path, tmp_path: Path) -> None:
+def test_answers_of_every_kind_are_taught(kind: str, cache: Path, tmp_path: Path, go: Any) -> None:
     task, bert = QUESTIONS[kind], tmp_path / "bert"
     train(points(text(TUNED, objective=task))[0], bert, cache=cache, quiet=True)
     own = {"layers": "1", "vocab": "", "teacher": f'"{bert}"'}
     alone = task.replace("glue", "0*glue") if kind == "two tasks" else f"0*{task}"
     loss = "loss=mse" if kind == "numbers" else "T=2"
     (resolved,) = points(text(TUNED, **own, objective=f"{alone} + kd(logits, {loss})"))
-    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    go(resolved)
     names = {term.name for term in resolved.stages[0].objective}
     assert len(names) == (4 if kind == "two tasks" else 2)
     for line in lines(tmp_path / "run", "train"):
@@ -255,15 +251,15 @@ def test_answers_of_every_kind_are_taught(kind: str, cache: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("whose", ["student", "teacher"])
-def test_an_lstm_is_taught_and_teaches(whose: str, cache: Path, tmp_path: Path) -> None:
+def test_an_lstm_is_taught_and_teaches(whose: str, tmp_path: Path, go: Any) -> None:
     first, second = (TUNED | LSTM, TUNED) if whose == "teacher" else (TUNED, TUNED | LSTM)
-    train(points(text(first, objective=ASKED))[0], tmp_path / "a", cache=cache, quiet=True)
+    go(points(text(first, objective=ASKED))[0], "a")
     own = {"vocab": "", "teacher": f'"{tmp_path}/a"'}
     taught = "kd(logits, loss=mse) + kd(hidden, layers=last)"
     (resolved,) = points(text(second, **own, objective=f"0*{ASKED} + {taught}"))
     again = Resolved.model_validate_json(resolved.model_dump_json())
     assert again.fingerprint() == resolved.fingerprint()
-    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    go(resolved)
     learned = weights(tmp_path / "run")
     assert estimate(resolved).parameters.total == sum(each.numel() for each in learned.values())
 
@@ -292,19 +288,17 @@ stage "predictions" {{ objective = 0*{ASKED} + kd(logits, loss=ce, classes=mean)
 
 
 def test_a_head_may_be_trained_by_a_later_stage(
-    tuned: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Any
 ) -> None:
     """TinyBERT: text, then a task's states and attention, then its predictions."""
     own = {"layers": "1", "vocab": "", "hidden": "16", "ffn": "32", "teacher": f'"{tuned}"'}
     settings = text({**TUNED, **own}, objective="", steps="", data=TOY["data"])
     stages = IN_THREE_STAGES.replace(" }", " steps = 2  seq = 24  batch = 4 }")
     (resolved,) = points(settings + stages)
-    train(resolved, tmp_path / "whole", cache=cache, quiet=True)
+    go(resolved, "whole")
     with pytest.raises(StoppedError):
-        stop_after(
-            monkeypatch, 3, lambda: train(resolved, tmp_path / "two", cache=cache, quiet=True)
-        )
-    train(resolved, tmp_path / "two", cache=cache, quiet=True, resume=True)
+        stop_after(monkeypatch, 3, lambda: go(resolved, "two"))
+    go(resolved, "two", resume=True)
     whole, again = weights(tmp_path / "whole"), weights(tmp_path / "two")
     assert whole.keys() == again.keys()
     assert all(torch.equal(whole[name], again[name]) for name in whole)

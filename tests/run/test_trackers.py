@@ -14,7 +14,6 @@ from bertc.lab.trackers.tracked import TrackedRun
 from bertc.run.beginning import tracking
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.longer import with_settings
-from bertc.run.train.loop import train
 
 LINES = [
     {"kind": kind, "step": step, "stage": "main", "tokens": step * 64, "seconds": step / 2,
@@ -67,12 +66,12 @@ def test_a_tracker_that_raises_is_dropped_with_one_warning(tiny, tmp_path, monke
 
 
 @pytest.mark.skipif(find_spec("tensorboard") is None, reason="needs tensorboard")
-def test_tensorboard_changes_nothing_of_a_run_and_has_its_metrics(tiny, tmp_path, cache):
+def test_tensorboard_changes_nothing_of_a_run_and_has_its_metrics(tiny, tmp_path, go):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     weights = []
     for name, program in (("plain", tiny()), ("logged", logged(tiny(), "tensorboard"))):
-        train(program, tmp_path / name, cache=cache, quiet=True, tracking=feeding)
+        go(program, name, tracking=feeding)
         weights.append((tmp_path / name / "model" / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
     read = EventAccumulator(str(tmp_path / "logged" / "tensorboard"))

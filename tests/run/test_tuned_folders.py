@@ -54,7 +54,7 @@ def rows(tmp_path):
 
 
 @pytest.fixture
-def tuned(tmp_path, corpus_file, rows, cache):
+def tuned(corpus_file, rows, go):
     """Train a task, and begin where a folder says."""
 
     def make(task, name="run", init=""):
@@ -63,7 +63,7 @@ def tuned(tmp_path, corpus_file, rows, cache):
         text = f"data=files('{corpus_file}', sentences=lines) "
         resolved = bertc.resolve(begin + network + text + f"task={task}")
         if not init:
-            train(resolved, tmp_path / name, cache=cache, quiet=True)
+            go(resolved, name)
         return resolved
 
     return make
@@ -144,7 +144,7 @@ def test_a_run_outlives_the_folder_that_it_began_from(tuned, rows, tmp_path, cac
     train(resolved, second, cache=cache, quiet=True, resume=True)
 
 
-def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path, cache):
+def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path, cache, go):
     tuned(spelled("tag", rows))
     export_run(tmp_path / "run", tmp_path / "hf")
     said = CliRunner().invoke(app, ["import", str(tmp_path / "hf"), "--out", str(tmp_path / "b")])
@@ -155,7 +155,7 @@ def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path, cache):
     spec = bertc.resolve(str(tmp_path / "b" / "spec.bertc"))
     assert spec.fingerprint() == read_model(tmp_path / "b")[0].fingerprint()
     with pytest.raises(MissingInputError, match="no part 'train'"):
-        train(spec, tmp_path / "c", cache=cache, quiet=True)
+        go(spec, "c")
 
 
 def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path, cache):

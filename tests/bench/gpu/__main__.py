@@ -1,6 +1,6 @@
 """The first hour on a GPU: what is right, what agrees, how fast, and what it costs.
 
-    python -m tests.bench.gpu [--part truth|agreement|speed|memory|tasks]
+    python -m tests.bench.gpu [--part truth|agreement|speed|memory]
         [--device cuda|mps|cpu] [--out FOLDER] [--tiny]
 
 Without --part all of them run in this order, each in a process of its own; where a check of truth
@@ -20,13 +20,12 @@ from pathlib import Path
 
 import torch
 
-from tests.bench.gpu import agreement, memory, speed, tasks, truth
+from tests.bench.gpu import agreement, memory, speed, truth
 from tests.bench.gpu.results import Results, read, table, untrue
 from tests.bench.gpu.setting import Setting
 
 PARTS: dict[str, Callable[[Setting, Results], None]] = {
-    module.__name__.rpartition(".")[2]: module.run
-    for module in (truth, agreement, speed, memory, tasks)
+    module.__name__.rpartition(".")[2]: module.run for module in (truth, agreement, speed, memory)
 }
 CHECKS = ("truth", "agreement")
 LIMIT_SECONDS = 570.0

@@ -1,26 +1,23 @@
 """``python -m tests.bench.gpu``: its parts run through at toy size, and keep what they find.
 
-speed and tasks start processes and load transformers: they are run by hand (docs/measured.md).
+``speed`` loads transformers and is run by hand (docs/measured.md).
 """
 
 import json
-import os
 import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
 
 import pytest
 import torch
 
 from bertc.api import resolve
 from bertc.cost import Device, estimate
-from bertc.machine.machine import SUMS, determinism
 from bertc.run.train import finish
 from tests.bench.gpu import __main__ as command
-from tests.bench.gpu import agreement, memory, speed, tasks, truth
+from tests.bench.gpu import agreement, memory, speed, truth
 from tests.bench.gpu.results import Results, read, table, untrue
 from tests.bench.gpu.setting import Setting
 
@@ -39,23 +36,6 @@ def test_a_part_runs_through(part: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert len(found) > 1
     assert untrue(found) == []
     assert part in table(tmp_path, (part,))
-
-
-def test_the_trainer_has_none_of_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def run(line: list[str], **others: Any) -> CompletedProcess[str]:
-        asked.append(others)
-        return CompletedProcess(line, 0, 'loading\n{"seconds": 1.5}\n')
-
-    monkeypatch.setattr(tasks.subprocess, "run", run)
-    rows = [("a b", "c", "1"), ("d", "-", "0")]
-    with determinism():
-        found = tasks.other(HERE, Path("model"), rows, 2, compiled=False)
-    assert found == {"seconds": 1.5}
-    request = json.loads(asked[0]["input"])
-    assert (request["texts"], request["labels"]) == ([["a b", "c"], ["d"]], [1, 0])
-    assert not SUMS.keys() & asked[0]["env"].keys() - os.environ.keys()
 
 
 def test_what_was_measured_stays_where_a_part_breaks_off(tmp_path: Path) -> None:
