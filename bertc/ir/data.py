@@ -17,6 +17,10 @@ Language = Annotated[str, Field(max_length=40)]
 """The user's name for the language of a text, such as ``en``; empty for none."""
 
 
+WINDOW = 16
+"""Shards whose rows are mixed with each other: about a billion tokens."""
+
+
 class _OneLanguage(Node):
     language: Language = ""
 
@@ -67,11 +71,13 @@ class Prepared(_OneLanguage):
     """Text that ``bertc prepare`` made tokens of, in a folder here or at an address of a store.
 
     ``cache`` is the most bytes of a store's shards that are on this machine at once, 0 for all.
+    The rows of ``window`` shards are mixed with each other.
     """
 
     kind: Literal["prepared"] = "prepared"
     path: Annotated[str, Field(min_length=1)]
     cache: Annotated[int, Field(ge=0)] = 0
+    window: Annotated[int, Field(ge=1, le=256, exclude_if=WINDOW.__eq__)] = WINDOW
     positional = ("path",)
     bare_string = ("path",)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bertc.base.diagnostics import DataError
-from bertc.data.batches import stage
+from bertc.data.batches import arranged
 from bertc.data.batches.order import permute, windowed
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
@@ -80,7 +80,7 @@ def test_rows_of_many_parts_are_read_once_and_any_step_at_once(
 ) -> None:
     write(tmp_path / "a.jsonl", 60)
     monkeypatch.setattr(files, "PART_BYTES", 4000)
-    monkeypatch.setattr(stage, "WINDOW_SHARDS", 3)
+    monkeypatch.setattr(arranged, "WINDOW", 3)
     objective = {"stream": "clm", "stream-pair": "plm segments=0"}.get(form, "mlm")
     data = f'data=files("{tmp_path}/a.jsonl") holdout=10% format={form} objective={objective}'
     program = resolved(data, "vocab=wordpiece(300) seq=48 batch=4 steps=40 pack=false")

@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UsageError
 from bertc.base.storage import place as places
 from bertc.base.storage.place import FolderAt
-from bertc.data.batches import arranged, stage
+from bertc.data.batches import arranged
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
 from bertc.data.prepared import opening
@@ -36,8 +36,7 @@ SETTINGS = "vocab=wordpiece(300) seq=48 batch=4 steps=40 holdout=10% objective=m
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PART_BYTES", 6000)
-    for module in (arranged, stage):
-        monkeypatch.setattr(module, "WINDOW_SHARDS", 3)
+    monkeypatch.setattr(arranged, "WINDOW", 3)
     monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 0.001)
 
 
@@ -57,7 +56,7 @@ def made(program: Resolved, to: str, cache: Path, shares: int = 1) -> FolderAt:
 
 def reading(to: str, tokenizer: Path, more: str = "", cache: str = "") -> Resolved:
     """The program of ``spec`` that reads prepared text."""
-    data = f'data=prepared("{to}"{cache})'
+    data = f'data=prepared("{to}", window=3{cache})'
     settings = SETTINGS.replace("vocab=wordpiece(300)", f'vocab="{tokenizer}"')
     return resolved(f"{data} {settings} {more or 'format=doc-sentences'}")
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, MissingInputError
 from bertc.base.storage import durable
-from bertc.base.storage.paths import is_file, user_path
+from bertc.base.storage.paths import is_file, real_path, user_path
 from bertc.base.storage.plain_file import read_bytes
 
 AnswerT = TypeVar("AnswerT")
@@ -53,6 +53,17 @@ class FolderAt:
             return self._tried(lambda: self._content(name, is_whole), name)
         except FileNotFoundError:
             return None
+
+    def state(self, name: str) -> str:
+        """Text that is another one when a file has changed; empty if it is not there."""
+        if self.folder:
+            path = real_path(self.folder / name)
+            facts = path.stat() if is_file(path) else None
+            return f"{path} {facts.st_mtime_ns} {facts.st_size}" if facts else ""
+        try:
+            return f"{self.address} {self._tried(lambda: self._files.ukey(self._at(name)), name)}"
+        except FileNotFoundError:
+            return ""
 
     def write(self, name: str, content: bytes) -> None:
         """Put a small file; a reader finds the old content or the new, never a part."""

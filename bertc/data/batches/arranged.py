@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
-from bertc.data.batches.order import WINDOW_SHARDS, draw_weights, orders_of, proportioned, texts_of
+from bertc.data.batches.order import draw_weights, orders_of, proportioned, texts_of
 from bertc.data.batches.packs import ENDS_FILE, MEMBERS_FILE, Packs, write_packs
 from bertc.data.batches.running import RunningData
 from bertc.data.batches.stage import IndexedIds, ShardedRows, SourceRows, StageData
@@ -23,7 +23,7 @@ from bertc.data.rows.tokens import Tokens, mapped
 from bertc.data.shards import VERSION, Shard, Tokenised
 from bertc.data.sources.source import CorpusText
 from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.ir.data import RUNNING, StreamPair
+from bertc.ir.data import RUNNING, WINDOW, Prepared, StreamPair
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.masking import StaticMasking
@@ -61,7 +61,9 @@ def arrange(
     arranged = zip(orders_of(stage), arrangements(stage, resolved), strict=True)
     for (_, text, swapped), arrangement in arranged:
         source = tokenised[text]
-        copies, facts = _copies(source, arrangement, static_copies, stage, cache, progress)
+        corpus = text.corpus
+        window = corpus.window if isinstance(corpus, Prepared) else WINDOW
+        copies, facts = _copies(source, arrangement, static_copies, window, stage, cache, progress)
         tokens.append(facts["tokens"])
         lost += facts["lost"]
         first, second = text.languages[::-1] if swapped else text.languages
@@ -129,19 +131,20 @@ def _copies(
     source: Tokenised,
     arrangement: Arrangement,
     static_copies: int,
+    window: int,
     stage: Stage,
     cache: Path,
     progress: Progress,
 ) -> tuple[list[ShardedRows], dict[str, int]]:
     """Training rows in as many copies as the stage reads, and the facts of the first copy."""
-    rows, facts = _arranged(source.train, arrangement, stage, cache, progress)
-    much = len(source.train) > WINDOW_SHARDS  # read again seldom, and long to arrange
+    rows, facts = _arranged(source.train, arrangement, stage, cache, progress, window)
+    much = len(source.train) > WINDOW  # read again seldom, and long to arrange
     max_copies = (static_copies or ROW_COPIES) if arrangement.drawn and not much else 1
     copies = [rows]
     rows_read = (stage.first_batch + stage.steps) * stage.batch
     while len(copies) < max_copies and sum(map(len, copies)) < rows_read:
         another = replace(arrangement, copy=len(copies))
-        copies.append(_arranged(source.train, another, stage, cache, progress)[0])
+        copies.append(_arranged(source.train, another, stage, cache, progress, window)[0])
     return copies, facts
 
 
@@ -181,10 +184,11 @@ def _arranged(
     stage: Stage,
     cache: Path,
     progress: Progress,
+    window: int = WINDOW,
 ) -> tuple[ShardedRows, Counter[str]]:
     """The rows of shards, and their counts."""
     key, slow = how(arrangement, stage), any(shard.slow for shard in shards)
-    if slow and len(shards) > WINDOW_SHARDS and not all(key in shard.counts for shard in shards):
+    if slow and len(shards) > WINDOW and not all(key in shard.counts for shard in shards):
         raise DataError(
             f"the text of stage {stage.name} is prepared for other rows: how many is unknown",
             "prepare it with the format, pairs, seq, pack and seed of this spec, or copy it here",
@@ -196,9 +200,11 @@ def _arranged(
         total.update(one.counts)
     return ShardedRows(
         np.array([one.rows for one in indexed], dtype=np.int64),
-        lru_cache(2 * WINDOW_SHARDS)(lambda number: indexed[number].opened()),
+        # A batch may read of two windows while the next one is opened.
+        lru_cache(3 * window)(lambda number: indexed[number].opened()),
         max(one.texts for one in indexed),
         slow,
+        window,
     ), total
 
 

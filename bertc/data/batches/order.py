@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,6 @@ from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.node import translates
 
 FEISTEL_ROUNDS = 6
-WINDOW_SHARDS = 16
-"""Shards whose rows are mixed with each other."""
 BLOCK_POSITIONS = 8192
 """Positions looked up at once: numpy's overhead is that of a thousand numbers."""
 
@@ -86,6 +85,7 @@ def windowed(
     return result
 
 
+@lru_cache(8)
 def shards_in_order(count: int, seed: int, *address: str | int) -> NDArray[np.int64]:
     """The shards of a pass in the order in which windows take them."""
     return permute(np.arange(count), count, seed, *address, "shards")
@@ -95,9 +95,15 @@ def ranges_of(
     positions: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The range of each position among ranges laid end to end, and its offset in it."""
-    ends = np.cumsum(sizes)
+    return ranges_to(np.cumsum(sizes), positions)
+
+
+def ranges_to(
+    ends: NDArray[np.int64], positions: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same for ranges that end at ``ends``."""
     ranges = np.searchsorted(ends, positions, side="right")
-    return ranges, positions - (ends - sizes)[ranges]
+    return ranges, positions - np.where(ranges > 0, ends[ranges - 1], 0)
 
 
 def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:

@@ -5,6 +5,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,18 +15,21 @@ from bertc.base.diagnostics import BertcError
 from bertc.data.batches.batch import RawBatch, empty_batch, lay_out_rows
 from bertc.data.batches.order import (
     BLOCK_POSITIONS,
-    WINDOW_SHARDS,
     permute,
     ranges_of,
+    ranges_to,
     shards_in_order,
     windowed,
 )
 from bertc.data.batches.packs import Packs
 from bertc.data.rows.tokens import Ids
 from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.ir.data import WINDOW
 
 SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
 """Bits of an example's address: source of the stage, stored copy, row of the copy."""
+READERS = 4
+"""Threads that open shards ahead; a store answers several better than one."""
 
 
 IndexedIds = tuple[Ids, NDArray[Any] | Packs]
@@ -37,16 +41,22 @@ class ShardedRows:
     """Rows of a source in shards, ``sizes`` in each, numbered through.
 
     ``opened`` gives the ids and the index of one; a slow one is opened before it is needed. A row
-    holds at most ``texts`` examples.
+    holds at most ``texts`` examples. Rows of ``window`` shards are mixed with each other.
     """
 
     sizes: NDArray[np.int64]
     opened: Callable[[int], IndexedIds]
     texts: int = 1
     slow: bool = False
+    window: int = WINDOW
 
     def __len__(self) -> int:
-        return int(self.sizes.sum())
+        return int(self.ends[-1])
+
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """The number of rows up to the end of each shard."""
+        return np.cumsum(self.sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +101,7 @@ class StageData:
     static_copies: int = 0
     mixing: Literal["rows", "batches"] = "rows"
     _block: tuple[int, Places] | None = field(default=None, repr=False)
-    _ahead: set[tuple[int, int, int]] = field(default_factory=set, repr=False)
+    _ahead: dict[int, list[set[tuple[int, int]]]] = field(default_factory=dict, repr=False)
 
     @property
     def examples(self) -> int:
@@ -193,22 +203,27 @@ class StageData:
         pad, cls, sep = self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.sep
         batch = empty_batch(len(places.rows), self.seq, self.texts, pad)
         groups = places.sources << COPY_BITS | places.copies
+        texts, rows_n = list[tuple[NDArray[Any], NDArray[Any]]](), list[NDArray[np.int64]]()
         for group in set(groups.tolist()):
             source = drawn[group >> COPY_BITS]
             at = np.flatnonzero(groups == group)
             batch.languages[at] = source.languages
             copy = source.copies[group & (1 << COPY_BITS) - 1]
-            shards, nth = ranges_of(places.rows[at], copy.sizes)
-            for shard in np.unique(shards).tolist():
+            shards, nth = ranges_to(copy.ends, places.rows[at])
+            for shard in set(shards.tolist()):
                 here = shards == shard
                 if copy.slow and drawn is self.train_sources:
-                    self._read_ahead(group >> COPY_BITS, copy, int(places.epochs[at[0]]), shard)
+                    epoch = int(places.epochs[at[here][0]])
+                    self._read_ahead(group >> COPY_BITS, copy, epoch, shard)
                 ids, index = copy.opened(shard)
                 if isinstance(index, Packs):
-                    rows, which = index.unpack(nth[here])
-                    lay_out_rows(ids, rows, batch, at[here][which], cls, sep)
+                    entries, which = index.unpack(nth[here])
+                    texts.append((ids, entries))
+                    rows_n.append(at[here][which])
                 else:
-                    lay_out_rows(ids, index[nth[here]], batch, at[here], cls, sep)
+                    texts.append((ids, index[nth[here]]))
+                    rows_n.append(at[here])
+        lay_out_rows(texts, batch, np.concatenate(rows_n), cls, sep)
         batch.example_ids[:] = groups << ROW_BITS | places.rows
         batch.copies[:] = (
             places.epochs % self.static_copies if self.static_copies else places.epochs
@@ -217,14 +232,19 @@ class StageData:
 
     def _read_ahead(self, source: int, copy: ShardedRows, epoch: int, shard: int) -> None:
         """Open the other shards of a shard's window, and those of the next, in the background."""
-        if (source, epoch, shard) in self._ahead:
+        windows = self._ahead.get(source, [])
+        if any((epoch, shard) in window for window in windows):
             return
         order = shards_in_order(len(copy.sizes), self.seed, "order", source, epoch)
-        first = int(np.flatnonzero(order == shard)[0]) // WINDOW_SHARDS * WINDOW_SHARDS
-        here = order[first : first + WINDOW_SHARDS].tolist()
-        following = order[first + WINDOW_SHARDS : first + 2 * WINDOW_SHARDS].tolist()
-        self._ahead |= {(source, epoch, other) for other in here}
-        threading.Thread(target=_open_all, args=(copy, here + following), daemon=True).start()
+        first = int(np.flatnonzero(order == shard)[0]) // copy.window * copy.window
+        here, following = order[first:][: copy.window], order[first + copy.window :][: copy.window]
+        # A batch reads of two windows at most.
+        self._ahead[source] = [*windows[-1:], {(epoch, other) for other in here.tolist()}]
+        shards = [*here.tolist(), *following.tolist()]
+        for nth in range(READERS):
+            threading.Thread(
+                target=_open_all, args=(copy, shards[nth::READERS]), daemon=True
+            ).start()
 
 
 def _open_all(rows: ShardedRows, shards: list[int]) -> None:
@@ -257,7 +277,7 @@ def _draw(
     copies, rows = ranges_of(within, sizes)
     epochs = rounds * len(sizes) + copies
     for epoch in np.unique(epochs).tolist():
-        in_epoch, shards = epochs == epoch, of_source[epoch % len(sizes)].sizes
+        in_epoch, copy = epochs == epoch, of_source[epoch % len(sizes)]
         address = ("order", source, epoch)
-        rows[in_epoch] = windowed(rows[in_epoch], shards, WINDOW_SHARDS, seed, *address)
+        rows[in_epoch] = windowed(rows[in_epoch], copy.sizes, copy.window, seed, *address)
     return epochs, copies, rows

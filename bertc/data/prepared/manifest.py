@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError
@@ -125,7 +126,13 @@ def _digested(fields: Mapping[str, Any]) -> bytes:
 
 
 def read_corpus(place: FolderAt) -> PreparedText:
-    """The manifest of prepared text."""
+    """The manifest of prepared text, read once while it stays as it is."""
+    return _corpus(place.address, place.state(CORPUS_FILE))
+
+
+@lru_cache(4)
+def _corpus(address: str, _: str) -> PreparedText:
+    place = FolderAt(address)
     fields = _json(place, CORPUS_FILE)
     if fields is None:
         if read_plan(place) is None:
@@ -156,8 +163,16 @@ def _plan(place: FolderAt, fields: Mapping[str, Any]) -> PreparationPlan:
 
 
 def _json(place: FolderAt, name: str) -> dict[str, Any] | None:
-    raw = place.read(name, LARGEST_FILE_BYTES, lambda raw: _fields(raw) is not None)
-    fields = _fields(raw) if raw is not None else {}
+    fields: dict[str, Any] | None = {}
+
+    def is_whole(raw: bytes) -> bool:
+        nonlocal fields
+        fields = _fields(raw)
+        return fields is not None
+
+    raw = place.read(name, LARGEST_FILE_BYTES, is_whole)
+    if raw is not None and place.folder:
+        is_whole(raw)
     if fields is None:
         raise DataError(
             f"{place.address}/{name} is damaged",
