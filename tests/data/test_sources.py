@@ -5,20 +5,26 @@ import gzip
 import io
 import json
 import struct
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
+import fsspec
 import pyarrow
 import pytest
 from pyarrow import parquet
 
 from bertc.api import check
-from bertc.base.diagnostics import BertcError, DataError, MissingInputError
+from bertc.base.diagnostics import BertcError, DataError, MissingInputError, SpecError
+from bertc.base.diagnostics.render import render
+from bertc.base.storage import place, remote
 from bertc.data.layouts.survey import survey
 from bertc.data.sources import docstrings, source, streams
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import split_sentences
 from bertc.ir.data import Docstrings, Files, Hf
+
+from .test_prepared import Faulty
 
 TEXTS = ["One hen. Two ducks.\n\nA goose.", 'He said, "cluck, quack".\tThen left.', "Ende: süß."]
 
@@ -138,11 +144,71 @@ DAMAGED: list[tuple[str, bytes, str]] = [
 @pytest.mark.parametrize(("name", "content", "message"), DAMAGED, ids=[d[0] for d in DAMAGED])
 def test_damage_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        documents(tmp_path / name)
-    assert message in caught.value.message
-    assert str(tmp_path / name) in caught.value.message
-    assert "\n" not in caught.value.message
+    fsspec.filesystem("memory").pipe_file(f"/{tmp_path.name}/{name}", content)
+    for path in (tmp_path / name, f"memory:///{tmp_path.name}/{name}"):
+        with pytest.raises(DataError) as caught:
+            documents(path)
+        assert message in caught.value.message
+        assert str(path) in caught.value.message
+        assert "\n" not in caught.value.message
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of an empty folder in a store."""
+    fsspec.register_implementation("faulty", Faulty, clobber=True)
+    monkeypatch.setattr(place, "FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(remote, "BLOCK_BYTES", 40)
+    yield f"faulty://{tmp_path.name}"
+    Faulty.faults.clear()
+
+
+def test_text_in_a_store_is_read_where_it_lies(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "LARGEST_RANGE_BYTES", 64)
+    files = {f"a{suffix}": content for suffix, content in ROWS.items()} | {
+        f"b{suffix}{packing}": packed(content, packing)
+        for suffix, content in ROWS.items()
+        for packing in (".gz", ".zst")
+    }
+    for name, content in files.items():
+        fsspec.filesystem("faulty").pipe_file(f"{store}/{name}", content)
+        (tmp_path / name).write_bytes(content)
+        Faulty.faults[:] = [ConnectionError(), b"cut", TimeoutError()]  # after the first answer
+        assert documents(f"{store}/{name}") == documents(tmp_path / name)
+        assert Faulty.faults == []
+    assert len(documents(f"{store}/*")) == len(documents(tmp_path / "*.*"))
+    assert check(f"data=files('{store}/a.*')") == 1
+    before = open_source(Files(path=f"{store}/a.csv")).identity
+    assert open_source(Files(path=f"{store}/a.csv")).identity == before
+    fsspec.filesystem("faulty").pipe_file(f"{store}/a.csv", ROWS[".csv"])
+    assert open_source(Files(path=f"{store}/a.csv")).identity != before
+    for name in ("a.parquet", "b.csv.gz"):
+        opened = open_source(Files(path=f"{store}/{name}"))
+        Faulty.faults[:] = [TimeoutError("too slow")] * 7
+        with pytest.raises(MissingInputError, match=rf"cannot read {store}/{name}: 7 tries, too s"):
+            list(opened.read())
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("files('faulty://nowhere/*.txt')", "no file is at faulty://nowhere/*.txt"),
+        ("files('quack://x/*.txt')", "no store has addresses with quack://"),
+        ("files('gs://bucket/*.txt')", "gs:// needs another package"),
+        ("files('s3://key:sec/ret@bucket/*.txt')", "an address has no keys"),
+        ("files('https://a.b/c.txt?X-Amz-Signature=secret')", "an address has no keys"),
+        ("prepared('s3://key:secret@bucket')", "an address has no keys"),
+    ],
+)
+def test_addresses_that_cannot_be_read_are_reported_by_check(data: str, said: str) -> None:
+    fsspec.register_implementation("faulty", Faulty, clobber=True)
+    with pytest.raises(SpecError) as caught:
+        check(f"data={data}")
+    shown = render(caught.value.diagnostics)
+    assert said in shown
+    assert "sec" not in shown
 
 
 def test_text_that_is_not_utf8_is_told_before_any_is_read(

@@ -8,6 +8,7 @@ help: hidden
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
@@ -17,6 +18,12 @@ from bertc.base.diagnostics.diagnostic import Diagnostic, Note, Source, Span
 MOST_LINES = 12
 MAX_COLUMNS = 100
 _TAB = 4
+SECRET = re.compile(
+    r"""(?<=://)(?:[^/@\s"']*:(?!\d+/)[^@\s"']*@)|(?<=https://)[^/@\s"']+@"""
+    r"""|(?<=[?&])(?:x-amz-\w+|x-goog-\w+|sig|signature|\w*token)=[^&\s"']+""",
+    re.IGNORECASE,
+)
+"""Keys, passwords and signatures in an address."""
 _STYLES = {"error": "1;31", "remark": "1;33", "place": "34", "note": "1;36", "help": "1;32"}
 
 
@@ -136,7 +143,7 @@ class _Page:
 
 def _cropped(span: Span) -> tuple[str, str, str]:
     """A line cut into before, within and after the span: printable, at most WIDTH wide."""
-    text = span.source.text
+    text = SECRET.sub(lambda match: "*" * len(match[0]), span.source.text)
     start = text.rfind("\n", 0, span.start) + 1
     line_end = text.find("\n", span.start)
     line_end = len(text) if line_end < 0 else line_end

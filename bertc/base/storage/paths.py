@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 from bertc.base.diagnostics import MissingInputError, listed, nearest
 
@@ -62,8 +63,8 @@ def check_path(path: StrPath, ending: str = "") -> str:
     ``ending``: that of the names which are meant.
     """
     missing = user_path(path)
-    if server := re.match(r"[a-z][a-z0-9]+:/", str(missing)):
-        return f"files are local here: copy or mount what {server[0]}/ names"
+    if re.match(r"[a-z][a-z0-9]+:/", str(missing)):
+        return "copy it here: only text is read at an address, by files(...) and others of data"
     if "\0" in str(missing) or str(missing).startswith("~"):  # a user nobody knows
         return "check the path"
     while not is_folder(missing.parent) and missing.parent != missing:
@@ -113,12 +114,24 @@ NO_TEXT = (".json", ".html", ".xml", ".pdf", ".docx", ".zip", ".tar", ".tgz", ".
 """Endings of files that are never plain text, whatever bytes they hold."""
 
 
-def suffix(path: Path) -> str:
+class Named(Protocol):
+    """A file, by what its name says."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+
+    @property
+    def suffix(self) -> str:
+        """The ending of its name."""
+
+
+def suffix(path: Named) -> str:
     """The ending that names the format, without that of the compression."""
-    return (path.with_suffix("") if path.suffix in PACKED else path).suffix
+    return Path(path.name).with_suffix("").suffix if path.suffix in PACKED else path.suffix
 
 
-def no_text(path: Path) -> tuple[str, str]:
+def no_text(path: Named) -> tuple[str, str]:
     """Message and help for a file whose ending is in ``NO_TEXT``."""
     return (
         f"{path}: a {suffix(path)} file is neither plain text nor rows of columns",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, MissingInputError
+from bertc.base.diagnostics.render import SECRET
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, real_path, user_path
 from bertc.base.storage.plain_file import read_bytes
@@ -21,8 +22,13 @@ WRONG = "its content is not what the manifest says"
 CREDENTIALS = "credentials come from the environment, as the store's own tools read them"
 UNANSWERED = "check the address, the network, and the store's endpoint"
 LATER = "what was done before is intact; try again when the store answers well"
-LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
+LIBRARIES = {
+    "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs",
+    "hf": "huggingface_hub", "http": "aiohttp", "https": "aiohttp",
+}  # fmt: skip
 """The package that reads addresses of each scheme."""
+VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "LastModified", "mtime", "created")
+"""Names in stores of the version of a file, the surest first."""
 
 
 @dataclass(eq=False)
@@ -34,6 +40,10 @@ class FolderAt:
 
     address: str
     answered: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if SECRET.search(self.address):
+            raise MissingInputError("an address has no keys, passwords or signatures", CREDENTIALS)
 
     @cached_property
     def folder(self) -> Path | None:
@@ -100,6 +110,49 @@ class FolderAt:
             return {}
         return {Path(entry["name"]).name: entry["size"] or 0 for entry in listed}
 
+    def read_range(self, name: str, start: int, end: int) -> bytes:
+        """The bytes of a file of a store from ``start`` up to ``end``."""
+
+        def read() -> bytes:
+            raw = bytes(self._files.cat_file(self._at(name), start=start, end=end))
+            if len(raw) > end - start:
+                raise MissingInputError(
+                    f"cannot read {self.address}: its server sends no ranges of a file",
+                    "copy the file here, or to a store",
+                )
+            if len(raw) < end - start:
+                raise OSError(f"{len(raw):,} bytes came of {end - start:,}")
+            return raw
+
+        try:
+            return self._tried(read, name)
+        except FileNotFoundError as error:
+            raise self._failed(name, False, error, LATER) from None
+
+    def matching(self) -> list[tuple[str, int, str]]:
+        """Address, size and version of each file of a store that the address matches."""
+        scheme, _, rest = self.address.partition("://")
+        pattern = "*" in rest or (("?" in rest or "[" in rest) and not scheme.startswith("http"))
+
+        def listed() -> list[dict[str, Any]]:
+            if not pattern:
+                return [self._files.info(self._root)]
+            return list(self._files.glob(self._root, detail=True).values())
+
+        try:
+            entries = self._tried(listed, "")
+        except FileNotFoundError:
+            return []
+        return [
+            (
+                name if "://" in (name := str(entry["name"])) else f"{scheme}://{name}",
+                int(entry["size"] or 0),
+                str(next((entry[key] for key in VERSIONS if entry.get(key)), "")),
+            )
+            for entry in entries
+            if entry["type"] == "file"
+        ]
+
     def _content(self, name: str, is_whole: Callable[[bytes], bool]) -> bytes:
         raw = bytes(self._files.cat_file(self._at(name)))
         if not is_whole(raw):
@@ -144,6 +197,9 @@ class FolderAt:
             except BertcError:
                 raise
             except FileNotFoundError as error:
+                cause = error.__cause__
+                if isinstance(cause, Exception) and "Connect" in type(cause).__name__:  # of HTTP
+                    raise self._failed(name, writes, cause, UNANSWERED) from None
                 self.answered = True
                 if not writes:
                     raise
@@ -151,9 +207,10 @@ class FolderAt:
             except NotImplementedError as error:
                 raise self._failed(name, writes, error, "an address that can be written") from None
             except Exception as error:
+                unreached = isinstance(error, ConnectionError) or "Connect" in type(error).__name__
                 if isinstance(error, PermissionError) or "Credential" in type(error).__name__:
                     raise self._failed(name, writes, error, CREDENTIALS) from None
-                if not self.answered and "Connect" in type(error).__name__:
+                if unreached and not self.answered:
                     raise self._failed(name, writes, error, UNANSWERED) from None
                 if nth == TRIES - 1:
                     raise self._failed(name, writes, error, LATER, f"{TRIES} tries, ") from None
@@ -168,7 +225,8 @@ class FolderAt:
         self, name: str, writes: bool, error: Exception, remedy: str, tries: str = ""
     ) -> BertcError:
         work, kind = ("write", CannotWriteError) if writes else ("read", MissingInputError)
-        return kind(f"cannot {work} {self.address}/{name}: {tries}{_said(error)}", remedy)
+        where = f"{self.address}/{name}" if name else self.address
+        return kind(f"cannot {work} {where}: {tries}{_said(error)}", remedy)
 
 
 def _said(error: BaseException) -> str:

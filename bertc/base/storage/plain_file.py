@@ -31,7 +31,7 @@ SAMPLE_BYTES = 1 << 13
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def not_utf8(path: Path, raw: bytes, at: int, line: int = 1) -> DataError:
+def not_utf8(path: StrPath, raw: bytes, at: int, line: int = 1) -> DataError:
     """The error of bytes that are not UTF-8 at ``at``; ``raw`` starts at ``line`` of the file."""
     line += raw.count(b"\n", 0, at)
     place = f"{path}:{line}: byte 0x{raw[at]:02x} is not UTF-8"
@@ -62,12 +62,15 @@ def _encoding(raw: bytes, sample: bytes) -> str:
     return codecs.lookup(first).name.upper().replace("_", "-") if first else ""
 
 
-def _converted(path: Path, encoding: str, option: str = "") -> str:
+def _converted(path: StrPath, encoding: str, option: str = "") -> str:
     """The command that writes the file as UTF-8, a compressed one as it was, and what to do then.
 
     The old file in place would be read again, of a folder or a pattern.
     """
     iconv = f"iconv {option}-f {encoding} -t UTF-8"
+    if "://" in str(path):
+        return f"copy it here and convert it: iconv {option}-f {encoding} -t UTF-8"
+    path = Path(path)
     old, new = (shlex.quote(str(p)) for p in (path, path.with_name(f"utf8-{path.name}")))
     pack = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
     command = f"{pack} -dc {old} | {iconv} | {pack} > {new}" if pack else f"{iconv} {old} > {new}"
@@ -185,6 +188,8 @@ def no_file(name: str) -> tuple[str, str] | None:
 
 def no_match(name: str) -> tuple[str, str]:
     """The reason why a name matches no file, and the remedy."""
+    if "://" in name:
+        return f"no file is at {name}", "check the address and the rights; a pattern has a *"
     if is_folder(user_path(name)):
         return f"{name} is a folder", f'files("{name.rstrip("/")}/**/*.txt")'
     return _no_plain_file(name) or (f"no file matches {name}", check_path(name))

@@ -19,13 +19,13 @@ from bertc.base.storage.paths import (
     NO_TEXT,
     cache_folder,
     check_path,
-    files_matching,
     is_folder,
     no_text,
     suffix,
     user_path,
 )
 from bertc.base.storage.plain_file import no_file, no_folder, no_match
+from bertc.base.storage.remote import files_anywhere
 from bertc.check.passes.settings.stages import settled
 from bertc.data.tokenizers import reading
 from bertc.data.tokenizers.by_transformers import FILE_NAMES
@@ -174,8 +174,13 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                 _unprepared(share.corpus, span, diagnostics)
             for name, argument in named_files(share.corpus):
                 span = origin.parts.get((index, "corpus", argument), origin.span)
-                paths = files_matching(name)
-                if (first := next(paths, None)) is None:
+                paths = files_anywhere(name)
+                try:
+                    first = next(paths, None)
+                except MissingInputError as error:  # of a store
+                    diagnostics.error("E307", error.message, span, help=error.help)
+                    continue
+                if first is None:
                     _missing(name, span, diagnostics, reported)
                     continue
                 unreadable = next(

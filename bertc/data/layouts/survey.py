@@ -12,6 +12,7 @@ from typing import Literal
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_file, is_folder, suffix, user_path
+from bertc.base.storage.remote import AnyFile
 from bertc.base.storage.tagged import is_tagged_file
 from bertc.data.layouts.passages import read_document
 from bertc.data.sources.files import begin_as_text, has_columns, matching_files, unpacked_bytes
@@ -39,7 +40,7 @@ class Survey:
 
     kind: Literal["text", "table", "tags", "questions"]
     name: str
-    files: tuple[Path, ...]
+    files: tuple[AnyFile, ...]
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dev: str = ""
     version: int = 1
@@ -72,7 +73,7 @@ def survey(name: str) -> Survey:
     if is_file(path) and is_tagged_file(path):
         return Survey("tags", name, (path,), dev=_dev_of(name))
     one_table = is_file(path) and has_columns(path)
-    files = (path,) if one_table else tuple(matching_files(name))
+    files: tuple[AnyFile, ...] = (path,) if one_table else tuple(matching_files(name))
     begin_as_text(files)
     if has_columns(files[0]):
         columns = _columns(files[0])
@@ -105,7 +106,7 @@ def _in_folder(name: str, folder: Path) -> str:
     return f"{glob.escape(name)}/**/*{ending}{'*' * packed}"
 
 
-def _columns(path: Path) -> dict[str, tuple[str, ...]]:
+def _columns(path: AnyFile) -> dict[str, tuple[str, ...]]:
     """The columns of a table; numbered where its first line is no line of names."""
     with opened_stream(path) as file:
         names = column_names(file)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain, zip_longest
-from pathlib import Path
 from typing import NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError
-from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, files_matching, no_text, suffix
+from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, no_text, suffix
 from bertc.base.storage.plain_file import no_match
+from bertc.base.storage.remote import AnyFile, FileAt, files_anywhere, is_address, size_of
 from bertc.data.sources.cells import text
 from bertc.data.sources.source import Piece, TextSource, pieces_of_text
 from bertc.data.sources.streams import OpenFile, chunks, decode, lines, opened_stream
@@ -35,7 +35,7 @@ _LINE_END = re.compile(rb"\n")
 class Span(NamedTuple):
     """The ``nth`` of ``of`` equal parts of a file, up to the next document."""
 
-    path: Path
+    path: AnyFile
     nth: int = 0
     of: int = 1
 
@@ -54,7 +54,7 @@ def open_files(corpus: Files) -> TextSource:
             name=name,
             identity=("files", corpus.column, corpus.sentences, *read, *cuts),
             sentences=corpus.sentences,
-            total=sum(span.path.stat().st_size // span.of for span in spans),
+            total=sum(size_of(span.path) // span.of for span in spans),
             unit="bytes",
             text_bytes=sum(sizes[span.path] // span.of for span in spans),
             read=partial(_read, spans, corpus.column, corpus.sentences),
@@ -68,7 +68,7 @@ def open_files(corpus: Files) -> TextSource:
     return replace(source, parts=tuple(map(opened, names, parts)))
 
 
-def _parts(sizes: dict[Path, int], sentences: Sentences) -> list[list[Span]]:
+def _parts(sizes: dict[AnyFile, int], sentences: Sentences) -> list[list[Span]]:
     """Spans of files in parts of about ``PART_BYTES``."""
     parts: list[list[Span]] = [[]]
     room = PART_BYTES
@@ -85,15 +85,15 @@ def _parts(sizes: dict[Path, int], sentences: Sentences) -> list[list[Span]]:
     return parts
 
 
-def unpacked_bytes(paths: Iterable[Path]) -> int:
+def unpacked_bytes(paths: Iterable[AnyFile]) -> int:
     """Bytes of the text of files, uncompressed, about."""
     packed = (*PACKED, ".parquet")
-    return sum(path.stat().st_size * PACKED_BYTES ** (path.suffix in packed) for path in paths)
+    return sum(size_of(path) * PACKED_BYTES ** (path.suffix in packed) for path in paths)
 
 
-def matching_files(name: str) -> list[Path]:
+def matching_files(name: str) -> list[AnyFile]:
     """The files that match a glob, in order of name."""
-    paths = sorted(files_matching(name), key=str)
+    paths = sorted(files_anywhere(name), key=str)
     if not paths:
         raise MissingInputError(*no_match(name))
     for path in paths:
@@ -102,10 +102,10 @@ def matching_files(name: str) -> list[Path]:
     return paths
 
 
-def begin_as_text(paths: Iterable[Path]) -> None:
-    """Decode the beginning of each file, long before all of it is read."""
+def begin_as_text(paths: Iterable[AnyFile]) -> None:
+    """Decode the beginning of each file here, long before all of it is read."""
     for path in paths:
-        if suffix(path) != ".parquet":
+        if suffix(path) != ".parquet" and not isinstance(path, FileAt):
             with opened_stream(path) as file:
                 decode(file.stream.read(SAMPLED_BYTES), path, 1, complete=False)
 
@@ -114,16 +114,19 @@ def begins_as_text(program: Complete) -> None:
     """Decode the beginning of each file of text that a program names."""
     corpora = dict.fromkeys(share.corpus for stage in program.stages for share in stage.data)
     for name, _ in chain.from_iterable(map(named_files, corpora)):
-        begin_as_text(sorted(files_matching(name)))
+        if not is_address(name):
+            begin_as_text(sorted(files_anywhere(name), key=str))
 
 
-def has_columns(path: Path) -> bool:
+def has_columns(path: AnyFile) -> bool:
     """True if the file has rows of columns; else it is plain text."""
     return suffix(path) in FORMATS
 
 
-def file_identity(path: Path) -> tuple[object, ...]:
+def file_identity(path: AnyFile) -> tuple[object, ...]:
     """Values that change when the file does."""
+    if isinstance(path, FileAt):
+        return path.address, path.size, 0, path.version
     stat = path.stat()
     digest = hashlib.sha256()
     try:
@@ -165,7 +168,7 @@ def _limit(file: OpenFile, span: Span, sentences: Sentences) -> int:
     if suffix(span.path) == ".parquet":
         file.share = (span.nth, span.of)
         return 0
-    size, mark = span.path.stat().st_size, _LINE_END if has_columns(span.path) else _BLANK_LINE
+    size, mark = size_of(span.path), _LINE_END if has_columns(span.path) else _BLANK_LINE
     ends = [size * nth // span.of for nth in (span.nth, span.nth + 1)]
     start, end = (_document_from(file, at, mark) if 0 < at < size else at for at in ends)
     file.limit(start, end)
@@ -239,7 +242,7 @@ def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
     name = f"{'-'.join(languages)} of {corpus.path or ' and '.join(wheres)}"
     if side is not None:
         name = f"{languages[side]} of {corpus.path or wheres[side]}"
-    size_bytes = sum(path.stat().st_size for path in paths)
+    size_bytes = sum(map(size_of, paths))
     return TextSource(
         name=name,
         identity=("pairs", corpus.path and list(wheres), side, *(file_identity(p) for p in paths)),
@@ -252,14 +255,14 @@ def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
     )
 
 
-def _only(pattern: str) -> Path:
+def _only(pattern: str) -> AnyFile:
     paths = matching_files(pattern)
     if len(paths) > 1:  # nothing says which lines belong together
         raise DataError(f"{pattern}: {len(paths)} files", "name one file for each language")
     return paths[0]
 
 
-def _read_pairs(paths: list[Path], columns: Both | None, side: int | None) -> Iterator[Piece]:
+def _read_pairs(paths: list[AnyFile], columns: Both | None, side: int | None) -> Iterator[Piece]:
     """Pairs without an empty side; one side is held out together with its pair."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(opened_stream(path)) for path in paths]

@@ -6,19 +6,19 @@ import gzip
 import sys
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO, cast
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import plain_file
 from bertc.base.storage.plain_file import not_utf8
+from bertc.base.storage.remote import AnyFile, FileAt, size_of
 from bertc.data.sources.source import PIECE_BYTES
 
 
 class OpenFile:
     """An open file: ``stream`` has its decompressed bytes, ``amount`` counts those read on disk."""
 
-    def __init__(self, path: Path, raw: BinaryIO, stream: BinaryIO) -> None:
+    def __init__(self, path: AnyFile, raw: BinaryIO, stream: BinaryIO) -> None:
         self.path = path
         self.stream = stream
         self.end: int | None = None
@@ -41,14 +41,14 @@ class OpenFile:
         if self.read_fraction is None:
             self._counted = self._raw.tell()
         else:
-            self._counted = round(self.read_fraction * self.path.stat().st_size)
+            self._counted = round(self.read_fraction * size_of(self.path))
         return self._counted - before
 
 
 @contextlib.contextmanager
-def opened_stream(path: Path) -> Iterator[OpenFile]:
+def opened_stream(path: AnyFile) -> Iterator[OpenFile]:
     """Open a plain, gzip or zstandard file for reading."""
-    with plain_file.opened(path) as raw:
+    with path.opened() if isinstance(path, FileAt) else plain_file.opened(path) as raw:
         try:
             yield OpenFile(path, raw, _unpacked(path, raw))
         except (EOFError, zlib.error, OSError):
@@ -58,7 +58,7 @@ def opened_stream(path: Path) -> Iterator[OpenFile]:
             ) from None
 
 
-def _unpacked(path: Path, raw: BinaryIO) -> BinaryIO:
+def _unpacked(path: AnyFile, raw: BinaryIO) -> BinaryIO:
     match path.suffix:
         case ".gz":
             return cast(BinaryIO, gzip.GzipFile(fileobj=raw, mode="rb"))
@@ -91,10 +91,10 @@ def chunks(file: OpenFile) -> Iterator[bytes]:
         yield chunk
 
 
-def decode(raw: bytes, path: Path, line: int, *, complete: bool = True) -> str:
+def decode(raw: bytes, path: AnyFile, line: int, *, complete: bool = True) -> str:
     """Decode UTF-8 from ``line`` of a file; unless ``complete`` it may end in a character."""
     try:
         text, _ = codecs.utf_8_decode(raw, "strict", complete)
     except UnicodeDecodeError as error:
-        raise not_utf8(path, raw, error.start, line) from None
+        raise not_utf8(str(path), raw, error.start, line) from None
     return text.removeprefix("\ufeff") if line == 1 else text

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, listed, nearest
 from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.paths import PACKED, suffix
+from bertc.base.storage.remote import AnyFile
 from bertc.data.sources.streams import OpenFile, lines
 
 ColumnNames = tuple[str, ...]
@@ -107,7 +107,7 @@ def _commas(file: OpenFile) -> Iterator[Record]:
 
 
 def _fields(
-    records: Iterator[Record], path: Path, selection: ColumnSelection
+    records: Iterator[Record], path: AnyFile, selection: ColumnSelection
 ) -> Iterator[TableRow]:
     first = next(records, None)
     if first is None:
@@ -145,7 +145,9 @@ def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequenc
     )
 
 
-def _other_separator(header: list[str], path: Path, line: int, numbered: bool) -> DataError | None:
+def _other_separator(
+    header: list[str], path: AnyFile, line: int, numbered: bool
+) -> DataError | None:
     """The error of a file whose cells are separated otherwise than its ending says."""
     expected = "commas" if suffix(path) == ".csv" else "tabs"
     for sign, (used, remedy) in SEPARATORS.items():

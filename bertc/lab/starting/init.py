@@ -65,7 +65,7 @@ class Answers:
 def purposes(seen: Survey) -> tuple[Purpose, ...]:
     """The purposes that the data serve, the likeliest first."""
     serves = SERVES[seen.kind]
-    if seen.kind == "text" and (seen.files[1:] or ".txt" not in seen.files[0].suffixes):
+    if seen.kind == "text" and (seen.files[1:] or ".txt" not in Path(seen.files[0].name).suffixes):
         return serves[:1]
     return serves if seen.kind != "table" or roles_of(seen.columns).label else serves[1:]
 
