@@ -1,10 +1,12 @@
 """The command that prepares text ahead of training."""
 
 import re
+import shlex
 from typing import Annotated
 
 import typer
 
+from bertc.base.cores import available_cores
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import cache_folder
 from bertc.cli.options import SetOption, app, complete_spec, say
@@ -24,6 +26,9 @@ def prepare(
     part: Annotated[
         str | None, typer.Option(help="one share of the parts: 17/400, on whatever machine")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="processes; by default one for each core")
+    ] = None,
     status: Annotated[bool, typer.Option("--status", help="list what is done and missing")] = False,
     finish: Annotated[
         bool, typer.Option("--finish", help="write the manifest when all parts are there")
@@ -37,15 +42,22 @@ def prepare(
     from bertc.run import preparing
 
     if status or finish:
-        if spec or part or (status and finish):
+        if spec or set or part or workers or (status and finish):
             raise UsageError("--status and --finish go with --to alone")
-        say(preparing.standing(to) if status else preparing.finished(to))
-        return
+        if finish:
+            say(preparing.finished(to))
+            return
+        text, complete = preparing.standing(to)
+        say(text)
+        raise typer.Exit(not complete)
     if spec is None:
         raise UsageError("which text? bertc prepare SPEC --to ADDRESS")
     from bertc.api import resolve
 
-    say(preparing.prepare_text(resolve(spec, set or ()), to, cache_folder(), _share(part)))
+    settings = [word for setting in set or () for word in ("--set", setting)]
+    command, share = shlex.join(["bertc", "prepare", spec, *settings]), _share(part)
+    program, cores = resolve(spec, set or ()), workers or available_cores()
+    say(preparing.prepare_text(program, to, cache_folder(), share, cores, command))
 
 
 def _share(text: str | None) -> tuple[int, int] | None:
@@ -53,6 +65,9 @@ def _share(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     nth, of = map(int, match.groups()) if match else (0, 0)
+    if not match:
+        raise UsageError(f"--part {text} is no share", "--part 17/400 is share 17 of 400")
     if not 1 <= nth <= of:
-        raise UsageError(f"--part {text} is no share", "--part 1/400 up to --part 400/400")
+        shares = f"--part 1/{of} up to --part {of}/{of}"
+        raise UsageError(f"--part {text}: of {of} shares there is no number {nth}", shares)
     return nth, of

@@ -1,5 +1,6 @@
 """Tokenised text, part by part, in the cache."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.cache.store import Facts, Progress, fingerprint, obtain
+from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain
 from bertc.data.rows.holdout import join_held_out
+from bertc.data.rows.rewriting import hold_out_end, holds_out, recounted
 from bertc.data.rows.tokenise import tokenise
-from bertc.data.rows.tokens import SPLITS, Tokens, open_tokens, token_dtype
+from bertc.data.rows.tokens import SPLITS, DType, Tokens, open_tokens, token_dtype
 from bertc.data.sources.source import TextSource
 from bertc.data.vocab.vocabulary import Vocabulary
 
@@ -56,39 +58,61 @@ def tokenise_source(
     """Tokenise a source part by part, or open what the cache has of it."""
     dtype, parts = token_dtype(vocabulary.size), source.parts or (source,)
 
-    def made(part: TextSource, least: bool) -> tuple[str, Facts]:
+    def made(part: TextSource) -> TokenFolder:
         name = fingerprint(VERSION, part.identity, spelling(vocabulary), holdout)
-        if least and source.parts:
-            name = fingerprint(name, "both parts")
+        least = not source.parts
         facts = obtain(
             cache / "tokens" / name,
             lambda folder: tokenise(folder, part, vocabulary, holdout, progress, least),
             progress,
             part.text_bytes * np.dtype(dtype).itemsize // 4,
         )
-        return name, facts
+        return cache / "tokens" / name, facts
 
-    read = [made(part, not source.parts) for part in parts]
+    read = [made(part) for part in parts]
     if holdout and not any(facts["heldout"]["tokens"] for _, facts in read):
-        read[-1] = made(parts[-1], least=True)
+        last = holds_out([facts for _, facts in read])
+        end = partial(hold_out_end, dtype=dtype, separator=vocabulary.sep, holdout=holdout)
+        read[last] = _changed(read[last], "both parts", end, dtype)
     train, heldout = (
         tuple(
-            Shard(name, split, partial(open_tokens, cache / "tokens" / name, split, dtype))
-            for name, facts in read
+            Shard(folder.name, split, partial(open_tokens, folder, split, dtype))
+            for folder, facts in read
             if facts[split]["tokens"]
         )
         for split in SPLITS
     )
     if holdout and len(read) > 1:
-        name = fingerprint("held out", *(name for name, _ in read))
+        name = fingerprint("held out", *(folder.name for folder, _ in read))
         texts = (shard.opened() for shard in heldout)
         folder = cache / "tokens" / name
         obtain(folder, lambda folder: join_held_out(folder, texts), progress)
         heldout = (Shard(name, "heldout", partial(open_tokens, folder, "heldout", dtype)),)
-    counts = [np.fromfile(cache / "tokens" / name / "train.counts", np.int64) for name, _ in read]
+    counts = [np.fromfile(folder / "train.counts", np.int64) for folder, _ in read]
     facts = dict(read[0][1]) if len(read) == 1 else _together(source.name, [f for _, f in read])
     # Without held-out text it is text to evaluate on alone.
     return Tokenised(facts, train, heldout if holdout else train, np.sum(counts, axis=0))
+
+
+TokenFolder = tuple[Path, Facts]
+"""A folder of tokens in the cache, and its facts."""
+
+
+def _changed(
+    tokens: TokenFolder, how: str, change: Callable[[Path], None], dtype: DType
+) -> TokenFolder:
+    """A part of a source with its documents changed, in a folder of its own."""
+    before, facts = tokens
+    folder = before.parent / fingerprint(before.name, how)
+
+    def fill(folder: Path) -> Facts:
+        for path in before.iterdir():
+            if path.name != MANIFEST_FILE:
+                shutil.copyfile(path, folder / path.name)
+        change(folder)
+        return recounted(folder, facts, dtype)
+
+    return folder, obtain(folder, fill, Silent())
 
 
 def _together(name: str, parts: list[Facts]) -> dict[str, Any]:

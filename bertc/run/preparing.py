@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from bertc.base.diagnostics import UsageError, several
+from bertc.base.diagnostics import UsageError, listed, several
 from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
-from bertc.data.prepared.making import begin_preparing, finish_preparing, make_parts
-from bertc.data.prepared.manifest import PreparationPlan, PreparedText, part_at, read_plan
+from bertc.data.prepared.finishing import finish_preparing
+from bertc.data.prepared.making import begin_preparing, make_parts
+from bertc.data.prepared.manifest import PreparedText, read_plan, survey
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import Watched, choose
 from bertc.machine.signals import Stop
@@ -14,17 +15,30 @@ from bertc.machine.signals import Stop
 GO_ON = "the same command goes on"
 
 
-def prepare_text(resolved: Resolved, to: str, cache: Path, part: tuple[int, int] | None) -> str:
-    """Prepare the text of a spec, or one share of its parts; return a line about it."""
+def prepare_text(
+    resolved: Resolved,
+    to: str,
+    cache: Path,
+    part: tuple[int, int] | None,
+    workers: int,
+    command: str,
+) -> str:
+    """Prepare the text of a spec, or one share of its parts; return a line about it.
+
+    ``command`` is what prepares it all, for whoever reads of a missing part.
+    """
     place, display = FolderAt(to), choose(quiet=False)
     with Stop(way_on=GO_ON) as stop:
         progress = Watched(display, stop)
-        work = begin_preparing(resolved, place, cache, progress)
+        work = begin_preparing(resolved, place, cache, progress, command)
         nth, of = part or (1, 1)
         names = work.plan.parts[nth - 1 :: of]
-        make_parts(work, names, progress)
+        make_parts(work, names, progress, workers)
         corpus = None if part else finish_preparing(place, progress)
     display.close()
+    if corpus is None and not names:
+        count = several(len(work.plan.parts), "part")
+        return f"{to}: share {nth} of {of}: the text has {count}, so this share has none"
     if corpus is None:
         return f"{to}: share {nth} of {of}, {several(len(names), 'part')}, is prepared"
     return _about(to, corpus)
@@ -39,26 +53,24 @@ def finished(to: str) -> str:
     return _about(to, corpus)
 
 
-def standing(to: str) -> str:
-    """The progress of a preparation, with its missing and damaged parts."""
+def standing(to: str) -> tuple[str, bool]:
+    """The progress of a preparation with its missing and damaged parts; True if it has none."""
     place = FolderAt(to)
     plan = read_plan(place)
     if plan is None:
         raise UsageError(f"nothing is prepared at {to}", f"bertc prepare SPEC --to {to} begins it")
-    parts = {name: part_at(place, name) for name in plan.parts}
-    lines = [f"{to}: {_read(plan)}"]
-    missing = [name for name, part in parts.items() if part is None]
-    lines.append(f"  parts    {len(parts) - len(missing):,} of {len(parts):,}")
-    if missing:
-        shown = ", ".join(missing[:8]) + (", ..." if missing[8:] else "")
-        lines.append(f"  missing or damaged    {shown}")
-    tokens = sum(part.facts["train"]["tokens"] for part in parts.values() if part)
-    lines.append(f"  tokens   {tokens:,}")
-    return "\n".join(lines)
-
-
-def _read(plan: PreparationPlan) -> str:
-    return f"{plan.read.get('text')}, {bytes_text(int(plan.read.get('bytes', 0)))} of text"
+    display = choose(quiet=False)
+    with Stop(way_on="nothing was changed") as stop:
+        parts, missing, damaged = survey(place, plan, Watched(display, stop))
+    display.close()
+    size = bytes_text(int(plan.read.get("bytes", 0)))
+    lines = [f"{to}: {plan.words('text')}, {size} of text"]
+    lines.append(f"  parts    {len(parts):,} of {len(plan.parts):,}")
+    for word, names in (("missing", missing), ("damaged", damaged)):
+        if names:
+            lines.append(f"  {word}  {len(names):,}: {listed(names)}")
+    lines.append(f"  tokens   {sum(part.facts['train']['tokens'] for part in parts):,}")
+    return "\n".join(lines), len(parts) == len(plan.parts)
 
 
 def _about(to: str, corpus: PreparedText) -> str:

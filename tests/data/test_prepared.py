@@ -3,22 +3,32 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import fsspec
+import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UsageError
+from bertc.base.diagnostics import (
+    BertcError,
+    CannotWriteError,
+    DataError,
+    MissingInputError,
+    UsageError,
+)
 from bertc.base.storage import place as places
 from bertc.base.storage.place import FolderAt
 from bertc.data.batches import arranged
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
-from bertc.data.prepared import opening
-from bertc.data.prepared.making import begin_preparing, finish_preparing, make_parts
+from bertc.data.prepared import making, opening
+from bertc.data.prepared.finishing import finish_preparing
+from bertc.data.prepared.making import begin_preparing, make_parts
+from bertc.data.prepared.manifest import part_at
 from bertc.data.prepared.opening import open_prepared, tokenizer_at
 from bertc.data.sources import files
 from bertc.ir.data import Prepared
@@ -40,8 +50,13 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 0.001)
 
 
-def spec(path: Path, more: str = "format=doc-sentences", data: str = "") -> Resolved:
-    return resolved(f"data={data or json.dumps(str(path))} {SETTINGS} {more}")
+def spec(
+    path: Path,
+    more: str = "format=doc-sentences",
+    data: str = "",
+    change: tuple[str, str] = ("", ""),
+) -> Resolved:
+    return resolved(f"data={data or json.dumps(str(path))} {SETTINGS.replace(*change)} {more}")
 
 
 def made(program: Resolved, to: str, cache: Path, shares: int = 1) -> FolderAt:
@@ -116,8 +131,8 @@ def test_a_damaged_part_is_found_and_made_again(tmp_path: Path) -> None:
     straight = contents(place)
     (tmp_path / "to/00002/train.ids").write_bytes(b"")
     (tmp_path / "to/corpus.json").unlink()
-    assert "00002" in standing(place.address)
-    with pytest.raises(DataError, match="1 part of .* is missing or damaged, the first is 00002"):
+    assert "00002" in standing(place.address)[0]
+    with pytest.raises(DataError, match="0 parts missing, 1 damaged, the first is 00002"):
         finish_preparing(place, Silent())
     with pytest.raises(MissingInputError, match="not prepared to its end"):
         open_prepared(Prepared(path=place.address), "", tmp_path / "cache", Silent())
@@ -144,7 +159,7 @@ def test_damage_of_a_folder_is_refused_and_repaired(tmp_path: Path, name: str, h
     with pytest.raises(DataError, match=f"{name.split('/')[0]} is damaged, gone or of another"):
         read_all(program_there, tmp_path)
     if "heldout" not in name:
-        assert name.split("/")[0] in standing(place.address)
+        assert name.split("/")[0] in standing(place.address)[0]
     assert contents(made(program, place.address, tmp_path / "cache")) == straight
 
 
@@ -161,15 +176,137 @@ def test_a_damaged_tokenizer_is_named_and_repaired(tmp_path: Path) -> None:
 def test_another_preparation_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", 60)
     place = made(spec(tmp_path / "a.jsonl"), f"{tmp_path}/to", tmp_path / "cache")
-    for old, new in (("holdout=10%", "holdout=20%"), ("wordpiece(300)", "wordpiece(200)")):
-        other = resolved(f'data="{tmp_path}/a.jsonl" {SETTINGS.replace(old, new)}')
-        with pytest.raises(DataError, match="holds another preparation: .* differ"):
+    for old, new, said in (
+        ("holdout=10%", "holdout=20%", "holdout: 0.1 there, 0.2 here"),
+        ("(300)", "(200)", r"tokenizer: wordpiece\(size=300\) there, .*200\) here"),
+        ("seq=48", "seq=32", "rows: doc-sentences of 48 there, doc-sentences of 32 here"),
+    ):
+        other = spec(tmp_path / "a.jsonl", change=(old, new))
+        with pytest.raises(DataError, match=f"holds another preparation: {said}"):
             begin_preparing(other, place, tmp_path / "cache", Silent())
     with pytest.raises(DataError, match="another tokenizer"):
         open_prepared(Prepared(path=place.address), "", tmp_path / "cache", Silent())
-    two = spec(tmp_path / "a.jsonl", data=f'"{tmp_path}/a.jsonl" + docstrings')
+    two = resolved(f'data="{tmp_path}/a.jsonl" + docstrings {SETTINGS}')
     with pytest.raises(UsageError, match="one is prepared at a time"):
         begin_preparing(two, place, tmp_path / "cache", Silent())
+
+
+def no_vocabulary(*_: Any) -> None:
+    raise AssertionError("the text is read")
+
+
+def test_a_place_is_refused_before_the_text_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    program = spec(tmp_path / "a.jsonl")
+    made(program, f"{tmp_path}/to", tmp_path / "cache")
+    (tmp_path / "runs").mkdir()
+    for name in ("runs/notes.txt", "file"):
+        (tmp_path / name).write_text("")
+    FolderAt("memory://others").write("x/y.txt", b"")
+    monkeypatch.setattr(making, "vocabulary_for", no_vocabulary)
+    for to, kind, said in (
+        (f"{tmp_path}/runs", UsageError, "holds other files: notes.txt"),
+        ("memory://others", UsageError, "holds other files: x"),
+        (f"{tmp_path}/file", CannotWriteError, "not a directory"),
+        (f"{tmp_path}/to", DataError, "holds another preparation: holdout: 0.1 there, 0.2 here"),
+    ):
+        other = spec(tmp_path / "a.jsonl", change=("10%", "20%"))
+        with pytest.raises(kind, match=said):
+            begin_preparing(other, FolderAt(to), tmp_path / "cache", Silent())
+    with pytest.raises(AssertionError, match="the text is read"):
+        begin_preparing(program, FolderAt(f"{tmp_path}/new"), tmp_path / "cache", Silent())
+    assert "0 of 8" in standing(f"{tmp_path}/new")[0]
+
+
+def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    program = spec(tmp_path / "a.jsonl")
+    place = made(program, f"{tmp_path}/to", tmp_path / "cache")
+    straight = contents(place)
+    made(spec(tmp_path / "a.jsonl", change=("48", "32")), f"{tmp_path}/other", tmp_path / "cache")
+    shutil.rmtree(tmp_path / "to/00003")
+    shutil.copytree(tmp_path / "other/00003", tmp_path / "to/00003")
+    (tmp_path / "to/plan.json").write_text('{"parts": [')
+    assert contents(made(program, place.address, tmp_path / "cache", 2)) == straight
+    (tmp_path / "to/00003/train.ids").write_bytes(b"")
+    (tmp_path / "to/00004/manifest.json").unlink()
+    text, complete = standing(place.address)
+    assert not complete
+    assert "missing  1: 00004" in text
+    assert "damaged  1: 00003" in text
+    damage(tmp_path / "to/00005/train.ids", "flip")
+    assert part_at(place, "00005", checked_bytes=10)
+    assert "damaged  2: 00003, 00005" in standing(place.address)[0]
+
+
+@pytest.mark.parametrize("to", ["{}/to", "memory://{}"])
+def test_where_no_document_is_held_out_the_last_ones_are(tmp_path: Path, to: str) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    program = spec(tmp_path / "a.jsonl", change=("10%", "0.0001%"))
+    straight = prepare(program, tmp_path / "cache", Silent())
+    place = made(program, to.format(tmp_path), tmp_path / "made", 3)
+    corpus = finish_preparing(place, Silent())
+    assert corpus == finish_preparing(made(program, place.address, tmp_path / "made"), Silent())
+    for split in ("train", "heldout"):
+        assert corpus.facts[split] == straight.texts[0].facts[split]
+    tokenizer = tokenizer_at(place.address, tmp_path / "cache")
+    read = prepare(reading(place.address, tokenizer), tmp_path / "other", Silent())
+    assert np.array_equal(read.texts[0].counts, straight.texts[0].counts)
+    assert read.stage(0).examples == straight.stage(0).examples
+    pairs = zip(read.stage(0).heldout(2, 8), straight.stage(0).heldout(2, 8), strict=True)
+    assert all(same(one, other) for one, other in pairs)
+
+
+def test_workers_make_the_same_parts_and_count_what_they_do(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    program = spec(tmp_path / "a.jsonl")
+    straight = contents(made(program, f"{tmp_path}/one", tmp_path / "cache"))
+    work = begin_preparing(program, FolderAt(f"{tmp_path}/two"), tmp_path / "cache", Silent())
+    counted = Counted()
+    make_parts(work, work.plan.parts, counted, workers=2)
+    assert counted.amount == counted.total == (tmp_path / "a.jsonl").stat().st_size
+    finish_preparing(work.place, Silent())
+    assert contents(work.place) == straight
+
+
+class Counted(Silent):
+    amount = total = 0
+
+    def begin(self, task: str, total: int, unit: str) -> None:
+        self.total = total
+
+    def advance(self, amount: int) -> None:
+        self.amount += amount
+
+
+def test_commands_say_what_is_missing_and_how_it_is_made(
+    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    (tmp_path / "a.bertc").write_text(f'data="{tmp_path}/a.jsonl" {SETTINGS} layers=1 hidden=64')
+    text, to = str(tmp_path / "a.bertc"), str(tmp_path / "to")
+    small = ("--set", "seq=32")
+    part = f"bertc prepare {text} --set seq=32 --to {to} --part 8/8 makes it"
+    for arguments, code, said in (
+        ((text, "--part", "x"), 2, "--part 17/400 is share 17 of 400"),
+        ((text, "--part", "5/3"), 2, "of 3 shares there is no number 5"),
+        ((text, *small, "--part", "9/9"), 0, "the text has 8 parts, so this share has"),
+        (("--status",), 1, "missing  8: 00000, 00001"),
+        ((text, *small, "--part", "1/2"), 0, "share 1 of 2, 4 parts, is prepared"),
+        ((text, *small, "--part", "2/4"), 0, "share 2 of 4, 2 parts, is prepared"),
+        ((text, *small, "--part", "4/8"), 0, "share 4 of 8, 1 part, is prepared"),
+        (("--finish",), 65, "7 of 8 parts are whole"),
+        ((text, *small), 0, "tokens of 51 documents to train on"),
+        (("--status",), 0, "8 of 8"),
+        (("--finish", "--workers", "2"), 2, "--status and --finish go with --to alone"),
+    ):
+        one = () if arguments[0].startswith("--") else ("--workers", "1")
+        assert command("prepare", *arguments, *one, "--to", to) == code, arguments
+        printed = "".join(capsys.readouterr())
+        assert said in printed
+        assert code != 65 or part in printed
 
 
 class Faulty(MemoryFileSystem):

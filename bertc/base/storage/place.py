@@ -1,5 +1,6 @@
 """Folders at addresses: on this machine, or in any store that fsspec knows."""
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -90,7 +91,10 @@ class FolderAt:
             self._tried(lambda: self._files.put_file(str(path), at), at, writes=True)  # noqa: B023
 
     def get(self, name: str, path: Path, digest: str = "") -> None:
-        """Copy a file of a store, with that sha256 if it is known, to a path."""
+        """Copy a file, in a store with that sha256 if it is known, to a path."""
+        if self.folder:
+            shutil.copyfile(self.folder / name, path)
+            return
 
         def copy() -> None:
             self._files.get_file(self._at(name), str(path))
@@ -152,6 +156,16 @@ class FolderAt:
             for entry in entries
             if entry["type"] == "file"
         ]
+
+    def names(self) -> set[str]:
+        """The names in the place, but for hidden ones; none if it is not there."""
+        if self.folder:
+            with durable.writing(self.folder, elsewhere="choose another --to"):
+                there = self.folder.exists()
+                names = {path.name for path in self.folder.iterdir()} if there else set[str]()
+        else:
+            names = {*self.sizes("")}
+        return {name for name in names if not name.startswith(".")}
 
     def _content(self, name: str, is_whole: Callable[[bytes], bool]) -> bytes:
         raw = bytes(self._files.cat_file(self._at(name)))

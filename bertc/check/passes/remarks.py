@@ -6,6 +6,7 @@ from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks, reads_on
 from bertc.ir.changing.growth import Drawn
+from bertc.ir.data import Prepared
 from bertc.ir.learning.answer import Labels
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
@@ -54,6 +55,11 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          f"head{'s' * (p.heads != 1)} of width {p.head_dim} in each layer",
          label="unwritten heads are derived from hidden",
          help=lambda p: f"hidden={round(p.hidden / HEAD_WIDTH) * HEAD_WIDTH}"),
+    Rule("R120", "holdout",
+         lambda p: p.origins["holdout"].kind in ("written", "set")
+         and all(isinstance(d.corpus, Prepared) for s in p.stages for d in s.data),
+         "holdout has no effect on prepared text: its documents were held out when it was prepared",
+         help="give it to bertc prepare"),
 )  # fmt: skip
 _OF_STAGES: tuple[Rule[StageSettings], ...] = (
     Rule("R102", "optimizer.lr", lambda s: s.optimizer.lr >= HIGH_RATE,

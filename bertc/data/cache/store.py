@@ -67,17 +67,24 @@ def fingerprint(*facts: Any) -> str:
 
 
 def obtain(
-    folder: Path, make: Callable[[Path], Facts], progress: Progress, expected_bytes: int = 0
+    folder: Path,
+    make: Callable[[Path], Facts],
+    progress: Progress,
+    expected_bytes: int = 0,
+    anew: bool = False,
 ) -> Facts:
-    """The facts stored in ``folder``; if it is missing or damaged, ``make`` fills it first."""
-    if (facts := intact(folder)) is not None:
+    """The facts stored in ``folder``; if it is missing or damaged, ``make`` fills it first.
+
+    ``anew``: it is made in any case, and in its place only when it is whole.
+    """
+    if not anew and (facts := intact(folder)) is not None:
         return facts
     with durable.writing(folder, expected_bytes, OTHER_CACHE_HELP):
         durable.make_folder(folder.parent)
         with _lock(folder, progress):
-            if (facts := intact(folder)) is not None:
+            if not anew and (facts := intact(folder)) is not None:
                 return facts
-            if is_taken(folder):
+            if is_taken(folder) and not anew:
                 progress.note(f"{folder} is damaged and made again")
                 durable.remove(folder)
             for leftover in folder.parent.glob(f"{folder.name}.tmp-*"):
@@ -87,6 +94,8 @@ def obtain(
             try:
                 facts = make(temporary)
                 seal(temporary, facts)
+                if anew:
+                    durable.remove(folder)
                 durable.rename(temporary, folder)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -117,8 +126,11 @@ def unsealed(text: str) -> dict[str, Any] | None:
     return manifest
 
 
-def intact(folder: Path) -> Facts | None:
-    """The facts of a folder if its files match its manifest, else None."""
+def intact(folder: Path, checked_bytes: int = CHECKED_BYTES) -> Facts | None:
+    """The facts of a folder if its files match its manifest, else None.
+
+    Files above ``checked_bytes`` are compared by their size.
+    """
     if not is_file(folder / MANIFEST_FILE):  # most often it is not made yet
         return None
     try:
@@ -129,7 +141,7 @@ def intact(folder: Path) -> Facts | None:
             path = folder / name
             if size_bytes(path) != size:
                 return None
-            if size <= CHECKED_BYTES and durable.digest(path) != expected:
+            if size <= checked_bytes and durable.digest(path) != expected:
                 return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, MissingInputError, DataError):
         return None

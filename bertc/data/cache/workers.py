@@ -10,10 +10,17 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import BertcError, MachineError
+
+Advance = Callable[[int], None]
+"""A receiver of amounts of work done."""
+
+
+class _Done(NamedTuple):
+    amount: int
 
 
 class Worker:
@@ -22,8 +29,8 @@ class Worker:
     ``duty`` says in an error what it does: "prepares data".
     """
 
-    def __init__(self, work: Callable[[Any], Any], duty: str) -> None:
-        self._duty = duty
+    def __init__(self, work: Callable[..., Any], duty: str, report: Advance | None = None) -> None:
+        self._duty, self._report = duty, report
         serial = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self._process = subprocess.Popen(
@@ -34,13 +41,15 @@ class Worker:
         )
         self._jobs = cast(IO[bytes], self._process.stdin)
         self._results = cast(IO[bytes], self._process.stdout)
-        self._send(work)
+        self._send((work, report is not None))
 
     def run(self, argument: Any) -> Any:
         """The result of one job."""
         self._send(argument)
         try:
-            result = pickle.load(self._results)
+            while isinstance(result := pickle.load(self._results), _Done):
+                if self._report:
+                    self._report(result.amount)
         except (EOFError, pickle.UnpicklingError):
             raise self._ended() from None
         if isinstance(result, BertcError):
@@ -79,7 +88,13 @@ def serve() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     jobs, results = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing printed may mix with the results
-    work = pickle.load(jobs)
+
+    def send(what: object) -> None:
+        pickle.dump(what, results, pickle.HIGHEST_PROTOCOL)
+        results.flush()
+
+    work, reporting = pickle.load(jobs)
+    reports = (lambda amount: send(_Done(amount)),) if reporting else ()
     while True:
         try:
             argument = pickle.load(jobs)
@@ -87,11 +102,10 @@ def serve() -> None:
             return
         try:
             try:
-                result = work(argument)
+                result = work(argument, *reports)
             except BertcError as error:
                 result = error
-            pickle.dump(result, results, pickle.HIGHEST_PROTOCOL)
-            results.flush()
+            send(result)
         except BrokenPipeError:  # the parent was killed
             os._exit(1)
 
@@ -106,21 +120,26 @@ ResultT = TypeVar("ResultT")
 TagT = TypeVar("TagT")
 
 
-def processes(size_bytes: int, worth_bytes: int) -> int:
+def processes(size_bytes: int, worth_bytes: int, cores: int = 0) -> int:
     """The number of processes, each with at least ``worth_bytes`` of work; 1 means this process."""
-    return max(1, min(available_cores(), MAX_PROCESSES, size_bytes // worth_bytes))
+    return max(1, min(cores or available_cores(), MAX_PROCESSES, size_bytes // worth_bytes))
 
 
 def spread(
-    work: Callable[[ArgumentT], ResultT],
+    work: Callable[..., ResultT],
     jobs: Iterable[tuple[TagT, ArgumentT]],
     number: int,
+    report: Advance | None = None,
 ) -> Generator[tuple[TagT, ResultT], None, None]:
-    """Map ``work`` over jobs (tag, argument) read lazily, in their order; 1 is this process."""
+    """Map ``work`` over jobs (tag, argument) read lazily, in their order; 1 is this process.
+
+    With ``report``, ``work`` has it as its second argument and calls it with what is done.
+    """
     if number == 1:
-        yield from ((tag, work(argument)) for tag, argument in jobs)
+        reports = (report,) if report else ()
+        yield from ((tag, work(argument, *reports)) for tag, argument in jobs)
         return
-    workers = [Worker(work, "prepares data") for _ in range(number)]
+    workers = [Worker(work, "prepares data", report) for _ in range(number)]
     idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     for worker in workers:
         idle.put(worker)

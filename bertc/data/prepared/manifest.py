@@ -2,14 +2,25 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.cores import available_cores
+from bertc.base.diagnostics import DataError, MissingInputError, UsageError, listed
 from bertc.base.storage.place import FolderAt
-from bertc.data.cache.store import MANIFEST_FILE, Facts, fingerprint, intact, unsealed
+from bertc.data.cache.store import (
+    CHECKED_BYTES,
+    MANIFEST_FILE,
+    Facts,
+    Progress,
+    fingerprint,
+    intact,
+    unsealed,
+)
 from bertc.data.rows.tokens import SPLITS
 
 PLAN_FILE = "plan.json"
@@ -19,15 +30,20 @@ HELD_OUT = "heldout"
 """The folder with the held-out text of all parts, and the token counts of training text."""
 VERSION = 1
 LARGEST_FILE_BYTES = 1 << 30
+STORE_READERS = 16
+"""Requests to a store at once, where parts are looked at."""
 COUNTED = ("tokens", "sentences", "documents")
+SHARED = ("source", "tokenizer", "holdout", "rows", "parts", "version")
+"""Settings of a plan that decide the content of parts, as messages name them."""
 
 
 @dataclass(frozen=True)
 class PreparationPlan:
     """The settings of a preparation that every worker shares, written once.
 
-    ``tokenizer`` is the digest of the vocabulary, ``source`` the identity of the text, and
-    ``read`` says for people how it is read. The part of each name has its share of the text.
+    ``tokenizer`` is the digest of the vocabulary, empty before there is one, ``source`` the
+    identity of the text, ``rows`` what their counts follow from. The part of each name has its
+    share of the text. ``read`` says for people what these are, and ``program`` reads the text.
     """
 
     source: str
@@ -38,11 +54,17 @@ class PreparationPlan:
     read: Mapping[str, Any]
     parts: tuple[str, ...]
     version: int = VERSION
+    rows: tuple[str, ...] = ()
+    program: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
-        """Digest of all that decides the content; ``read`` does not."""
-        return fingerprint({**asdict(self), "read": {}})
+        """Digest of all that decides the content of parts."""
+        return fingerprint([getattr(self, name) for name in SHARED])
+
+    def words(self, name: str) -> str:
+        """A setting in words for people."""
+        return str(self.read.get(name) or getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -81,22 +103,46 @@ def read_plan(place: FolderAt) -> PreparationPlan | None:
 
 
 def write_plan(place: FolderAt, plan: PreparationPlan) -> None:
-    """Put the plan, unless another one is there."""
-    known = read_plan(place)
-    if known is None:
-        place.write(PLAN_FILE, _digested(asdict(plan)))
-    elif known.fingerprint != plan.fingerprint:
-        names = ("source", "tokenizer", "dtype", "separator", "holdout", "parts", "version")
-        differing = [name for name in names if getattr(known, name) != getattr(plan, name)]
+    """Put the plan; refuse a place that holds other files or another preparation."""
+    fields = _json(place, PLAN_FILE, damaged={})
+    known = _plan(place, fields) if fields else None
+    if fields is None and (others := place.names()):
+        raise UsageError(
+            f"{place.address} holds other files: {listed(sorted(others))}",
+            f"a folder for this text alone: --to {place.address.rstrip('/')}/corpus",
+        )
+    if known and (differing := _differences(known, plan)):
         raise DataError(
-            f"{place.address} holds another preparation: {', '.join(differing)} differ",
+            f"{place.address} holds another preparation: {'; '.join(differing)}",
             "prepare into another --to, or with the spec, text and tokenizer of the first",
         )
+    if known is None or (plan.tokenizer and not known.tokenizer):
+        place.write(PLAN_FILE, _digested(asdict(plan)))
 
 
-def part_at(place: FolderAt, name: str) -> PreparedPart | None:
-    """A part that is whole, else None: in a folder by its content, in a store by its sizes."""
-    if place.folder and intact(place.folder / name) is None:
+def _differences(known: PreparationPlan, plan: PreparationPlan) -> list[str]:
+    differing = []
+    for name in SHARED:
+        there, here = getattr(known, name), getattr(plan, name)
+        if there == here or (name == "tokenizer" and not (there and here)):
+            continue
+        words = [known.words(name), plan.words(name)]
+        said = "{} there, {} here" if words[0] != words[1] else "{}, of another content"
+        differing.append(f"{name}: {said.format(*words)}")
+    return differing
+
+
+def part_at(
+    place: FolderAt,
+    name: str,
+    plan: PreparationPlan | None = None,
+    checked_bytes: int = CHECKED_BYTES,
+) -> PreparedPart | None:
+    """A part that is whole, else None: in a folder by its content, in a store by its sizes.
+
+    With a ``plan`` it is one of that preparation. Files above ``checked_bytes`` go by size.
+    """
+    if place.folder and intact(place.folder / name, checked_bytes) is None:
         return None
     raw = place.read(f"{name}/{MANIFEST_FILE}", LARGEST_FILE_BYTES)
     manifest = unsealed(raw.decode("utf-8", "replace")) if raw else None
@@ -105,7 +151,30 @@ def part_at(place: FolderAt, name: str) -> PreparedPart | None:
     sizes = place.sizes(name)
     if any(sizes.get(file) != size for file, (size, _) in manifest["files"].items()):
         return None
+    if plan and manifest["facts"].get("plan") != plan.fingerprint:
+        return None
     return PreparedPart(name, hashlib.sha256(raw).hexdigest(), manifest["facts"])
+
+
+def survey(
+    place: FolderAt, plan: PreparationPlan, progress: Progress
+) -> tuple[list[PreparedPart], list[str], list[str]]:
+    """The parts of a place that are whole, all bytes of a folder read; missing, damaged ones."""
+    parts, missing, damaged = list[PreparedPart](), list[str](), list[str]()
+    progress.begin("reading the parts", len(plan.parts), "parts")
+    with ThreadPoolExecutor(available_cores() if place.folder else STORE_READERS) as pool:
+        look = partial(part_at, place, plan=plan, checked_bytes=sys.maxsize)
+        try:
+            for name, part in zip(plan.parts, pool.map(look, plan.parts), strict=True):
+                if part:
+                    parts.append(part)
+                else:
+                    (damaged if MANIFEST_FILE in place.sizes(name) else missing).append(name)
+                progress.advance(1)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    progress.end()
+    return parts, missing, damaged
 
 
 def write_corpus(
@@ -159,26 +228,32 @@ def _plan(place: FolderAt, fields: Mapping[str, Any]) -> PreparationPlan:
             f"this bertc reads version {VERSION}: prepare the text again",
         )
     known = {name: value for name, value in fields.items() if name != "digest"}
-    return PreparationPlan(**{**known, "parts": tuple(fields["parts"])})
+    tuples = {name: tuple(fields.get(name, ())) for name in ("parts", "rows")}
+    return PreparationPlan(**{**known, **tuples})
 
 
-def _json(place: FolderAt, name: str) -> dict[str, Any] | None:
-    fields: dict[str, Any] | None = {}
+def _json(
+    place: FolderAt, name: str, damaged: dict[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """The fields of a file, ``damaged`` if it is that; None if it is not there."""
+    fields: dict[str, Any] | None = None
 
     def is_whole(raw: bytes) -> bool:
         nonlocal fields
         fields = _fields(raw)
-        return fields is not None
+        return fields is not None or damaged is not None
 
     raw = place.read(name, LARGEST_FILE_BYTES, is_whole)
-    if raw is not None and place.folder:
+    if raw is None:
+        return None
+    if place.folder:
         is_whole(raw)
-    if fields is None:
+    if fields is None and damaged is None:
         raise DataError(
             f"{place.address}/{name} is damaged",
             f"remove it; bertc prepare with its spec and --to {place.address} writes it again",
         )
-    return fields or None
+    return damaged if fields is None else fields
 
 
 def _fields(raw: bytes) -> dict[str, Any] | None:
@@ -186,6 +261,8 @@ def _fields(raw: bytes) -> dict[str, Any] | None:
     try:
         fields = json.loads(raw)
     except ValueError:
+        return None
+    if not isinstance(fields, dict):
         return None
     digested = {name: value for name, value in fields.items() if name != "digest"}
     return fields if fields.get("digest") == fingerprint(digested) else None

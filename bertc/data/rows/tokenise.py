@@ -13,20 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from bertc.base.diagnostics import DataError
 from bertc.base.storage.foreign import as_data_error
 from bertc.data.cache.store import Progress
 from bertc.data.cache.workers import processes, spread
-from bertc.data.rows.tokens import (
-    SPLITS,
-    TOKEN_FILES,
-    DType,
-    Ids,
-    Tokens,
-    TokenWriter,
-    open_tokens,
-    token_dtype,
-)
+from bertc.data.rows.rewriting import hold_out_end, split_facts, token_counts, too_little
+from bertc.data.rows.tokens import SPLITS, TokenWriter, token_dtype
 from bertc.data.sources.source import TextSource, split_sentences
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary, splits
 from bertc.ir.data import Sentences
@@ -34,8 +25,6 @@ from bertc.ir.data import Sentences
 BATCH_CHARACTERS = 1 << 19
 TEXT_BYTES_PER_PROCESS = 4 << 20
 """Text for which a worker process takes longer than to start."""
-MAX_LAST_DOCUMENT_FRACTION = 0.1
-"""The last document is held out whole up to this fraction of all tokens."""
 
 Run = tuple[bool, str]
 """A piece being encoded: whether it starts a document, and the part it is in."""
@@ -52,16 +41,17 @@ def tokenise(
     holdout: float,
     progress: Progress,
     least: bool = True,
+    cores: int = 0,
 ) -> dict[str, Any]:
     """Write the training and held-out parts of a source into ``folder`` in bounded memory.
 
     A document is held out if its hash is in the lowest ``holdout`` of the range, so equal documents
     are in the same part. With ``holdout=0`` all is in the training part. ``least``: text that
-    cannot be in both parts is refused.
+    cannot be in both parts is refused. ``cores``: the most processes, 0 for all cores.
     """
     dtype, digest = token_dtype(vocabulary.size), hashlib.sha256()
     encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
-    number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS)
+    number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS, cores)
     progress.begin(f"tokenising {source.name}", source.total, source.unit)
     writers = {part: TokenWriter(folder, part, dtype, vocabulary.sep) for part in SPLITS}
     try:
@@ -77,31 +67,16 @@ def tokenise(
     needed = (2 if holdout else 1) * (2 if source.paired else 1)
     if least and sum(writer.sentences for writer in writers.values()) < needed:
         count = "fewer than two" if holdout else "no"
-        raise DataError(
-            f"{source.name} holds {count} {'pairs' if source.paired else 'sentences'}",
-            "one is needed to train on and one to evaluate on; they end with . ! or ?, "
-            "with sentences=lines wherever a line does",
-        )
+        noun = "pairs" if source.paired else "sentences"
+        raise too_little(source.name, f"{count} {noun}")
     if holdout and least:
-        _ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
+        hold_out_end(folder, dtype, vocabulary.sep, holdout, source.paired)
     progress.end()
-    facts: dict[str, Any] = {"name": source.name, "content": digest.hexdigest()}
-    for part in SPLITS:
-        tokens = open_tokens(folder, part, dtype)
-        sentences, documents = len(tokens.sentences) - 1, len(tokens.documents) - 1
-        facts[part] = {"tokens": tokens.count, "sentences": sentences, "documents": documents}
-    counts = _counts(open_tokens(folder, "train", dtype).ids, vocabulary)
-    (folder / "train.counts").write_bytes(counts.tobytes())
-    return facts
-
-
-def _counts(ids: Ids, vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """Counts (v,) of each token but the special ones."""
-    counts = np.zeros(vocabulary.size, dtype=np.int64)
-    for start in range(0, len(ids), BATCH_CHARACTERS):
-        counts += np.bincount(ids[start : start + BATCH_CHARACTERS], minlength=vocabulary.size)
+    counts = token_counts(folder, dtype, vocabulary.size)
     counts[vocabulary.special] = 0
-    return counts
+    (folder / "train.counts").write_bytes(counts.tobytes())
+    facts: dict[str, Any] = {"name": source.name, "content": digest.hexdigest()}
+    return {**facts, **split_facts(folder, dtype)}
 
 
 def _write(writers: dict[str, TokenWriter], runs: list[Run], encoded: Encoded) -> None:
@@ -181,44 +156,3 @@ def part_of_document(text: bytes, holdout: float) -> str:
     """The part of a document, by the hash of the first piece of its text."""
     digest = hashlib.blake2b(text, digest_size=8, person=b"holdout").digest()
     return "heldout" if int.from_bytes(digest, "little") < holdout * 2**64 else "train"
-
-
-def _ensure_both_parts(
-    folder: Path, dtype: DType, separator: int, holdout: float, paired: bool
-) -> None:
-    """Hold out the last document, or the last sentences of a long one, if nothing is."""
-    if not len(open_tokens(folder, "train", dtype).ids):
-        for name in TOKEN_FILES:
-            spare = folder / f"spare.{name}"
-            (folder / f"train.{name}").rename(spare)
-            (folder / f"heldout.{name}").rename(folder / f"train.{name}")
-            spare.rename(folder / f"heldout.{name}")
-    if len(open_tokens(folder, "heldout", dtype).ids):
-        return
-    train = open_tokens(folder, "train", dtype)
-    cut = int(train.documents[-2]) if paired else _cut(train, holdout)
-    at = int(train.sentences[cut])
-    inside_document = cut not in train.documents
-    documents = train.documents[train.documents < cut]
-    (folder / "heldout.ids").write_bytes(train.ids[at:].tobytes())
-    (folder / "heldout.sentences").write_bytes((train.sentences[cut:] - at).tobytes())
-    later = train.documents[train.documents > cut] - cut
-    (folder / "heldout.documents").write_bytes(np.concatenate(([0], later)).tobytes())
-    starts = np.append(train.sentences[:cut], at + inside_document)
-    (folder / "train.sentences").write_bytes(starts.tobytes())
-    (folder / "train.documents").write_bytes(np.append(documents, cut).tobytes())
-    with (folder / "train.ids").open("r+b") as ids:
-        ids.seek(at * np.dtype(dtype).itemsize)
-        if inside_document:
-            ids.write(dtype(separator).tobytes())
-        ids.truncate(ids.tell())
-
-
-def _cut(train: Tokens, holdout: float) -> int:
-    last = int(train.documents[-2])
-    total, begins = len(train.ids), int(train.sentences[last])
-    if last and total - begins <= MAX_LAST_DOCUMENT_FRACTION * total:
-        return last
-    sentences = len(train.sentences) - 1
-    first_held_out = int(np.searchsorted(train.sentences, total * (1 - holdout)))
-    return min(max(first_held_out, last + 1 if last + 1 < sentences else last, 1), sentences - 1)

@@ -1,0 +1,103 @@
+"""The end of a preparation: what follows from all parts together, and the manifest."""
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from bertc.base.diagnostics import DataError, UsageError, several
+from bertc.base.storage.place import FolderAt
+from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress
+from bertc.data.prepared.making import put_folder, rows_of
+from bertc.data.prepared.manifest import (
+    HELD_OUT,
+    PreparationPlan,
+    PreparedPart,
+    PreparedText,
+    part_at,
+    read_plan,
+    survey,
+    write_corpus,
+)
+from bertc.data.rows.holdout import join_held_out
+from bertc.data.rows.rewriting import hold_out_end, holds_out, recounted
+from bertc.data.rows.tokens import TOKEN_FILES, DType, Tokens, open_tokens
+
+
+def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
+    """Write the manifest of a place whose parts are all there."""
+    plan = read_plan(place)
+    if plan is None:
+        raise UsageError(f"nothing is prepared at {place.address}", "bertc prepare SPEC --to")
+    parts, missing, damaged = survey(place, plan, progress)
+    if absent := sorted([*missing, *damaged]):
+        named = f"{several(len(missing), 'part')} missing, {len(damaged):,} damaged"
+        share = f" --part {int(absent[0]) + 1}/{len(plan.parts)}"
+        raise DataError(
+            f"{len(parts):,} of {several(len(plan.parts), 'part')} are whole at {place.address}: "
+            f"{named}, the first is {absent[0]}",
+            f"{plan.words('command')} --to {place.address}{share * (len(absent) == 1)} makes "
+            + ("it" if len(absent) == 1 else "those alone"),
+        )
+    if plan.holdout and not any(part.facts["heldout"]["tokens"] for part in parts):
+        last = holds_out([part.facts for part in parts])
+        end = partial(hold_out_end, separator=plan.separator, holdout=plan.holdout)
+        parts[last] = _changed(place, plan, parts[last], end)
+    put_folder(place, HELD_OUT, lambda folder: _held_out(folder, place, plan, parts))
+    heldout = part_at(place, HELD_OUT)
+    assert heldout is not None
+    corpus = write_corpus(place, plan, parts, heldout)
+    for lock in place.folder.glob("*.lock") if place.folder else ():
+        lock.unlink(missing_ok=True)
+    return corpus
+
+
+def _changed(
+    place: FolderAt,
+    plan: PreparationPlan,
+    part: PreparedPart,
+    change: Callable[[Path, DType], None],
+) -> PreparedPart:
+    """A part with some documents fewer or elsewhere, in the place of the one before."""
+    dtype = np.dtype(plan.dtype).type
+
+    def fill(folder: Path) -> Facts:
+        for name in {*place.sizes(part.name)} - {MANIFEST_FILE}:
+            place.get(f"{part.name}/{name}", folder / name)
+        change(folder, dtype)
+        return {**recounted(folder, part.facts, dtype), "rows": rows_of(plan, folder)}
+
+    put_folder(place, part.name, fill, anew=True)
+    changed = part_at(place, part.name, plan)
+    assert changed is not None
+    return changed
+
+
+def _held_out(
+    folder: Path, place: FolderAt, plan: PreparationPlan, parts: list[PreparedPart]
+) -> Facts:
+    """Join the held-out text of the parts, and add up their counts of tokens."""
+    dtype = np.dtype(plan.dtype).type
+    with tempfile.TemporaryDirectory(prefix="bertc-") as name:
+        aside = Path(name)
+        counts = [_fetched(place, part, "train.counts", aside) for part in parts]
+        total = np.sum([np.fromfile(path, np.int64) for path in counts], axis=0)
+
+        def opened(part: PreparedPart) -> Tokens:
+            paths = [_fetched(place, part, f"heldout.{file}", aside) for file in TOKEN_FILES]
+            return open_tokens(paths[0].parent, "heldout", dtype)
+
+        facts = join_held_out(folder, (opened(p) for p in parts if p.facts["heldout"]["tokens"]))
+    (folder / "train.counts").write_bytes(total.tobytes())
+    return facts
+
+
+def _fetched(place: FolderAt, part: PreparedPart, name: str, folder: Path) -> Path:
+    """A file of a part, on this machine."""
+    if place.folder:
+        return place.folder / part.name / name
+    (folder / part.name).mkdir(exist_ok=True)
+    place.get(f"{part.name}/{name}", folder / part.name / name)
+    return folder / part.name / name

@@ -1,0 +1,102 @@
+"""Changes of tokenised text: its end held out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.base.diagnostics import DataError
+from bertc.data.cache.store import Facts
+from bertc.data.rows.tokens import SPLITS, TOKEN_FILES, DType, Tokens, open_tokens
+
+MAX_LAST_DOCUMENT_FRACTION = 0.1
+"""The last document is held out whole up to this fraction of all tokens."""
+COUNTED_TOKENS = 1 << 19
+
+
+def recounted(folder: Path, facts: Facts, dtype: DType) -> dict[str, Any]:
+    """The facts of a part whose documents were fewer or moved, and its counts of tokens anew."""
+    path = folder / "train.counts"
+    before = np.fromfile(path, np.int64)
+    counts = token_counts(folder, dtype, len(before))
+    counts[before == 0] = 0  # special tokens
+    path.write_bytes(counts.tobytes())
+    return {**facts, **split_facts(folder, dtype)}
+
+
+def token_counts(folder: Path, dtype: DType, size: int) -> NDArray[np.int64]:
+    """Counts (v,) of each token of the training text."""
+    counts, ids = np.zeros(size, dtype=np.int64), open_tokens(folder, "train", dtype).ids
+    for start in range(0, len(ids), COUNTED_TOKENS):
+        counts += np.bincount(ids[start : start + COUNTED_TOKENS], minlength=size)
+    return counts
+
+
+def split_facts(folder: Path, dtype: DType) -> dict[str, dict[str, int]]:
+    """Counts of tokens, sentences and documents of both parts of a text."""
+    facts = {}
+    for part in SPLITS:
+        tokens = open_tokens(folder, part, dtype)
+        sentences, documents = len(tokens.sentences) - 1, len(tokens.documents) - 1
+        facts[part] = {"tokens": tokens.count, "sentences": sentences, "documents": documents}
+    return facts
+
+
+def holds_out(parts: Sequence[Facts]) -> int:
+    """The last of the parts with two sentences, whose end is held out if no document is."""
+    for number in reversed(range(len(parts))):
+        if parts[number]["train"]["sentences"] > 1:
+            return number
+    raise too_little(str(parts[0]["name"]), "fewer than two sentences")
+
+
+def too_little(name: str, held: str) -> DataError:
+    """An error about text that cannot be in both parts."""
+    return DataError(
+        f"{name} holds {held}",
+        "one is needed to train on and one to evaluate on; they end with . ! or ?, "
+        "with sentences=lines wherever a line does",
+    )
+
+
+def hold_out_end(
+    folder: Path, dtype: DType, separator: int, holdout: float, paired: bool = False
+) -> None:
+    """Hold out the last document, or the last sentences of a long one, if nothing is."""
+    if not len(open_tokens(folder, "train", dtype).ids):
+        for name in TOKEN_FILES:
+            spare = folder / f"spare.{name}"
+            (folder / f"train.{name}").rename(spare)
+            (folder / f"heldout.{name}").rename(folder / f"train.{name}")
+            spare.rename(folder / f"heldout.{name}")
+    if len(open_tokens(folder, "heldout", dtype).ids):
+        return
+    train = open_tokens(folder, "train", dtype)
+    cut = int(train.documents[-2]) if paired else _cut(train, holdout)
+    at = int(train.sentences[cut])
+    inside_document = cut not in train.documents
+    documents = train.documents[train.documents < cut]
+    (folder / "heldout.ids").write_bytes(train.ids[at:].tobytes())
+    (folder / "heldout.sentences").write_bytes((train.sentences[cut:] - at).tobytes())
+    later = train.documents[train.documents > cut] - cut
+    (folder / "heldout.documents").write_bytes(np.concatenate(([0], later)).tobytes())
+    starts = np.append(train.sentences[:cut], at + inside_document)
+    (folder / "train.sentences").write_bytes(starts.tobytes())
+    (folder / "train.documents").write_bytes(np.append(documents, cut).tobytes())
+    with (folder / "train.ids").open("r+b") as ids:
+        ids.seek(at * np.dtype(dtype).itemsize)
+        if inside_document:
+            ids.write(dtype(separator).tobytes())
+        ids.truncate(ids.tell())
+
+
+def _cut(train: Tokens, holdout: float) -> int:
+    last = int(train.documents[-2])
+    total, begins = len(train.ids), int(train.sentences[last])
+    if last and total - begins <= MAX_LAST_DOCUMENT_FRACTION * total:
+        return last
+    sentences = len(train.sentences) - 1
+    first_held_out = int(np.searchsorted(train.sentences, total * (1 - holdout)))
+    return min(max(first_held_out, last + 1 if last + 1 < sentences else last, 1), sentences - 1)
