@@ -90,7 +90,6 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         keys_bkh: Float[torch.Tensor, "b k h"] | None,
         context: ContentContext,
     ) -> Projected:
-        """Queries of ``x``; keys and values of ``keys``, None: of ``x``."""
         mask = context.mask
         if keys_bkh is not None and isinstance(mask, OF_ALL_QUERIES) and mask.outputs is not None:
             return self.project(keys_bkh, None, context)
@@ -107,7 +106,6 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         return Projected(*(y.flatten(2) for y in (query_bqnd, key, value)))
 
     def mix(self, projected: Projected, context: ContentContext) -> Float[torch.Tensor, "b q h"]:
-        """New states (b, q, h) of the queries."""
         query, key, value = (split_heads(y, self.heads) for y in projected)
         rate, mask = self.dropout if self.training else 0.0, context.mask
         if isinstance(context.related, Distances):
@@ -169,7 +167,6 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
     def mix(
         self, projected: Projected, context: DisentangledContext
     ) -> Float[torch.Tensor, "b q h"]:
-        """New states (b, q, h) of the queries."""
         query, key, value = (split_heads(y, self.heads) for y in projected)
         # Of sqrt(3 d) attention divides by sqrt(d), and each of the two factors by what is left.
         query, key = query * 3**-0.25, key * 3**-0.25

@@ -23,14 +23,7 @@ from bertc.model.embeddings import Embeddings, Tokens
 from bertc.model.ffn import build_ffn
 from bertc.model.heads import Pooler
 from bertc.model.inputs import EncoderInputs, gather_positions
-from bertc.model.layer import (
-    AttentionPart,
-    Compute,
-    Context,
-    Layer,
-    Projects,
-    compute_layer,
-)
+from bertc.model.layer import AttentionPart, Compute, Context, Layer, Projects, compute_layer
 from bertc.model.masks import OF_ALL_QUERIES
 from bertc.model.norm import norm_if_any
 from bertc.model.parts import profiled_as

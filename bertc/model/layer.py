@@ -124,7 +124,6 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
         keys_bkh: Float[torch.Tensor, "b k h"] | None,
         context: ContextOfKind,
     ) -> Float[torch.Tensor, "b q h"]:
-        """New states (b, q, h) of the queries."""
         return self.mix(self.project(x_bqh, keys_bkh, context), context)
 
 

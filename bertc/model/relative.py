@@ -100,7 +100,6 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         )
 
     def mix(self, projected: Projected, context: RelativeContext) -> Float[torch.Tensor, "b q h"]:
-        """New states (b, q, h) of the queries."""
         n, (query_bqw, key_bkw, value_bkw) = self.heads, projected
         key, value = (split_heads(y, n) for y in (key_bkw, value_bkw))
         distance = split_heads(self.distance(context.distances), n).mT

@@ -49,7 +49,6 @@ class HfAlbert(HfConfig):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         numbers, layers = weight_numbers(encoder), len(encoder.layers)
         groups = [numbers[owner] for owner in encoder.attention_owner]
         narrower = min(USUAL_EMBEDDING, encoder.hidden // 2)

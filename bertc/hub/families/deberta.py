@@ -77,7 +77,6 @@ class HfDeberta(HfConfig):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         attention = encoder.attention
         assert isinstance(attention, DisentangledAttention), "as claimed"
         return {

@@ -37,7 +37,6 @@ class HfDistilBert(HfConfig):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         return super().values(encoder, tokens) | {"sinusoidal_pos_embds": False}
 
 

@@ -32,12 +32,10 @@ class HfElectra(HfConfig):
     summary_activation: str | None = "gelu"
 
     def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
         return super().settings() | {"embedding": self.embedding_size}
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         return super().values(encoder, tokens) | {"embedding_size": encoder.embedding}
 
 

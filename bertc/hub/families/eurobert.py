@@ -41,7 +41,6 @@ class HfEuroBert(HfTurned):
     classifier_pooling: Literal["bos", "mean", "late"] = "late"
 
     def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
         key_heads = self.num_key_value_heads or self.num_attention_heads
         fewer = 0 if key_heads == self.num_attention_heads else key_heads
         return super().settings() | {
@@ -53,7 +52,6 @@ class HfEuroBert(HfTurned):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         attention, head, heads = encoder.attention, encoder.head, encoder.layers[0].heads
         fewer = attention.key_heads(heads) if isinstance(attention, ContentAttention) else heads
         return {

@@ -102,7 +102,6 @@ class HfModernBert(HfGated):
         )
 
     def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
         said = self.rope_parameters or {}
         far, near = said.get("full_attention"), said.get("sliding_attention")
         theta = (far and far.rope_theta) or self.global_rope_theta
@@ -120,7 +119,6 @@ class HfModernBert(HfGated):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         attention, positions, head = encoder.attention, encoder.positions, encoder.head
         assert isinstance(positions, RotaryPositions), "as claimed"
         known, layers, init = super().values(encoder, tokens), encoder.depth, encoder.initializer

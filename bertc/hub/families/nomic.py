@@ -64,7 +64,6 @@ class HfNomicBert(HfTurned):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         return super().values(encoder, tokens) | {"type_vocab_size": max(1, encoder.segments)}
 
 

@@ -35,7 +35,6 @@ class HfRoberta(HfConfig):
 
     @property
     def offset(self) -> int:
-        """The first row of the position table in use."""
         return self.pad_token_id + 1
 
     @classmethod
@@ -80,14 +79,12 @@ class HfMpnet(HfRoberta):
         return PADDING_IDX + 1
 
     def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
         rows = self.max_position_embeddings
         positions = BucketedPositions(rows=rows, offset=self.offset, padding=PADDING_IDX)
         return super().settings() | {"positions": positions}
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         known = super().values(encoder, tokens)
         if isinstance(encoder.positions, TablePositions):
             known["max_position_embeddings"] += PADDING_IDX - known["pad_token_id"]

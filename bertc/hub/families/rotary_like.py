@@ -36,7 +36,6 @@ class HfGated(HfConfig):
     mlp_bias: bool = False
 
     def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
         gelu = MEANING[self.hidden_act] == "gelu"
         return super().settings() | {
             "activation": Glu(kind="geglu" if gelu else "swiglu", bias=self.mlp_bias),
@@ -63,7 +62,6 @@ class HfTurned(HfGated):
     rope_theta: Theta = 10_000.0
 
     def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
         theta = (self.rope_parameters and self.rope_parameters.rope_theta) or self.rope_theta
         fills = self.head_dim in (None, self.hidden_size // self.num_attention_heads)
         return {
@@ -74,7 +72,6 @@ class HfTurned(HfGated):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         positions = encoder.positions
         assert isinstance(positions, RotaryPositions), "as claimed"
         return {

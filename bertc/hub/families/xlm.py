@@ -76,7 +76,6 @@ class HfXlm(HfConfig):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         names = dict(enumerate(encoder.languages))
         named = {"id2lang": {str(n): name for n, name in names.items()},
                  "lang2id": {name: n for n, name in names.items()}}  # fmt: skip
@@ -92,7 +91,6 @@ class HfXlm(HfConfig):
 
     @classmethod
     def written(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """The settings of ``config.json``."""
         known = super().written(encoder, tokens)
         return known | {"pad_token_id": known.pop("pad_index")}
 

@@ -77,7 +77,6 @@ class HfXlnet(HfConfig):
     summary_activation: str | None = "tanh"
 
     def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
         rate = self.hidden_dropout_prob
         clamp = max(0, self.clamp_len)
         return super().settings() | {
@@ -90,7 +89,6 @@ class HfXlnet(HfConfig):
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-        """Settings of an encoder."""
         attention = encoder.attention
         clamp = attention.clamp if isinstance(attention, RelativeAttention) else 0
         return {

@@ -18,14 +18,7 @@ from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.program.network import (
-    MAIN,
-    Freeze,
-    Network,
-    at_work,
-    learner,
-    teacher_name,
-)
+from bertc.ir.program.network import MAIN, Freeze, Network, at_work, learner, teacher_name
 from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.masking import Masks

@@ -10,17 +10,7 @@ from bertc.ir.program.written import Program
 from bertc.lang.lowering.unknown_argument import NOT_HERE, OTHER_TOOLS, rest_of_line
 from bertc.lang.read.parse import parse
 from bertc.lang.read.shapes import arguments, kinds_in, required, setting_shape
-from bertc.lang.read.tree import (
-    Argument,
-    Call,
-    Name,
-    Number,
-    Scaled,
-    Setting,
-    String,
-    Sum,
-    Value,
-)
+from bertc.lang.read.tree import Argument, Call, Name, Number, Scaled, Setting, String, Sum, Value
 from bertc.lang.write.format import flat
 from bertc.lang.write.show import show_value
 

@@ -92,7 +92,6 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
         return targets.weights
 
     def count(self, targets: TaskTargets) -> torch.Tensor:
-        """Number of labelled examples, words or windows (0-d)."""
         return self.weights(targets).sum()
 
 

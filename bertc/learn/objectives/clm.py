@@ -35,6 +35,5 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
         """None: all positions."""
 
     def explain(self, targets: NextTokenTargets, view: RowView) -> list[tuple[str, str]]:
-        """The number of predicted tokens."""
         count = int(targets.weights[view.row].sum())
         return [("clm", f"{count} tokens predicted from those before")]

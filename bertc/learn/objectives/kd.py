@@ -65,7 +65,6 @@ class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
         return summed_loss(predicted, targets.weights)
 
     def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
-        """The number of compared tokens."""
         compared = int(targets.weights[view.row].sum())
         return [(self.node.kind, f"scores of {compared} tokens held against the teacher's")]
 
@@ -78,7 +77,6 @@ class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
         return None if self.node.spans else (targets.positions,)
 
     def taught(self, read: term.HeadInput[Any]) -> tuple[torch.Tensor, ...]:
-        """The teacher's scores."""
         assert read.head is not None, "it asks for the head of its task"
         return (self._scores(read),)
 

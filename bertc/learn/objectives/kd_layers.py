@@ -44,11 +44,9 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
         """None: outputs are read by layer."""
 
     def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
-        """The same outputs of the teacher."""
         return read.states[1:]
 
     def score(self, targets: Any, read: HeadInput[WidthMaps]) -> Predicted:
-        """The losses of all layers together."""
         (output,) = (read.batch.taught or {})[self.node.title]
         tokens = tokens_of(targets, self.node.compares)
         losses = self.compared(read.states[1:], output.tensors, tokens, read)
@@ -63,7 +61,6 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
         """The summed losses of all pairs of layers, of each token (b, k) or of all (0-d)."""
 
     def weights(self, targets: Any) -> torch.Tensor:
-        """1 at compared tokens, else 0."""
         return tokens_of(targets, self.node.compares).weights
 
 
@@ -107,7 +104,6 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
                 assert_never(self.node.loss)
 
     def explain(self, targets: Any, view: RowView) -> list[tuple[str, str]]:
-        """The number of compared tokens, and the pairs of layers."""
         compared = int(targets.weights[view.row].sum())
         return [(self.node.kind, f"states of {compared} tokens, {pairs_told(self.node)}")]
 
@@ -154,7 +150,6 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
         return summed_loss(predicted, self.weights(targets))
 
     def explain(self, targets: Any, view: RowView) -> list[tuple[str, str]]:
-        """The number of compared tokens, the relations, and the pairs of layers."""
         compared = int(self.weights(targets)[view.row].sum())
         text = f"{' and '.join(self.node.related)} of {compared} tokens, {pairs_told(self.node)}"
         return [(self.node.kind, text)]

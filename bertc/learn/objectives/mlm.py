@@ -48,11 +48,9 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         return targets.weights * own_b[:, None]
 
     def marks(self, targets: Predictions, row: int) -> set[int]:
-        """Positions of the masked tokens."""
         return marked_positions(targets.positions, targets.weights, row)
 
     def explain(self, targets: Predictions, view: RowView) -> list[tuple[str, str]]:
-        """Numbers of tokens masked, replaced at random and kept, in this term's rows."""
         translated = targets.translated is not None and bool(targets.translated[view.row])
         if translated != self.node.translations:
             return []

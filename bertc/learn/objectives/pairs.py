@@ -26,7 +26,6 @@ class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
     """Binary classification of the pooled first token of each example."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, PairTargets]:
-        """The pair label of each example."""
         inputs = rows.inputs
         used_bm = inputs.starts < inputs.token_ids.shape[1]
         positions_bm = torch.where(used_bm, inputs.starts, 0)
@@ -41,7 +40,6 @@ class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
         return Predicted(losses_n, logits_n2.argmax(1) == labels_n, labels=labels_n)
 
     def explain_example(self, targets: PairTargets, row: int, nth: int) -> list[tuple[str, str]]:
-        """The correct answer."""
         label = int(targets.labels[row, nth])
         return [(self.node.kind, f"{label}, {self.node.answers[label]}")]
 
@@ -96,5 +94,4 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
         return Predicted(losses_n, of_all.hits[own])
 
     def weights(self, targets: TaskTargets) -> torch.Tensor:
-        """1 for each example."""
         return targets.weights.view(-1, self.node.answer.texts)[:, 0]

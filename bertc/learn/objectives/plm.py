@@ -68,7 +68,6 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         return ((seq + lane_k).expand(b, -1),)
 
     def turns(self, targets: Predictions, batch: MicroBatch, row: int) -> dict[int, int]:
-        """Position to rank in the order, from 1."""
         order = batch.reading.permutation
         assert order is not None, "plm inputs have a permutation mask"
         places = order.rank[row].tolist()
@@ -76,7 +75,6 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         return {at: n for n, at in enumerate(sorted(positions, key=lambda at: places[at]), 1)}
 
     def explain(self, targets: Predictions, view: RowView) -> list[tuple[str, str]]:
-        """The number of targets, and the notation of their order."""
         count = len(marked(targets.positions, targets.weights, view.row))
         counted = f"{count} of {view.length} tokens ({count / view.length:.1%})"
         order = "each predicted from those with lower numbers and all without one"

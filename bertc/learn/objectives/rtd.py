@@ -50,7 +50,6 @@ class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.H
         return targets.classified
 
     def chances(self, targets: ReplacedTokens) -> torch.Tensor:
-        """A random number (b, k) per replaced token."""
         return targets.chances
 
     def take_guesses(
@@ -65,7 +64,6 @@ class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.H
         return reading._replace(token_ids=ids_bs)
 
     def marks(self, targets: ReplacedTokens, row: int) -> set[int]:
-        """Positions of the replaced tokens."""
         return term.marked(targets.positions, targets.weights, row)
 
 
@@ -96,7 +94,6 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
         return term.Predicted(losses_bs, (logits_bs > 0) == replaced_bs, labels=labels_bs)
 
     def explain(self, targets: ReplacedTokens, view: term.RowView) -> list[tuple[str, str]]:
-        """Numbers of tokens classified and replaced."""
         replaced = self.marks(targets, view.row)
         classified = int(targets.classified[view.row].sum())
         changed = sum(view.seen[at] != view.original[at] for at in replaced)
@@ -145,7 +142,6 @@ class RestoreTensors(
         return term.Predicted(losses_n, torch.where(copies_n > 0, same_n, by_head.hits))
 
     def explain(self, targets: ReplacedTokens, view: term.RowView) -> list[tuple[str, str]]:
-        """Numbers of tokens predicted and replaced."""
         predicted = int(targets.classified[view.row].sum())
         replaced = len(self.marks(targets, view.row))
         return [("restore", f"{predicted} predicted, {replaced} replaced")]

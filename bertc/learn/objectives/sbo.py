@@ -46,7 +46,6 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         return feature_losses(features_ne, read.head.bias, targets.targets, table_of(read.network))
 
     def explain(self, targets: Boundaries, view: RowView) -> list[tuple[str, str]]:
-        """The spans, each between its two boundary tokens."""
         spans: dict[tuple[int, int], list[str]] = {}
         columns = (targets.left, targets.right, targets.weights, targets.targets)
         slots = zip(*(column[view.row].tolist() for column in columns), strict=True)

@@ -22,12 +22,10 @@ class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):
     """A term that predicts tokens; its targets have ``targets``, ids shaped as its weights."""
 
     def score(self, own: OwnT, read: HeadInput[Any]) -> Predicted:
-        """Scores over the vocabulary."""
         targets: torch.Tensor = own.targets  # type: ignore[attr-defined]
         return token_losses(read.states[0], targets, read.head, read.network, read.chances)
 
     def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
-        """The sum of the targets' costs."""
         targets: torch.Tensor = own.targets  # type: ignore[attr-defined]
         return (exact(self.weights(own)) * nats_v[targets]).sum()
 
