@@ -1,12 +1,13 @@
 """Double precision on devices that have it."""
 
 import torch
+from torch import Tensor
 
 WITHOUT_FP64 = {"mps"}
 """Kinds of devices without fp64 (torch, aten/src/ATen/native/mps/OperationUtils.mm)."""
 
 
-def exact(x: torch.Tensor) -> torch.Tensor:
+def exact(x: Tensor) -> Tensor:
     """``x`` in fp64, or in fp32 on a device without it."""
     return x.float() if x.device.type in WITHOUT_FP64 else x.double()
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.blocks import SHORT_KEYS
@@ -27,12 +28,12 @@ third less time."""
 
 # Written with torch's own views: a compiler traces a pattern of einops letter by letter, which took
 # four fifths of tracing a layer.
-def split_heads(x: Shaped[torch.Tensor, "*b s w"], heads: int) -> Shaped[torch.Tensor, "*b n s d"]:
+def split_heads(x: Shaped[Tensor, "*b s w"], heads: int) -> Shaped[Tensor, "*b n s d"]:
     """Each head's part (.., n, s, d) of wide vectors (.., s, w)."""
     return torch.unflatten(x, -1, (heads, -1)).transpose(-3, -2)
 
 
-def join_heads(x: Shaped[torch.Tensor, "*b n s d"]) -> Shaped[torch.Tensor, "*b s w"]:
+def join_heads(x: Shaped[Tensor, "*b n s d"]) -> Shaped[Tensor, "*b s w"]:
     """Wide vectors (.., s, w) of the heads' parts (.., n, s, d)."""
     return x.transpose(-3, -2).flatten(-2)
 
@@ -48,12 +49,12 @@ def can_varlen(device: torch.device, dtype: torch.dtype, windowed: bool = False)
 
 
 def attend(
-    query_bnqd: Float[torch.Tensor, "b n q d"],
-    key_bnkd: Float[torch.Tensor, "b n k d"],
-    value_bnkd: Float[torch.Tensor, "b n k d"],
+    query_bnqd: Float[Tensor, "b n q d"],
+    key_bnkd: Float[Tensor, "b n k d"],
+    value_bnkd: Float[Tensor, "b n k d"],
     mask: AttentionMask,
     rate: float,
-) -> Float[torch.Tensor, "b n q d"]:
+) -> Float[Tensor, "b n q d"]:
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
 
     No score matrix is stored, with three exceptions: an eager CPU with dropout, where no fused
@@ -70,13 +71,13 @@ def attend(
 
 
 def _attend(
-    query_bnqd: Float[torch.Tensor, "b n q d"],
-    key_bnkd: Float[torch.Tensor, "b n k d"],
-    value_bnkd: Float[torch.Tensor, "b n k d"],
-    mask: Shaped[torch.Tensor, "#b #n #q k"] | None,
+    query_bnqd: Float[Tensor, "b n q d"],
+    key_bnkd: Float[Tensor, "b n k d"],
+    value_bnkd: Float[Tensor, "b n k d"],
+    mask: Shaped[Tensor, "#b #n #q k"] | None,
     is_causal: bool,
     rate: float,
-) -> Float[torch.Tensor, "b n q d"]:
+) -> Float[Tensor, "b n q d"]:
     """Attention under a boolean mask, an additive one, or a causal one."""
     # With an additive mask, a CPU's kernel would compute in fp32.
     scored = mask is not None and mask.dtype != torch.bool
@@ -99,7 +100,7 @@ def _attend(
     parts, kernels = rows_at_once(b, n * q * keys, query_bnqd), kernels_for(query_bnqd, width=keys)
     # Split once: each slice would have a backward as large as the whole.
     split = (torch.split(x, parts[0].stop or b) for x in (query_bnqd, key_bnkd, value_bnkd))
-    mixed: list[torch.Tensor] = []
+    mixed: list[Tensor] = []
     for rows, *inputs in zip(parts, *split, strict=True):
         added = of_rows(mask, rows)
         added = None if added is None else added.expand(len(inputs[0]), n, q, keys)
@@ -107,12 +108,12 @@ def _attend(
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
 
-def eager_cpu(x: torch.Tensor) -> bool:
+def eager_cpu(x: Tensor) -> bool:
     """True if ``x`` is on a CPU and no compiler traces the call."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def rows_at_once(b: int, scores: int, like: torch.Tensor) -> list[slice]:
+def rows_at_once(b: int, scores: int, like: Tensor) -> list[slice]:
     """Slices of ``b`` rows of ``scores`` scores, sized for an eager CPU's caches; elsewhere one."""
     if not eager_cpu(like):
         return [slice(None)]
@@ -127,13 +128,13 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        query_bnqd: Float[torch.Tensor, "b n q d"],
-        key_bnsd: Float[torch.Tensor, "b n s d"],
-        value_bnsd: Float[torch.Tensor, "b n s d"],
-        added_bnqs: Float[torch.Tensor, "b n q s"] | None,
+        query_bnqd: Float[Tensor, "b n q d"],
+        key_bnsd: Float[Tensor, "b n s d"],
+        value_bnsd: Float[Tensor, "b n s d"],
+        added_bnqs: Float[Tensor, "b n q s"] | None,
         dropped: Dropped,
         kernels: Kernels | None,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         # Products per head would copy them, here and in backward; one projection made all three.
         inputs = [x.contiguous() for x in (query_bnqd, key_bnsd, value_bnsd)]
         scores_bnqs, scale = inputs[0] @ inputs[1].mT, query_bnqd.shape[-1] ** -0.5
@@ -150,9 +151,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: Any, upstream_bnqd: Float[torch.Tensor, "b n q d"]
-    ) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, upstream_bnqd: Float[Tensor, "b n q d"]) -> tuple[Tensor | None, ...]:
         query_bnqd, key_bnsd, value_bnsd, chances_bnqs = ctx.saved_tensors
         dropped, kernels = ctx.how
         upstream_bnqd = upstream_bnqd.contiguous()
@@ -175,12 +174,12 @@ class _Attention(torch.autograd.Function):
 
 
 def _by_blocks(
-    query_bnsd: Float[torch.Tensor, "b n s d"],
-    key_bnsd: Float[torch.Tensor, "b n s d"],
-    value_bnsd: Float[torch.Tensor, "b n s d"],
+    query_bnsd: Float[Tensor, "b n s d"],
+    key_bnsd: Float[Tensor, "b n s d"],
+    value_bnsd: Float[Tensor, "b n s d"],
     mask: Blocks,
     rate: float,
-) -> Float[torch.Tensor, "b n q d"]:
+) -> Float[Tensor, "b n q d"]:
     """Attention within windows, at a cost of the window's size: blocks are rows of their own."""
     b, _, s, _ = query_bnsd.shape
     queries, keys, values = (x.transpose(1, 2) for x in (query_bnsd, key_bnsd, value_bnsd))
@@ -190,8 +189,8 @@ def _by_blocks(
 
 
 def _at_outputs(
-    mixed_bsnd: Float[torch.Tensor, "b s n d"], outputs_bq: Int[torch.Tensor, "b q"] | None
-) -> Float[torch.Tensor, "b n q d"]:
+    mixed_bsnd: Float[Tensor, "b s n d"], outputs_bq: Int[Tensor, "b q"] | None
+) -> Float[Tensor, "b n q d"]:
     """States of all queries, or of those asked for."""
     if outputs_bq is not None:
         n, rows_bsw = mixed_bsnd.shape[2], mixed_bsnd.flatten(2)
@@ -200,11 +199,11 @@ def _at_outputs(
 
 
 def _varlen(
-    query_bnsd: Float[torch.Tensor, "b n s d"],
-    key_bnsd: Float[torch.Tensor, "b n s d"],
-    value_bnsd: Float[torch.Tensor, "b n s d"],
+    query_bnsd: Float[Tensor, "b n s d"],
+    key_bnsd: Float[Tensor, "b n s d"],
+    value_bnsd: Float[Tensor, "b n s d"],
     mask: VarlenOffsets,
-) -> Float[torch.Tensor, "b n q d"]:
+) -> Float[Tensor, "b n q d"]:
     from torch.nn.attention.varlen import varlen_attn  # it loads the compiler
 
     query, key, value = (
@@ -214,5 +213,5 @@ def _varlen(
     # Only arguments that all releases share are passed, by position, and windows where there are.
     window: dict[str, Any] = {} if reach is None else {"window_size": (reach, reach)}
     mixed = varlen_attn(query, key, value, offsets, offsets, longest, longest, **window)
-    assert isinstance(mixed, torch.Tensor), "varlen_attn returns more only on request"
+    assert isinstance(mixed, Tensor), "varlen_attn returns more only on request"
     return _at_outputs(torch.unflatten(mixed, 0, (len(query_bnsd), -1)), outputs_bq)

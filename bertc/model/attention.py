@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.attention import DisentangledAttention as DisentangledNode
@@ -71,8 +72,8 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         self,
         kind: ContentNode,
         inputs: EncoderInputs,
-        x_bqh: Float[torch.Tensor, "b q h"],
-        shared: Mapping[str, torch.Tensor],
+        x_bqh: Float[Tensor, "b q h"],
+        shared: Mapping[str, Tensor],
     ) -> ContentContext:
         """The mask, in the form that the fastest kernel takes, and angles or distances."""
         windowed = kind.reach is not None
@@ -86,8 +87,8 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
 
     def project(
         self,
-        x_bqh: Float[torch.Tensor, "b q h"],
-        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        x_bqh: Float[Tensor, "b q h"],
+        keys_bkh: Float[Tensor, "b k h"] | None,
         context: ContentContext,
     ) -> Projected:
         mask = context.mask
@@ -105,24 +106,24 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
             key, value = (y.repeat_interleave(times, dim=2) for y in (key, value))
         return Projected(*(y.flatten(2) for y in (query_bqnd, key, value)))
 
-    def mix(self, projected: Projected, context: ContentContext) -> Float[torch.Tensor, "b q h"]:
+    def mix(self, projected: Projected, context: ContentContext) -> Float[Tensor, "b q h"]:
         query, key, value = (split_heads(y, self.heads) for y in projected)
         rate, mask = self.dropout if self.training else 0.0, context.mask
         if isinstance(context.related, Distances):
             assert not isinstance(mask, VarlenOffsets), "that kernel takes no biases"
             mask = context.related.added(self.heads, mask, query.dtype)
         mixed_bnqd = attend(query, key, value, mask, rate)
-        y_bqh: torch.Tensor = self.output(join_heads(mixed_bnqd))
+        y_bqh: Tensor = self.output(join_heads(mixed_bnqd))
         return y_bqh
 
 
 class DisentangledContext(NamedTuple):
     """A mask, the normed table of distances, and its row for each query and key."""
 
-    mask: Bool[torch.Tensor, "#b 1 #q k"] | None  # True where a query attends to a key
-    has_keys: Bool[torch.Tensor, "b 1 q 1"] | None  # False for queries that attend to nothing
-    table: Float[torch.Tensor, "r h"]
-    row: Int[torch.Tensor, "#b 1 q k"]
+    mask: Bool[Tensor, "#b 1 #q k"] | None  # True where a query attends to a key
+    has_keys: Bool[Tensor, "b 1 q 1"] | None  # False for queries that attend to nothing
+    table: Float[Tensor, "r h"]
+    row: Int[Tensor, "#b 1 q k"]
 
     def of_rows(self, rows: slice) -> "DisentangledContext":
         """The context of some rows of the batch."""
@@ -150,8 +151,8 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
         self,
         kind: DisentangledNode,
         inputs: EncoderInputs,
-        x_bqh: Float[torch.Tensor, "b q h"],
-        shared: Mapping[str, torch.Tensor],
+        x_bqh: Float[Tensor, "b q h"],
+        shared: Mapping[str, Tensor],
     ) -> DisentangledContext:
         """The mask, in which padding attends to nothing, the normed table and its rows."""
         allowed, has_keys, _ = mask_of(inputs, self.causal)
@@ -164,9 +165,7 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
         normed_rh = F.layer_norm(table_rh, table_rh.shape[1:], scale_h, shift_h, self.eps)
         return DisentangledContext(allowed, has_keys, normed_rh, _rows_between(kind, inputs))
 
-    def mix(
-        self, projected: Projected, context: DisentangledContext
-    ) -> Float[torch.Tensor, "b q h"]:
+    def mix(self, projected: Projected, context: DisentangledContext) -> Float[Tensor, "b q h"]:
         query, key, value = (split_heads(y, self.heads) for y in projected)
         # Of sqrt(3 d) attention divides by sqrt(d), and each of the two factors by what is left.
         query, key = query * 3**-0.25, key * 3**-0.25
@@ -183,18 +182,18 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
             for rows in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-        y_bqh: torch.Tensor = self.output(join_heads(mixed_bnqd))
+        y_bqh: Tensor = self.output(join_heads(mixed_bnqd))
         return y_bqh
 
     def _mixed(
         self,
-        query_bnqd: Float[torch.Tensor, "b n q d"],
-        key_bnkd: Float[torch.Tensor, "b n k d"],
-        value_bnkd: Float[torch.Tensor, "b n k d"],
-        far_query_ndr: Float[torch.Tensor, "n d r"],
-        far_key_ndr: Float[torch.Tensor, "n d r"],
+        query_bnqd: Float[Tensor, "b n q d"],
+        key_bnkd: Float[Tensor, "b n k d"],
+        value_bnkd: Float[Tensor, "b n k d"],
+        far_query_ndr: Float[Tensor, "n d r"],
+        far_key_ndr: Float[Tensor, "n d r"],
         context: DisentangledContext,
-    ) -> Float[torch.Tensor, "b n q d"]:
+    ) -> Float[Tensor, "b n q d"]:
         """Weighted values (b, n, q, d)."""
         b, n, q, _ = query_bnqd.shape
         row_bnqk = context.row.expand(b, n, q, -1)
@@ -208,20 +207,20 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
 
 
 def _of_all_rows(
-    x_bnsd: Float[torch.Tensor, "b n s d"], far_ndr: Float[torch.Tensor, "n d r"]
-) -> Float[torch.Tensor, "b n s r"]:
+    x_bnsd: Float[Tensor, "b n s d"], far_ndr: Float[Tensor, "n d r"]
+) -> Float[Tensor, "b n s r"]:
     """Products with every row of the table, one product per head for the whole batch."""
     products = x_bnsd.transpose(0, 1).flatten(1, 2) @ far_ndr
     return torch.unflatten(products, 1, (x_bnsd.shape[0], -1)).transpose(0, 1)
 
 
 def _picked(
-    x_bnsr: Float[torch.Tensor, "b n s r"], row_bnsk: Int[torch.Tensor, "b n s k"]
-) -> Float[torch.Tensor, "b n s k"]:
+    x_bnsr: Float[Tensor, "b n s r"], row_bnsk: Int[Tensor, "b n s k"]
+) -> Float[Tensor, "b n s k"]:
     """Entries of each state at these rows of the table."""
     if torch.compiler.is_compiling():
         return x_bnsr.gather(3, row_bnsk)
-    picked: torch.Tensor = _Picked.apply(x_bnsr, row_bnsk)  # type: ignore[no-untyped-call]
+    picked: Tensor = _Picked.apply(x_bnsr, row_bnsk)  # type: ignore[no-untyped-call]
     return picked
 
 
@@ -229,20 +228,20 @@ class _Picked(torch.autograd.Function):
     """A gather that does not save what it gathers from; the library's does, for its shape."""
 
     @staticmethod
-    def forward(ctx: Any, x_bnsr: torch.Tensor, row_bnsk: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x_bnsr: Tensor, row_bnsk: Tensor) -> Tensor:
         ctx.save_for_backward(row_bnsk)
         ctx.rows = x_bnsr.shape[3]
         return x_bnsr.gather(3, row_bnsk)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream_bnsk: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, upstream_bnsk: Tensor) -> tuple[Tensor, None]:
         (row_bnsk,) = ctx.saved_tensors
         slope_bnsr = upstream_bnsk.new_zeros(*upstream_bnsk.shape[:3], ctx.rows)
         return slope_bnsr.scatter_add_(3, row_bnsk, upstream_bnsk), None
 
 
-def _rows_between(kind: DisentangledNode, inputs: EncoderInputs) -> Int[torch.Tensor, "#b 1 q k"]:
+def _rows_between(kind: DisentangledNode, inputs: EncoderInputs) -> Int[Tensor, "#b 1 q k"]:
     """The table's row for the distance from each query to each key."""
     device, farthest = inputs.token_ids.device, kind.distance
     at_bs = inputs.position_ids

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, assert_never
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from bertc.ir.network.bilstm import BiLstmBody
@@ -31,22 +31,22 @@ lstm: Any = torch._VF.lstm
 class TextSpans(NamedTuple):
     """The texts of each row, one after the other, in a row of ``seq`` tokens."""
 
-    begins: Int[torch.Tensor, "b t"]
-    lengths: Int[torch.Tensor, "b t"]
+    begins: Int[Tensor, "b t"]
+    lengths: Int[Tensor, "b t"]
     seq: int
 
     @property
-    def last(self) -> Int[torch.Tensor, "b t"]:
+    def last(self) -> Int[Tensor, "b t"]:
         """The position of the last token of each."""
         return self.begins + self.lengths - 1
 
-    def read(self, backward: bool) -> Int[torch.Tensor, "b ts"]:
+    def read(self, backward: bool) -> Int[Tensor, "b ts"]:
         """Positions in the order in which the texts are read, each with its padding."""
         lane_s = torch.arange(self.seq, device=self.begins.device)
         at_bts = self.last[..., None] - lane_s if backward else self.begins[..., None] + lane_s
         return at_bts.clamp(0, self.seq - 1).flatten(1)
 
-    def back(self, backward: bool) -> Int[torch.Tensor, "b s"]:
+    def back(self, backward: bool) -> Int[Tensor, "b s"]:
         """The place of each token in that order; of padding any."""
         lane_s = torch.arange(self.seq, device=self.begins.device)
         number_t = torch.arange(self.begins.shape[1], device=self.begins.device)
@@ -55,7 +55,7 @@ class TextSpans(NamedTuple):
         step_bs = last_bs - lane_s if backward else lane_s - first_bs
         return text_bs * self.seq + step_bs.clamp(0, self.seq - 1)
 
-    def within(self) -> Bool[torch.Tensor, "b t s"]:
+    def within(self) -> Bool[Tensor, "b t s"]:
         """True at the positions of each text."""
         lane_s = torch.arange(self.seq, device=self.begins.device)
         return (lane_s >= self.begins[..., None]) & (lane_s <= self.last[..., None])
@@ -83,18 +83,18 @@ class Direction(nn.Module):
         self.input = Linear(table, f"{name}.input")
         self.state = Linear(table, f"{name}.state")
 
-    def forward(self, x_nsi: Float[torch.Tensor, "n s i"]) -> Float[torch.Tensor, "n s h"]:
+    def forward(self, x_nsi: Float[Tensor, "n s i"]) -> Float[Tensor, "n s h"]:
         """The state after each step, from zeros."""
         maps = [self.input.weight, self.state.weight, self.input.bias, self.state.bias]
         begin_1nh = x_nsi.new_zeros(1, x_nsi.shape[0], self.state.weight.shape[1])
         # biases, layers, dropout, whether backward follows, both directions, batch first
         arguments = (True, 1, 0.0, torch.is_grad_enabled(), False, True)
         weights = side_by_side(maps, x_nsi.dtype)
-        y_nsh: torch.Tensor = lstm(x_nsi, (begin_1nh, begin_1nh), weights, *arguments)[0]
+        y_nsh: Tensor = lstm(x_nsi, (begin_1nh, begin_1nh), weights, *arguments)[0]
         return y_nsh
 
 
-def side_by_side(maps: Iterable[torch.Tensor | None], dtype: torch.dtype) -> list[torch.Tensor]:
+def side_by_side(maps: Iterable[Tensor | None], dtype: torch.dtype) -> list[Tensor]:
     """Weights in ``dtype`` as parts of one tensor, which cuDNN would else copy at every call."""
     weights = [tensor for tensor in maps if tensor is not None]
     flat = torch.cat([weight.reshape(-1).to(dtype) for weight in weights])
@@ -110,9 +110,7 @@ class Layer(nn.Module):
         self.right = Direction(table, f"{name}.right")
         self.left = Direction(table, f"{name}.left")
 
-    def forward(
-        self, x_bsi: Float[torch.Tensor, "b s i"], texts: TextSpans
-    ) -> Float[torch.Tensor, "b s d"]:
+    def forward(self, x_bsi: Float[Tensor, "b s i"], texts: TextSpans) -> Float[Tensor, "b s d"]:
         """States of every token, from the tokens of its own text."""
         b, s, _ = x_bsi.shape
         states = []
@@ -135,16 +133,14 @@ class StatesScores(Linear):
             Layer(table, f"{name}.recurrence.{number}") for number in range(count)
         )
 
-    def joined(self, parts: Sequence[Float[torch.Tensor, "b k h"]]) -> torch.Tensor:
+    def joined(self, parts: Sequence[Float[Tensor, "b k h"]]) -> Tensor:
         """One state a token (b, k, w): a weighted sum, or all side by side."""
         if self.mix is not None:
-            mixed_bkh: torch.Tensor = self.mix(parts)
+            mixed_bkh: Tensor = self.mix(parts)
             return mixed_bkh
         return parts[0] if len(parts) == 1 else torch.cat([*parts], dim=2)
 
-    def read(
-        self, x_bsi: Float[torch.Tensor, "b s i"], inputs: EncoderInputs
-    ) -> Float[torch.Tensor, "b s d"]:
+    def read(self, x_bsi: Float[Tensor, "b s i"], inputs: EncoderInputs) -> Float[Tensor, "b s d"]:
         """States of the BiLSTM over each row, which is one text."""
         texts = text_spans(inputs, 1)
         for layer in self.recurrence:
@@ -160,7 +156,7 @@ class LayerWeights(nn.Module):
         self.weight = parameter(table[f"{name}.weight"])
         self.scale = parameter(table[f"{name}.scale"])
 
-    def forward(self, parts: Sequence[Float[torch.Tensor, "b k h"]]) -> torch.Tensor:
+    def forward(self, parts: Sequence[Float[Tensor, "b k h"]]) -> Tensor:
         """The weighted sum (b, k, h)."""
         shares = (self.scale * self.weight.softmax(0)).to(parts[0].dtype).unbind()
         summed = parts[0] * shares[0]
@@ -218,8 +214,8 @@ class BiLstm(BodyModule):
         return Outputs(x_bsd, by_layer=by_layer)
 
     def pool(
-        self, first_h: Float[torch.Tensor, "b s d"], inputs: EncoderInputs | None = None
-    ) -> Float[torch.Tensor, "b 1 p"]:
+        self, first_h: Float[Tensor, "b s d"], inputs: EncoderInputs | None = None
+    ) -> Float[Tensor, "b 1 p"]:
         """One vector a row, of all its states: that of a text, or of two compared (4d)."""
         assert inputs is not None, "the states of a row are of its texts"
         texts = text_spans(inputs, self.node.texts)
@@ -232,8 +228,8 @@ class BiLstm(BodyModule):
         return pooled_bp[:, None]
 
     def _text_vectors(
-        self, states_bsd: Float[torch.Tensor, "b s d"], texts: TextSpans
-    ) -> Float[torch.Tensor, "b t d"]:
+        self, states_bsd: Float[Tensor, "b s d"], texts: TextSpans
+    ) -> Float[Tensor, "b t d"]:
         """The vector of each text by ``pool`` (Tang et al. 2019, 3.1); of an empty one any."""
         within_bts1, half = texts.within()[..., None], self.node.lstm.hidden
         match self.node.lstm.pool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.wanted import Wanted
@@ -21,9 +21,9 @@ from bertc.model.inputs import EncoderInputs, Memory
 class Projected(NamedTuple):
     """Queries, keys and values of a layer, all heads side by side; keys may begin with a memory."""
 
-    queries: Float[torch.Tensor, "b q w"]
-    keys: Float[torch.Tensor, "b k w"]
-    values: Float[torch.Tensor, "b k w"]
+    queries: Float[Tensor, "b q w"]
+    keys: Float[Tensor, "b k w"]
+    values: Float[Tensor, "b k w"]
 
     def of_row(self, seq: int) -> "Projected":
         """The part of the row's own tokens, without memory and query stream."""
@@ -33,11 +33,11 @@ class Projected(NamedTuple):
 class Outputs(NamedTuple):
     """The outputs of a network."""
 
-    last: torch.Tensor  # (b, s, h), or (b, o, h) at output positions; of the last computed layer
+    last: Tensor  # (b, s, h), or (b, o, h) at output positions; of the last computed layer
     memory: Memory | None = None  # for the next rows, if these had one
-    by_layer: Mapping[int, torch.Tensor] | None = None  # (b, s, h) after each wanted layer
+    by_layer: Mapping[int, Tensor] | None = None  # (b, s, h) after each wanted layer
     projections: Mapping[int, Projected] | None = None  # of each layer that they are wanted of
-    decoded: torch.Tensor | None = None  # (b, s, h), or (b, o, h), of the mask decoder
+    decoded: Tensor | None = None  # (b, s, h), or (b, o, h), of the mask decoder
 
 
 LAST_STATES = Wanted()
@@ -65,10 +65,10 @@ class BodyModule(nn.Module, ABC):
         """
 
     @abstractmethod
-    def pool(self, first_h: torch.Tensor, inputs: EncoderInputs | None = None) -> torch.Tensor:
+    def pool(self, first_h: Tensor, inputs: EncoderInputs | None = None) -> Tensor:
         """Pooled states of first tokens (..., h), or one state a row (b, 1, p) of all states."""
 
-    def pool_tokens(self, states: torch.Tensor) -> torch.Tensor:
+    def pool_tokens(self, states: Tensor) -> Tensor:
         """States (..., h) of tokens after a pooler that they go through too."""
         raise ValueError("the pooler is of rows alone")
 

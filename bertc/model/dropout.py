@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bertc.model.native import Dropped, Kernels, drop, kernels_for
@@ -12,7 +13,7 @@ _DRAWS_PER_WORD = 4
 _LEVELS = 1 << 16
 
 
-def dropout(x: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
+def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """Zero each element with probability ``rate`` and scale the rest by 1 / (1 - rate); any shape.
 
     An eager CPU draws one seed, from which backward repeats the mask, and rounds the rate to
@@ -22,11 +23,11 @@ def dropout(x: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
         return x
     if x.device.type != "cpu" or torch.compiler.is_compiling() or rate == 1:
         return F.dropout(x, rate, training=True)
-    y: torch.Tensor = _Dropout.apply(x, drop(rate), kernels_for(x))  # type: ignore[no-untyped-call]
+    y: Tensor = _Dropout.apply(x, drop(rate), kernels_for(x))  # type: ignore[no-untyped-call]
     return y
 
 
-def drop_out(x: torch.Tensor, dropped: Dropped, kernels: Kernels | None) -> torch.Tensor:
+def drop_out(x: Tensor, dropped: Dropped, kernels: Kernels | None) -> Tensor:
     """Apply a dropout to ``x``; equal seeds and sizes give equal masks."""
     if not dropped.level:
         return x
@@ -35,19 +36,17 @@ def drop_out(x: torch.Tensor, dropped: Dropped, kernels: Kernels | None) -> torc
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: torch.Tensor, dropped: Dropped, kernels: Kernels | None
-    ) -> torch.Tensor:
+    def forward(ctx: Any, x: Tensor, dropped: Dropped, kernels: Kernels | None) -> Tensor:
         ctx.how = dropped, kernels
         return drop_out(x, dropped, kernels)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         return drop_out(upstream, *ctx.how), None, None
 
 
-def _kept(x: torch.Tensor, dropped: Dropped) -> torch.Tensor:
+def _kept(x: Tensor, dropped: Dropped) -> Tensor:
     """The scale at kept elements, 0 at dropped ones; a 64-bit word gives four draws."""
     generator = torch.Generator().manual_seed(dropped.seed)
     words = torch.empty(-(-x.numel() // _DRAWS_PER_WORD), dtype=torch.int64)

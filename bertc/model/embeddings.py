@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
@@ -28,9 +28,9 @@ class NarrowEmbedding(Embedding):
         super().__init__(table, name)
         self.project = Linear(table, f"{name}.project")
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         """Integers (...) to vectors (..., h)."""
-        y: torch.Tensor = self.project(super().forward(ids))
+        y: Tensor = self.project(super().forward(ids))
         return y
 
 
@@ -41,7 +41,7 @@ class AdaptiveEmbedding(nn.ModuleList):
         super().__init__(NarrowEmbedding(table, f"{name}.{n}") for n in range(len(clusters)))
         self.clusters = clusters
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         """Integers (...) to vectors (..., h)."""
         summed = torch.zeros((), device=ids.device)
         for (low, high, _), part in zip(self.clusters, self, strict=True):
@@ -98,7 +98,7 @@ class Embeddings(nn.Module):
         for name in names:
             vars(getattr(self, name))["base"] = getattr(lender, name)  # registered by the lender
 
-    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Tensor:
         """Ids to embeddings (b, s + u, h); those of the query stream are of positions alone."""
         x_bse = self._summed(self.token(inputs.token_ids), inputs)
         if inputs.permutation is not None:
@@ -114,8 +114,8 @@ class Embeddings(nn.Module):
         return x_bse if self.project is None else self.project(x_bse)
 
     def _summed(
-        self, x_bse: Float[torch.Tensor, "b s e"], inputs: EncoderInputs
-    ) -> Float[torch.Tensor, "b s e"]:
+        self, x_bse: Float[Tensor, "b s e"], inputs: EncoderInputs
+    ) -> Float[Tensor, "b s e"]:
         """Add the embeddings of positions, segments and languages."""
         if self.scale != 1:
             x_bse = x_bse * self.scale

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from bertc.ir.network.encoder import DECODER, decoder_positions
@@ -30,7 +30,7 @@ from bertc.model.parts import profiled_as
 from bertc.model.positions import build_positions
 from bertc.model.weights import add_parameters
 
-Regions = tuple[Callable[..., torch.Tensor], Compute, Callable[[torch.Tensor], torch.Tensor]]
+Regions = tuple[Callable[..., Tensor], Compute, Callable[[Tensor], Tensor]]
 """The embeddings, a layer and the last norm."""
 
 
@@ -88,7 +88,7 @@ class Encoder(BodyModule):
         with profiled_as("attention"):
             contexts = self._contexts(inputs, x)
         by_layer, projections = {0: x} if 0 in wanted.states else {}, dict[int, Projected]()
-        memory, remembered = inputs.memory, list[torch.Tensor]()
+        memory, remembered = inputs.memory, list[Tensor]()
         depth, computed = self.node.depth, wanted.whole_layers(self.node.depth)
         below = x
         for number, layer in enumerate(self._layers[: computed + wanted.projects_next(depth)]):
@@ -118,8 +118,8 @@ class Encoder(BodyModule):
         return Outputs(x, moved_on, by_layer, projections, decoded)
 
     def _decoded(
-        self, compute: Compute, below: torch.Tensor, inputs: EncoderInputs, context: Context
-    ) -> torch.Tensor:
+        self, compute: Compute, below: Tensor, inputs: EncoderInputs, context: Context
+    ) -> Tensor:
         """States (b, o, h) of the mask decoder, from those below the last layer (b, s, h).
 
         That layer is applied twice with these as keys and values (He et al. 2021, 3.2). Its first
@@ -147,7 +147,7 @@ class Encoder(BodyModule):
         """The layers; parts that several share are in each of them, as is one applied again."""
         return (*self._layers, *self._layers[-1:]) if self.decoder_positions else self._layers
 
-    def _contexts(self, inputs: EncoderInputs, x: torch.Tensor) -> list[Context]:
+    def _contexts(self, inputs: EncoderInputs, x: Tensor) -> list[Context]:
         """The context of every layer, made once per kind."""
         shared = {name: attrgetter(name)(self) for name in self._common}
         contexts: list[Context] = []
@@ -188,19 +188,19 @@ class Encoder(BodyModule):
         """Functions of a forward pass that can be compiled one by one; all layers share one."""
         return self.embeddings, compute_layer, self._last_norm
 
-    def _last_norm(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
+    def _last_norm(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
         return x_bsh if self.norm is None else self.norm(x_bsh)
 
     def pool(
-        self, first_h: Float[torch.Tensor, "*batch h"], inputs: EncoderInputs | None = None
-    ) -> Float[torch.Tensor, "*batch h"]:
+        self, first_h: Float[Tensor, "*batch h"], inputs: EncoderInputs | None = None
+    ) -> Float[Tensor, "*batch h"]:
         """Pool first states (..., h), as tanh(W h + b) (BERT 3), or the states of each row."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")
         return self.pooler.of_rows(first_h, None if inputs is None else inputs.attention_mask)
 
-    def pool_tokens(self, states: torch.Tensor) -> torch.Tensor:
+    def pool_tokens(self, states: Tensor) -> Tensor:
         """States (..., h) of tokens after its layer."""
         assert self.pooler is not None, "only a pooler is of tokens too"
-        pooled: torch.Tensor = self.pooler(states)
+        pooled: Tensor = self.pooler(states)
         return pooled

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.encoder import Encoder
@@ -21,7 +21,7 @@ from bertc.model.norm import Norm, build_norm, norm_if_any
 from bertc.model.weights import Linear, Table, joined_linear
 
 
-def activate(kind: Activation, x: torch.Tensor) -> torch.Tensor:
+def activate(kind: Activation, x: Tensor) -> Tensor:
     """Apply an activation elementwise; any shape."""
     match kind:
         case "gelu":
@@ -38,20 +38,20 @@ def activate(kind: Activation, x: torch.Tensor) -> torch.Tensor:
             assert_never(kind)
 
 
-def activated(kind: Activation, linear: Linear, x: torch.Tensor) -> torch.Tensor:
+def activated(kind: Activation, linear: Linear, x: Tensor) -> Tensor:
     """The activation of a linear map of ``x``; GELU with tanh has a kernel on a CPU."""
     bias = linear.bias
     kernels = None if bias is None else kernels_for(x, linear.weight, bias)
     if kernels is None or kind != "gelu-tanh":
         return activate(kind, linear(x))
     product = F.linear(x, linear.weight.to(x.dtype))
-    y: torch.Tensor = _Gelu.apply(product, bias, kernels)  # type: ignore[no-untyped-call]
+    y: Tensor = _Gelu.apply(product, bias, kernels)  # type: ignore[no-untyped-call]
     return y
 
 
 class _Gelu(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, bias: torch.Tensor, kernels: Kernels) -> torch.Tensor:
+    def forward(ctx: Any, x: Tensor, bias: Tensor, kernels: Kernels) -> Tensor:
         bias = bias.float()
         ctx.save_for_backward(x, bias)
         ctx.kernels = kernels
@@ -59,7 +59,7 @@ class _Gelu(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         return *ctx.kernels.gelu_backward(*ctx.saved_tensors, upstream.contiguous()), None
 
 
@@ -67,19 +67,19 @@ GATES: dict[Activation, int] = {"gelu": 0, "gelu-tanh": 1, "silu": 2}
 """Activations with a kernel for gated parts, by their numbers there (kernels.c, share)."""
 
 
-def gate_activated(kind: Activation, x: torch.Tensor) -> torch.Tensor:
+def gate_activated(kind: Activation, x: Tensor) -> Tensor:
     """The activation of the first half of the last axis, times the second."""
     kernels = kernels_for(x) if kind in GATES else None
     if kernels is None:
         gate, inner = x.chunk(2, dim=-1)
         return activate(kind, gate) * inner
-    y: torch.Tensor = _Gated.apply(x, GATES[kind], kernels)  # type: ignore[no-untyped-call]
+    y: Tensor = _Gated.apply(x, GATES[kind], kernels)  # type: ignore[no-untyped-call]
     return y
 
 
 class _Gated(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, kind: int, kernels: Kernels) -> torch.Tensor:
+    def forward(ctx: Any, x: Tensor, kind: int, kernels: Kernels) -> Tensor:
         x = x.contiguous()
         ctx.save_for_backward(x)
         ctx.how = kind, kernels
@@ -87,7 +87,7 @@ class _Gated(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         kind, kernels = ctx.how
         (x,) = ctx.saved_tensors
         return kernels.gated_backward(x, upstream.contiguous(), kind), None, None
@@ -110,11 +110,11 @@ class Mlp(FeedForward):
         self.outer = Linear(table, f"{name}.outer")
         self.activation = node.activation
 
-    def forward(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
+    def forward(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
         inner_bsf = activated(self.activation, self.inner, x_bsh)
         inner_bsf = dropout(inner_bsf, self.dropout, self.training)
-        y_bsh: torch.Tensor = self.outer(inner_bsf)
+        y_bsh: Tensor = self.outer(inner_bsf)
         return y_bsh
 
 
@@ -129,10 +129,10 @@ class Glu(FeedForward):
         self.outer = Linear(table, f"{name}.outer")
         self.activation = node.head_activation
 
-    def forward(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
+    def forward(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
         gated_bsf = gate_activated(self.activation, joined_linear((self.gate, self.inner), x_bsh))
-        y_bsh: torch.Tensor = self.outer(dropout(gated_bsf, self.dropout, self.training))
+        y_bsh: Tensor = self.outer(dropout(gated_bsf, self.dropout, self.training))
         return y_bsh
 
 

@@ -10,7 +10,7 @@ from typing import assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
@@ -64,24 +64,24 @@ class Pooler(Linear):
         normed = steps.transforms
         self.norm = build_norm(table, "pooler.norm", node.head_norm) if normed else None
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Dense layer, activations and norm of states (..., h)."""
-        y: torch.Tensor = super().forward(x)
+        y: Tensor = super().forward(x)
         for unit in self.units:
             y = activate(unit, y)
         return y if self.norm is None else self.norm(y)
 
     def of_rows(
-        self, x_bkh: Float[torch.Tensor, "*b h"], real_bs: Bool[torch.Tensor, "b s"] | None
-    ) -> Float[torch.Tensor, "*b h"]:
+        self, x_bkh: Float[Tensor, "*b h"], real_bs: Bool[Tensor, "b s"] | None
+    ) -> Float[Tensor, "*b h"]:
         """Pool first states, or with a mean all those of real tokens to one state (b, 1, h)."""
-        read: torch.Tensor = self(_mean(x_bkh, real_bs) if self.mean == "before" else x_bkh)
+        read: Tensor = self(_mean(x_bkh, real_bs) if self.mean == "before" else x_bkh)
         return _mean(read, real_bs) if self.mean == "after" else read
 
 
 def _mean(
-    x_bsh: Float[torch.Tensor, "b s h"], real_bs: Bool[torch.Tensor, "b s"] | None
-) -> Float[torch.Tensor, "b 1 h"]:
+    x_bsh: Float[Tensor, "b s h"], real_bs: Bool[Tensor, "b s"] | None
+) -> Float[Tensor, "b 1 h"]:
     if real_bs is None:
         return x_bsh.mean(1, keepdim=True)
     real_bs1 = real_bs[..., None].to(x_bsh.dtype)
@@ -105,20 +105,18 @@ class TokenHead(nn.Module):
         self.weight = None if untied is None else parameter(untied)
         self.bias = None if bias is None else parameter(bias)
 
-    def forward(self, x_nh: Float[torch.Tensor, "n h"]) -> torch.Tensor:
+    def forward(self, x_nh: Float[Tensor, "n h"]) -> Tensor:
         """The features."""
         x = x_nh if self.dense is None else self.dense(x_nh)
         if self.activation is not None:
             x = activate(self.activation, x)
         return x if self.norm is None else self.norm(x)
 
-    def bias_of(self, table_ve: Float[torch.Tensor, "v e"]) -> Float[torch.Tensor, "v"]:
+    def bias_of(self, table_ve: Float[Tensor, "v e"]) -> Float[Tensor, "v"]:
         """The bias (v,); zeros if there is none."""
         return table_ve.new_zeros(len(table_ve)) if self.bias is None else self.bias
 
-    def scores(
-        self, x_nh: Float[torch.Tensor, "n h"], table_ve: Float[torch.Tensor, "v e"]
-    ) -> torch.Tensor:
+    def scores(self, x_nh: Float[Tensor, "n h"], table_ve: Float[Tensor, "v e"]) -> Tensor:
         """Scores (n, v) of every token."""
         features_ne = self(x_nh)
         dtype = features_ne.dtype
@@ -159,15 +157,15 @@ class Boundary(nn.Module):
 
     def forward(
         self,
-        left_nh: Float[torch.Tensor, "n h"],
-        right_nh: Float[torch.Tensor, "n h"],
-        place_n: Int[torch.Tensor, "n"],
-    ) -> torch.Tensor:
+        left_nh: Float[Tensor, "n h"],
+        right_nh: Float[Tensor, "n h"],
+        place_n: Int[Tensor, "n"],
+    ) -> Tensor:
         """Features (n, e) that the token table turns into scores."""
         place_nf = self.position.weight.index_select(0, place_n).to(left_nh.dtype)
         x = torch.cat([left_nh, right_nh, place_nf], dim=1)
         x = self.first_norm(activate(self.activation, self.first(x)))
-        y: torch.Tensor = self.second_norm(activate(self.activation, self.second(x)))
+        y: Tensor = self.second_norm(activate(self.activation, self.second(x)))
         return y
 
 
@@ -184,9 +182,7 @@ class Detector(Linear):
         normed = f"{name}.norm.weight" in table
         self.norm = build_norm(table, f"{name}.norm", node.head_norm) if normed else None
 
-    def forward(
-        self, x_bsh: Float[torch.Tensor, "b s h"], first: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def forward(self, x_bsh: Float[Tensor, "b s h"], first: Tensor | None = None) -> Tensor:
         """States to scores (b, s); ``first`` are those of first tokens (b, 1|s, h), None: of x."""
         if self.norm is not None:
             x_bsh = self.norm(x_bsh + (x_bsh[:, :1] if first is None else first))
@@ -203,9 +199,7 @@ class Ends(Linear):
         self.dense = Linear(table, f"{name}.dense")
         self.norm = build_norm(table, f"{name}.norm", node.head_norm) if head.normed else None
 
-    def scores(
-        self, x_bsh: Float[torch.Tensor, "b s h"], begun_bph: Float[torch.Tensor, "b p h"]
-    ) -> torch.Tensor:
+    def scores(self, x_bsh: Float[Tensor, "b s h"], begun_bph: Float[Tensor, "b p h"]) -> Tensor:
         """Scores (b, p, s) in fp32 of states (b, s, h), for starts with states (b, p, h)."""
         assert self.dense.bias is not None, "end scores have a bias"
         h, weight, dtype = begun_bph.shape[2], self.dense.weight, begun_bph.dtype
@@ -215,7 +209,7 @@ class Ends(Linear):
         mixed_bpsw = activate(self.activation, own_bsw[:, None] + given_bpw[:, :, None])
         if self.norm is not None:
             mixed_bpsw = self.norm(mixed_bpsw)
-        scores_bps: torch.Tensor = self(mixed_bpsw)[..., 0]
+        scores_bps: Tensor = self(mixed_bpsw)[..., 0]
         return scores_bps.float()
 
 
@@ -227,7 +221,7 @@ class Answered(Linear):
         self.activation = head.activation
         self.dense = Linear(table, f"{name}.dense")
 
-    def forward(self, x_bmf: Float[torch.Tensor, "b m f"]) -> torch.Tensor:
+    def forward(self, x_bmf: Float[Tensor, "b m f"]) -> Tensor:
         """Both vectors concatenated (b, m, f) to scores (b, m) in fp32."""
         dense_bmw = activate(self.activation, self.dense(x_bmf))
         return super().forward(dense_bmw)[..., 0].float()
@@ -246,11 +240,11 @@ class ConditionedSpan(nn.Module):
 class WidthMaps(nn.ModuleList):
     """Maps of states to another width: none, one for all, or one for each of several layers."""
 
-    def of(self, number: int, x_bkh: Float[torch.Tensor, "b k h"]) -> torch.Tensor:
+    def of(self, number: int, x_bkh: Float[Tensor, "b k h"]) -> Tensor:
         """States of the layer of that number, counted from 0, as wide as they are compared."""
         if not len(self):
             return x_bkh
-        mapped_bkw: torch.Tensor = self[min(number, len(self) - 1)](x_bkh)
+        mapped_bkw: Tensor = self[min(number, len(self) - 1)](x_bkh)
         return mapped_bkw
 
 

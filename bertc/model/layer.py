@@ -7,9 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
-import torch
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.network.encoder import Encoder
 from bertc.model.body import Projected
@@ -26,7 +25,7 @@ class Context(Protocol):
     """Everything besides states that the layers of one kind read: masks, distances, angles."""
 
     @property
-    def mask(self) -> AttentionMask | torch.Tensor | None:
+    def mask(self) -> AttentionMask | Tensor | None:
         """The mask, in its kind's form."""
 
     def select_queries(self, inputs: EncoderInputs) -> Self:
@@ -46,10 +45,10 @@ class Residual(NamedTuple):
     def joined(
         self,
         part: "AttentionPart[Any, Any] | FeedForward",
-        x: torch.Tensor,
-        y: torch.Tensor,
+        x: Tensor,
+        y: Tensor,
         following: Norm | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """The stream ``x`` with a part's output, and its norm for the part that follows."""
         if not self.free:
             assert part.norm is not None, "post-norm has one in every layer"
@@ -79,18 +78,18 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
         self,
         kind: Kind,
         inputs: EncoderInputs,
-        x_bqh: Float[torch.Tensor, "b q h"],
-        shared: Mapping[str, torch.Tensor],
+        x_bqh: Float[Tensor, "b q h"],
+        shared: Mapping[str, Tensor],
     ) -> ContextOfKind:
         """Make the context for all layers of this kind, once per pass, from embeddings ``x``."""
 
     @abstractmethod
     def forward(
         self,
-        x_bqh: Float[torch.Tensor, "b q h"],
-        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        x_bqh: Float[Tensor, "b q h"],
+        keys_bkh: Float[Tensor, "b k h"] | None,
         context: ContextOfKind,
-    ) -> Float[torch.Tensor, "b q h"]:
+    ) -> Float[Tensor, "b q h"]:
         """New states of the queries ``x``; keys are ``keys``, None: ``x``."""
 
 
@@ -105,8 +104,8 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
 
     def project(
         self,
-        x_bqh: Float[torch.Tensor, "b q h"],
-        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        x_bqh: Float[Tensor, "b q h"],
+        keys_bkh: Float[Tensor, "b k h"] | None,
         context: ContextOfKind,
     ) -> Projected:
         """Queries of ``x``; keys and values of ``keys``, None: of ``x``."""
@@ -115,25 +114,23 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
         return Projected(self.query(x_bqh), *fused_linear((self.key, self.value), keys_bkh))
 
     @abstractmethod
-    def mix(self, projected: Projected, context: ContextOfKind) -> Float[torch.Tensor, "b q h"]:
+    def mix(self, projected: Projected, context: ContextOfKind) -> Float[Tensor, "b q h"]:
         """New states (b, q, h) of the queries."""
 
     def forward(
         self,
-        x_bqh: Float[torch.Tensor, "b q h"],
-        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        x_bqh: Float[Tensor, "b q h"],
+        keys_bkh: Float[Tensor, "b k h"] | None,
         context: ContextOfKind,
-    ) -> Float[torch.Tensor, "b q h"]:
+    ) -> Float[Tensor, "b q h"]:
         return self.mix(self.project(x_bqh, keys_bkh, context), context)
 
 
-Computed = tuple[torch.Tensor, Projected | None]
+Computed = tuple[Tensor, Projected | None]
 """New states of a layer, and its queries, keys and values if they are wanted."""
 Projects = Literal["no", "too", "alone"]
 """Queries, keys and values of a layer: not wanted, beside its states, or alone."""
-Compute = Callable[
-    [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context, Projects], Computed
-]
+Compute = Callable[[nn.Module, nn.Module, Tensor, Tensor | None, Context, Projects], Computed]
 """Attention and feed-forward part of a layer, states (b, q, h), keys and context to new states."""
 
 
@@ -147,8 +144,8 @@ class Layer(nn.Module):
     def forward(
         self,
         compute: Compute,
-        x: torch.Tensor,
-        keys: torch.Tensor | None,
+        x: Tensor,
+        keys: Tensor | None,
         context: Context,
         projects: Projects = "no",
     ) -> Computed:
@@ -159,8 +156,8 @@ class Layer(nn.Module):
 def compute_layer(
     attention: nn.Module,
     ffn: nn.Module,
-    x: torch.Tensor,
-    keys: torch.Tensor | None,
+    x: Tensor,
+    keys: Tensor | None,
     context: Context,
     projects: Projects,
 ) -> Computed:
@@ -179,8 +176,8 @@ def compute_layer(
 
 def _attend(
     part: AttentionPart[Any, Any],
-    x: torch.Tensor,
-    keys: torch.Tensor | None,
+    x: Tensor,
+    keys: Tensor | None,
     context: Context,
     projects: Projects,
 ) -> Computed:

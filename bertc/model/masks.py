@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
 
 from bertc.ir.blocks import block_size, in_blocks
 from bertc.model.inputs import EncoderInputs, PermutationMask
@@ -20,8 +21,8 @@ class Mask(NamedTuple):
     A query without keys is allowed all, so that its softmax stays finite; its output is zeroed.
     """
 
-    allowed: Shaped[torch.Tensor, "#b #n #q k"] | None = None  # floats are added to the scores
-    has_keys: Bool[torch.Tensor, "b 1 q 1"] | None = None
+    allowed: Shaped[Tensor, "#b #n #q k"] | None = None  # floats are added to the scores
+    has_keys: Bool[Tensor, "b 1 q 1"] | None = None
     is_causal: bool = False  # excludes later keys without a tensor
 
     def select_queries(self, inputs: EncoderInputs) -> "Mask":
@@ -40,9 +41,9 @@ class Mask(NamedTuple):
 class VarlenOffsets(NamedTuple):
     """Offsets of the sequences of a batch, its rows concatenated, for a varlen kernel."""
 
-    offsets: Int[torch.Tensor, "bounds"]  # the first token of each sequence, then b * s
+    offsets: Int[Tensor, "bounds"]  # the first token of each sequence, then b * s
     longest: int
-    outputs: Int[torch.Tensor, "b q"] | None = None  # positions of the outputs, if not all
+    outputs: Int[Tensor, "b q"] | None = None  # positions of the outputs, if not all
     reach: int | None = None  # tokens on each side that a query attends to; None: all
 
     def select_queries(self, inputs: EncoderInputs) -> "VarlenOffsets":
@@ -57,38 +58,36 @@ class Blocks(NamedTuple):
     filled up to whole blocks, and on both sides by ``reach`` keys that are attended to by none.
     """
 
-    allowed: Shaped[torch.Tensor, "blocks #n z k"]
+    allowed: Shaped[Tensor, "blocks #n z k"]
     reach: int
-    outputs: Int[torch.Tensor, "b q"] | None = None  # positions of the outputs, if not all
+    outputs: Int[Tensor, "b q"] | None = None  # positions of the outputs, if not all
 
     def select_queries(self, inputs: EncoderInputs) -> "Blocks":
         """The same blocks, with outputs at the output positions only."""
         return self._replace(outputs=inputs.output_positions)
 
-    def queries(self, x: Shaped[torch.Tensor, "b s n d"]) -> Shaped[torch.Tensor, "blocks n z d"]:
+    def queries(self, x: Shaped[Tensor, "b s n d"]) -> Shaped[Tensor, "blocks n z d"]:
         """The blocks of rows (b, s, n, d)."""
         return _filled(x, self.allowed.shape[2]).flatten(0, 1).transpose(1, 2)
 
-    def keys(self, x: Shaped[torch.Tensor, "b s n d"]) -> Shaped[torch.Tensor, "blocks n k d"]:
+    def keys(self, x: Shaped[Tensor, "b s n d"]) -> Shaped[Tensor, "blocks n k d"]:
         """The blocks of rows (b, s, n, d) with both sides."""
         blocks = _filled(x, self.allowed.shape[2])
         return _with_sides(blocks, self.reach).flatten(0, 1).transpose(1, 2)
 
     def rows(
-        self, x: Shaped[torch.Tensor, "blocks n z d"], b: int, seq: int
-    ) -> Shaped[torch.Tensor, "b s n d"]:
+        self, x: Shaped[Tensor, "blocks n z d"], b: int, seq: int
+    ) -> Shaped[Tensor, "b s n d"]:
         """The rows of blocks (blocks, n, z, d)."""
         return torch.unflatten(x, 0, (b, -1)).transpose(2, 3).flatten(1, 2)[:, :seq]
 
 
-def _filled(x: Shaped[torch.Tensor, "b s n d"], size: int) -> Shaped[torch.Tensor, "b m z n d"]:
+def _filled(x: Shaped[Tensor, "b s n d"], size: int) -> Shaped[Tensor, "b m z n d"]:
     """Rows filled up with zeros, in blocks of ``size``."""
     return torch.unflatten(F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % size)), 1, (-1, size))
 
 
-def _with_sides(
-    blocks: Shaped[torch.Tensor, "b m z n d"], reach: int
-) -> Shaped[torch.Tensor, "b m k n d"]:
+def _with_sides(blocks: Shaped[Tensor, "b m z n d"], reach: int) -> Shaped[Tensor, "b m k n d"]:
     """Blocks with ``reach`` entries of the block before and of the one after, else zeros."""
     before = F.pad(blocks[:, :-1, -reach:], (0, 0, 0, 0, 0, 0, 1, 0))
     after = F.pad(blocks[:, 1:, :reach], (0, 0, 0, 0, 0, 0, 0, 1))
@@ -174,7 +173,7 @@ def _in_blocks(inputs: EncoderInputs, causal: bool, reach: int) -> Blocks:
     return Blocks(allowed_bmzk.flatten(0, 1)[:, None], reach)
 
 
-def _before(inputs: EncoderInputs, causal: bool) -> Bool[torch.Tensor, "#b s k"]:
+def _before(inputs: EncoderInputs, causal: bool) -> Bool[Tensor, "#b s k"]:
     """A mask (b|1, s, k) of a causal encoder, whose padding follows all keys, or with memory."""
     memory, (_, seq) = inputs.memory, inputs.token_ids.shape
     allowed_bss = not_later(seq, inputs.token_ids.device)
@@ -188,19 +187,19 @@ def _before(inputs: EncoderInputs, causal: bool) -> Bool[torch.Tensor, "#b s k"]
     return allowed_bsk.triu(1) if memory.same_length else allowed_bsk
 
 
-def within_sequences(sequence_ids_bs: Int[torch.Tensor, "b s"]) -> Bool[torch.Tensor, "b 1 s s"]:
+def within_sequences(sequence_ids_bs: Int[Tensor, "b s"]) -> Bool[Tensor, "b 1 s s"]:
     """Keys have the query's sequence number; padding included."""
     return (sequence_ids_bs[:, :, None] == sequence_ids_bs[:, None, :])[:, None]
 
 
-def not_later(seq: int, device: torch.device) -> Bool[torch.Tensor, "1 {seq} {seq}"]:
+def not_later(seq: int, device: torch.device) -> Bool[Tensor, "1 {seq} {seq}"]:
     """Keys are the query itself and earlier tokens."""
     return torch.ones(1, seq, seq, dtype=torch.bool, device=device).tril()
 
 
 def permuted(
-    order: PermutationMask, also_bqs: Bool[torch.Tensor, "#b #s s"] | None
-) -> Bool[torch.Tensor, "b q s"]:
+    order: PermutationMask, also_bqs: Bool[Tensor, "#b #s s"] | None
+) -> Bool[Tensor, "b q s"]:
     """The mask of a permutation and ``also``: for the row (s), then for the query stream (u)."""
     allowed_bss = order.rank[:, None, :] < order.visible_below[:, :, None]
     if also_bqs is not None:
@@ -211,13 +210,13 @@ def permuted(
     return torch.cat([allowed_bss | own_ss, stream_b1us[:, 0]], dim=1)
 
 
-def with_empty_queries(allowed_bqk: Bool[torch.Tensor, "b q k"]) -> Mask:
+def with_empty_queries(allowed_bqk: Bool[Tensor, "b q k"]) -> Mask:
     """The mask of queries of which some have no key."""
     has_keys_bq1 = allowed_bqk.any(2, keepdim=True)
     return Mask((allowed_bqk | ~has_keys_bq1)[:, None], has_keys_bq1[:, None])
 
 
-def end_to_end(starts_bm: Int[torch.Tensor, "b m"], seq: int) -> VarlenOffsets:
+def end_to_end(starts_bm: Int[Tensor, "b m"], seq: int) -> VarlenOffsets:
     """``within_sequences`` for sequences that begin at ``starts_bm``; unused ones are empty."""
     first_b1 = torch.arange(len(starts_bm), device=starts_bm.device)[:, None] * seq
     offsets_r = (starts_bm + first_b1).reshape(-1)
@@ -225,8 +224,8 @@ def end_to_end(starts_bm: Int[torch.Tensor, "b m"], seq: int) -> VarlenOffsets:
 
 
 def select_rows(
-    x: Shaped[torch.Tensor, "#b 1 #r k"], positions_bq: Int[torch.Tensor, "b q"]
-) -> Shaped[torch.Tensor, "#b 1 #q k"]:
+    x: Shaped[Tensor, "#b 1 #r k"], positions_bq: Int[Tensor, "b q"]
+) -> Shaped[Tensor, "#b 1 #q k"]:
     """The queries of (b|1, 1, 1|q, k) at positions (b, q)."""
     if x.shape[2] == 1:
         return x
@@ -235,7 +234,7 @@ def select_rows(
     return x.gather(2, positions_bq[:, None, :, None].expand(b, 1, q, x.shape[3]))
 
 
-def of_rows(x: torch.Tensor | None, rows: slice) -> torch.Tensor | None:
+def of_rows(x: Tensor | None, rows: slice) -> Tensor | None:
     """Some rows of (b, ...), or (1, ...), which all rows share."""
     # A graph that is traced for any number of rows takes no len().
     return x if x is None or x.shape[0] == 1 else x[rows]

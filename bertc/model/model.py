@@ -3,7 +3,7 @@
 from typing import assert_never
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.body import Body
@@ -57,13 +57,13 @@ class Model(nn.Module):
 
     def encode(
         self,
-        token_ids: torch.Tensor,
-        segment_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        sequence_ids: torch.Tensor | None = None,
-        language_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+        token_ids: Tensor,
+        segment_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        sequence_ids: Tensor | None = None,
+        language_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Tensor:
         """Last hidden states (batch, seq, hidden) of integer ids (batch, seq).
 
         ``attention_mask`` is true, or 1, at real tokens; padding belongs at the end of a row.
@@ -85,13 +85,11 @@ class Model(nn.Module):
         _check(inputs)
         return self.read(inputs)
 
-    def read(self, inputs: EncoderInputs, network: str = MAIN) -> torch.Tensor:
+    def read(self, inputs: EncoderInputs, network: str = MAIN) -> Tensor:
         """Last hidden states (batch, seq, hidden), or only those of the output positions."""
         return self.read_on(inputs, network).last
 
-    def read_for(
-        self, objective: TermNode, inputs: EncoderInputs, network: str = MAIN
-    ) -> torch.Tensor:
+    def read_for(self, objective: TermNode, inputs: EncoderInputs, network: str = MAIN) -> Tensor:
         """The same states, or those of the mask decoder if the head of an objective reads these."""
         if not (objective.states.decoded and self.network(network).node.head.decoder):
             return self.read(inputs, network)
@@ -116,9 +114,7 @@ class Model(nn.Module):
         """All networks, the main one first."""
         return tuple(map(self.network, self._names))
 
-    def pool(
-        self, hidden: torch.Tensor, attention_mask: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def pool(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """One pooled state a row (batch, hidden) of hidden states (batch, seq, hidden).
 
         It is of the first token, or with such a pooler of the mean of those in ``attention_mask``.
@@ -178,7 +174,7 @@ def _check(inputs: EncoderInputs) -> None:
     for name, ids in inputs._asdict().items():
         if ids is None and name != "token_ids":
             continue
-        if not isinstance(ids, torch.Tensor):
+        if not isinstance(ids, Tensor):
             passed = f"a {type(ids).__name__}"
         elif ids.ndim != 2:
             passed = f"a tensor of shape {tuple(ids.shape)}"

@@ -4,7 +4,7 @@ from typing import Any, assert_never
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.norm import LayerNorm as LayerNormNode
@@ -26,7 +26,7 @@ class Norm(nn.Module):
         self.bias = parameter(table[f"{name}.bias"]) if shifts else None
         self.eps = node.eps
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """(..., width) to (..., width)."""
         kernels = _kernels(self, x)
         if kernels is not None and x.is_contiguous():  # of others a copy would be saved
@@ -58,8 +58,8 @@ def norm_if_any(table: Table, name: str, node: NormFunction | None) -> Norm | No
 
 
 def sum_and_norm(
-    norm: Norm, x: torch.Tensor, y: torch.Tensor, rate: float, training: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+    norm: Norm, x: Tensor, y: Tensor, rate: float, training: bool
+) -> tuple[Tensor, Tensor]:
     """x + dropout(y) of two tensors (..., width), and its norm."""
     rate = rate if training else 0.0
     kernels = _kernels(norm, x)
@@ -71,7 +71,7 @@ def sum_and_norm(
     return total, normed
 
 
-def _kernels(norm: Norm, x: torch.Tensor) -> Kernels | None:
+def _kernels(norm: Norm, x: Tensor) -> Kernels | None:
     """The kernels that compute a norm; those of other kinds have none."""
     if not isinstance(norm, Norm):
         return None
@@ -80,11 +80,11 @@ def _kernels(norm: Norm, x: torch.Tensor) -> Kernels | None:
 
 
 def _fused(
-    norm: Norm, kernels: Kernels, x: torch.Tensor, y: torch.Tensor | None = None, rate: float = 0
-) -> tuple[torch.Tensor, torch.Tensor]:
+    norm: Norm, kernels: Kernels, x: Tensor, y: Tensor | None = None, rate: float = 0
+) -> tuple[Tensor, Tensor]:
     """The norm of x + dropout(y), and that sum."""
     how = norm.eps, norm.centred, drop(rate), kernels
-    fused: tuple[torch.Tensor, torch.Tensor] = _Normed.apply(  # type: ignore[no-untyped-call]
+    fused: tuple[Tensor, Tensor] = _Normed.apply(  # type: ignore[no-untyped-call]
         x, y, norm.weight, norm.bias, *how
     )
     return fused
@@ -96,15 +96,15 @@ class _Normed(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x: torch.Tensor,
-        y: torch.Tensor | None,
-        weight: torch.Tensor | None,
-        bias: torch.Tensor | None,
+        x: Tensor,
+        y: Tensor | None,
+        weight: Tensor | None,
+        bias: Tensor | None,
         eps: float,
         centred: bool,
         dropped: Dropped,
         kernels: Kernels,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None]:
         scale = torch.ones(x.shape[-1]) if weight is None else weight.float()
         shift = torch.zeros(x.shape[-1]) if bias is None else bias.float()
         x, y = x.contiguous(), None if y is None else y.contiguous()
@@ -117,8 +117,8 @@ class _Normed(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, upstream: torch.Tensor | None, beside: torch.Tensor | None
-    ) -> tuple[torch.Tensor | None, ...]:
+        ctx: Any, upstream: Tensor | None, beside: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         *how, kernels = ctx.how
         saved = ctx.saved_tensors  # read once: recomputed layers allow no more
         upstream = torch.zeros_like(saved[0]) if upstream is None else upstream.contiguous()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, assert_never, cast
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.positions import AlibiPositions as AlibiNode
@@ -33,20 +33,20 @@ class LearnedPositions(Embedding):
         super().__init__(table, name)
         self.offset, self.padding = node.offset, node.padding
 
-    def added(self, x_bse: Float[torch.Tensor, "b s e"], inputs: EncoderInputs) -> torch.Tensor:
+    def added(self, x_bse: Float[Tensor, "b s e"], inputs: EncoderInputs) -> Tensor:
         """The positions' vectors, (s, e) or (b, s, e)."""
         at = position_ids(inputs)
         if self.padding >= 0 and inputs.position_ids is None:
             at = counted_positions(inputs, self.padding).clamp(min=-min(1, self.offset))
         if at is None:
             return self.weight[self.offset : self.offset + x_bse.shape[1]]
-        return cast(torch.Tensor, self(self.offset + at))
+        return cast(Tensor, self(self.offset + at))
 
 
 class SinusoidalPositions(nn.Module):
     """Sines and cosines of the position."""
 
-    def added(self, x_bse: Float[torch.Tensor, "b s e"], inputs: EncoderInputs) -> torch.Tensor:
+    def added(self, x_bse: Float[Tensor, "b s e"], inputs: EncoderInputs) -> Tensor:
         """The positions' vectors, (s, e) or (b, s, e)."""
         _, seq, width = x_bse.shape
         waves_se = sinusoids(torch.arange(seq, device=x_bse.device).float(), width)
@@ -72,10 +72,10 @@ def build_positions(
 class Angles(NamedTuple):
     """Cosines and sines of the angles of positions, for pairs of numbers of every head."""
 
-    cosines: Float[torch.Tensor, "#b l 1 p"]
-    sines: Float[torch.Tensor, "#b l 1 p"]
+    cosines: Float[Tensor, "#b l 1 p"]
+    sines: Float[Tensor, "#b l 1 p"]
 
-    def at(self, positions_bq: Int[torch.Tensor, "b q"]) -> "Angles":
+    def at(self, positions_bq: Int[Tensor, "b q"]) -> "Angles":
         """The angles of some positions of each row."""
         b = positions_bq.shape[0]  # len() is a constant to the exporter
         lanes_b1 = torch.arange(b, device=positions_bq.device)[:, None]
@@ -94,13 +94,11 @@ class Rotation(NamedTuple):
         assert inputs.output_positions is not None, "called only with output positions"
         return self._replace(queries=self.queries.at(inputs.output_positions))
 
-    def turned(
-        self, x_blnd: Float[torch.Tensor, "b l n d"], angles: Angles
-    ) -> Float[torch.Tensor, "b l n d"]:
+    def turned(self, x_blnd: Float[Tensor, "b l n d"], angles: Angles) -> Float[Tensor, "b l n d"]:
         """Heads of queries or keys after their turns."""
         kernels = kernels_for(x_blnd)
         if kernels is not None:
-            y_blnd: torch.Tensor = _Turned.apply(  # type: ignore[no-untyped-call]
+            y_blnd: Tensor = _Turned.apply(  # type: ignore[no-untyped-call]
                 x_blnd, *angles, self.interleaved, kernels
             )
             return y_blnd
@@ -123,12 +121,12 @@ class _Turned(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x_blnd: Float[torch.Tensor, "b l n d"],
-        cosines: Float[torch.Tensor, "#b l 1 p"],
-        sines: Float[torch.Tensor, "#b l 1 p"],
+        x_blnd: Float[Tensor, "b l n d"],
+        cosines: Float[Tensor, "#b l 1 p"],
+        sines: Float[Tensor, "#b l 1 p"],
         interleaved: bool,
         kernels: Kernels,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         ctx.save_for_backward(cosines, sines)
         ctx.how = interleaved, kernels
         x_blnd = x_blnd if x_blnd.stride(3) == 1 else x_blnd.contiguous()
@@ -136,7 +134,7 @@ class _Turned(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream_blnd: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, upstream_blnd: Tensor) -> tuple[Tensor | None, ...]:
         interleaved, kernels = ctx.how
         upstream_blnd = upstream_blnd.contiguous()
         return kernels.turn(upstream_blnd, *ctx.saved_tensors, interleaved, -1), *[None] * 4
@@ -149,9 +147,9 @@ class Distances(NamedTuple):
     farthest behind, it adds its own instead.
     """
 
-    queries: Int[torch.Tensor, "#b q"]
-    keys: Int[torch.Tensor, "#b k"]
-    biases: Float[torch.Tensor, "l n"] | None = None
+    queries: Int[Tensor, "#b q"]
+    keys: Int[Tensor, "#b k"]
+    biases: Float[Tensor, "l n"] | None = None
 
     def select_queries(self, inputs: EncoderInputs) -> "Distances":
         """The same of the output positions."""
@@ -180,11 +178,7 @@ class Distances(NamedTuple):
 
 
 def related_by(
-    node: Positions,
-    width: int,
-    windowed: bool,
-    inputs: EncoderInputs,
-    shared: Mapping[str, torch.Tensor],
+    node: Positions, width: int, windowed: bool, inputs: EncoderInputs, shared: Mapping[str, Tensor]
 ) -> Rotation | Distances | None:
     """Turns or distances for heads of ``width``, if any; ``windowed``: only near keys are read."""
     if not node.in_attention:
@@ -212,7 +206,7 @@ def related_by(
 
 
 def _angles(
-    node: RotaryNode, theta: float, width: int, positions_bl: Int[torch.Tensor, "#b l"]
+    node: RotaryNode, theta: float, width: int, positions_bl: Int[Tensor, "#b l"]
 ) -> Angles:
     turned = node.turned(width)
     powers_p = torch.arange(0, turned, 2, device=positions_bl.device).float() / turned
@@ -220,7 +214,7 @@ def _angles(
     return Angles(angles_blp.cos()[:, :, None], angles_blp.sin()[:, :, None])
 
 
-def slopes(heads: int, like: torch.Tensor) -> Float[torch.Tensor, "{heads}"]:
+def slopes(heads: int, like: Tensor) -> Float[Tensor, "{heads}"]:
     """Slopes of ALiBi's heads: 2^(-8 i / n), and those between of twice as many heads."""
     power = 1 << (heads.bit_length() - 1)
     steps = torch.arange(1, power + 1, device=like.device).to(like.dtype) / power
@@ -228,14 +222,14 @@ def slopes(heads: int, like: torch.Tensor) -> Float[torch.Tensor, "{heads}"]:
     return torch.exp2(-8 * torch.cat([steps, between + 0.5 / power]))
 
 
-def position_ids(inputs: EncoderInputs) -> Int[torch.Tensor, "b s"] | None:
+def position_ids(inputs: EncoderInputs) -> Int[Tensor, "b s"] | None:
     """Positions (b, s) of the tokens; None: in order, from 0."""
     if inputs.position_ids is not None:
         return inputs.position_ids
     return None if inputs.sequence_ids is None else restarting_positions(inputs.sequence_ids)
 
 
-def counted_positions(inputs: EncoderInputs, padding: int) -> Int[torch.Tensor, "b s"]:
+def counted_positions(inputs: EncoderInputs, padding: int) -> Int[Tensor, "b s"]:
     """Positions (b, s) of the tokens, of which those with the id ``padding`` are none: -1."""
     real_bs = inputs.token_ids != padding
     count_bs = real_bs.cumsum(1) - real_bs.long()
@@ -245,8 +239,8 @@ def counted_positions(inputs: EncoderInputs, padding: int) -> Int[torch.Tensor, 
 
 
 def restarting_positions(
-    sequence_ids_bs: Int[torch.Tensor, "b s"], count_bs: Int[torch.Tensor, "#b s"] | None = None
-) -> Int[torch.Tensor, "b s"]:
+    sequence_ids_bs: Int[Tensor, "b s"], count_bs: Int[Tensor, "#b s"] | None = None
+) -> Int[Tensor, "b s"]:
     """Positions (b, s), or other counts, that restart with each contiguous run of one number."""
     if count_bs is None:
         count_bs = torch.arange(sequence_ids_bs.shape[1], device=sequence_ids_bs.device)[None]
@@ -254,9 +248,7 @@ def restarting_positions(
     return count_bs - torch.where(begins_bs, count_bs, 0).cummax(1).values
 
 
-def sinusoids(
-    positions_l: Float[torch.Tensor, "l"], width: int
-) -> Float[torch.Tensor, "l {width}"]:
+def sinusoids(positions_l: Float[Tensor, "l"], width: int) -> Float[Tensor, "l {width}"]:
     """Sines, then cosines, of positions (l,), at wavelengths of 2 pi to 20,000 pi, (l, width)."""
     powers = torch.arange(0, width, 2, device=positions_l.device).float() / width
     angles = positions_l[:, None] * (1e4**-powers)
@@ -264,8 +256,8 @@ def sinusoids(
 
 
 def encode_distances(
-    clamp: int, inputs: EncoderInputs, causal: bool, like_bqh: Float[torch.Tensor, "b q h"]
-) -> Float[torch.Tensor, "*ways l h"]:
+    clamp: int, inputs: EncoderInputs, causal: bool, like_bqh: Float[Tensor, "b q h"]
+) -> Float[Tensor, "*ways l h"]:
     """Sines, then cosines, of the distances from the first key behind to the last ahead, (l, h).
 
     Encoded as in Transformer-XL (mem_transformer.py, PositionalEmbedding). If some rows are

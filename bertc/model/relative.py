@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
@@ -27,14 +28,14 @@ from bertc.model.weights import Linear, Table, parameter
 class RelativeContext(NamedTuple):
     """A mask, and the relation of queries to keys: they are at the last ones, in order."""
 
-    mask: Float[torch.Tensor, "#b 1 #q k"] | None  # 0 where a query attends to a key, else -inf
-    distances: Float[torch.Tensor, "*ways l h"]  # entry i: the key is k - 1 - i before the query
-    reversed_rows: Int[torch.Tensor, "b"] | None = None  # 1: reversed; then (2, l, h)
-    gathered: Int[torch.Tensor, "b u"] | None = None  # the keys that the last queries are at
-    same_segment: Float[torch.Tensor, "b 1 q k"] | None = None  # 1 if both are in one, else 0
-    has_keys: Bool[torch.Tensor, "b 1 q 1"] | None = None  # as of ``Mask``
-    content_bias: Float[torch.Tensor, "w"] | None = None  # if all layers share it
-    distance_bias: Float[torch.Tensor, "w"] | None = None
+    mask: Float[Tensor, "#b 1 #q k"] | None  # 0 where a query attends to a key, else -inf
+    distances: Float[Tensor, "*ways l h"]  # entry i: the key is k - 1 - i before the query
+    reversed_rows: Int[Tensor, "b"] | None = None  # 1: reversed; then (2, l, h)
+    gathered: Int[Tensor, "b u"] | None = None  # the keys that the last queries are at
+    same_segment: Float[Tensor, "b 1 q k"] | None = None  # 1 if both are in one, else 0
+    has_keys: Bool[Tensor, "b 1 q 1"] | None = None  # as of ``Mask``
+    content_bias: Float[Tensor, "w"] | None = None  # if all layers share it
+    distance_bias: Float[Tensor, "w"] | None = None
 
     def of_rows(self, rows: slice) -> "RelativeContext":
         """The context of some rows of the batch."""
@@ -76,8 +77,8 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         self,
         kind: RelativeNode,
         inputs: EncoderInputs,
-        x_bqh: Float[torch.Tensor, "b q h"],
-        shared: Mapping[str, torch.Tensor],
+        x_bqh: Float[Tensor, "b q h"],
+        shared: Mapping[str, Tensor],
     ) -> RelativeContext:
         """Encoded distances, the mask as additive scores, and the biases that layers share."""
         allowed, has_keys, _ = mask_of(inputs, self.causal)
@@ -99,7 +100,7 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             distance_bias=shared.get("relative.distance_bias"),
         )
 
-    def mix(self, projected: Projected, context: RelativeContext) -> Float[torch.Tensor, "b q h"]:
+    def mix(self, projected: Projected, context: RelativeContext) -> Float[Tensor, "b q h"]:
         n, (query_bqw, key_bkw, value_bkw) = self.heads, projected
         key, value = (split_heads(y, n) for y in (key_bkw, value_bkw))
         distance = split_heads(self.distance(context.distances), n).mT
@@ -108,17 +109,17 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             for rows in rows_at_once(len(key), n * query_bqw.shape[1] * key.shape[2], query_bqw)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-        y_bqh: torch.Tensor = self.output(join_heads(mixed_bnqd))
+        y_bqh: Tensor = self.output(join_heads(mixed_bnqd))
         return y_bqh
 
     def _mixed(
         self,
-        query_bqw: Float[torch.Tensor, "b q w"],
-        key_bnkd: Float[torch.Tensor, "b n k d"],
-        value_bnkd: Float[torch.Tensor, "b n k d"],
-        distance: Float[torch.Tensor, "*ways n d l"],
+        query_bqw: Float[Tensor, "b q w"],
+        key_bnkd: Float[Tensor, "b n k d"],
+        value_bnkd: Float[Tensor, "b n k d"],
+        distance: Float[Tensor, "*ways n d l"],
         context: RelativeContext,
-    ) -> Float[torch.Tensor, "b n q d"]:
+    ) -> Float[Tensor, "b n q d"]:
         """Weighted values (b, n, q, d); ``distance`` is (n, d, l) or (2, n, d, l)."""
         by_content = self._biased(query_bqw, self.content_bias, context.content_bias)
         scores_bnqk = self._distance_scores(query_bqw, distance, context, key_bnkd.shape[2])
@@ -133,21 +134,21 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
 
     def _biased(
         self,
-        query_bqw: Float[torch.Tensor, "b q w"],
-        of_layer: Float[torch.Tensor, "w"] | None,
-        common: Float[torch.Tensor, "w"] | None,
-    ) -> Float[torch.Tensor, "b n q d"]:
+        query_bqw: Float[Tensor, "b q w"],
+        of_layer: Float[Tensor, "w"] | None,
+        common: Float[Tensor, "w"] | None,
+    ) -> Float[Tensor, "b n q d"]:
         bias_w = common if of_layer is None else of_layer
         assert bias_w is not None, "the biases are the layer's own or shared"
         return split_heads(query_bqw + bias_w.to(query_bqw.dtype), self.heads)
 
     def _distance_scores(
         self,
-        query_bqw: Float[torch.Tensor, "b q w"],
-        distance: Float[torch.Tensor, "*ways n d l"],
+        query_bqw: Float[Tensor, "b q w"],
+        distance: Float[Tensor, "*ways n d l"],
         context: RelativeContext,
         keys: int,
-    ) -> Float[torch.Tensor, "b n q {keys}"]:
+    ) -> Float[Tensor, "b n q {keys}"]:
         """Scores of the distance from each query to each key."""
         biased_bnqd = self._biased(query_bqw, self.distance_bias, context.distance_bias)
         biased_bnqd = biased_bnqd * biased_bnqd.shape[3] ** -0.5
@@ -155,12 +156,12 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             distance = distance.index_select(0, context.reversed_rows)
         gathered, (b, _, q, _), distances = context.gathered, biased_bnqd.shape, distance.shape[-1]
 
-        def product(first: int, end: int, nearest: int, farthest: int) -> torch.Tensor:
+        def product(first: int, end: int, nearest: int, farthest: int) -> Tensor:
             query, entries = biased_bnqd[:, :, first:end], distance[..., nearest:farthest]
             if context.reversed_rows is None:
                 # One product per head for all rows, which have the same distances.
                 scores = query.transpose(0, 1).flatten(1, 2) @ entries
-                scores_nbql: torch.Tensor = torch.unflatten(scores, 1, (b, -1))
+                scores_nbql: Tensor = torch.unflatten(scores, 1, (b, -1))
             else:
                 scores_nbql = (query @ entries).transpose(0, 1)
             return scores_nbql
@@ -176,19 +177,17 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         scores_nbqk = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
         return scores_nbqk.transpose(0, 1)
 
-    def _segment_scores(
-        self, query_bqw: Float[torch.Tensor, "b q w"]
-    ) -> Float[torch.Tensor, "b n q 1"]:
+    def _segment_scores(self, query_bqw: Float[Tensor, "b q w"]) -> Float[Tensor, "b n q 1"]:
         """The bonus of keys in the query's own segment."""
         assert self.segment is not None, "called only where there are segments"
         table_2w = self.segment.to(query_bqw.dtype)
         table_nd1 = (table_2w[0] - table_2w[1]).view(self.heads, -1, 1)
         biased_bnqd = self._biased(query_bqw, self.segment_bias, None)
-        favour_bnq1: torch.Tensor = (biased_bnqd * biased_bnqd.shape[3] ** -0.5) @ table_nd1
+        favour_bnq1: Tensor = (biased_bnqd * biased_bnqd.shape[3] ** -0.5) @ table_nd1
         return favour_bnq1
 
 
-def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[torch.Tensor, "b 1 q k"]:
+def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[Tensor, "b 1 q k"]:
     """1 where query and key are in one segment, else 0."""
     ids = inputs.segment_ids
     ids_bs = torch.zeros_like(inputs.token_ids[:1]) if ids is None else ids
@@ -198,8 +197,8 @@ def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[torch.Tens
 
 
 def relative_shift(
-    scores_nbql: Float[torch.Tensor, "n b q l"], keys: int
-) -> Float[torch.Tensor, "n b q {keys}"]:
+    scores_nbql: Float[Tensor, "n b q l"], keys: int
+) -> Float[Tensor, "n b q {keys}"]:
     """Convert scores by distance (n, b, q, l) to scores by key (n, b, q, k).
 
     The keys of a query begin one entry before those of the query before it; the last one's at 0.
@@ -211,7 +210,7 @@ def relative_shift(
 
 
 @torch.library.custom_op("bertc::gather_distances", mutates_args=())
-def gather_distances(scores_nbql: torch.Tensor, count: int, keys_bq: torch.Tensor) -> torch.Tensor:
+def gather_distances(scores_nbql: Tensor, count: int, keys_bq: Tensor) -> Tensor:
     """Convert scores by distance (n, b, q, l) to scores by key, for queries at the keys (b, q).
 
     Its gradient is a gather too: torch would scatter, which needs a sort.
@@ -221,9 +220,7 @@ def gather_distances(scores_nbql: torch.Tensor, count: int, keys_bq: torch.Tenso
 
 
 @torch.library.custom_op("bertc::gather_distances_gradient", mutates_args=())
-def _distances_gradient(
-    gradient_nbqs: torch.Tensor, distances: int, keys_bq: torch.Tensor
-) -> torch.Tensor:
+def _distances_gradient(gradient_nbqs: Tensor, distances: int, keys_bq: Tensor) -> Tensor:
     context = gradient_nbqs.shape[3]
     key_bql = _lanes(keys_bq + 1 - context, distances)
     own_nbql = _entries(gradient_nbqs, keys_bq + 1 - context, distances)
@@ -231,36 +228,34 @@ def _distances_gradient(
 
 
 def _entries(
-    x_nbql: Float[torch.Tensor, "n b q l"], first_bq: Int[torch.Tensor, "b q"], count: int
-) -> Float[torch.Tensor, "n b q {count}"]:
+    x_nbql: Float[Tensor, "n b q l"], first_bq: Int[Tensor, "b q"], count: int
+) -> Float[Tensor, "n b q {count}"]:
     """``count`` entries (n, b, q, many) from ``first`` on of each row; the last one repeats."""
     entry_bqs = _lanes(first_bq, count).clamp(0, x_nbql.shape[3] - 1)
     return x_nbql.gather(3, entry_bqs.expand(len(x_nbql), *entry_bqs.shape))
 
 
-def _lanes(first_bq: Int[torch.Tensor, "b q"], count: int) -> Int[torch.Tensor, "b q {count}"]:
+def _lanes(first_bq: Int[Tensor, "b q"], count: int) -> Int[Tensor, "b q {count}"]:
     return first_bq[:, :, None] + torch.arange(count, device=first_bq.device)
 
 
 @gather_distances.register_fake
-def _(scores_nbql: torch.Tensor, context: int, keys_bq: torch.Tensor) -> torch.Tensor:
+def _(scores_nbql: Tensor, context: int, keys_bq: Tensor) -> Tensor:
     return scores_nbql.new_empty(*scores_nbql.shape[:3], context)
 
 
 @_distances_gradient.register_fake
-def _(gradient_nbqs: torch.Tensor, distances: int, keys_bq: torch.Tensor) -> torch.Tensor:
+def _(gradient_nbqs: Tensor, distances: int, keys_bq: Tensor) -> Tensor:
     return gradient_nbqs.new_empty(*gradient_nbqs.shape[:3], distances)
 
 
-def _keep_keys(ctx: Any, inputs: tuple[torch.Tensor, int, torch.Tensor], output: Any) -> None:
+def _keep_keys(ctx: Any, inputs: tuple[Tensor, int, Tensor], output: Any) -> None:
     scores_nbql, _, keys_bq = inputs
     ctx.distances = scores_nbql.shape[3]
     ctx.save_for_backward(keys_bq)
 
 
-def _to_scores(
-    ctx: Any, gradient_nbqs: Float[torch.Tensor, "n b q s"]
-) -> tuple[torch.Tensor, None, None]:
+def _to_scores(ctx: Any, gradient_nbqs: Float[Tensor, "n b q s"]) -> tuple[Tensor, None, None]:
     return _distances_gradient(gradient_nbqs, ctx.distances, *ctx.saved_tensors), None, None
 
 

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.address import key
 from bertc.ir.base import Constant, FanIn, Glorot, Normal, TruncatedNormal, Uniform, Weight
@@ -32,7 +32,7 @@ class Linear(nn.Module):
         bias = table.get(f"{name}.bias")
         self.bias = None if bias is None else parameter(bias)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """(..., inputs) to (..., outputs)."""
         bias = None if self.bias is None else self.bias.to(x.dtype)
         return F.linear(x, self.weight.to(x.dtype), bias)
@@ -52,13 +52,13 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight = parameter(table[f"{name}.weight"])
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         """Integers (...) to rows (..., width), in the dtype of the table."""
         rows = picked(self.weight, ids)
         return rows if self.base is None else rows + picked(self.base.weight.detach(), ids)
 
     @property
-    def table(self) -> torch.Tensor:
+    def table(self) -> Tensor:
         """The whole table."""
         return self.weight if self.base is None else self.weight + self.base.weight.detach()
 
@@ -68,7 +68,7 @@ class Embedding(nn.Module):
         return f"{rows} x {width}"
 
 
-def picked(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+def picked(table: Tensor, ids: Tensor) -> Tensor:
     """Look up rows (..., width) of a table by integers (...).
 
     Compilers turn the gradient of a lookup into a scatter, or a sort with serial additions: so a
@@ -79,55 +79,53 @@ def picked(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     if len(table) == 2:
         first, second = table.unbind()
         return torch.where((ids == 1)[..., None], second, first)
-    rows: torch.Tensor = _pick(table, ids)
+    rows: Tensor = _pick(table, ids)
     return rows
 
 
 @torch.library.custom_op("bertc::pick", mutates_args=())
-def _pick(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+def _pick(table: Tensor, ids: Tensor) -> Tensor:
     return F.embedding(ids, table)
 
 
 @torch.library.custom_op("bertc::pick_gradient", mutates_args=())
-def _pick_gradient(gradient: torch.Tensor, ids: torch.Tensor, rows: int) -> torch.Tensor:
-    summed: torch.Tensor = torch.ops.aten.embedding_dense_backward(gradient, ids, rows, -1, False)
+def _pick_gradient(gradient: Tensor, ids: Tensor, rows: int) -> Tensor:
+    summed: Tensor = torch.ops.aten.embedding_dense_backward(gradient, ids, rows, -1, False)
     return summed
 
 
 @_pick.register_fake
-def _(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+def _(table: Tensor, ids: Tensor) -> Tensor:
     return table.new_empty(*ids.shape, table.shape[1])
 
 
 @_pick_gradient.register_fake
-def _(gradient: torch.Tensor, ids: torch.Tensor, rows: int) -> torch.Tensor:
+def _(gradient: Tensor, ids: Tensor, rows: int) -> Tensor:
     return gradient.new_empty(rows, gradient.shape[-1])
 
 
-def _keep_ids(ctx: Any, inputs: tuple[torch.Tensor, torch.Tensor], output: torch.Tensor) -> None:
+def _keep_ids(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
     table, ids = inputs
     ctx.rows = len(table)
     ctx.save_for_backward(ids)
 
 
-def _to_table(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+def _to_table(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
     return _pick_gradient(gradient, *ctx.saved_tensors, ctx.rows), None
 
 
 _pick.register_autograd(_to_table, setup_context=_keep_ids)
 
 
-def fused_linear(
-    maps: Sequence[Linear], x_bsh: Float[torch.Tensor, "b s h"]
-) -> tuple[torch.Tensor, ...]:
+def fused_linear(maps: Sequence[Linear], x_bsh: Float[Tensor, "b s h"]) -> tuple[Tensor, ...]:
     """Several projections of the same states as one product: narrow ones underuse hardware."""
     return torch.split(joined_linear(maps, x_bsh), [len(m.weight) for m in maps], dim=-1)
 
 
-def joined_linear(maps: Sequence[Linear], x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
+def joined_linear(maps: Sequence[Linear], x_bsh: Float[Tensor, "b s h"]) -> Tensor:
     """The same projections side by side."""
     weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
-    biases: list[torch.Tensor] = [m.bias for m in maps if m.bias is not None]
+    biases: list[Tensor] = [m.bias for m in maps if m.bias is not None]
     bias = torch.cat(biases).to(x_bsh.dtype) if biases else None
     return F.linear(x_bsh, weight, bias)
 
@@ -152,14 +150,14 @@ def initialise(module: nn.Module, weights: Iterable[Weight], seed: int) -> None:
             _fill(parameters[weight.name], weight, seed)
 
 
-def initial_values(weight: Weight, seed: int) -> torch.Tensor:
+def initial_values(weight: Weight, seed: int) -> Tensor:
     """A tensor of the weight's initial values."""
     tensor = torch.empty(weight.shape)
     _fill(tensor, weight, seed)
     return tensor
 
 
-def _fill(tensor: torch.Tensor, weight: Weight, seed: int) -> None:
+def _fill(tensor: Tensor, weight: Weight, seed: int) -> None:
     generator = torch.Generator().manual_seed(key(seed, "init", weight.name))
     match weight.init:
         case TruncatedNormal(std=std, cut=cut):

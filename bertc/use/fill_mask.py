@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.base.storage.foreign import as_data_error
@@ -208,7 +209,7 @@ class _Reader:
         return min(most, len(ids) + around) - around
 
     @torch.inference_mode()
-    def masked(self, ids: list[int], places: list[int], objective: Objective) -> torch.Tensor:
+    def masked(self, ids: list[int], places: list[int], objective: Objective) -> Tensor:
         """Scores (m, v) at each of ``places``, by the head of an objective."""
         rows, positions, room = [], [], self.room(ids)
         for place in places:
@@ -222,7 +223,7 @@ class _Reader:
         return token_scores(self.model, objective, reading, at_m)
 
     @torch.inference_mode()
-    def next(self, ids: list[int], objective: Objective) -> torch.Tensor:
+    def next(self, ids: list[int], objective: Objective) -> Tensor:
         """Scores (1, v) of the token after a text."""
         row_1s = torch.tensor([[*self.first, *ids[-self.room(ids) :]]])
         last_1 = torch.tensor([row_1s.shape[1] - 1])
@@ -245,12 +246,12 @@ class _Reader:
             ]
         return tuple(verdicts)
 
-    def _reading(self, rows_ms: torch.Tensor) -> EncoderInputs:
+    def _reading(self, rows_ms: Tensor) -> EncoderInputs:
         tongues_ms = torch.full_like(rows_ms, self.tongue)
         return EncoderInputs(rows_ms, torch.zeros_like(rows_ms), language_ids=tongues_ms)
 
 
-def _best(vocabulary: Vocabulary, probabilities_v: torch.Tensor, top: int) -> tuple[Candidate, ...]:
+def _best(vocabulary: Vocabulary, probabilities_v: Tensor, top: int) -> tuple[Candidate, ...]:
     values, ids = probabilities_v.topk(min(top, len(probabilities_v)))
     return tuple(
         Candidate(_readable(vocabulary, token_id), value)

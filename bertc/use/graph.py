@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.base.diagnostics import DataError
 from bertc.hub.families.family import Obstacle, first_of
@@ -84,11 +84,11 @@ class Graph(nn.Module):
 
     def forward(
         self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        token_type_ids: torch.Tensor | None = None,
-        language_ids: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, ...]:
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        token_type_ids: Tensor | None = None,
+        language_ids: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
         """All outputs, in fp32; ``attention_mask`` is 1 at tokens, 0 at the padding after them."""
         first_b1 = torch.zeros_like(input_ids[:, :1])
         if self.cls_last:
@@ -115,12 +115,8 @@ class Graph(nn.Module):
         return tuple(results)
 
     def _scores(
-        self,
-        term: Objective,
-        states_bsh: torch.Tensor,
-        cls_b1h: torch.Tensor,
-        reading: EncoderInputs,
-    ) -> torch.Tensor:
+        self, term: Objective, states_bsh: Tensor, cls_b1h: Tensor, reading: EncoderInputs
+    ) -> Tensor:
         head, network = self.model.heads[term.head_name], self.model.encoder
         if isinstance(term, Embed):
             assert reading.attention_mask is not None, "graphs have one"
@@ -129,7 +125,7 @@ class Graph(nn.Module):
         if isinstance(term, Task):
             reads_all = network.node.pooled.of_rows or not term.states.pooled
             states_bkh = states_bsh if reads_all else cls_b1h
-            scores_bkc: torch.Tensor = head(
+            scores_bkc: Tensor = head(
                 TaskTensors(term).features(states_bkh, network, reading)
             ).float()
             if (axes := len(_output(term).axes)) == 3:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bertc import DataError, Graph
 from bertc.lab.onnx.runtime import NEEDED, GraphSession, package
@@ -40,7 +41,7 @@ class Check:
     difference: float
 
 
-def random_inputs(graph: Graph, rows: int, tokens: int, seed: int = 0) -> dict[str, torch.Tensor]:
+def random_inputs(graph: Graph, rows: int, tokens: int, seed: int = 0) -> dict[str, Tensor]:
     """Random inputs of a graph; the last of several rows is half padding."""
     generator = torch.Generator().manual_seed(seed)
     body = graph.model.encoder.node

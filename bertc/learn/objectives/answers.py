@@ -10,7 +10,7 @@ from typing import NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.task import Task
@@ -30,23 +30,23 @@ ANSWERED_WEIGHT = 0.5
 class SpanScores(NamedTuple):
     """Unnormalised scores of answer positions, minus infinity outside the passage."""
 
-    starts: Float[torch.Tensor, "b s"]
-    ends: Float[torch.Tensor, "b *p s"]  # of a conditioned head for each of the likeliest starts
-    likeliest: Int[torch.Tensor, "b p"] | None = None
-    answered: Float[torch.Tensor, "b"] | None = None  # above 0 if the question has an answer
+    starts: Float[Tensor, "b s"]
+    ends: Float[Tensor, "b *p s"]  # of a conditioned head for each of the likeliest starts
+    likeliest: Int[Tensor, "b p"] | None = None
+    answered: Float[Tensor, "b"] | None = None  # above 0 if the question has an answer
 
 
 class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
     """A fine-tuning task; all rows of a batch belong to it."""
 
-    def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[Tensor, ...] | None:
         """Positions (b, k) of examples or words; None (all last states) if others are read too."""
         few = self.node.features.reads_last and not self.node.reads_all
         return (targets.positions,) if few else None
 
     def features(
-        self, states: Float[torch.Tensor, "b k h"], network: BodyModule, reading: EncoderInputs
-    ) -> Float[torch.Tensor, "b k h"]:
+        self, states: Float[Tensor, "b k h"], network: BodyModule, reading: EncoderInputs
+    ) -> Float[Tensor, "b k h"]:
         """States (b, k, h) that the head reads: pooled if there is a pooler, with dropout.
 
         For spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
@@ -58,8 +58,8 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
         return dropout(states, self.node.dropout, network.training)
 
     def parts(
-        self, states: tuple[torch.Tensor, ...], targets: TaskTargets
-    ) -> tuple[Float[torch.Tensor, "b k h"], ...]:
+        self, states: tuple[Tensor, ...], targets: TaskTargets
+    ) -> tuple[Float[Tensor, "b k h"], ...]:
         """States that its head reads, of its layers, the lowest first, or their sum."""
         last, *below = states
         if not self.node.reads_all:
@@ -69,9 +69,7 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
             return (torch.stack(states_read).sum(0),)
         return states_read
 
-    def read(
-        self, targets: TaskTargets, read: HeadInput[nn.Module]
-    ) -> Float[torch.Tensor, "b k h"]:
+    def read(self, targets: TaskTargets, read: HeadInput[nn.Module]) -> Float[Tensor, "b k h"]:
         """States that the linear layer of its head scores."""
         parts = self.parts(read.states, targets)
         if not isinstance(read.head, StatesScores):
@@ -85,23 +83,19 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
         """Losses and hits (n,) of examples, words or windows."""
         return answer_losses(self.node.answer, targets, self.read(targets, read), read.head)
 
-    def weights(self, targets: TaskTargets) -> torch.Tensor:
+    def weights(self, targets: TaskTargets) -> Tensor:
         """1 for labelled examples, else 0; of choices one per example."""
         if isinstance(self.node.answer, Choice):
             return torch.ones_like(targets.weights.view(-1, self.node.answer.most)[:, 0])
         return targets.weights
 
-    def count(self, targets: TaskTargets) -> torch.Tensor:
+    def count(self, targets: TaskTargets) -> Tensor:
         return self.weights(targets).sum()
 
 
 def read_by_task(
-    states: Float[torch.Tensor, "b k h"],
-    network: BodyModule,
-    reading: EncoderInputs,
-    *,
-    of_rows: bool,
-) -> Float[torch.Tensor, "b k h"]:
+    states: Float[Tensor, "b k h"], network: BodyModule, reading: EncoderInputs, *, of_rows: bool
+) -> Float[Tensor, "b k h"]:
     """States through the pooler, if the network has one for them; ``of_rows``: one for each row."""
     if of_rows:
         pools = network.node.pooler or network.node.pooled.of_rows
@@ -111,11 +105,11 @@ def read_by_task(
 
 def answer_scores(
     answer: Labels | Score | Choice | Tags | Vector,
-    states_bkh: Float[torch.Tensor, "b k h"],
+    states_bkh: Float[Tensor, "b k h"],
     head: nn.Module,
-) -> torch.Tensor:
+) -> Tensor:
     """Scores in fp32: (n, labels), (n, 1), (n, choices) or (b, k, tags)."""
-    scores_bkc: torch.Tensor = head(states_bkh).float()
+    scores_bkc: Tensor = head(states_bkh).float()
     match answer:
         case Tags():
             return scores_bkc
@@ -129,9 +123,7 @@ def answer_scores(
             assert_never(answer)
 
 
-def answer_losses(
-    answer: Answer, own: TaskTargets, states: torch.Tensor, head: nn.Module
-) -> Predicted:
+def answer_losses(answer: Answer, own: TaskTargets, states: Tensor, head: nn.Module) -> Predicted:
     """Losses in nats (n,) and hits (n,) of examples, words or windows."""
     if isinstance(answer, Span):
         return _span_losses(answer, own, states, head)
@@ -155,7 +147,7 @@ def answer_losses(
 
 
 def span_scores(
-    answer: Span, targets: TaskTargets, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
+    answer: Span, targets: TaskTargets, states_bsh: Float[Tensor, "b s h"], head: nn.Module
 ) -> SpanScores:
     """Scores for inference (start unknown), of rows with one example each."""
     allowed_bs = _allowed(targets)
@@ -173,7 +165,7 @@ def span_scores(
 
 
 def _span_losses(
-    answer: Span, targets: TaskTargets, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
+    answer: Span, targets: TaskTargets, states_bsh: Float[Tensor, "b s h"], head: nn.Module
 ) -> Predicted:
     """Mean of the cross entropies of start and end."""
     firsts_bm, lasts_bm = targets.targets.long().unbind(2)
@@ -200,34 +192,34 @@ def _span_losses(
 def _answered(
     head: Answered,
     targets: TaskTargets,
-    states_bsh: Float[torch.Tensor, "b s h"],
-    starts_bms: Float[torch.Tensor, "b m s"],
-) -> Float[torch.Tensor, "b m"]:
+    states_bsh: Float[Tensor, "b s h"],
+    starts_bms: Float[Tensor, "b m s"],
+) -> Float[Tensor, "b m"]:
     """Answerability scores (b, m), from the first token and the start-weighted mean state."""
     none_bmh = gather_positions(states_bsh, targets.positions)
     mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
-    scores_bm: torch.Tensor = head(torch.cat([mean_bmh, none_bmh], dim=2))
+    scores_bm: Tensor = head(torch.cat([mean_bmh, none_bmh], dim=2))
     return scores_bm
 
 
-def tokens_of_examples(targets: TaskTargets) -> Bool[torch.Tensor, "b m s"]:
+def tokens_of_examples(targets: TaskTargets) -> Bool[Tensor, "b m s"]:
     """Mask (b, m, s) of the tokens of each example; all True for an empty slot."""
     nth_m = torch.arange(1, targets.weights.shape[1] + 1, device=targets.examples.device)
     # An empty slot needs some score, or its loss would be NaN whatever its weight.
     return (targets.examples[:, None] == nth_m[:, None]) | (targets.weights == 0)[..., None]
 
 
-def _kept(scores: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+def _kept(scores: Tensor, where: Tensor) -> Tensor:
     return scores.masked_fill(~where, float("-inf"))
 
 
 def _cross_entropy(
-    scores_bms: Float[torch.Tensor, "b m s"], targets_bm: Int[torch.Tensor, "b m"]
-) -> Float[torch.Tensor, "b m"]:
+    scores_bms: Float[Tensor, "b m s"], targets_bm: Int[Tensor, "b m"]
+) -> Float[Tensor, "b m"]:
     losses_n = F.cross_entropy(scores_bms.flatten(0, 1), targets_bm.flatten(), reduction="none")
     return losses_n.view_as(targets_bm)
 
 
-def _allowed(targets: TaskTargets) -> Bool[torch.Tensor, "b s"]:
+def _allowed(targets: TaskTargets) -> Bool[Tensor, "b s"]:
     """Mask (b, s) of possible answers; the first token of each example means "no answer"."""
     return targets.passage.scatter(1, targets.positions, True)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
 
 from bertc.ir import address
 from bertc.ir.program.stage import Stage
@@ -63,9 +64,7 @@ def with_kinds(stage: Stage, batch: MicroBatch, mask: int) -> MicroBatch:
     return batch._replace(terms=terms)
 
 
-def with_guesses(
-    stage: Stage, batch: MicroBatch, guesses_bk: Int[torch.Tensor, "b k"]
-) -> MicroBatch:
+def with_guesses(stage: Stage, batch: MicroBatch, guesses_bk: Int[Tensor, "b k"]) -> MicroBatch:
     """Insert the guesses (b, k) of a sampled network into the inputs of the networks after it."""
     reading = batch.reading
     for one in joined(term.objective for term in stage.objective):
@@ -74,7 +73,7 @@ def with_guesses(
     return batch._replace(reading=reading)
 
 
-def _reading(rows: TextRows, token_ids_bs: Int[torch.Tensor, "b s"]) -> EncoderInputs:
+def _reading(rows: TextRows, token_ids_bs: Int[Tensor, "b s"]) -> EncoderInputs:
     """Encoder inputs before any term changes them."""
     stage, inputs = rows.stage, rows.inputs
     sequence_ids_bs = starts_bm = position_ids_bs = None
@@ -104,11 +103,11 @@ def _reading(rows: TextRows, token_ids_bs: Int[torch.Tensor, "b s"]) -> EncoderI
 def _hide(
     stage: Stage,
     inputs: Inputs,
-    real_bs: Bool[torch.Tensor, "b s"],
-    translated_b: Bool[torch.Tensor, "b"],
+    real_bs: Bool[Tensor, "b s"],
+    translated_b: Bool[Tensor, "b"],
     vocab: VocabTensors,
     key: int,
-) -> tuple[Int[torch.Tensor, "b s"], Predictions | None]:
+) -> tuple[Int[Tensor, "b s"], Predictions | None]:
     """Token ids (b, s) after masking, and the predictions; each term masks its own rows."""
     token_ids_bs, masks = inputs.token_ids, None
     for hiding in stage.masked_terms():
@@ -120,21 +119,19 @@ def _hide(
 
 
 def _either(
-    own_b1: Bool[torch.Tensor, "b 1"], predictions: Predictions, others: Predictions
+    own_b1: Bool[Tensor, "b 1"], predictions: Predictions, others: Predictions
 ) -> Predictions:
     """Select per row between two prediction sets, padded to the wider."""
     wide = max(predictions.positions.shape[1], others.positions.shape[1])
 
-    def chosen(
-        own_bk: Shaped[torch.Tensor, "b k"], others_bk: Shaped[torch.Tensor, "b k"]
-    ) -> torch.Tensor:
+    def chosen(own_bk: Shaped[Tensor, "b k"], others_bk: Shaped[Tensor, "b k"]) -> Tensor:
         own_bk = F.pad(own_bk, (0, wide - own_bk.shape[1]))
         return torch.where(own_b1, own_bk, F.pad(others_bk, (0, wide - others_bk.shape[1])))
 
     return Predictions(*map(chosen, predictions[:3], others[:3]))
 
 
-def _number(inputs: Inputs, real_bs: Bool[torch.Tensor, "b s"]) -> Int[torch.Tensor, "b s"]:
+def _number(inputs: Inputs, real_bs: Bool[Tensor, "b s"]) -> Int[Tensor, "b s"]:
     """Example number of each token within its row (b, s), from 1; 0 for padding."""
     b, seq = real_bs.shape
     # Unused slots mark a column beyond the row, which is dropped.

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 LAST = 2**63 - 1
 """The largest key; sorts after every key of an allowed token."""
@@ -26,7 +27,7 @@ _ANOTHER = _wrapped(0xD1342543DE82EF95)  # a multiplier of Steele and Vigna 2021
 _MARK = 0x5BD1E995  # any number of 31 bits
 
 
-def _mix(x: Int[torch.Tensor, "*any"]) -> Int[torch.Tensor, "*any"]:
+def _mix(x: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
     """Two multiply-xorshift rounds, in place; the high bits of the result are the random ones.
 
     A shift of a signed integer repeats the sign where splitmix64 has zeros, so x and ~x meet in
@@ -40,8 +41,8 @@ def _mix(x: Int[torch.Tensor, "*any"]) -> Int[torch.Tensor, "*any"]:
 
 
 def bits(
-    key: int, copies_b: Int[torch.Tensor, "b"], example_ids_b: Int[torch.Tensor, "b"], lanes: int
-) -> Int[torch.Tensor, "b {lanes}"]:
+    key: int, copies_b: Int[Tensor, "b"], example_ids_b: Int[Tensor, "b"], lanes: int
+) -> Int[Tensor, "b {lanes}"]:
     """Uniform int64 (b, lanes), keyed by key, copy, example and lane. Use the high bits."""
     row_b = torch.add(example_ids_b * _EXAMPLE + key, copies_b, alpha=_COPY)
     row_b = row_b.bitwise_xor_(row_b >> 32).mul_(_FIRST)
@@ -51,36 +52,32 @@ def bits(
     return _mix(row_b[:, None] + lane_n)
 
 
-def another(bits: Int[torch.Tensor, "*any"]) -> Int[torch.Tensor, "*any"]:
+def another(bits: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
     """Second numbers for the same keys; their high bits are independent of the first's."""
     return bits * _ANOTHER
 
 
-def unit(bits: Int[torch.Tensor, "*any"]) -> Float[torch.Tensor, "*any"]:
+def unit(bits: Int[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     """The top 24 bits as float32 in [0, 1); any shape."""
     return ((bits >> 40) & 0xFFFFFF) * 2.0**-24
 
 
-def unit64(bits: Int[torch.Tensor, "*any"]) -> Float[torch.Tensor, "*any"]:
+def unit64(bits: Int[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     """The top 53 bits as float64 in [0, 1); any shape."""
     return ((bits >> 11) & (2**53 - 1)).double() * 2.0**-53
 
 
-def below(
-    bits: Int[torch.Tensor, "*any"], limit: Int[torch.Tensor, "..."] | int
-) -> Int[torch.Tensor, "*any"]:
+def below(bits: Int[Tensor, "*any"], limit: Int[Tensor, "..."] | int) -> Int[Tensor, "*any"]:
     """Uniform int64 in [0, limit), for limits below 2^31; uses the top 32 bits."""
     return (((bits >> 32) & 0xFFFFFFFF) * limit) >> 32
 
 
-def happens(bits: Int[torch.Tensor, "*any"], probability: float) -> Bool[torch.Tensor, "*any"]:
+def happens(bits: Int[Tensor, "*any"], probability: float) -> Bool[Tensor, "*any"]:
     """Booleans, each true with the given probability; any shape."""
     return bits < min(int(probability * 2**64) - 2**63, LAST)
 
 
-def order_keys(
-    bits_bn: Int[torch.Tensor, "b n"], allowed_bn: Bool[torch.Tensor, "b n"]
-) -> Int[torch.Tensor, "b n"]:
+def order_keys(bits_bn: Int[Tensor, "b n"], allowed_bn: Bool[Tensor, "b n"]) -> Int[Tensor, "b n"]:
     """Keys (b, n) that sort the allowed lanes in random order, and all others last as ``LAST``.
 
     The low bits of a key hold its lane, so keys never tie; ``lane_of`` reads them.
@@ -92,10 +89,8 @@ def order_keys(
 
 
 def weighted_keys(
-    bits_bn: Int[torch.Tensor, "b n"],
-    scarcity_bn: Float[torch.Tensor, "b n"],
-    allowed_bn: Bool[torch.Tensor, "b n"],
-) -> Int[torch.Tensor, "b n"]:
+    bits_bn: Int[Tensor, "b n"], scarcity_bn: Float[Tensor, "b n"], allowed_bn: Bool[Tensor, "b n"]
+) -> Int[Tensor, "b n"]:
     """Keys like those of ``order_keys``, with lanes first in proportion to 1 / scarcity (float64).
 
     The keys are exponential draws of those rates: the k smallest are k lanes drawn one after
@@ -105,12 +100,12 @@ def weighted_keys(
     return order_keys(waits_bn.view(torch.int64), allowed_bn)
 
 
-def lane_of(keys: Int[torch.Tensor, "*any"], lanes: int) -> Int[torch.Tensor, "*any"]:
+def lane_of(keys: Int[Tensor, "*any"], lanes: int) -> Int[Tensor, "*any"]:
     """The lane in the low bits of a key of ``order_keys``, given the number of lanes; any shape."""
     return keys & ((1 << lanes.bit_length()) - 1)
 
 
-def smallest(values_bn: Int[torch.Tensor, "b n"], count: int) -> Int[torch.Tensor, "b {count}"]:
+def smallest(values_bn: Int[Tensor, "b n"], count: int) -> Int[Tensor, "b {count}"]:
     """The ``count`` smallest integers of each row, ascending (b, many)."""
     if values_bn.device.type != "cpu":
         return values_bn.topk(count, dim=1, largest=False, sorted=True).values
@@ -137,7 +132,7 @@ def draws_needed(rate: float, mean: float, square: float, predictions: int) -> i
     return math.ceil(root**2)
 
 
-def first_come(bars_bde: Bool[torch.Tensor, "b d e"]) -> Bool[torch.Tensor, "b d"]:
+def first_come(bars_bde: Bool[Tensor, "b d e"]) -> Bool[Tensor, "b d"]:
     """Draws (b, d) that stand, where ``bars_bde`` says that draw e excludes the later draw d.
 
     Only entries about earlier draws count. A round re-evaluates every draw by the results of the
@@ -154,8 +149,8 @@ def first_come(bars_bde: Bool[torch.Tensor, "b d e"]) -> Bool[torch.Tensor, "b d
 
 
 def earliest_cover(
-    first_bd: Int[torch.Tensor, "b d"], end_bd: Int[torch.Tensor, "b d"], seq: int
-) -> Int[torch.Tensor, "b {seq}"]:
+    first_bd: Int[Tensor, "b d"], end_bd: Int[Tensor, "b d"], seq: int
+) -> Int[Tensor, "b {seq}"]:
     """The earliest draw whose interval covers each position (b, s) int64; ``draws`` if none does.
 
     An interval is covered by two blocks of a power of two, which may overlap. Blocks are marked
@@ -184,8 +179,8 @@ def earliest_cover(
 
 
 def union(
-    first_bd: Int[torch.Tensor, "b d"], end_bd: Int[torch.Tensor, "b d"], seq: int
-) -> Bool[torch.Tensor, "b {seq}"]:
+    first_bd: Int[Tensor, "b d"], end_bd: Int[Tensor, "b d"], seq: int
+) -> Bool[Tensor, "b {seq}"]:
     """Mask (b, s) of the union of all intervals, which must begin at distinct positions.
 
     Empty if end <= first.

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 
 import torch
 from jaxtyping import Float, Int
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.terms.kd import KdLogits
 from bertc.learn.objectives import term
@@ -30,8 +30,8 @@ from bertc.model.heads import TokenHead
 class Compared(NamedTuple):
     """The compared tokens of each row: at some positions, or all with None."""
 
-    weights: Float[torch.Tensor, "b s_or_k"]  # 1 or 0
-    positions: Int[torch.Tensor, "b k"] | None
+    weights: Float[Tensor, "b s_or_k"]  # 1 or 0
+    positions: Int[Tensor, "b k"] | None
 
 
 class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
@@ -43,7 +43,7 @@ class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
         """Real tokens, or masked ones."""
         return reading, compared_tokens(rows, self.node.compares)
 
-    def taught(self, read: term.HeadInput[Any]) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: term.HeadInput[Any]) -> tuple[Tensor, ...]:
         """Features, table and bias, from which some scores at a time are made."""
         assert isinstance(read.head, TokenHead), "the checks see to such a head"
         return _scores(read.states[0], read.head, read.network)
@@ -72,11 +72,11 @@ class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
 class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
     """Logits of labels, a number, choices, tags or spans, off the states that the task reads."""
 
-    def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[Tensor, ...] | None:
         """Positions of the task's own states; of spans None, all of them."""
         return None if self.node.spans else (targets.positions,)
 
-    def taught(self, read: term.HeadInput[Any]) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: term.HeadInput[Any]) -> tuple[Tensor, ...]:
         assert read.head is not None, "it asks for the head of its task"
         return (self._scores(read),)
 
@@ -94,27 +94,27 @@ class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
                 losses_n = losses_n / tokens_of_examples(targets).sum(2)
         return term.Predicted(losses_n, torch.zeros_like(losses_n))
 
-    def weights(self, targets: TaskTargets) -> torch.Tensor:
+    def weights(self, targets: TaskTargets) -> Tensor:
         """1 at examples or words, 0 at unused slots; of choices one an example."""
         if self.node.choices:
             return torch.ones_like(targets.weights.view(-1, self.node.choices)[:, 0])
         return targets.weights
 
-    def _scores(self, read: term.HeadInput[nn.Module]) -> torch.Tensor:
+    def _scores(self, read: term.HeadInput[nn.Module]) -> Tensor:
         """Logits in fp32, as the task's own term makes them: (n, c), or of spans (b, k, 2)."""
         states_bkh = read_by_task(
             read.states[0], read.network, read.batch.reading, of_rows=self.node.pools
         )
         if not self.node.spans:
             states_bkh = dropout(states_bkh, self.node.dropout, read.network.training)
-        scores_bkc: torch.Tensor = read.head(states_bkh).float()
+        scores_bkc: Tensor = read.head(states_bkh).float()
         if self.node.spans:
             return scores_bkc
         if self.node.choices:
             return scores_bkc.reshape(-1, self.node.choices)
         return scores_bkc.flatten(0, 1)
 
-    def _there(self, scores: torch.Tensor, targets: TaskTargets) -> Float[torch.Tensor, "n c"]:
+    def _there(self, scores: Tensor, targets: TaskTargets) -> Float[Tensor, "n c"]:
         """Logits with those out of the way that an example lacks: choices, tokens of others."""
         if self.node.spans:
             logits = [
@@ -127,7 +127,7 @@ class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
         return scores
 
 
-def summed_loss(predicted: term.Predicted, weights: torch.Tensor) -> term.TermLoss:
+def summed_loss(predicted: term.Predicted, weights: Tensor) -> term.TermLoss:
     """The loss of a term that sums up by itself, over the tokens that count."""
     (summed,), (hits,) = predicted.losses, predicted.hits
     return term.TermLoss(summed, weights.sum(), hits)
@@ -155,7 +155,7 @@ def compared_tokens(rows: term.TextRows, which: Literal["all", "masked", "first"
             assert_never(which)
 
 
-def _scores(states: Float[torch.Tensor, "b k h"], head: TokenHead, network: BodyModule) -> Logits:
+def _scores(states: Float[Tensor, "b k h"], head: TokenHead, network: BodyModule) -> Logits:
     table_ve = table_of(network, head)
     features_ne = head(states.flatten(0, 1))
     return Logits(features_ne, table_ve.to(features_ne.dtype), head.bias_of(table_ve))

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from bertc.ir.terms.kd import OfLayers
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdRelated, KdStates, Related
@@ -29,7 +30,7 @@ from bertc.model.heads import WidthMaps
 from bertc.model.masks import mask_of, select_rows
 
 NodeT = TypeVar("NodeT", bound=OfLayers)
-Layers = tuple[torch.Tensor, ...]
+Layers = tuple[Tensor, ...]
 """Outputs of some layers of a network, or of its teacher."""
 
 
@@ -43,7 +44,7 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
     def positions(self, targets: Any, batch: MicroBatch) -> None:
         """None: outputs are read by layer."""
 
-    def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: HeadInput[Any]) -> tuple[Tensor, ...]:
         return read.states[1:]
 
     def score(self, targets: Any, read: HeadInput[WidthMaps]) -> Predicted:
@@ -57,24 +58,24 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
     @abstractmethod
     def compared(
         self, mine: Layers, theirs: Layers, tokens: Compared, read: HeadInput[WidthMaps]
-    ) -> torch.Tensor:
+    ) -> Tensor:
         """The summed losses of all pairs of layers, of each token (b, k) or of all (0-d)."""
 
-    def weights(self, targets: Any) -> torch.Tensor:
+    def weights(self, targets: Any) -> Tensor:
         return tokens_of(targets, self.node.compares).weights
 
 
 class KdStatesTensors(OfLayersTensors[KdStates]):
     """States after some layers, each beside one of the teacher's."""
 
-    def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: HeadInput[Any]) -> tuple[Tensor, ...]:
         """The states of its layers, of compared tokens."""
         tokens = tokens_of(read.batch.terms[self.node.title], self.node.compares)
         return tuple(_at(states, tokens.positions) for states in read.states[1:])
 
     def compared(
         self, mine: Layers, theirs: Layers, tokens: Compared, read: HeadInput[WidthMaps]
-    ) -> Float[torch.Tensor, "b k"]:
+    ) -> Float[Tensor, "b k"]:
         """The distances of the vectors of each token."""
         node, positions_bk = self.node, tokens.positions
         here_by_layer = dict(zip(node.wanted(learned=True).states, mine, strict=True))
@@ -88,8 +89,8 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
         return losses_bk
 
     def _distance(
-        self, here_bkw: Float[torch.Tensor, "b k w"], there_bkw: Float[torch.Tensor, "b k w"]
-    ) -> Float[torch.Tensor, "b k"]:
+        self, here_bkw: Float[Tensor, "b k w"], there_bkw: Float[Tensor, "b k w"]
+    ) -> Float[Tensor, "b k"]:
         """The distance of two vectors, in fp32."""
         here_bkw, there_bkw = here_bkw.float(), there_bkw.float()
         if isinstance(self.node, KdCls) and self.node.normalize:
@@ -111,7 +112,7 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
 class KdRelatedTensors(OfLayersTensors[KdRelated]):
     """Rows of scaled products between the tokens of a layer, each beside one of the teacher's."""
 
-    def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
+    def taken(self, outputs: Outputs, *, learned: bool) -> tuple[Tensor, ...]:
         """Queries, keys and values of its layers, one after the other."""
         of = outputs.projections or {}
         layers = self.node.layers_of(learned=learned)
@@ -119,7 +120,7 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
 
     def compared(
         self, mine: Layers, theirs: Layers, tokens: Compared, read: HeadInput[WidthMaps]
-    ) -> Float[torch.Tensor, ""]:
+    ) -> Float[Tensor, ""]:
         """The losses of all tokens that count, of all relations together."""
         node, positions_bk = self.node, tokens.positions
         allowed = mask_of(read.batch.reading, causal=False).allowed
@@ -155,22 +156,18 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
         return [(self.node.kind, text)]
 
 
-def _at(
-    states_bsh: Float[torch.Tensor, "b s h"], positions_bk: Int[torch.Tensor, "b k"] | None
-) -> torch.Tensor:
+def _at(states_bsh: Float[Tensor, "b s h"], positions_bk: Int[Tensor, "b k"] | None) -> Tensor:
     """States at some positions, None: all."""
     return states_bsh if positions_bk is None else gather_positions(states_bsh, positions_bk)
 
 
-def _by_layer(outputs: tuple[torch.Tensor, ...], layers: tuple[int, ...]) -> dict[int, Projected]:
+def _by_layer(outputs: tuple[Tensor, ...], layers: tuple[int, ...]) -> dict[int, Projected]:
     return {
         layer: Projected(*outputs[3 * place : 3 * place + 3]) for place, layer in enumerate(layers)
     }
 
 
-def _factors(
-    which: Related, of: Projected, positions_bk: Int[torch.Tensor, "b k"] | None
-) -> Factors:
+def _factors(which: Related, of: Projected, positions_bk: Int[Tensor, "b k"] | None) -> Factors:
     """The factors of a relation; queries are those at some positions, None: all."""
     match which:
         case "attention":

@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import Masks, NgramUnit, SpanUnit, TokenUnit, WordUnit
@@ -40,7 +40,7 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         translated_b = rows.translated.float() if rows.stage.translates else None
         return reading, rows.hidden._replace(translated=translated_b)
 
-    def weights(self, targets: Predictions) -> Float[torch.Tensor, "b k"]:
+    def weights(self, targets: Predictions) -> Float[Tensor, "b k"]:
         """1 (b, k) for predictions in this term's rows, else 0."""
         if targets.translated is None:
             return targets.weights
@@ -63,12 +63,8 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
 
 
 def mask_tokens(
-    objective: Masks,
-    inputs: Inputs,
-    real_bs: Bool[torch.Tensor, "b s"],
-    vocab: VocabTensors,
-    key: int,
-) -> tuple[Int[torch.Tensor, "b s"], Predictions]:
+    objective: Masks, inputs: Inputs, real_bs: Bool[Tensor, "b s"], vocab: VocabTensors, key: int
+) -> tuple[Int[Tensor, "b s"], Predictions]:
     """Token ids (b, s) after masking, and the predictions."""
     seq = inputs.token_ids.shape[1]
     predictions = objective.predictions(seq)
@@ -122,12 +118,12 @@ def _lanes(objective: Masks, seq: int, predictions: int) -> tuple[int, ...]:
 def _choose(
     objective: Masks,
     inputs: Inputs,
-    real_bs: Bool[torch.Tensor, "b s"],
+    real_bs: Bool[Tensor, "b s"],
     vocab: VocabTensors,
-    chance: torch.Tensor,
-    lanes: Sequence[torch.Tensor],
+    chance: Tensor,
+    lanes: Sequence[Tensor],
     predictions: int,
-) -> Int[torch.Tensor, "b k"]:
+) -> Int[Tensor, "b k"]:
     """Positions (b, k) to predict, ascending; s in unused slots."""
     text = read_text(inputs.token_ids, real_bs, vocab, objective.mask_specials)
     counts_b = counts(objective, inputs.lengths, text, chance[:, 0], predictions)
@@ -158,8 +154,8 @@ def _choose(
 def random_tokens(
     source: Literal["vocabulary", "ordinary", "corpus"],
     vocab: VocabTensors,
-    bits_bk: Int[torch.Tensor, "b k"],
-) -> Int[torch.Tensor, "b k"]:
+    bits_bk: Int[Tensor, "b k"],
+) -> Int[Tensor, "b k"]:
     """Random ids (b, k): uniform over the vocabulary, over ordinary tokens, or by corpus frequency.
 
     The first is BERT's, the second fairseq's, the third SpanBERT's.

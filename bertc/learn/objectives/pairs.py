@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.learning.custom_task import Embed
 from bertc.ir.terms.pairs import PairTerm
@@ -47,17 +47,13 @@ class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
 class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
     """Texts whose vectors are compared with each other; all rows of a batch belong to it."""
 
-    def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[Tensor, ...] | None:
         """The first token of each row (b, 1), or None: all states."""
         return (targets.positions,) if self.node.pooling == "cls" else None
 
     def vectors(
-        self,
-        states: torch.Tensor,
-        targets: TaskTargets,
-        head: nn.Module,
-        network: BodyModule,
-    ) -> Float[torch.Tensor, "b d"]:
+        self, states: Tensor, targets: TaskTargets, head: nn.Module, network: BodyModule
+    ) -> Float[Tensor, "b d"]:
         """Vectors (b, d) of rows in fp32; the dense layer is for training alone."""
         vectors_bd = pooled(self.node.pooling, states, targets.passage)
         if not network.training:
@@ -70,7 +66,7 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
 
     def compared_vectors(
         self, targets: TaskTargets, read: HeadInput[Any]
-    ) -> tuple[Float[torch.Tensor, "n t d"], Float[torch.Tensor, "n"]]:
+    ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n"]]:
         """Vectors of the texts of examples, and scores of their pairs, nan if there are none."""
         texts = self.node.answer.texts
         vectors_ntd = by_example(
@@ -93,5 +89,5 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
         losses_n = of_all.losses[own].detach() + (total - total.detach()) / count
         return Predicted(losses_n, of_all.hits[own])
 
-    def weights(self, targets: TaskTargets) -> torch.Tensor:
+    def weights(self, targets: TaskTargets) -> Tensor:
         return targets.weights.view(-1, self.node.answer.texts)[:, 0]

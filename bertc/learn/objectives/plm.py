@@ -8,7 +8,7 @@ from typing import assert_never
 
 import torch
 from jaxtyping import Bool, Int
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.terms.plm import Plm
 from bertc.learn.objectives import draws
@@ -61,7 +61,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         targets = Predictions(positions_bk, targets_bk, used_bk.float())
         return reading._replace(permutation=order), targets
 
-    def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
+    def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[Tensor, ...]:
         """Positions (b, k) of the query-stream states, which follow the row's own."""
         b, seq = batch.originals.shape
         lane_k = torch.arange(targets.positions.shape[1], device=batch.originals.device)
@@ -81,8 +81,8 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         return [("plm", f"{counted}, {order}")]
 
     def ask(
-        self, reading: EncoderInputs, places_b: Int[torch.Tensor, "b"], mask: int
-    ) -> tuple[EncoderInputs, torch.Tensor]:
+        self, reading: EncoderInputs, places_b: Int[Tensor, "b"], mask: int
+    ) -> tuple[EncoderInputs, Tensor]:
         """Query-stream states at ``places_b``, which attend to every unmasked token."""
         rank_bs = (reading.token_ids == mask).long()
         order = PermutationMask(rank_bs, torch.ones_like(rank_bs), places_b[:, None])
@@ -100,9 +100,9 @@ def choose(
     inputs: Inputs,
     parts: tuple[int, ...],
     vocab: VocabTensors,
-    span_bits_bs: Int[torch.Tensor, "b s"],
-    fill_bits_bs: Int[torch.Tensor, "b s"],
-) -> Int[torch.Tensor, "b k"]:
+    span_bits_bs: Int[Tensor, "b s"],
+    fill_bits_bs: Int[Tensor, "b s"],
+) -> Int[Tensor, "b k"]:
     """Positions (b, k) of target spans, filled up with single tokens; s in unused slots."""
     seq = inputs.token_ids.shape[1]
     most, lane_s = objective.predictions(seq), torch.arange(seq, device=span_bits_bs.device)
@@ -129,7 +129,7 @@ def choose(
     return torch.cat(chosen, dim=1)
 
 
-def shuffled(bits_bl: Int[torch.Tensor, "b l"], seq: int) -> Int[torch.Tensor, "b {seq}"]:
+def shuffled(bits_bl: Int[Tensor, "b l"], seq: int) -> Int[Tensor, "b {seq}"]:
     """Ranks (b, s) of the tokens: shuffled within blocks of l, in the same way in all blocks.
 
     The release shuffles its block permutations like this (data_utils.py, _local_perm).
@@ -144,10 +144,10 @@ def shuffled(bits_bl: Int[torch.Tensor, "b l"], seq: int) -> Int[torch.Tensor, "
 def find_spans(
     objective: Plm,
     inputs: Inputs,
-    real_bs: Bool[torch.Tensor, "b s"],
+    real_bs: Bool[Tensor, "b s"],
     vocab: VocabTensors,
-    bits_bs: Int[torch.Tensor, "b s"],
-) -> Bool[torch.Tensor, "b s"]:
+    bits_bs: Int[Tensor, "b s"],
+) -> Bool[Tensor, "b s"]:
     """Mask (b, s) of spans of n words or pieces, each within a context of k n others.
 
     The context is split around its span at random; the next one begins where it ends. The successor
@@ -183,7 +183,7 @@ def find_spans(
     return draws.union(first_bs, torch.where(begins_bs & stands_bs, end_bs, 0), seq)
 
 
-def chained(next_bs: Int[torch.Tensor, "b s"], longest: int) -> Bool[torch.Tensor, "b s"]:
+def chained(next_bs: Int[Tensor, "b s"], longest: int) -> Bool[Tensor, "b s"]:
     """Mask (b, s) of the positions reached from 0 by following ``next_bs``; s is the end."""
     b, seq = next_bs.shape
     jump = torch.cat([next_bs, torch.full_like(next_bs[:, :1], seq)], dim=1)

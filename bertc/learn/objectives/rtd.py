@@ -8,7 +8,7 @@ from typing import Literal, TypeVar, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir import address
 from bertc.ir.network.generator import (
@@ -45,11 +45,11 @@ class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.H
         targets = ReplacedTokens(masks.positions, masks.weights, chances_bk, classified)
         return with_replacements(rows, reading, targets), targets
 
-    def weights(self, targets: ReplacedTokens) -> torch.Tensor:
+    def weights(self, targets: ReplacedTokens) -> Tensor:
         """1 where a token is classified or predicted, else 0; (b, s) or (b, k)."""
         return targets.classified
 
-    def chances(self, targets: ReplacedTokens) -> torch.Tensor:
+    def chances(self, targets: ReplacedTokens) -> Tensor:
         return targets.chances
 
     def take_guesses(
@@ -57,7 +57,7 @@ class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.H
         targets: ReplacedTokens,
         batch: MicroBatch,
         reading: EncoderInputs,
-        guesses_bk: Int[torch.Tensor, "b k"],
+        guesses_bk: Int[Tensor, "b k"],
     ) -> EncoderInputs:
         """Inputs with the guesses at the chosen positions; the first token of a row stays."""
         ids_bs = scatter_tokens(batch.originals, targets.positions, guesses_bk)
@@ -70,9 +70,7 @@ class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.H
 class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
     """Binary classification of every token: original or replaced."""
 
-    def positions(
-        self, targets: ReplacedTokens, batch: MicroBatch
-    ) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: ReplacedTokens, batch: MicroBatch) -> tuple[Tensor, ...] | None:
         """Positions (b, k) of the chosen tokens, with first ones; None: all are classified."""
         if self.node.over == "all":
             return None
@@ -101,7 +99,7 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
         what = f"{len(replaced)} by a generator's guesses" if guessed else f"{changed} by another"
         return [("rtd", f"{classified} tokens classified, replaced: {what}")]
 
-    def _first(self, states: tuple[torch.Tensor, ...], batch: MicroBatch) -> torch.Tensor | None:
+    def _first(self, states: tuple[Tensor, ...], batch: MicroBatch) -> Tensor | None:
         """States of the first tokens of examples, if the head adds them; None: of the row's."""
         if self.node.over == "masked":
             return states[1] if self.node.add_cls else None
@@ -124,9 +122,7 @@ class RestoreTensors(
         originals_bp = ids_bs if self.node.over == "all" else ids_bs.gather(1, where.positions)
         return reading, where._replace(targets=originals_bp)
 
-    def positions(
-        self, targets: ReplacedTokens, batch: MicroBatch
-    ) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: ReplacedTokens, batch: MicroBatch) -> tuple[Tensor, ...] | None:
         """Positions (b, k) of the chosen tokens; None: all are predicted."""
         return None if self.node.over == "all" else (targets.positions,)
 
@@ -148,17 +144,15 @@ class RestoreTensors(
 
 
 def copied_losses(
-    losses_n: Float[torch.Tensor, "n"],
-    copies_n: Float[torch.Tensor, "n"],
-    same_n: Bool[torch.Tensor, "n"],
-) -> Float[torch.Tensor, "n"]:
+    losses_n: Float[Tensor, "n"], copies_n: Float[Tensor, "n"], same_n: Bool[Tensor, "n"]
+) -> Float[Tensor, "n"]:
     """-log(c [input is the original] + (1 - c) q) of -log q, c the sigmoid of ``copies`` (n,)."""
     other_n = losses_n - F.logsigmoid(-copies_n)
     either_n = -torch.logaddexp(F.logsigmoid(copies_n), -other_n)
     return torch.where(same_n, either_n, other_n)
 
 
-def _first_positions(batch: MicroBatch) -> Int[torch.Tensor, "#b s"]:
+def _first_positions(batch: MicroBatch) -> Int[Tensor, "#b s"]:
     """The position of the first token of each token's example."""
     tokens_bs, numbers_bs = batch.originals, batch.reading.sequence_ids
     if numbers_bs is None:
@@ -188,9 +182,7 @@ def with_replacements(
     return reading._replace(token_ids=ids_bs)
 
 
-def _bits(
-    inputs: Inputs, positions_bk: Int[torch.Tensor, "b k"], key: int
-) -> Int[torch.Tensor, "b k"]:
+def _bits(inputs: Inputs, positions_bk: Int[Tensor, "b k"], key: int) -> Int[Tensor, "b k"]:
     """Random numbers (b, k) keyed by position."""
     key, lanes = address.key(key, "replacement"), inputs.token_ids.shape[1]
     return bits(key, inputs.copies, inputs.example_ids, lanes).gather(1, positions_bk)

@@ -6,6 +6,7 @@ Axes: b examples, k predictions.
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool
+from torch import Tensor
 
 from bertc.ir.terms.sbo import Sbo
 from bertc.learn.objectives.selection import runs
@@ -35,7 +36,7 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         asked_b = torch.where(rows.translated, float(spans[True]), float(spans.get(False, False)))
         return reading, targets._replace(weights=targets.weights * asked_b[:, None])
 
-    def positions(self, targets: Boundaries, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
+    def positions(self, targets: Boundaries, batch: MicroBatch) -> tuple[Tensor, ...]:
         """Positions (b, k) before and after the span."""
         return targets.left, targets.right
 
@@ -63,7 +64,7 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
 def find_boundaries(
     objective: Sbo,
     inputs: Inputs,
-    real_bs: Bool[torch.Tensor, "b s"],
+    real_bs: Bool[Tensor, "b s"],
     masked: Predictions,
     vocab: VocabTensors,
 ) -> Boundaries:

@@ -9,6 +9,7 @@ from typing import assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int
+from torch import Tensor
 
 from bertc.ir.terms.masking import Masks
 from bertc.learn.objectives.draws import LAST, below, lane_of, smallest, unit
@@ -16,12 +17,8 @@ from bertc.learn.objectives.words import Text
 
 
 def counts(
-    objective: Masks,
-    lengths_b: Int[torch.Tensor, "b"],
-    text: Text,
-    bits_b: Int[torch.Tensor, "b"],
-    most: int,
-) -> Int[torch.Tensor, "b"]:
+    objective: Masks, lengths_b: Int[Tensor, "b"], text: Text, bits_b: Int[Tensor, "b"], most: int
+) -> Int[Tensor, "b"]:
     """Number of tokens to predict in each row (b,), at most ``most``.
 
     Products are in fp64, so that they round as the official Python code does: nearest is BERT's
@@ -42,8 +39,8 @@ def counts(
 
 
 def lowest(
-    keys_bs: Int[torch.Tensor, "b s"], counts_b: Int[torch.Tensor, "b"], predictions: int
-) -> Int[torch.Tensor, "b {predictions}"]:
+    keys_bs: Int[Tensor, "b s"], counts_b: Int[Tensor, "b"], predictions: int
+) -> Int[Tensor, "b {predictions}"]:
     """Positions (b, k) of the ``counts_b`` lowest keys of each row; ``LAST`` is never chosen."""
     seq = keys_bs.shape[1]
     first_bk = smallest(keys_bs, predictions)
@@ -53,8 +50,8 @@ def lowest(
 
 
 def drawn_again(
-    text: Text, bits_bk: Int[torch.Tensor, "b k"], counts_b: Int[torch.Tensor, "b"]
-) -> Int[torch.Tensor, "b k"]:
+    text: Text, bits_bk: Int[Tensor, "b k"], counts_b: Int[Tensor, "b"]
+) -> Int[Tensor, "b k"]:
     """Allowed positions (b, k) drawn with replacement (ELECTRA, pretrain_helpers.py mask)."""
     seq, slot_k = text.allowed.shape[1], torch.arange(bits_bk.shape[1], device=bits_bk.device)
     rank_bs = text.allowed.cumsum(1)
@@ -64,9 +61,7 @@ def drawn_again(
     return torch.where(slot_k < counts_b[:, None], positions_bk, seq).sort(1).values
 
 
-def marked(
-    chosen_bs: Bool[torch.Tensor, "b s"], predictions: int
-) -> Int[torch.Tensor, "b {predictions}"]:
+def marked(chosen_bs: Bool[Tensor, "b s"], predictions: int) -> Int[Tensor, "b {predictions}"]:
     """Positions (b, k) of the True entries of each row, at most k of them."""
     b, seq = chosen_bs.shape
     slot_bs = torch.where(chosen_bs, chosen_bs.cumsum(1), 0)
@@ -77,8 +72,8 @@ def marked(
 
 
 def runs(
-    positions_bk: Int[torch.Tensor, "b k"], used_bk: Bool[torch.Tensor, "b k"]
-) -> tuple[Int[torch.Tensor, "b k"], Int[torch.Tensor, "b k"]]:
+    positions_bk: Int[Tensor, "b k"], used_bk: Bool[Tensor, "b k"]
+) -> tuple[Int[Tensor, "b k"], Int[Tensor, "b k"]]:
     """For each slot, the slots (b, k) of the first and last prediction of its contiguous run."""
     predictions = positions_bk.shape[1]
     slot_k = torch.arange(predictions, device=positions_bk.device)

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives.draws import (
@@ -37,10 +38,10 @@ def span_keys(
     span: SpanUnit,
     words: Words,
     text: Text,
-    lengths_b: Int[torch.Tensor, "b"],
-    anchor_bits_bd: Int[torch.Tensor, "b d"],
-    length_bits_bd: Int[torch.Tensor, "b d"],
-) -> Int[torch.Tensor, "b s"]:
+    lengths_b: Int[Tensor, "b"],
+    anchor_bits_bd: Int[Tensor, "b d"],
+    length_bits_bd: Int[Tensor, "b d"],
+) -> Int[Tensor, "b s"]:
     """Keys (b, s) that sort tokens as spans mask them, ``LAST`` if none does (masking.py).
 
     An anchor is any token, skipped if masked already; its span starts at the first token of its
@@ -83,10 +84,10 @@ def choose_ngrams(
     most: int,
     words: Words,
     text: Text,
-    order_bits_bs: Int[torch.Tensor, "b s"],
-    length_bits_bd: Int[torch.Tensor, "b d"],
-    counts_b: Int[torch.Tensor, "b"],
-) -> Bool[torch.Tensor, "b s"]:
+    order_bits_bs: Int[Tensor, "b s"],
+    length_bits_bd: Int[Tensor, "b d"],
+    counts_b: Int[Tensor, "b"],
+) -> Bool[Tensor, "b s"]:
     """N-grams of whole words, P(n) ~ 1/n, as a mask (b, s) (ALBERT create_pretraining_data.py).
 
     First words are drawn in random order. An n-gram is cut at the end of the text, at a special
@@ -115,9 +116,9 @@ def _draw(
     most: int,
     words: Words,
     text: Text,
-    order_bits_bs: Int[torch.Tensor, "b s"],
-    length_bits_bd: Int[torch.Tensor, "b d"],
-) -> tuple[Int[torch.Tensor, "b n"], Int[torch.Tensor, "b n m"]]:
+    order_bits_bs: Int[Tensor, "b s"],
+    length_bits_bd: Int[Tensor, "b d"],
+) -> tuple[Int[Tensor, "b n"], Int[Tensor, "b n m"]]:
     """First words (b, d), and ends after their first 1, 2, ... words (b, d, n)."""
     last = order_bits_bs.shape[1] + 1
     real_bd, head_bd, number_bd = first_words(words, order_bits_bs, length_bits_bd.shape[1])
@@ -132,8 +133,8 @@ def _draw(
 
 
 def harmonic(
-    chance_bd: Float[torch.Tensor, "b d"], possible_bd: Int[torch.Tensor, "b d"], most: int
-) -> Int[torch.Tensor, "b d"]:
+    chance_bd: Float[Tensor, "b d"], possible_bd: Int[Tensor, "b d"], most: int
+) -> Int[Tensor, "b d"]:
     """n - 1 for n of 1..possible+1 with P(n) proportional to 1/n; (b, d) int64."""
     sums = [sum([1 / n for n in range(1, m + 1)]) for m in range(1, most + 1)]
     total_bd = torch.full_like(chance_bd, sums[0])
@@ -147,12 +148,12 @@ def harmonic(
 
 
 def _shorten(
-    head_bd: Int[torch.Tensor, "b d"],
-    ends_bdn: Int[torch.Tensor, "b d n"],
-    taken_bd: Int[torch.Tensor, "b d"],
-    left_b1: Int[torch.Tensor, "b 1"],
-    next_b1: Int[torch.Tensor, "b 1"],
-) -> Int[torch.Tensor, "b d"]:
+    head_bd: Int[Tensor, "b d"],
+    ends_bdn: Int[Tensor, "b d n"],
+    taken_bd: Int[Tensor, "b d"],
+    left_b1: Int[Tensor, "b 1"],
+    next_b1: Int[Tensor, "b 1"],
+) -> Int[Tensor, "b d"]:
     """Spend the rest of the budget on further draws, cut to whole words."""
     _, draws, most = ends_bdn.shape
     step_t = torch.arange(TAIL, device=next_b1.device)

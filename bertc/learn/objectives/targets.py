@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from bertc.ir.program.network import Network
 from bertc.ir.terms.masking import by_kind
@@ -19,16 +20,16 @@ from bertc.model import EncoderInputs
 class Inputs(NamedTuple):
     """A fetched batch as tensors on the device."""
 
-    token_ids: Int[torch.Tensor, "b s"]  # padded at the end
-    segment_ids: Int[torch.Tensor, "b s"]
-    lengths: Int[torch.Tensor, "b"]  # number of real tokens, special ones included
-    example_ids: Int[torch.Tensor, "b"]  # keys the row's random numbers
-    copies: Int[torch.Tensor, "b"]  # the number of the row's masking: epoch or stored copy
-    starts: Int[torch.Tensor, "b m"]  # start of each example; s in unused slots
-    pair_labels: Int[torch.Tensor, "b m"]  # 0: in order, 1: not, 2: in another language
-    languages: Int[torch.Tensor, "b 2"]  # of the first and second text
-    following: Int[torch.Tensor, "b"]  # the token after the row; -1 at the end of its text
-    backward: Int[torch.Tensor, "b"]  # 1 where the row holds its text in reverse
+    token_ids: Int[Tensor, "b s"]  # padded at the end
+    segment_ids: Int[Tensor, "b s"]
+    lengths: Int[Tensor, "b"]  # number of real tokens, special ones included
+    example_ids: Int[Tensor, "b"]  # keys the row's random numbers
+    copies: Int[Tensor, "b"]  # the number of the row's masking: epoch or stored copy
+    starts: Int[Tensor, "b m"]  # start of each example; s in unused slots
+    pair_labels: Int[Tensor, "b m"]  # 0: in order, 1: not, 2: in another language
+    languages: Int[Tensor, "b 2"]  # of the first and second text
+    following: Int[Tensor, "b"]  # the token after the row; -1 at the end of its text
+    backward: Int[Tensor, "b"]  # 1 where the row holds its text in reverse
 
 
 class VocabTensors(NamedTuple):
@@ -39,71 +40,71 @@ class VocabTensors(NamedTuple):
     cls: int
     sep: int
     mask: int
-    word_start: Bool[torch.Tensor, "v"]  # True if the token begins a word
-    special: Bool[torch.Tensor, "v"]
-    unigram_cdf: Float[torch.Tensor, "v"]  # cumulative frequency in the training text
-    frequency: Float[torch.Tensor, "v"]  # in the training text; the lowest for absent tokens
+    word_start: Bool[Tensor, "v"]  # True if the token begins a word
+    special: Bool[Tensor, "v"]
+    unigram_cdf: Float[Tensor, "v"]  # cumulative frequency in the training text
+    frequency: Float[Tensor, "v"]  # in the training text; the lowest for absent tokens
 
 
 class Predictions(NamedTuple):
     """Tokens to predict, in text order; unused slots hold position 0 and weight 0."""
 
-    positions: Int[torch.Tensor, "b k"]
-    targets: Int[torch.Tensor, "b k"]
-    weights: Float[torch.Tensor, "b k"]  # 1 or 0
-    translated: Float[torch.Tensor, "b"] | None = None  # 1: rows of tlm; 0, or None: of mlm
+    positions: Int[Tensor, "b k"]
+    targets: Int[Tensor, "b k"]
+    weights: Float[Tensor, "b k"]  # 1 or 0
+    translated: Float[Tensor, "b"] | None = None  # 1: rows of tlm; 0, or None: of mlm
 
 
 class NextTokenTargets(NamedTuple):
     """The next token at every position, then perhaps those before; weight 0 where there is none."""
 
-    targets: Int[torch.Tensor, "b s_or_2s"]
-    weights: Float[torch.Tensor, "b s_or_2s"]  # 1 or 0
+    targets: Int[Tensor, "b s_or_2s"]
+    weights: Float[Tensor, "b s_or_2s"]  # 1 or 0
 
 
 class Boundaries(NamedTuple):
     """The boundary tokens of each prediction's span; weight 0 where one is missing."""
 
-    left: Int[torch.Tensor, "b k"]  # position before the span
-    right: Int[torch.Tensor, "b k"]  # position after the span
-    place: Int[torch.Tensor, "b k"]  # distance from the start of the span, from 0
-    targets: Int[torch.Tensor, "b k"]
-    weights: Float[torch.Tensor, "b k"]  # 1 or 0
+    left: Int[Tensor, "b k"]  # position before the span
+    right: Int[Tensor, "b k"]  # position after the span
+    place: Int[Tensor, "b k"]  # distance from the start of the span, from 0
+    targets: Int[Tensor, "b k"]
+    weights: Float[Tensor, "b k"]  # 1 or 0
 
 
 class PairTargets(NamedTuple):
     """The pair label of each example of a row; unused slots hold position 0 and weight 0."""
 
-    positions: Int[torch.Tensor, "b m"]  # the first token
-    labels: Int[torch.Tensor, "b m"]  # 0: in order, 1: not
-    weights: Float[torch.Tensor, "b m"]  # 1 or 0
+    positions: Int[Tensor, "b m"]  # the first token
+    labels: Int[Tensor, "b m"]  # 0: in order, 1: not
+    weights: Float[Tensor, "b m"]  # 1 or 0
 
 
 class ReplacedTokens(NamedTuple):
     """Positions to replace; unused slots hold position 0 and weight 0."""
 
-    positions: Int[torch.Tensor, "b k"]  # in text order
-    weights: Float[torch.Tensor, "b k"]  # 1 or 0
-    chances: Float[torch.Tensor, "b k"]  # uniform in [0, 1), decides the guess
-    classified: Float[torch.Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
-    targets: Int[torch.Tensor, "b s_or_k"] | None = None  # originals to predict, of ``restore``
+    positions: Int[Tensor, "b k"]  # in text order
+    weights: Float[Tensor, "b k"]  # 1 or 0
+    chances: Float[Tensor, "b k"]  # uniform in [0, 1), decides the guess
+    classified: Float[Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
+    targets: Int[Tensor, "b s_or_k"] | None = None  # originals to predict, of ``restore``
 
 
 class TaskTargets(NamedTuple):
     """Labels of the examples of one task; weight 0 in unused slots."""
 
-    positions: Int[torch.Tensor, "b k"]  # of the states read; of spans the first token of each
-    targets: Float[torch.Tensor, "b k"]  # for spans (b, k, 2): start and end
-    weights: Float[torch.Tensor, "b k"]
-    passage: Bool[torch.Tensor, "b s"]  # possible answer positions, or tokens that are pooled
-    examples: Int[torch.Tensor, "b s"]  # example number within the row, from 1; 0: padding
+    positions: Int[Tensor, "b k"]  # of the states read; of spans the first token of each
+    targets: Float[Tensor, "b k"]  # for spans (b, k, 2): start and end
+    weights: Float[Tensor, "b k"]
+    passage: Bool[Tensor, "b s"]  # possible answer positions, or tokens that are pooled
+    examples: Int[Tensor, "b s"]  # example number within the row, from 1; 0: padding
 
 
 class WholeBatch(NamedTuple):
     """Vectors of all examples of a batch, without gradient, of which a micro-batch has some."""
 
-    vectors: Float[torch.Tensor, "m t d"]
-    scores: Float[torch.Tensor, "m"]
+    vectors: Float[Tensor, "m t d"]
+    scores: Float[Tensor, "m"]
     first: int  # number of the first example of the micro-batch
 
 
@@ -111,7 +112,7 @@ class Taught(NamedTuple):
     """Tensors that a frozen network hands to a term, and its share in the mean of several."""
 
     share: float
-    tensors: tuple[torch.Tensor, ...]
+    tensors: tuple[Tensor, ...]
 
 
 class MicroBatch(NamedTuple):
@@ -122,11 +123,11 @@ class MicroBatch(NamedTuple):
     """
 
     reading: EncoderInputs
-    originals: Int[torch.Tensor, "b s"]
+    originals: Int[Tensor, "b s"]
     terms: dict[str, Any]  # targets by the name of the term, and of ``with_kinds``
     masked: EncoderInputs | None = None
-    frozen_positions: Int[torch.Tensor, "b o"] | None = None
-    frozen_decoded: Int[torch.Tensor, "b o"] | None = None  # of a mask decoder
+    frozen_positions: Int[Tensor, "b o"] | None = None
+    frozen_decoded: Int[Tensor, "b o"] | None = None  # of a mask decoder
     taught: dict[str, tuple[Taught, ...]] | None = None  # of each frozen network, by term
     whole_batch: WholeBatch | None = None  # of a term that compares examples of micro-batches
 
@@ -148,8 +149,8 @@ class MicroBatch(NamedTuple):
     def with_positions(
         self,
         network: Network,
-        asked_bo: Int[torch.Tensor, "b o"] | None,
-        decoded_bm: Int[torch.Tensor, "b m"] | None,
+        asked_bo: Int[Tensor, "b o"] | None,
+        decoded_bm: Int[Tensor, "b m"] | None,
     ) -> "MicroBatch":
         """The same with output positions for a network, and with those of its mask decoder."""
         match network.role:
@@ -169,10 +170,10 @@ class MicroBatch(NamedTuple):
 
 
 def scatter_tokens(
-    token_ids_bs: Int[torch.Tensor, "b s"],
-    positions_bk: Int[torch.Tensor, "b k"],
-    others_bk: Int[torch.Tensor, "b k"],
-) -> Int[torch.Tensor, "b s"]:
+    token_ids_bs: Int[Tensor, "b s"],
+    positions_bk: Int[Tensor, "b k"],
+    others_bk: Int[Tensor, "b k"],
+) -> Int[Tensor, "b s"]:
     """Scatter ids (b, k) into token ids (b, s): never into position 0, and once per position."""
     b, s = token_ids_bs.shape
     # Two ids for one position would race, so the second goes beyond the row, like unused slots.

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import torch
 from jaxtyping import Bool, Float, Int
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import TermNode
@@ -38,30 +37,30 @@ class TermLoss:
     ``TermTensors.divisor_extra`` is added once.
     """
 
-    sum: torch.Tensor  # cross entropy in nats
-    count: torch.Tensor  # number of predictions
-    correct: torch.Tensor  # number of predictions with the target on top
-    guesses: Int[torch.Tensor, "b k"] | None = None  # sampled from the scores, if requested
-    yes: torch.Tensor | None = None  # number of positive labels, of binary terms
+    sum: Tensor  # cross entropy in nats
+    count: Tensor  # number of predictions
+    correct: Tensor  # number of predictions with the target on top
+    guesses: Int[Tensor, "b k"] | None = None  # sampled from the scores, if requested
+    yes: Tensor | None = None  # number of positive labels, of binary terms
 
 
 class Predicted(NamedTuple):
     """Predictions of a head."""
 
-    losses: Float[torch.Tensor, "n"]  # or shaped as the term's weights
-    hits: torch.Tensor  # the same shape; True where the target is on top
-    guesses: Int[torch.Tensor, "n"] | None = None  # sampled from the scores, if requested
-    labels: torch.Tensor | None = None  # 0 or 1, of binary terms; shaped as the losses
+    losses: Float[Tensor, "n"]  # or shaped as the term's weights
+    hits: Tensor  # the same shape; True where the target is on top
+    guesses: Int[Tensor, "n"] | None = None  # sampled from the scores, if requested
+    labels: Tensor | None = None  # 0 or 1, of binary terms; shaped as the losses
 
 
 class HeadInput(NamedTuple, Generic[HeadT]):
     """The input of a head: states at the positions of its term, the batch, and their network."""
 
-    states: tuple[torch.Tensor, ...]
+    states: tuple[Tensor, ...]
     batch: MicroBatch
     head: HeadT
     network: BodyModule
-    chances: torch.Tensor | None = None  # uniform numbers (b, k) to sample guesses by
+    chances: Tensor | None = None  # uniform numbers (b, k) to sample guesses by
 
 
 class TextRows(NamedTuple):
@@ -69,8 +68,8 @@ class TextRows(NamedTuple):
 
     stage: Stage
     inputs: Inputs
-    real: Bool[torch.Tensor, "b s"]  # False at padding
-    translated: Bool[torch.Tensor, "b"]  # True if the row is a text and its translation
+    real: Bool[Tensor, "b s"]  # False at padding
+    translated: Bool[Tensor, "b"]  # True if the row is a text and its translation
     hidden: Predictions | None  # the masking that the terms of the stage share
     vocab: VocabTensors
     key: int
@@ -107,17 +106,17 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, OwnT]:
         """Inputs as changed for this term, and its targets."""
 
-    def positions(self, targets: OwnT, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: OwnT, batch: MicroBatch) -> tuple[Tensor, ...] | None:
         """Positions (b, ...) of the states that it reads, those of its targets; None: all."""
-        positions: torch.Tensor | None = targets.positions  # type: ignore[attr-defined]
+        positions: Tensor | None = targets.positions  # type: ignore[attr-defined]
         return None if positions is None else (positions,)
 
-    def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
+    def taken(self, outputs: Outputs, *, learned: bool) -> tuple[Tensor, ...]:
         """Other outputs that it reads, of its own network or of a frozen one."""
         by_layer = outputs.by_layer or {}
         return tuple(by_layer[at] for at in self.node.wanted(learned=learned).states)
 
-    def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: HeadInput[Any]) -> tuple[Tensor, ...]:
         """Tensors for it from the states of a frozen network, and from the head it asks for."""
         return read.states
 
@@ -127,13 +126,13 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
 
     def compared_vectors(
         self, targets: OwnT, read: HeadInput[Any]
-    ) -> tuple[Float[torch.Tensor, "n t d"], Float[torch.Tensor, "n"]]:
+    ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n"]]:
         """Vectors of examples, and their scores, of a term that compares those of a batch."""
         raise AssertionError("it compares no examples")
 
-    def weights(self, targets: OwnT) -> torch.Tensor:
+    def weights(self, targets: OwnT) -> Tensor:
         """1 where a prediction counts for this term, else 0; those of its targets."""
-        weights: torch.Tensor = targets.weights  # type: ignore[attr-defined]
+        weights: Tensor = targets.weights  # type: ignore[attr-defined]
         return weights
 
     def loss(self, predicted: Predicted, targets: OwnT) -> TermLoss:
@@ -149,11 +148,11 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
             None if labels is None else (labels * weight_n).sum(),
         )
 
-    def count(self, targets: OwnT) -> torch.Tensor:
+    def count(self, targets: OwnT) -> Tensor:
         """Number of predictions (0-d) to divide the summed loss by."""
         return self.weights(targets).sum()
 
-    def chances(self, targets: OwnT) -> torch.Tensor | None:
+    def chances(self, targets: OwnT) -> Tensor | None:
         """Uniform numbers (b, k) for sampling guesses from the network before; None: no guesses."""
         return None
 
@@ -162,12 +161,12 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         targets: OwnT,
         batch: MicroBatch,
         reading: EncoderInputs,
-        guesses_bk: Int[torch.Tensor, "b k"],
+        guesses_bk: Int[Tensor, "b k"],
     ) -> EncoderInputs:
         """Inputs of the term's network with the guesses (b, k) of another network."""
         return reading
 
-    def baseline(self, targets: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
+    def baseline(self, targets: OwnT, nats_v: Float[Tensor, "v"]) -> Tensor | None:
         """Summed cost (0-d) of the targets under token costs (v,); None without token targets."""
         return None
 
@@ -188,8 +187,8 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return []
 
     def ask(
-        self, reading: EncoderInputs, places_b: Int[torch.Tensor, "b"], mask: int
-    ) -> tuple[EncoderInputs, torch.Tensor]:
+        self, reading: EncoderInputs, places_b: Int[Tensor, "b"], mask: int
+    ) -> tuple[EncoderInputs, Tensor]:
         """Inputs, and positions (b,) of the states that predict the tokens at ``places_b``."""
         return reading, places_b
 
@@ -203,7 +202,7 @@ class ExampleTensors(TermTensors[NodeT, OwnT, HeadT]):
 
 
 def marked(
-    positions_bk: Int[torch.Tensor, "b k"], weights_bk: Float[torch.Tensor, "b k"], row: int
+    positions_bk: Int[Tensor, "b k"], weights_bk: Float[Tensor, "b k"], row: int
 ) -> set[int]:
     """Positions of one row with a nonzero weight."""
     pairs = zip(positions_bk[row].tolist(), weights_bk[row].tolist(), strict=True)

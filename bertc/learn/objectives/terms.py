@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, assert_never
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Objective
@@ -116,7 +116,7 @@ def states_of(
     reading: EncoderInputs,
     outputs: Outputs,
     body: Body,
-) -> dict[str, tuple[torch.Tensor, ...]]:
+) -> dict[str, tuple[Tensor, ...]]:
     """Split a network's states (b, ..., h) by the name of the states that terms read."""
     last, decoded = _both(scored, batch, body)
     states = _split(last, outputs.last, all_states=reading.output_positions is None)
@@ -126,13 +126,11 @@ def states_of(
     return states | _split(decoded, outputs.decoded, all_states=reading.decoded_positions is None)
 
 
-Asked = dict[str, tuple[torch.Tensor, ...] | None]
+Asked = dict[str, tuple[Tensor, ...] | None]
 """Positions of the states that terms read, by the name of these; None: all."""
 
 
-def _split(
-    by_states: Asked, hidden: torch.Tensor, *, all_states: bool
-) -> dict[str, tuple[torch.Tensor, ...]]:
+def _split(by_states: Asked, hidden: Tensor, *, all_states: bool) -> dict[str, tuple[Tensor, ...]]:
     """Split states, of ``all_states`` rows or of the positions asked for, one after the other."""
     if all_states:
         return {
@@ -143,7 +141,7 @@ def _split(
         }
     sizes = [one.shape[1] for some in by_states.values() for one in some or ()]
     parts = list(torch.split(hidden, sizes, dim=1)) if sizes else []
-    states: dict[str, tuple[torch.Tensor, ...]] = {}
+    states: dict[str, tuple[Tensor, ...]] = {}
     for name, some in by_states.items():
         count = 0 if some is None else len(some)
         states[name] = (hidden,) if some is None else tuple(parts[:count])
@@ -224,7 +222,7 @@ class Teaching:
         return batch._replace(taught=taught)
 
 
-def nothing(head: nn.Module, hidden: torch.Tensor) -> TermLoss:
+def nothing(head: nn.Module, hidden: Tensor) -> TermLoss:
     """A zero loss for a term without targets in this batch.
 
     It gives every weight of the head a zero gradient, so that Adam's step counts stay equal.

@@ -5,9 +5,8 @@ Axes: b rows, k predictions of a row, n = b*k, h hidden, e embedding, v token id
 
 from typing import Any
 
-import torch
 from jaxtyping import Float, Int
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.learn.objectives.softmax.adaptive import adaptive_logits, adaptive_loss
 from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
@@ -22,20 +21,20 @@ class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):
     """A term that predicts tokens; its targets have ``targets``, ids shaped as its weights."""
 
     def score(self, own: OwnT, read: HeadInput[Any]) -> Predicted:
-        targets: torch.Tensor = own.targets  # type: ignore[attr-defined]
+        targets: Tensor = own.targets  # type: ignore[attr-defined]
         return token_losses(read.states[0], targets, read.head, read.network, read.chances)
 
-    def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
-        targets: torch.Tensor = own.targets  # type: ignore[attr-defined]
+    def baseline(self, own: OwnT, nats_v: Float[Tensor, "v"]) -> Tensor | None:
+        targets: Tensor = own.targets  # type: ignore[attr-defined]
         return (exact(self.weights(own)) * nats_v[targets]).sum()
 
 
 def token_losses(
-    states_bkh: Float[torch.Tensor, "b k h"],
-    targets_bk: Int[torch.Tensor, "b k"],
+    states_bkh: Float[Tensor, "b k h"],
+    targets_bk: Int[Tensor, "b k"],
     head: nn.Module,
     network: BodyModule,
-    chances_bk: Float[torch.Tensor, "b k"] | None = None,
+    chances_bk: Float[Tensor, "b k"] | None = None,
 ) -> Predicted:
     """Losses of tokens (n,) predicted from states; sampled guesses if ``chances_bk`` is given."""
     states_nh = states_bkh.flatten(0, 1)
@@ -50,11 +49,11 @@ def token_losses(
 
 
 def feature_losses(
-    features_ne: Float[torch.Tensor, "n e"],
-    bias_v: Float[torch.Tensor, "v"],
-    targets_bk: Int[torch.Tensor, "b k"],
-    table_ve: Float[torch.Tensor, "v e"],
-    chances_bk: Float[torch.Tensor, "b k"] | None = None,
+    features_ne: Float[Tensor, "n e"],
+    bias_v: Float[Tensor, "v"],
+    targets_bk: Int[Tensor, "b k"],
+    table_ve: Float[Tensor, "v e"],
+    chances_bk: Float[Tensor, "b k"] | None = None,
 ) -> Predicted:
     """Losses of tokens (n,) whose scores are features times a table."""
     table_ve = table_ve.to(features_ne.dtype)
@@ -65,8 +64,8 @@ def feature_losses(
 
 
 def token_logits(
-    states_nh: Float[torch.Tensor, "n h"], head: nn.Module, network: BodyModule
-) -> Float[torch.Tensor, "n v"]:
+    states_nh: Float[Tensor, "n h"], head: nn.Module, network: BodyModule
+) -> Float[Tensor, "n v"]:
     """Scores (n, v) of every token; log p for an adaptive head."""
     if isinstance(head, AdaptiveTokenHead):
         return adaptive_logits(network.node, states_nh, head, network.tokens)
@@ -74,7 +73,7 @@ def token_logits(
     return head.scores(states_nh, table_of(network, head))
 
 
-def table_of(network: BodyModule, head: TokenHead | None = None) -> Float[torch.Tensor, "v e"]:
+def table_of(network: BodyModule, head: TokenHead | None = None) -> Float[Tensor, "v e"]:
     """The table of a head, if it has its own, or else the one table of a network's tokens."""
     if head is not None and head.weight is not None:
         return head.weight

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
 
 from bertc.learn.objectives.draws import LAST, lane_of, order_keys, smallest
 from bertc.learn.objectives.targets import VocabTensors
@@ -19,28 +20,28 @@ ROUNDS = 4  # of taking words up to the first that does not fit; more would chan
 class Text(NamedTuple):
     """Masks of the tokens that exist, and of those that may be chosen."""
 
-    ordinary: Bool[torch.Tensor, "b s"]  # neither special nor padding
-    allowed: Bool[torch.Tensor, "b s"]  # a candidate for prediction
+    ordinary: Bool[Tensor, "b s"]  # neither special nor padding
+    allowed: Bool[Tensor, "b s"]  # a candidate for prediction
 
 
 class Words(NamedTuple):
     """The words of each row, numbered from 1; a special or padding token is a word by itself."""
 
-    number: Int[torch.Tensor, "b s"]  # the word number of each token
-    begin: Int[torch.Tensor, "b s+2"]  # start position by word number; s after the last word
-    heads: Bool[torch.Tensor, "b s"]  # the first token of a word that may be chosen
+    number: Int[Tensor, "b s"]  # the word number of each token
+    begin: Int[Tensor, "b s+2"]  # start position by word number; s after the last word
+    heads: Bool[Tensor, "b s"]  # the first token of a word that may be chosen
 
 
 def look_up(
-    table_v: Shaped[torch.Tensor, "v"], token_ids_bs: Int[torch.Tensor, "b s"]
-) -> Shaped[torch.Tensor, "b s"]:
+    table_v: Shaped[Tensor, "v"], token_ids_bs: Int[Tensor, "b s"]
+) -> Shaped[Tensor, "b s"]:
     """Entries (b, s) of a table (v,); faster than indexing by a matrix on CPUs."""
     return table_v.index_select(0, token_ids_bs.reshape(-1)).view(token_ids_bs.shape)
 
 
 def read_text(
-    token_ids_bs: Int[torch.Tensor, "b s"],
-    real_bs: Bool[torch.Tensor, "b s"],
+    token_ids_bs: Int[Tensor, "b s"],
+    real_bs: Bool[Tensor, "b s"],
     vocab: VocabTensors,
     specials: bool,
 ) -> Text:
@@ -49,7 +50,7 @@ def read_text(
     return Text(ordinary_bs, real_bs if specials else ordinary_bs)
 
 
-def find_words(token_ids_bs: Int[torch.Tensor, "b s"], text: Text, vocab: VocabTensors) -> Words:
+def find_words(token_ids_bs: Int[Tensor, "b s"], text: Text, vocab: VocabTensors) -> Words:
     """Number the words; a token after a special one always begins a word."""
     apart_bs = ~text.ordinary
     after_apart_bs = F.pad(apart_bs[:, :-1], (1, 0), value=True)
@@ -64,7 +65,7 @@ def find_words(token_ids_bs: Int[torch.Tensor, "b s"], text: Text, vocab: VocabT
     return Words(number_bs, begin, begins_bs & text.allowed)
 
 
-def next_stop(text: Text) -> Int[torch.Tensor, "b s"]:
+def next_stop(text: Text) -> Int[Tensor, "b s"]:
     """The next position at or after each that may not be chosen (b, s); s if there is none."""
     seq = text.allowed.shape[1]
     lane_s = torch.arange(seq, device=text.allowed.device)
@@ -73,8 +74,8 @@ def next_stop(text: Text) -> Int[torch.Tensor, "b s"]:
 
 
 def first_words(
-    words: Words, bits_bs: Int[torch.Tensor, "b s"], count: int
-) -> tuple[Bool[torch.Tensor, "b m"], Int[torch.Tensor, "b m"], Int[torch.Tensor, "b m"]]:
+    words: Words, bits_bs: Int[Tensor, "b s"], count: int
+) -> tuple[Bool[Tensor, "b m"], Int[Tensor, "b m"], Int[Tensor, "b m"]]:
     """Up to ``count`` words of each row in random order: valid, head position, number.
 
     All are (b, m); an invalid entry has head 0 and the number of position 0.
@@ -87,11 +88,8 @@ def first_words(
 
 
 def choose_words(
-    words: Words,
-    bits_bs: Int[torch.Tensor, "b s"],
-    counts_b: Int[torch.Tensor, "b"],
-    predictions: int,
-) -> Bool[torch.Tensor, "b s"]:
+    words: Words, bits_bs: Int[Tensor, "b s"], counts_b: Int[Tensor, "b"], predictions: int
+) -> Bool[Tensor, "b s"]:
     """Whole words in random order up to the budget, as a mask (b, s) over their tokens.
 
     A word longer than the remaining budget is skipped, not cut (BERT, create_pretraining_data.py).

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from bertc.base.diagnostics import DataError
 from bertc.hub.pruned import entries_of
@@ -27,7 +28,7 @@ def transformer_of(model: Model) -> Encoder:
 def without_heads(model: Model, heads: Collection[tuple[int, int]]) -> Iterator[None]:
     """Set the weights of some heads, each a layer and a number, to zero within the block."""
     places = entries(transformer_of(model)) if heads else {}
-    parameters, before = dict(model.named_parameters()), dict[str, torch.Tensor]()
+    parameters, before = dict(model.named_parameters()), dict[str, Tensor]()
     with torch.no_grad():
         for name, place in places.items():
             gone = [number for layer, number in heads if layer == place.layer]

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from bertc.base.diagnostics import DataError
@@ -182,9 +183,7 @@ class _MaskedWords:
         return self.words[token]
 
 
-def token_scores(
-    model: Model, term: Objective, inputs: EncoderInputs, at_b: torch.Tensor
-) -> torch.Tensor:
+def token_scores(model: Model, term: Objective, inputs: EncoderInputs, at_b: Tensor) -> Tensor:
     """Scores (b, v) by the head of an objective, at one position of each row."""
     name = model.resolved.stages[-1].learner(term).name
     states_bh = model.read_for(term, inputs, name)[torch.arange(len(at_b)), at_b]

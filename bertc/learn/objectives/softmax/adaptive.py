@@ -9,6 +9,7 @@ from itertools import accumulate
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from bertc.ir.network.body_node import BodyNode
 from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
@@ -18,11 +19,11 @@ from bertc.model.heads import AdaptiveTokenHead
 
 def adaptive_loss(
     encoder: BodyNode,
-    hidden_nh: Float[torch.Tensor, "n h"],
-    targets_n: Int[torch.Tensor, "n"],
+    hidden_nh: Float[Tensor, "n h"],
+    targets_n: Int[Tensor, "n"],
     head: AdaptiveTokenHead,
     tokens: Tokens,
-) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"]]:
+) -> tuple[Float[Tensor, "n"], Bool[Tensor, "n"]]:
     """-log p of each target in nats, fp32 (n,), and True where the target is the top token (n,).
 
     Top means: for a token of the first cluster, the highest score in it; for a rarer token, the
@@ -48,7 +49,7 @@ def adaptive_loss(
     return losses_n, hits_n
 
 
-def members(cluster_n: Int[torch.Tensor, "n"], clusters: int) -> list[Int[torch.Tensor, "_"]]:
+def members(cluster_n: Int[Tensor, "n"], clusters: int) -> list[Int[Tensor, "_"]]:
     """Indices of the states of each cluster, ascending; synchronises once for all clusters."""
     order_n = cluster_n.argsort(stable=True)
     sizes = torch.stack([(cluster_n == number).sum() for number in range(clusters)]).tolist()
@@ -57,11 +58,8 @@ def members(cluster_n: Int[torch.Tensor, "n"], clusters: int) -> list[Int[torch.
 
 
 def adaptive_logits(
-    encoder: BodyNode,
-    hidden_nh: Float[torch.Tensor, "n h"],
-    head: AdaptiveTokenHead,
-    tokens: Tokens,
-) -> Float[torch.Tensor, "n v"]:
+    encoder: BodyNode, hidden_nh: Float[Tensor, "n h"], head: AdaptiveTokenHead, tokens: Tokens
+) -> Float[Tensor, "n v"]:
     """log p of every token (n, v), in nats."""
     clusters, scorer = encoder.token_head.clusters, _Scorer(encoder, head, tokens, hidden_nh.dtype)
     size = clusters[0].size
@@ -82,16 +80,14 @@ class _Scorer:
         self._clusters = encoder.token_head.clusters
         self._head, self._tokens, self._dtype = head, tokens, dtype
 
-    def narrow(
-        self, hidden_mh: Float[torch.Tensor, "m h"], number: int
-    ) -> Float[torch.Tensor, "m e"]:
+    def narrow(self, hidden_mh: Float[Tensor, "m h"], number: int) -> Float[Tensor, "m e"]:
         """Project states (m, h) to the width of a cluster (m, e)."""
         project = self._head.project
         if number and isinstance(self._tokens, AdaptiveEmbedding):
             project = self._tokens.part(number).project
         return hidden_mh if project is None else hidden_mh @ project.weight.to(self._dtype)
 
-    def own(self, number: int) -> tuple[Float[torch.Tensor, "w e"], Float[torch.Tensor, "w"]]:
+    def own(self, number: int) -> tuple[Float[Tensor, "w e"], Float[Tensor, "w"]]:
         """Table (w, e) and bias (w,) of a cluster."""
         low, high, _ = self._clusters[number]
         if isinstance(self._tokens, AdaptiveEmbedding):
@@ -100,7 +96,7 @@ class _Scorer:
             table_we = self._tokens.weight.to(self._dtype)[low:high]
         return table_we, self._head.bias[low:high].to(self._dtype)
 
-    def first(self) -> tuple[Float[torch.Tensor, "w e"], Float[torch.Tensor, "w"]]:
+    def first(self) -> tuple[Float[Tensor, "w e"], Float[Tensor, "w"]]:
         """Table (w, e) and bias (w,) of the first cluster, with an entry for each other cluster."""
         table_we, bias_w = self.own(0)
         cluster = self._head.cluster

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bertc.machine.exact import WITHOUT_FP64
@@ -22,13 +23,13 @@ GPU_MULTIPLE = 128  # rows of logits begin on 128 bytes or more, as the fastest 
 
 
 def vocabulary_loss(
-    x_ne: Float[torch.Tensor, "n e"],
-    table_ve: Float[torch.Tensor, "v e"],
-    bias_v: Float[torch.Tensor, "v"],
-    targets_n: Int[torch.Tensor, "n"],
-    chances_n: Float[torch.Tensor, "n"] | None = None,
+    x_ne: Float[Tensor, "n e"],
+    table_ve: Float[Tensor, "v e"],
+    bias_v: Float[Tensor, "v"],
+    targets_n: Int[Tensor, "n"],
+    chances_n: Float[Tensor, "n"] | None = None,
     tokens: int = 0,
-) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"], Int[torch.Tensor, "n"] | None]:
+) -> tuple[Float[Tensor, "n"], Bool[Tensor, "n"], Int[Tensor, "n"] | None]:
     """-log softmax(x table^T + bias)[target] in nats, fp32 (n,), and hits (n,): target on top.
 
     ``chances``, uniform in [0, 1), adds a token id sampled from each softmax (n,), without
@@ -54,9 +55,7 @@ def vocabulary_loss(
     return losses_n, hits_n, drawn_n
 
 
-def draw(
-    weights_nv: Float[torch.Tensor, "n v"], chances_n: Float[torch.Tensor, "n"]
-) -> Int[torch.Tensor, "n"]:
+def draw(weights_nv: Float[Tensor, "n v"], chances_n: Float[Tensor, "n"]) -> Int[Tensor, "n"]:
     """Sample ids (n,) in proportion to weights (n, v), by inverting their cumulative sum.
 
     One random number per row picks a block of ids, then the id in it, so all weights are read once,
@@ -84,14 +83,14 @@ def draw(
     return drawn_n1[:, 0]
 
 
-def _whole(weights: Float[torch.Tensor, "*any"]) -> Int[torch.Tensor, "*any"]:
+def _whole(weights: Float[Tensor, "*any"]) -> Int[Tensor, "*any"]:
     """Weights up to about 1 as multiples of 2^-39, so that 2^24 fit an int64; any shape."""
     return (weights.double() * 2.0**39).long()
 
 
 def _best(
-    logits_nv: Float[torch.Tensor, "n v"], targets_n: Int[torch.Tensor, "n"], tokens: int
-) -> Int[torch.Tensor, "n"]:
+    logits_nv: Float[Tensor, "n v"], targets_n: Int[Tensor, "n"], tokens: int
+) -> Int[Tensor, "n"]:
     """Index of the highest entry (n,), restricted to real tokens if the target is one."""
     best_n = logits_nv.argmax(1)
     if not tokens:
@@ -100,8 +99,8 @@ def _best(
 
 
 def _padded(
-    table_ve: Float[torch.Tensor, "v e"], bias_v: Float[torch.Tensor, "v"], multiple: int
-) -> tuple[Float[torch.Tensor, "w e"], Float[torch.Tensor, "w"]]:
+    table_ve: Float[Tensor, "v e"], bias_v: Float[Tensor, "v"], multiple: int
+) -> tuple[Float[Tensor, "w e"], Float[Tensor, "w"]]:
     """Pad both to a multiple of rows; padding has probability exactly 0."""
     extra = -len(bias_v) % multiple
     if not extra:
@@ -113,14 +112,14 @@ class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x_ne: Float[torch.Tensor, "n e"],
-        table_ve: Float[torch.Tensor, "v e"],
-        bias_v: Float[torch.Tensor, "v"],
-        targets_n: Int[torch.Tensor, "n"],
-        chances_n: Float[torch.Tensor, "n"] | None,
+        x_ne: Float[Tensor, "n e"],
+        table_ve: Float[Tensor, "v e"],
+        bias_v: Float[Tensor, "v"],
+        targets_n: Int[Tensor, "n"],
+        chances_n: Float[Tensor, "n"] | None,
         tokens: int,
         kernels: Kernels | None,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         logits_nv = F.linear(x_ne, table_ve)
         bias_v = bias_v.float()
         differentiated = any(ctx.needs_input_grad)
@@ -137,8 +136,8 @@ class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, upstream_n: Float[torch.Tensor, "n"], *_: torch.Tensor | None
-    ) -> tuple[torch.Tensor | None, ...]:
+        ctx: Any, upstream_n: Float[Tensor, "n"], *_: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         # softmax - one-hot of each prediction, unscaled: the smaller factor is scaled.
         x_ne, table_ve, slope_nv = ctx.saved_tensors
         scale_n1 = upstream_n[:, None].to(slope_nv.dtype)
@@ -149,13 +148,13 @@ class _VocabularyLoss(torch.autograd.Function):
 
 
 def _by_chunks(
-    logits_nv: Float[torch.Tensor, "n v"],
-    bias_v: Float[torch.Tensor, "v"],
-    targets_n: Int[torch.Tensor, "n"],
-    chances_n: Float[torch.Tensor, "n"] | None,
+    logits_nv: Float[Tensor, "n v"],
+    bias_v: Float[Tensor, "v"],
+    targets_n: Int[Tensor, "n"],
+    chances_n: Float[Tensor, "n"] | None,
     tokens: int,
     differentiated: bool,
-) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"], Int[torch.Tensor, "n"] | None]:
+) -> tuple[Float[Tensor, "n"], Bool[Tensor, "n"], Int[Tensor, "n"] | None]:
     """Losses, hits and samples; if ``differentiated`` the logits become their own gradient."""
     losses_n = torch.empty(len(logits_nv), device=logits_nv.device)
     hits_n = torch.empty_like(targets_n, dtype=torch.bool)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 
 import torch
 from jaxtyping import Bool, Float
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.blocks import TOKEN_PAIRS
@@ -24,12 +25,10 @@ ABSENT = -1e4
 class Factors(NamedTuple):
     """The two factors of scaled products, all heads side by side."""
 
-    queries: Float[torch.Tensor, "b q w"]
-    keys: Float[torch.Tensor, "b k w"]
+    queries: Float[Tensor, "b q w"]
+    keys: Float[Tensor, "b k w"]
 
-    def of_heads(
-        self, part: slice, heads: int, dtype: torch.dtype
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def of_heads(self, part: slice, heads: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The factors of some rows, (p, n, q, d) over sqrt(d) and (p, n, k, d)."""
         queries_pnqd, keys_pnkd = (split_heads(factor[part].to(dtype), heads) for factor in self)
         return queries_pnqd * queries_pnqd.shape[3] ** -0.5, keys_pnkd
@@ -50,23 +49,23 @@ class Relation(NamedTuple):
 def relation_loss(
     mine: Factors,
     taught: Factors,
-    allowed: Bool[torch.Tensor, "#b 1 #q k"],
-    weights_bq: Float[torch.Tensor, "b q"],
+    allowed: Bool[Tensor, "#b 1 #q k"],
+    weights_bq: Float[Tensor, "b q"],
     how: Relation,
-) -> torch.Tensor:
+) -> Tensor:
     """The summed loss (0-d) of weighted queries over the keys ``allowed``, averaged over heads."""
-    loss: torch.Tensor = _Relation.apply(  # type: ignore[no-untyped-call]
+    loss: Tensor = _Relation.apply(  # type: ignore[no-untyped-call]
         *mine, *taught, allowed, weights_bq.float(), how
     )
     return loss
 
 
 def compared(
-    own_pnqk: Float[torch.Tensor, "p n q k"],
-    taught_pnqk: Float[torch.Tensor, "p n q k"],
-    allowed: Bool[torch.Tensor, "#p 1 #q k"],
+    own_pnqk: Float[Tensor, "p n q k"],
+    taught_pnqk: Float[Tensor, "p n q k"],
+    allowed: Bool[Tensor, "#p 1 #q k"],
     how: Relation,
-) -> tuple[Float[torch.Tensor, "p n q"], Float[torch.Tensor, "p n q k"]]:
+) -> tuple[Float[Tensor, "p n q"], Float[Tensor, "p n q k"]]:
     """The loss of each query in each head, and its slope by the network's own scores."""
     if how.of == "scores":
         lowest = how.zero_below or -torch.inf
@@ -92,8 +91,8 @@ def compared(
 
 
 def _squared(
-    apart_pnqk: Float[torch.Tensor, "p n q k"], allowed: Bool[torch.Tensor, "#p 1 #q k"]
-) -> tuple[Float[torch.Tensor, "p n q"], Float[torch.Tensor, "p n q k"]]:
+    apart_pnqk: Float[Tensor, "p n q k"], allowed: Bool[Tensor, "#p 1 #q k"]
+) -> tuple[Float[Tensor, "p n q"], Float[Tensor, "p n q k"]]:
     """The mean square at the keys that are allowed, and its slope, in place of the differences."""
     share = allowed / allowed.sum(3, keepdim=True)
     losses_pnq = apart_pnqk.square().mul_(share).sum(3)
@@ -104,14 +103,14 @@ class _Relation(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        queries_bqw: Float[torch.Tensor, "b q w"],
-        keys_bkw: Float[torch.Tensor, "b k w"],
-        taught_bqv: Float[torch.Tensor, "b q v"],
-        taught_bkv: Float[torch.Tensor, "b k v"],
-        allowed: Bool[torch.Tensor, "#b 1 #q k"],
-        weights_bq: Float[torch.Tensor, "b q"],
+        queries_bqw: Float[Tensor, "b q w"],
+        keys_bkw: Float[Tensor, "b k w"],
+        taught_bqv: Float[Tensor, "b q v"],
+        taught_bkv: Float[Tensor, "b k v"],
+        allowed: Bool[Tensor, "#b 1 #q k"],
+        weights_bq: Float[Tensor, "b q"],
         how: Relation,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         mine, taught = Factors(queries_bqw, keys_bkw), Factors(taught_bqv, taught_bkv)
         differentiated, dtype = any(ctx.needs_input_grad), queries_bqw.dtype
         to_queries_bqw = torch.empty_like(queries_bqw) if differentiated else None
@@ -144,7 +143,7 @@ class _Relation(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         to_queries_bqw, to_keys_bkw = ctx.saved_tensors
         upstream = upstream.to(to_queries_bqw.dtype)
         return to_queries_bqw * upstream, to_keys_bkw * upstream, None, None, None, None, None

@@ -9,6 +9,7 @@ from typing import assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
+from torch import Tensor
 
 from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Embed
@@ -16,10 +17,8 @@ from bertc.learn.objectives.term import Predicted
 
 
 def pooled(
-    pooling: Pooling,
-    states_bsh: Float[torch.Tensor, "b s h"],
-    real_bs: Bool[torch.Tensor, "b s"],
-) -> Float[torch.Tensor, "b h"]:
+    pooling: Pooling, states_bsh: Float[Tensor, "b s h"], real_bs: Bool[Tensor, "b s"]
+) -> Float[Tensor, "b h"]:
     """A vector (b, h) in fp32 for each row, of the states of its real tokens."""
     match pooling:
         case "cls":
@@ -33,22 +32,18 @@ def pooled(
             assert_never(unreachable)
 
 
-def _real(states_bsh: torch.Tensor, real_bs: torch.Tensor, padding: float) -> torch.Tensor:
+def _real(states_bsh: Tensor, real_bs: Tensor, padding: float) -> Tensor:
     """States with another value at padding."""
     return states_bsh.float().masked_fill(~real_bs[..., None], padding)
 
 
-def by_example(vectors_bd: Float[torch.Tensor, "b d"], texts: int) -> Float[torch.Tensor, "m t d"]:
+def by_example(vectors_bd: Float[Tensor, "b d"], texts: int) -> Float[Tensor, "m t d"]:
     """The vectors of rows by example, whose rows stand side by side."""
     return vectors_bd.view(-1, texts, vectors_bd.shape[1])
 
 
 def related_losses(
-    task: Embed,
-    vectors_mtd: Float[torch.Tensor, "m t d"],
-    scores_m: Float[torch.Tensor, "m"],
-    *,
-    scored: bool,
+    task: Embed, vectors_mtd: Float[Tensor, "m t d"], scores_m: Float[Tensor, "m"], *, scored: bool
 ) -> Predicted:
     """Losses (m,) of examples that are all there are: CoSENT if they have scores, else InfoNCE.
 
@@ -60,9 +55,7 @@ def related_losses(
     return info_nce(units_mtd, task.temperature, both=task.both)
 
 
-def info_nce(
-    units_mtd: Float[torch.Tensor, "m t d"], temperature: float, *, both: bool
-) -> Predicted:
+def info_nce(units_mtd: Float[Tensor, "m t d"], temperature: float, *, both: bool) -> Predicted:
     """Cross entropy (m,) of each positive among the other texts of all examples.
 
     They are the positives and the negatives of all (Gao et al. 2021, equation 5). With ``both`` its
@@ -79,7 +72,7 @@ def info_nce(
 
 
 def cosent(
-    units_mtd: Float[torch.Tensor, "m t d"], scores_m: Float[torch.Tensor, "m"], temperature: float
+    units_mtd: Float[Tensor, "m t d"], scores_m: Float[Tensor, "m"], temperature: float
 ) -> Predicted:
     """CoSENT (Su 2022): log(1 + sum of exp((cosine of i - cosine of j) / temperature)).
 

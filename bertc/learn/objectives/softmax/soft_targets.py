@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.blocks import SOFT_TARGETS
@@ -20,11 +21,11 @@ CPU_SCORES, GPU_SCORES = SOFT_TARGETS
 class Logits(NamedTuple):
     """Logits on demand: features times a table, and a bias."""
 
-    features: Float[torch.Tensor, "n e"]
-    table: Float[torch.Tensor, "v e"]
-    bias: Float[torch.Tensor, "v"]
+    features: Float[Tensor, "n e"]
+    table: Float[Tensor, "v e"]
+    bias: Float[Tensor, "v"]
 
-    def of(self, part: slice) -> Float[torch.Tensor, "p v"]:
+    def of(self, part: slice) -> Float[Tensor, "p v"]:
         """The logits of some predictions, in fp32."""
         products = F.linear(self.features[part], self.table.to(self.features.dtype))
         return products.float().add_(self.bias.float())
@@ -42,25 +43,25 @@ def soft_target_loss(
     mine: Logits,
     taught: Sequence[Logits],
     shares: Sequence[float],
-    weights_n: Float[torch.Tensor, "n"],
+    weights_n: Float[Tensor, "n"],
     how: Comparison,
-) -> torch.Tensor:
+) -> Tensor:
     """The summed loss (0-d) of weighted predictions against the mean of teachers."""
     if not torch.is_grad_enabled():  # a parameter would ask for its gradient all the same
         mine = Logits(*(logits.detach() for logits in mine))
     weights_n, teachers = weights_n.float(), [part for logits in taught for part in logits]
-    loss: torch.Tensor = _SoftTargets.apply(  # type: ignore[no-untyped-call]
+    loss: Tensor = _SoftTargets.apply(  # type: ignore[no-untyped-call]
         mine.features, mine.table, mine.bias, weights_n, how, tuple(shares), *teachers
     )
     return loss
 
 
 def compared(
-    own_nv: Float[torch.Tensor, "n v"],
-    taught: Iterable[Float[torch.Tensor, "n v"]],
+    own_nv: Float[Tensor, "n v"],
+    taught: Iterable[Float[Tensor, "n v"]],
     shares: Sequence[float],
     how: Comparison,
-) -> tuple[Float[torch.Tensor, "n"], Float[torch.Tensor, "n v"]]:
+) -> tuple[Float[Tensor, "n"], Float[Tensor, "n v"]]:
     """The loss of each prediction, and its slope by the student's logits."""
     if how.loss == "mse":
         apart_nv = own_nv - _mean(taught, shares)
@@ -79,7 +80,7 @@ def compared(
     return how.factor * losses_n, slope_nv
 
 
-def _mean(tensors: Iterable[torch.Tensor], shares: Sequence[float]) -> torch.Tensor:
+def _mean(tensors: Iterable[Tensor], shares: Sequence[float]) -> Tensor:
     if len(shares) == 1:
         (only,) = tensors
         return only
@@ -94,14 +95,14 @@ class _SoftTargets(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x_ne: Float[torch.Tensor, "n e"],
-        table_ve: Float[torch.Tensor, "v e"],
-        bias_v: Float[torch.Tensor, "v"],
-        weights_n: Float[torch.Tensor, "n"],
+        x_ne: Float[Tensor, "n e"],
+        table_ve: Float[Tensor, "v e"],
+        bias_v: Float[Tensor, "v"],
+        weights_n: Float[Tensor, "n"],
         how: Comparison,
         shares: tuple[float, ...],
-        *teachers: torch.Tensor,
-    ) -> torch.Tensor:
+        *teachers: Tensor,
+    ) -> Tensor:
         mine, dtype = Logits(x_ne, table_ve, bias_v), x_ne.dtype
         taught = [Logits(*teachers[first : first + 3]) for first in range(0, len(teachers), 3)]
         differentiated = any(ctx.needs_input_grad)
@@ -130,7 +131,7 @@ class _SoftTargets(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         x_grad_ne, table_grad_ve, bias_grad_v = ctx.saved_tensors
         table_dtype, bias_dtype = ctx.dtypes
         return (
