@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bertc.cost.blocks import kept_by
-from bertc.cost.execution import FP32, DeviceBudget, Execution, bf16_products
+from bertc.cost.execution import FP32, DeviceBudget, bf16_products
 from bertc.cost.figures import Convention, Parameters, PartCost, Pruned, Spread, StageEstimate
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
 from bertc.cost.memory import whole_step
 from bertc.cost.memory_points import Step
+from bertc.cost.messages import spread_over
 from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.cost.planning.world import ALONE, Layout, World
-from bertc.cost.sharing import layout_on, process_fit, process_memory, step_communication
+from bertc.cost.sharing import layout_on, process_fit, process_memory
 from bertc.cost.spent import (
     ByPart,
     Spent,
@@ -142,33 +143,21 @@ def estimate(
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
         time=run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
-        spread=_spread(resolved, stages, budget.execution, layout, target) if devices > 1 else None,
+        spread=_spread(resolved, stages),
         pruned=Pruned(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
         if cut
         else None,
     )
 
 
-def _spread(
-    resolved: Resolved,
-    stages: tuple[StageEstimate, ...],
-    how: Execution,
-    layout: Layout,
-    target: Device,
-) -> Spread:
-    """Device layout with the mean communication time per step."""
-    seconds = sum(
-        one.steps
-        * step_communication(
-            stage, one.parameters.total, one.memory.microbatch, how, layout, target
-        )
-        for stage, one in zip(resolved.stages, stages, strict=True)
-    )
-    return Spread(
-        devices=layout.world.size,
-        per_host=layout.world.per_host,
-        strategy=layout.strategy,
-        communication_seconds=seconds / resolved.steps,
+def _spread(resolved: Resolved, stages: Sequence[StageEstimate]) -> Spread | None:
+    """The devices, with the messages of the mean step; None for one device."""
+    spreads = [(stage.steps / resolved.steps, stage.spread) for stage in stages if stage.spread]
+    if not spreads:
+        return None
+    return spreads[0][1]._replace(
+        communication_seconds=sum(part * one.communication_seconds for part, one in spreads),
+        exposed_seconds=sum(part * one.exposed_seconds for part, one in spreads),
     )
 
 
@@ -211,26 +200,26 @@ def _stage(
     stage = stage if length == stage.seq else stage.model_copy(update={"seq": length})
     executed = executed_flops(stage, memory.microbatch)
     share = layout.world.share(stage.batch)
-    microbatches = -(-share // memory.microbatch)
+    rounds = share / memory.microbatch  # the last may be cut
     parts = microbatch_spent(
         stage,
         memory.microbatch * stage.rows_an_example,
         budget.execution,
         target,
-        accumulating=microbatches > 1,
+        accumulating=rounds > 1,
         recompute=memory.recompute,
         reads_twice=layout.world.reads_twice(stage, memory.microbatch),
     )
-    # The last micro-batch may be cut.
-    parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}
+    parts = {part: spent.times(rounds) for part, spent in parts.items()}
     parts, seconds = step_time(
         parts | step_spent(stage, trained.total // layout.shards, target), target
     )
     planned = replace(whole_step(full, counts, budget), recompute=memory.recompute)
-    talk = step_communication(
-        stage, trained.total, memory.microbatch, budget.execution, layout, target
-    )
-    seconds += talk
+    spread, where = None, part_costs(planned, memory.microbatch, parts)
+    if layout.world.size > 1:
+        spread = spread_over(stage, trained, parts, rounds, budget.execution, layout, target)
+        seconds += spread.exposed_seconds
+        where = (*where, PartCost("messages", spread.exposed_seconds, *[0] * 5))
     mfu = executed.train * share / (seconds * target.peak_flops(budget.precision))
     return StageEstimate(
         name=stage.name,
@@ -242,5 +231,6 @@ def _stage(
         flops=stage_flops(stage, trained, executed, convention),
         memory=memory,
         time=time_on(target, seconds, seconds * stage.steps, mfu),
-        where=part_costs(planned, memory.microbatch, parts),
+        where=where,
+        spread=spread,
     )

@@ -124,13 +124,15 @@ class Time(NamedTuple):
 class Spread(NamedTuple):
     """Distribution of a run over devices, ``per_host`` to a machine.
 
-    Memory is then per device; ``communication_seconds`` is the wait per step for other devices.
+    Memory is then per device; ``communication_seconds`` is all messages of a step,
+    ``exposed_seconds`` is what a step waits for them.
     """
 
     devices: int
     per_host: int
     strategy: Literal["single", "ddp", "fsdp", "hsdp"]
     communication_seconds: float
+    exposed_seconds: float
 
 
 class PartCost(NamedTuple):
@@ -166,6 +168,7 @@ class StageEstimate(NamedTuple):
     memory: Memory
     time: Time
     where: tuple[PartCost, ...]
+    spread: Spread | None
 
 
 class Pruned(NamedTuple):

@@ -1,10 +1,9 @@
-"""Several processes: memory per device, and the time of communication between devices."""
+"""Several processes: how the state is distributed, and memory per device."""
 
 from typing import NamedTuple
 
-from bertc.cost.execution import FP32, DeviceBudget, Execution
+from bertc.cost.execution import FP32, DeviceBudget
 from bertc.cost.figures import Memory, Parameters
-from bertc.cost.machines.device import Device
 from bertc.cost.memory import USABLE, stage_fit, stage_memory
 from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Fit
@@ -13,16 +12,6 @@ from bertc.cost.update import state_bytes
 from bertc.ir.network.body_node import unshared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-
-NETWORK_BYTES = 50e9
-"""Bytes per second, each way, between machines, per device: InfiniBand NDR, 400 Gb/s."""
-LINK_SHARE = 0.8
-"""Assumed share of a link's nominal bandwidth that large messages reach."""
-TALK_SOURCE = (
-    "Messages: fp32, but sharded layers as they compute; in rings, at 0.8 of NVLink, PCIe or main\n"
-    "memory within a machine of up to 8 devices, of 400 Gb/s a device between machines, none of\n"
-    "it hidden behind computing."
-)
 
 
 def layout_on(resolved: Resolved, memory_bytes: int, world: World) -> Layout:
@@ -93,33 +82,3 @@ def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: La
     weights = FP32 * (total // layout.shards + total - cut) + gathered
     cut_state = state // layout.shards
     return _Held(weights, cut_state, FP32 * total + state - weights - cut_state)
-
-
-def step_communication(
-    stage: Stage, total: int, microbatch: int, how: Execution, layout: Layout, device: Device
-) -> float:
-    """Seconds per step of communication about ``total`` weights, not overlapped with compute.
-
-    A ring moves (n - 1) / n of a tensor for an all-gather or a reduce-scatter, twice that for an
-    all-reduce. Sharded weights are gathered for the forward and again for the backward of every
-    micro-batch, in the type that layers compute in; gradients are reduced once, in fp32.
-    """
-    world = layout.world
-    gathers = 2 * -(-world.share(stage.batch) // microbatch) * how.value_bytes / FP32
-    network = min(device.link_bytes, NETWORK_BYTES)
-    once = _ring(total, world.size, device.link_bytes if world.size == world.per_host else network)
-    match layout.strategy:
-        case "single":
-            return 0.0
-        case "ddp":
-            return 2 * once
-        case "fsdp":
-            return (gathers + 1) * once
-        case "hsdp":
-            inside = _ring(total, world.per_host, device.link_bytes)
-            between = _ring(total // layout.shards, layout.copies, network)
-            return (gathers + 1) * inside + 2 * between
-
-
-def _ring(weights: int, processes: int, link_bytes: float) -> float:
-    return (processes - 1) / processes * FP32 * weights / (LINK_SHARE * link_bytes)

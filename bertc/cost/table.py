@@ -15,7 +15,7 @@ from bertc.cost.figures import (
     Time,
     plain,
 )
-from bertc.cost.sharing import TALK_SOURCE
+from bertc.cost.messages import TALK_SOURCE
 from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
 
 PARTS = ("embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head")
@@ -219,7 +219,7 @@ def _sections(
     averaged = any(stage.memory.average_bytes for stage in run.stages)
     talk: list[Row] = []
     if spread:
-        talk = [("messages, a step", lambda c: duration_text(spread.communication_seconds))]
+        talk = [("messages, a step", _messages), ("not hidden", _not_hidden)]
     return [
         ("parameters", _parameter_rows(columns[0], run)),
         (
@@ -257,6 +257,16 @@ def _sections(
             ],
         ),
     ]
+
+
+def _messages(column: Estimate | StageEstimate) -> str:
+    return duration_text(column.spread.communication_seconds) if column.spread else ""
+
+
+def _not_hidden(column: Estimate | StageEstimate) -> str:
+    """Seconds that a step waits for messages, and their share of it."""
+    seconds = column.spread.exposed_seconds if column.spread else 0.0
+    return f"{duration_text(seconds)}, {100 * seconds / column.time.seconds_per_step:.1f}%"
 
 
 def _hours(time: Time, devices: int) -> str:

@@ -30,11 +30,15 @@ def test_a_small_model_is_held_whole_by_each() -> None:
     assert 0.98 < eight.memory.largest_microbatch / one.memory.largest_microbatch < 1
     assert eight.memory.microbatch == one.memory.microbatch / 8
     talk = eight.spread.communication_seconds
-    # Seven eighths of all gradients go round twice.
-    assert talk == pytest.approx(2 * 7 / 8 * 4 * one.parameters.total / (0.8 * 450e9), rel=0.02)
-    # Each updates all weights, and asks for all kernels.
-    shared = one.time.seconds_per_step / 8 + talk
-    assert shared < eight.time.seconds_per_step < 1.2 * shared
+    # Seven eighths of all gradients go round twice, in thirteen messages.
+    rings = 2 * 7 / 8 * 4 * one.parameters.total / (0.8 * 450e9)
+    assert talk == pytest.approx(rings + 13 * 2 * 7 * 3.4e-6, rel=0.02)
+    # Each updates all weights, and asks for all kernels; the token table is the last to be sent.
+    shared = one.time.seconds_per_step / 8 + eight.spread.exposed_seconds
+    assert shared < eight.time.seconds_per_step < 1.25 * shared
+    assert 0.2 * talk < eight.spread.exposed_seconds < 0.3 * talk
+    step = eight.stages[0].time.seconds_per_step
+    assert sum(part.seconds for part in eight.stages[0].where) == pytest.approx(step)
     text = as_table([eight])
     assert "ddp on 8 devices" in text
     assert "messages, a step" in text

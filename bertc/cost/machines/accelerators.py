@@ -18,6 +18,10 @@ from bertc.cost.machines.device import Device
 GIB = 2**30
 TERA, GIGA = 1e12, 1e9
 NVLINK = {"v100": 150e9, "a100": 300e9, "h100": 450e9, "b200": 900e9}
+PORTS = {"v100": 6.25e9, "a100": 25e9}
+"""Bytes a second each way to other machines, per device; of others 50e9.
+
+InfiniBand: four EDR ports for 8 V100 (DGX-1), an HDR port for each A100, NDR from Hopper on."""
 PCIE_3, PCIE_4, PCIE_5 = 16e9, 32e9, 64e9
 BRIDGE = 300e9
 """NVLink bridge between two or three H100 PCIe or NVL cards, bytes per second each way."""
@@ -56,6 +60,7 @@ def _nvidia(name: str, gib: int, bf16: float, fp32: float, bandwidth: float, lin
         fp32_flops=fp32 * TERA,
         bandwidth_bytes=bandwidth * GIGA,
         link_bytes=link,
+        network_bytes=PORTS.get(name[:4], 50e9),
         product_share=share,
         launch_seconds=LAUNCH_SECONDS,
         source=source,

@@ -23,9 +23,10 @@ class Device:
     comes from.
 
     ``bandwidth_bytes`` is the nominal memory bandwidth, ``launch_seconds`` the host's time per
-    kernel, ``link_bytes`` the nominal rate each way to the other devices of the machine: NVLink,
-    PCIe or main memory. Measured ``rates`` take precedence over all of these. Times are expected
-    within a factor of ``time_within``; None: no range is stated.
+    kernel, ``link_bytes`` the nominal rate each way to the other devices of the machine (NVLink,
+    PCIe or main memory), ``network_bytes`` that to other machines. Measured ``rates`` take
+    precedence over all of these. Times are expected within a factor of ``time_within``; None: no
+    range is stated.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Device:
     fp32_flops: float = 0.0
     bandwidth_bytes: float = 0.0
     link_bytes: float = 10e9
+    network_bytes: float = 50e9
     product_share: float
     launch_seconds: float = 0.0
     cores: float = 1.0

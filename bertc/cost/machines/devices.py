@@ -28,6 +28,7 @@ UNITS = {
     "memory": ("memory_bytes", GIB),
     "bandwidth": ("bandwidth_bytes", GIGA),
     "link": ("link_bytes", GIGA),
+    "network": ("network_bytes", GIGA),
     "share": ("product_share", 1),
 }
 """Figures that a user may give, and their units: TFLOP/s, GiB, GB/s, and the share of products."""
