@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +24,7 @@ from bertc.base.storage.place import FolderAt
 from bertc.data.batches import arranged
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
-from bertc.data.prepared import making, opening
+from bertc.data.prepared import making
 from bertc.data.prepared.finishing import finish_preparing
 from bertc.data.prepared.making import begin_preparing, make_parts
 from bertc.data.prepared.manifest import part_at
@@ -90,19 +89,6 @@ def test_rows_are_the_same_from_everywhere(tmp_path: Path, more: str) -> None:
             assert same(read.train(step), straight.train(step))
         pairs = zip(read.heldout(2, 8), straight.heldout(2, 8), strict=True)
         assert all(same(one, other) for one, other in pairs)
-
-
-def test_the_shards_read_longest_ago_make_room(tmp_path: Path) -> None:
-    for age, name in enumerate(("now", "before", "old", "oldest")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "manifest.json").write_bytes(b"m" * 100)
-        if age:
-            os.utime(tmp_path / name / "manifest.json", (1000 - age, 1000 - age))
-    (tmp_path / "half.tmp-1").mkdir()  # of a process that copies a shard now
-    opening._make_room(tmp_path, 250)
-    assert {path.name for path in tmp_path.iterdir()} == {"now", "before", "half.tmp-1"}
-    opening._make_room(tmp_path, 50)
-    assert {path.name for path in tmp_path.iterdir()} == {"now", "half.tmp-1"}
 
 
 def contents(place: FolderAt) -> dict[str, bytes]:

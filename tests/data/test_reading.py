@@ -1,12 +1,22 @@
 """Reading of text in many shards: how often what is opened, and which rows are read when."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from bertc.base.diagnostics import CannotWriteError
+from bertc.base.storage import durable
+from bertc.data.cache import copies
+from bertc.data.cache.copies import copied, make_room
+from bertc.data.cache.store import Silent
+from bertc.data.corpus import prepare
 from bertc.data.prepared import manifest
 from bertc.data.prepared.manifest import read_corpus
+from bertc.data.prepared.opening import tokenizer_at
 
+from .conftest import same
 from .test_parts import write
 from .test_prepared import made, reading, small_parts, spec  # noqa: F401
 
@@ -27,5 +37,86 @@ def test_a_manifest_is_parsed_once_until_it_changes(
     before = read_corpus(place)
     assert read_corpus(place) is before
     assert len(parsed) == 1
-    made(spec(tmp_path / "a.jsonl", "format=blocks"), place.address, tmp_path / "other")
+    made(spec(tmp_path / "a.jsonl"), place.address, tmp_path / "other")
     assert read_corpus(place) is not before
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+
+
+def shard(folder: Path, name: str, opened: float = 0) -> Path:
+    """A folder of the cache with 100 bytes, opened at a Unix time."""
+    (folder / name).mkdir()
+    (folder / name / "manifest.json").write_bytes(b"m" * 100)
+    if opened:
+        os.utime(folder / name / "manifest.json", (opened, opened))
+    return folder / name
+
+
+def test_the_shards_opened_longest_ago_make_room_but_for_those_that_are_read(
+    tmp_path: Path,
+) -> None:
+    for nth, name in enumerate(("aa", "bb", "bb-rows", "cc", "dd", "ee-rows"), 1):
+        shard(tmp_path, name, 1000 * nth)
+    for name in ("ff.tmp-1", "gg.tmp-1"):  # of a process that copies, and of one that is gone
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.ids").write_bytes(b"i" * 100)
+    os.utime(tmp_path / "gg.tmp-1/train.ids", (1, 1))
+    read = copies._locked(tmp_path / "aa", copies.fcntl.LOCK_SH)
+    assert not make_room(tmp_path, 0, 800)
+    assert make_room(tmp_path, 150, 800)  # 100 too many, then 50
+    assert names(tmp_path) == {"aa", "cc", "dd", "ee-rows", "ff.tmp-1"}
+    make_room(tmp_path, 10**6)
+    assert names(tmp_path) == {"aa", "ff.tmp-1"}
+    os.close(read)
+    assert make_room(tmp_path, 1)
+    assert names(tmp_path) == {"ff.tmp-1"}
+
+
+def test_a_full_disk_is_emptied_of_shards_that_nobody_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard(tmp_path, "old", 1000)
+    room = [lambda: 100 - 100 * (tmp_path / "old").exists()]
+    monkeypatch.setattr(durable, "free_bytes", lambda path: room[0]())
+    os.close(copied(tmp_path / "new", lambda folder: {}, Silent(), 50))
+    assert names(tmp_path) == {"new"}
+    room[0] = lambda: 0
+    with pytest.raises(CannotWriteError, match="the disk is full"):
+        copied(tmp_path / "newer", lambda folder: {}, Silent(), 50)
+
+
+def test_a_cache_that_others_filled_is_read_without_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place
+) -> None:
+    program = reading(place.address, tokenizer_at(place.address, tmp_path / "cache"))
+    read = prepare(program, tmp_path / "cache", Silent()).stage(0)
+    straight = [read.train(step) for step in range(8)]
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("utime", "mkdir", "rename", "rmdir", "unlink"):
+        monkeypatch.setattr(os, name, refuse)
+    again = prepare(program, tmp_path / "cache", Silent()).stage(0)
+    assert all(same(again.train(step), batch) for step, batch in enumerate(straight))
+    with pytest.raises(CannotWriteError, match="read-only file system") as error:
+        prepare(program, tmp_path / "other", Silent())
+    assert "BERTC_CACHE" in str(error.value.help)
+
+
+def test_the_budget_holds_but_for_the_shards_of_two_windows(tmp_path: Path, place) -> None:
+    tokenizer = tokenizer_at(place.address, tmp_path / "cache")
+    program = reading(place.address, tokenizer, cache=", cache=20k").model_copy()
+    read = prepare(program, tmp_path / "other", Silent()).stage(0)
+    largest = 0
+    for step in range(2 * read.examples // 4):
+        read.train(step)
+        sizes = {
+            folder.name[:64]: sum(path.stat().st_size for path in folder.iterdir())
+            for folder in (tmp_path / "other/shards").iterdir()
+            if folder.is_dir()
+        }
+        largest = max(largest, len(sizes))
+    assert largest <= 9

@@ -200,8 +200,7 @@ def _arranged(
         total.update(one.counts)
     return ShardedRows(
         np.array([one.rows for one in indexed], dtype=np.int64),
-        # A batch may read of two windows while the next one is opened.
-        lru_cache(3 * window)(lambda number: indexed[number].opened()),
+        lru_cache(2 * window)(lambda number: indexed[number].opened()),
         max(one.texts for one in indexed),
         slow,
         window,
@@ -231,27 +230,28 @@ def _indexed(
 ) -> Indexed:
     """The rows of a shard, written to the cache; of ``known`` ones when they are first read."""
 
-    def write() -> WrittenRows:
+    def write(text: Callable[[], Tokens]) -> WrittenRows:
         name = fingerprint(VERSION, shard.name, shard.part, *_deciding(arrangement))
-        folder = cache / ("shards" if shard.slow else "rows") / name
-        counts = obtain(
-            folder, lambda folder: write_rows(folder, shard.opened(), arrangement), progress
-        )
+        # The rows of a copied shard go when it goes.
+        folder = cache / (f"shards/{shard.name}-{name}" if shard.slow else f"rows/{name}")
+        counts = obtain(folder, lambda folder: write_rows(folder, text(), arrangement), progress)
         if not stage.pack:
             return counts, folder, None
-        packing, home = _packing(arrangement, stage), "shards" if shard.slow else "packs"
-        packs = cache / home / fingerprint(VERSION, name, *packing)
+        packing = _packing(arrangement, stage)
+        name = fingerprint(VERSION, name, *packing)
+        packs = cache / (f"shards/{shard.name}-{name}" if shard.slow else f"packs/{name}")
         packed = obtain(
             packs, lambda packs: write_packs(packs, _rows_in(folder), *packing), progress
         )
         return {**counts, **packed}, folder, packs
 
     def opened() -> IndexedIds:
-        _, folder, packs = written or write()
+        text = shard.opened()
+        _, folder, packs = write(lambda: text) if shard.slow or written is None else written
         rows = _rows_in(folder)
-        return shard.opened().ids, _packs_in(packs, rows) if packs else rows
+        return text.ids, _packs_in(packs, rows) if packs else rows
 
-    written = None if known else write()
+    written = None if known else write(shard.opened)
     counts = known or (written[0] if written else {})
     if not stage.pack:
         return Indexed(counts, counts["rows"], 1, opened)

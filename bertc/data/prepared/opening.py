@@ -1,17 +1,16 @@
 """Prepared text for training: its shards, here or copied to the cache when they are first read."""
 
-import contextlib
 import hashlib
 import os
-import time
+import weakref
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage import durable
 from bertc.base.storage.place import FolderAt
+from bertc.data.cache.copies import copied
 from bertc.data.cache.store import (
     MANIFEST_FILE,
     Facts,
@@ -28,12 +27,9 @@ from bertc.data.prepared.manifest import (
     part_at,
     read_corpus,
 )
-from bertc.data.rows.tokens import Tokens, open_tokens
+from bertc.data.rows.tokens import SPLITS, DType, Tokens, open_tokens
 from bertc.data.shards import Shard, Tokenised
 from bertc.ir.data import Prepared
-
-RECENT_SECONDS = 60
-"""Age from which a shard may be removed from the cache."""
 
 
 def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progress) -> Tokenised:
@@ -46,9 +42,21 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
             "leave vocab out of the spec: the run then uses that of the text",
         )
 
+    dtype = np.dtype(corpus.plan.dtype).type
+
+    def located(part: PreparedPart, progress: Progress) -> tuple[Path, int | None]:
+        if place.folder:
+            return _checked(place, part), None
+        folder, expected_bytes = cache / "shards" / part.sha256, _bytes_of(part, dtype)
+        copy = partial(_copy, place, part)
+        return folder, copied(folder, copy, progress, expected_bytes, text.cache)
+
     def opened(part: PreparedPart, split: str) -> Tokens:
-        folder = _folder(place, part, cache, Silent(), text.cache)
-        return open_tokens(folder, split, np.dtype(corpus.plan.dtype).type)
+        folder, lock = located(part, Silent())
+        tokens = open_tokens(folder, split, dtype)
+        if lock is not None:  # it may go when nobody has its tokens
+            weakref.finalize(tokens.ids, os.close, lock)
+        return tokens
 
     slow = place.folder is None
     train = tuple(
@@ -56,9 +64,11 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
         for part in corpus.parts
         if part.facts["train"]["tokens"]
     )
-    of_all = _folder(place, corpus.heldout, cache, progress)
     heldout = Shard(corpus.heldout.sha256, "heldout", partial(opened, corpus.heldout, "heldout"))
-    counts = np.fromfile(of_all / "train.counts", np.int64)
+    folder, lock = located(corpus.heldout, progress)
+    counts = np.fromfile(folder / "train.counts", np.int64)
+    if lock is not None:
+        os.close(lock)
     return Tokenised(corpus.facts, train, (heldout,), counts)
 
 
@@ -88,38 +98,19 @@ def _damaged(place: FolderAt, name: str) -> DataError:
     )
 
 
-def _folder(
-    place: FolderAt, part: PreparedPart, cache: Path, progress: Progress, most_bytes: int = 0
-) -> Path:
-    """The folder of a part on this machine, copied and checked if it is in a store."""
-    if place.folder:
-        there = part_at(place, part.name)
-        if there is None or there.sha256 != part.sha256:
-            raise _damaged(place, part.name)
-        return place.folder / part.name
-    folder = cache / "shards" / part.sha256
-    obtain(folder, lambda folder: _copy(place, part, folder), progress)
-    os.utime(folder / MANIFEST_FILE)
-    if most_bytes:
-        _make_room(folder.parent, most_bytes)
-    return folder
+def _checked(place: FolderAt, part: PreparedPart) -> Path:
+    """The folder of a part that is on this machine."""
+    there = part_at(place, part.name)
+    if place.folder is None or there is None or there.sha256 != part.sha256:
+        raise _damaged(place, part.name)
+    return place.folder / part.name
 
 
-def _make_room(shards: Path, most_bytes: int) -> None:
-    """Remove the shards read longest ago, and rows of shards, until ``most_bytes`` are left.
-
-    Whoever reads a removed one has it open; those of the last minute may be about to be opened.
-    """
-    read = {}
-    for folder in shards.iterdir():
-        with contextlib.suppress(OSError):  # removed or made by another process meanwhile
-            read[folder] = (folder / MANIFEST_FILE).stat().st_mtime
-    total = 0
-    for folder in sorted(read, key=lambda folder: read[folder], reverse=True):
-        with contextlib.suppress(OSError):
-            total += sum(path.stat().st_size for path in folder.iterdir())
-            if total > most_bytes and read[folder] < time.time() - RECENT_SECONDS:
-                durable.remove(folder)
+def _bytes_of(part: PreparedPart, dtype: DType) -> int:
+    """The size of the tokens of a part, and of the starts of its sentences and documents."""
+    widths = {"tokens": np.dtype(dtype).itemsize, "sentences": 8, "documents": 8}
+    counts = [part.facts.get(split, {}) for split in SPLITS]
+    return sum(count.get(name, 0) * width for count in counts for name, width in widths.items())
 
 
 def _copy(place: FolderAt, part: PreparedPart, folder: Path) -> Facts:

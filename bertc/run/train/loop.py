@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from bertc.base.diagnostics import DataError, GivenUpError, StoppedError
+from bertc.base.diagnostics import BertcError, DataError, GivenUpError, StoppedError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
 from bertc.data.cache.store import Silent
@@ -132,7 +132,8 @@ def _train_stage(
             if isinstance(stage.prune, Units):
                 with _saved_when_stopped(session):
                     prune(session, phase, stage.prune)
-            batch = clock.timed("batches", feed.take)
+            with _saved_without_text(session):
+                batch = clock.timed("batches", feed.take)
             learning_rate = rate(stage, progress.step)
             result = clock.timed("steps", _step, session, phase, feed, batch, learning_rate)
             progress.step += 1
@@ -185,6 +186,21 @@ def _saved_when_stopped(session: Session) -> Iterator[None]:
         message = f"stopped after step {session.progress.step:,}, and saved"
         with session.ranks.raise_on_all():
             raise session.ranks.stop.error(message) from None
+
+
+@contextmanager
+def _saved_without_text(session: Session) -> Iterator[None]:
+    """Save the state after the last step if text cannot be read, as when a store is out of reach.
+
+    Not of several processes: the others are in a step, and saving takes all.
+    """
+    try:
+        yield
+    except BertcError as error:
+        if not session.ranks.is_distributed and not isinstance(error, StoppedError):
+            session.save()
+            session.display.note(f"saved after step {session.progress.step:,}")
+        raise
 
 
 def _evaluate(session: Session, phase: Phase) -> Evaluation:
