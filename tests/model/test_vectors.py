@@ -77,18 +77,3 @@ def test_the_width_of_vectors_is_put_right_by_the_help(body: str, tmp_path: Path
     assert (found.code, bool(found.fix)) == ("E400", True)
     assert "has 2 numbers for a word, and the token table " in found.message
     resolve(apply_fixes(found.fix.span.source, [found]))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "code"),
-    [
-        ('vocab=words table=adaptive([20]) init=vectors("a")', "E269"),
-        ("freeze=tables", "E108"),
-        ("freeze=positions body=bilstm", "E274"),
-        ("freeze=positions positions=rotary", "E274"),
-    ],
-)
-def test_what_it_cannot_do_is_refused(wrong: str, code: str) -> None:
-    with pytest.raises(SpecError) as refused:
-        resolve(wrong)
-    assert code in {each.code for each in refused.value.diagnostics}
