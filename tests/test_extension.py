@@ -101,7 +101,7 @@ def toy_folder(toy_family: None, tmp_path: Path) -> Path:
     return tmp_path / "m"
 
 
-def test_a_new_family_comes_back_as_it_went_out(toy_folder: Path) -> None:
+def test_a_new_family_comes_back_as_it_went_out(toy_folder):
     resolved = toy(activation="relu")
     ours, again = build(resolved), load(toy_folder)
     ours.load_state_dict({**ours.state_dict(), **tensors(resolved)})
@@ -128,9 +128,7 @@ def test_a_new_family_comes_back_as_it_went_out(toy_folder: Path) -> None:
         ({"positions": SinusoidalPositions()}, "positions=sinusoidal", "positions=learned(16)"),
     ],
 )
-def test_a_new_family_refuses_with_a_reason(
-    settings: dict[str, Any], setting: str, why: str, toy_family: None, tmp_path: Path
-) -> None:
+def test_a_new_family_refuses_with_a_reason(settings, setting, why, toy_family, tmp_path):
     resolved = toy(**settings)
     with pytest.raises(DataError) as refused:
         export_model(resolved, tensors(resolved), words(), tmp_path / "m", strict=True)
@@ -146,9 +144,7 @@ def test_a_new_family_refuses_with_a_reason(
         ({"colour": "red", "sideways": False, "twist": 3}, ""),
     ],
 )
-def test_a_new_family_reads_of_its_configuration_what_it_says(
-    changed: dict[str, Any], message: str, toy_folder: Path
-) -> None:
+def test_a_new_family_reads_of_its_configuration_what_it_says(changed, message, toy_folder):
     path = toy_folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
     if not message:
@@ -177,9 +173,7 @@ class Capped(FullAttention):
     ("attention", "setting"),
     [(Windowed(), "attention=windowed"), (Capped(cap=3), "attention=full(cap=3)")],
 )
-def test_a_kind_that_no_family_lists_is_never_written_as_another(
-    attention: FullAttention, setting: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kind_that_no_family_lists_is_never_written_as_another(attention, setting, monkeypatch):
     monkeypatch.setattr(families, "FAMILIES", (families.BERT,))
     assert_refused(program().encoder.model_copy(update={"attention": attention}), setting)
 
@@ -190,7 +184,7 @@ class Turned(Encoder):
     turns: int = 0
 
 
-def test_a_setting_that_no_family_lists_is_never_left_out() -> None:
+def test_a_setting_that_no_family_lists_is_never_left_out():
     assert_refused(Turned(**dict(program().encoder), turns=2), "kind=turned")
 
 

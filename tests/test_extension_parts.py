@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,9 +98,7 @@ def plugged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     rebuild()
 
 
-def test_a_new_part_is_counted_trained_resumed_and_shown(
-    plugged: Resolved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_part_is_counted_trained_resumed_and_shown(plugged, tmp_path, monkeypatch):
     again = Resolved.model_validate_json(plugged.model_dump_json())
     assert again.fingerprint() == plugged.fingerprint()
     assert again.encoder == plugged.encoder
@@ -121,7 +118,7 @@ def test_a_new_part_is_counted_trained_resumed_and_shown(
     assert all(term.name in shown for term in plugged.stages[0].objective)
 
 
-def test_what_a_new_part_computes_is_what_it_states(plugged: Resolved) -> None:
+def test_what_a_new_part_computes_is_what_it_states(plugged):
     (stage,) = plugged.stages
     ids = torch.zeros(4, stage.seq, dtype=torch.long, device="meta")
     module = build(plugged, device="meta")
@@ -140,9 +137,7 @@ def test_what_a_new_part_computes_is_what_it_states(plugged: Resolved) -> None:
     ],
     indirect=["plugged"],
 )  # fmt: skip
-def test_a_new_part_is_refused_with_a_reason(
-    plugged: Resolved, setting: str, tmp_path: Path
-) -> None:
+def test_a_new_part_is_refused_with_a_reason(plugged, setting, tmp_path):
     with pytest.raises(DataError) as refused:
         export_model(plugged, tensors(plugged), words(), tmp_path / "m", strict=True)
     assert refused.value.message.startswith(f"{setting} stands in the way: ")

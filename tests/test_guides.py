@@ -91,9 +91,7 @@ COMMANDS = [(page, command) for page in GUIDES for command in commands(page)]
 
 
 @pytest.mark.parametrize(("page", "arguments"), COMMANDS)
-def test_commands_are_understood(
-    page: Path, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_are_understood(page, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for file, text in files_of(page).items():
         (tmp_path / file).write_text(text)
@@ -110,19 +108,19 @@ def test_commands_are_understood(
         assert found.found == [], page
 
 
-def test_every_page_is_in_the_menu_of_the_site() -> None:
+def test_every_page_is_in_the_menu_of_the_site():
     groups = runpy.run_path(str(ROOT / "docs" / "site.py"))["GROUPS"]
     pages = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"contributing", "changelog"}
     named = [name for names in groups.values() if isinstance(names, tuple) for name in names]
     assert sorted(named) == sorted(pages)
 
 
-def test_the_page_of_commands_is_what_the_command_line_says() -> None:
+def test_the_page_of_commands_is_what_the_command_line_says():
     made = "\n".join(runpy.run_path(str(ROOT / "docs" / "commands.py"))["lines"]()) + "\n"
     assert made == (ROOT / "docs" / "commands.md").read_text(), "run python docs/commands.py"
 
 
-def test_the_page_of_public_names_is_what_python_says() -> None:
+def test_the_page_of_public_names_is_what_python_says():
     page = runpy.run_path(str(ROOT / "docs" / "python.py"))
     made = "\n".join(page["lines"]()).rstrip() + "\n"
     assert made == (ROOT / "docs" / "python.md").read_text(), "run python docs/python.py"
@@ -139,17 +137,17 @@ def test_the_page_of_public_names_is_what_python_says() -> None:
 
 
 @pytest.mark.usefixtures("run")
-def test_examples_of_public_names_run(tmp_path: Path) -> None:
+def test_examples_of_public_names_run(tmp_path):
     (tmp_path / "text.txt").write_text((FARM / "farm.txt").read_text())
     runpy.run_path(str(ROOT / "tests" / "api_examples.py"))
 
 
-def test_lines_of_the_readme_are_short() -> None:
+def test_lines_of_the_readme_are_short():
     lines = (ROOT / "README.md").read_text().splitlines()
     assert [line for line in lines if len(line) > 110] == []
 
 
-def test_pages_of_tables_are_those_of_their_results() -> None:
+def test_pages_of_tables_are_those_of_their_results():
     made = runpy.run_path(str(ROOT / "docs" / "tables.py"))
     folder = ROOT / "docs" / "tables"
     pages = dict(made["pages"]())
@@ -161,14 +159,14 @@ def test_pages_of_tables_are_those_of_their_results() -> None:
         assert made["digest"](path) in (folder / f"{path.stem}.svg").read_text()
 
 
-def test_the_spec_of_the_tutorial_is_sound() -> None:
+def test_the_spec_of_the_tutorial_is_sound():
     found = Diagnostics()
     for program in lang.load(tutorial_spec(), (), found):
         passes.complete(program, found)
     assert found.found == []
 
 
-def test_the_commands_of_the_tutorial_run(run: Run, tmp_path: Path) -> None:
+def test_the_commands_of_the_tutorial_run(run, tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "farm.txt").write_text("a hen and a duck.\n\na pond.\n\na bird.\n" * 8)
     (tmp_path / "mine.bertc").write_text(tutorial_spec())
@@ -188,7 +186,7 @@ QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
 
 
 @pytest.mark.usefixtures("forked")
-def test_the_commands_of_the_page_on_small_networks_run(run: Run, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_on_small_networks_run(run, tmp_path):
     rows = "text\tlabel\n" + "a hen and a duck\tfarm\na pond and a reed\tlake\n" * 12
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / name).write_text(rows)
@@ -204,7 +202,7 @@ def test_the_commands_of_the_page_on_small_networks_run(run: Run, tmp_path: Path
     assert (tmp_path / "runs" / "pruned" / "pruned.json").is_file()
 
 
-def test_the_commands_of_the_page_on_vectors_run(run: Run, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_on_vectors_run(run, tmp_path):
     rows = ["a hen\ta duck\ta pond\t4", "a reed\ta pond\ta hen\t3", "a duck\ta reed\ta hen\t1"]
     for name in ("pairs.tsv", "triplets.tsv", "scored.tsv"):
         (tmp_path / name).write_text("\n".join(["a\tb\tc\ts", *rows * 3]) + "\n")
@@ -220,9 +218,7 @@ def test_the_commands_of_the_page_on_vectors_run(run: Run, tmp_path: Path) -> No
     assert (tmp_path / "my-model" / "1_Pooling" / "config.json").is_file()
 
 
-def test_the_commands_of_the_page_on_beginning_run(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):
     rows = "".join(f"a hen by the pond {n},{n % 2}\n" for n in range(20))
     (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
     (tmp_path / "pairs.tsv").write_text("a\tb\n" + "a hen\ta duck of a pond\n" * 9)
@@ -255,9 +251,7 @@ SMALL_NUMBERS = {
 SHALLOW = [w for s in ("layers=4", "hidden=16", "heads=2", "ffn=24") for w in ("--set", s)]
 
 
-def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(
-    run: Run, tmp_path: Path
-) -> None:
+def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(run, tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "farm.txt").write_text("a hen and a duck.\n\na pond by a reed.\n\n" * 60)
     for name in ("train.tsv", "dev.tsv"):
@@ -282,6 +276,6 @@ def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files(page: Path) -> None:
+def test_links_lead_to_files(page):
     for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert link.startswith("https://") or (page.parent / link).exists(), link

@@ -68,14 +68,14 @@ def spec(text: str) -> str:
     return re.sub(r"(?<= )\w+=(?= )", "", f"{settings} {text}")
 
 
-def test_the_table_has_every_kind_of_every_union() -> None:
+def test_the_table_has_every_kind_of_every_union():
     assert {union: {*kinds} for union, kinds in NETWORKS.items()} == UNIONS
 
 
 @pytest.mark.parametrize(
     ("union", "kind"), [(union, kind) for union, kinds in NETWORKS.items() for kind in kinds]
 )
-def test_a_kind_is_counted_trained_and_exported_or_refused(union: str, kind: str) -> None:
+def test_a_kind_is_counted_trained_and_exported_or_refused(union, kind):
     for variant, more in VARIANTS.items():
         try:
             resolved = resolve(spec(f"{more} {NETWORKS[union][kind]}"))
@@ -136,7 +136,7 @@ class Buckets(BucketedPositions):
     positional = ("buckets", "distance")
 
 
-def test_what_a_kind_shares_by_head_and_the_ranges_of_its_table_follow_from_its_weights() -> None:
+def test_what_a_kind_shares_by_head_and_the_ranges_of_its_table_follow_from_its_weights():
     toy = Buckets(rows=32, buckets=32, distance=8)
     assert toy.ties_biases
     assert toy.ranges.problem.endswith("distance = 8 leaves nothing to the others")
@@ -144,7 +144,7 @@ def test_what_a_kind_shares_by_head_and_the_ranges_of_its_table_follow_from_its_
 
 
 @pytest.mark.parametrize("kind", NETWORKS["share"])
-def test_a_sharing_keeps_its_name(kind: str) -> None:
+def test_a_sharing_keeps_its_name(kind):
     """Two layers in a group are all, each in its own none."""
     names = {"groups": "all", "map": "none"}
     said = resolve(spec(NETWORKS["share"][kind])).encoder.settings()["share"]
@@ -160,9 +160,7 @@ class Mirror(Node):
         return min(layer, depth - 1 - layer)
 
 
-def test_a_new_sharing_is_called_by_its_name_where_it_is_in_the_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_new_sharing_is_called_by_its_name_where_it_is_in_the_way(monkeypatch):
     monkeypatch.setattr(sharing, "Sharing", Annotated[Mirror | sharing.ShareAll, "as a union is"])
     resolved = resolve(spec("layers=4 share=map([0, 1, 1, 0])"))
     refused = target_of(resolved, [weight.name for weight in model_weights(resolved)], pad=0)

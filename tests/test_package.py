@@ -15,7 +15,7 @@ def pip(*arguments: str) -> None:
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
 
 
-def test_the_wheel_works_far_from_the_checkout(tmp_path: Path) -> None:
+def test_the_wheel_works_far_from_the_checkout(tmp_path):
     pip("wheel", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(ROOT))
     (wheel,) = tmp_path.glob("bertc-*.whl")
     site = tmp_path / "site"
@@ -34,7 +34,7 @@ def test_the_wheel_works_far_from_the_checkout(tmp_path: Path) -> None:
     assert shipped == {path.name for path in (ROOT / "specs").iterdir()}
 
 
-def test_torch_is_the_pinned_one() -> None:
+def test_torch_is_the_pinned_one():
     pinned = dict(
         line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line
     )

@@ -7,7 +7,7 @@ from bertc.model.attend import attend
 from tests.kinds import OBJECTIVES
 
 
-def test_every_kind_keeps_to_the_shapes_it_names() -> None:
+def test_every_kind_keeps_to_the_shapes_it_names():
     code = "from tests.shapes import *; check_shapes(); print(refused()); take_steps()"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -15,5 +15,5 @@ def test_every_kind_keeps_to_the_shapes_it_names() -> None:
     assert ran.stdout.splitlines()[-1] == [*OBJECTIVES.values()][-1]
 
 
-def test_nothing_is_checked_otherwise() -> None:
+def test_nothing_is_checked_otherwise():
     assert not hasattr(attend, "__wrapped__")

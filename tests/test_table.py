@@ -11,7 +11,7 @@ FIGURES = Table(
 )
 
 
-def test_text_is_in_columns_with_figures_to_the_right() -> None:
+def test_text_is_in_columns_with_figures_to_the_right():
     assert str(FIGURES).split("\n") == [
         "a <title>", "part   size  note", "head  1,200", "of a stage", "<b>       3  two",
         "             lines\\x1b", "", "a note",
@@ -19,7 +19,7 @@ def test_text_is_in_columns_with_figures_to_the_right() -> None:
     assert str(Table(("", ""), [("a", "1"), ("b", "22")])) == "a   1\nb  22"
 
 
-def test_html_escapes_text_and_leaves_colours_to_the_page() -> None:
+def test_html_escapes_text_and_leaves_colours_to_the_page():
     html = FIGURES.html()
     assert html == FIGURES._repr_html_()
     assert "&lt;title&gt;" in html

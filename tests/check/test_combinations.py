@@ -51,7 +51,7 @@ def mended(spec: str) -> tuple[str, list[Diagnostic]]:
 
 
 @pytest.mark.parametrize(("spec", "code"), REFUSED)
-def test_a_way_out_leads_to_a_spec_that_checks(spec: str, code: str) -> None:
+def test_a_way_out_leads_to_a_spec_that_checks(spec, code):
     if "grow" not in spec:
         spec = f"seq=32 {spec}"
     text, met = mended(spec)
@@ -74,13 +74,13 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize(("spec", "code"), REMARKED)
-def test_what_teaches_little_is_remarked_on(spec: str, code: str) -> None:
+def test_what_teaches_little_is_remarked_on(spec, code):
     diagnostics = found(spec)
     assert not diagnostics.found
     assert [remark.code for remark in diagnostics.remarks] == [code]
 
 
-def test_what_is_meant_is_not_remarked_on() -> None:
+def test_what_is_meant_is_not_remarked_on():
     specs = [f"hidden=64 {spec}" for spec in ALLOWED] + sorted(shipped_specs())
     for spec in specs:
         diagnostics = Diagnostics()
@@ -94,7 +94,7 @@ DEPTHS = ((2, 3), (2, 4), (3, 4), (3, 6), (3, 9), (4, 6), (4, 8))
 
 
 @pytest.mark.parametrize("growth", [Stack(), Interleave()])
-def test_a_grown_layer_computes_as_the_layer_it_is_a_copy_of(growth: Stack | Interleave) -> None:
+def test_a_grown_layer_computes_as_the_layer_it_is_a_copy_of(growth):
     """Where nothing is refused, whichever layer owns the weights."""
     refused = 0
     for scheme, (before, after) in itertools.product(SCHEMES, DEPTHS):
@@ -122,7 +122,7 @@ def test_a_grown_layer_computes_as_the_layer_it_is_a_copy_of(growth: Stack | Int
     assert refused
 
 
-def test_the_groups_of_init_are_not_torn_apart() -> None:
+def test_the_groups_of_init_are_not_torn_apart():
     """Where the smaller network is another run's, its weights say so when they are read."""
     old, new = (
         resolve(f"hidden=8 heads=1 vocab=99 seq=16 share=groups(2) layers={n}") for n in (2, 4)

@@ -22,7 +22,7 @@ LARGE = {
 }  # fmt: skip
 
 
-def test_tokens_are_those_of_batches() -> None:
+def test_tokens_are_those_of_batches():
     (stage,) = resolve(
         "batch=32 seq=128 steps=100M tokens "
         "optimizer=adamw(warmup=10M tokens, schedule=wsd(20M tokens))"
@@ -35,9 +35,7 @@ def test_tokens_are_those_of_batches() -> None:
     ("first", "batch", "over", "ends"),
     [(768, 4608, "50G", MODERNBERT), (448, 4928, "10G", LARGE)],
 )
-def test_batches_rise_as_modernbert_s(
-    first: int, batch: int, over: str, ends: dict[int, float]
-) -> None:
+def test_batches_rise_as_modernbert_s(first, batch, over, ends):
     """A size ends with the step that reaches its tokens, or the one beside it."""
     *rising, whole = resolve(
         f"batch={batch} batch_warmup=rising({first}, {over} tokens) seq=1024 steps=1.719T tokens"
@@ -51,7 +49,7 @@ def test_batches_rise_as_modernbert_s(
     assert {stage.schedule_steps for stage in (*rising, whole)} == {whole.first_step + whole.steps}
 
 
-def test_a_size_reads_on_where_the_one_before_ended() -> None:
+def test_a_size_reads_on_where_the_one_before_ended():
     stages = resolve("batch=10 batch_warmup=rising(3, 9) steps=20").stages
     assert [(s.name, s.batch, s.steps) for s in stages] == [
         ("main-3", 3, 3), ("main-6", 6, 3), ("main-9", 9, 3), ("main-10", 10, 11),
@@ -62,7 +60,7 @@ def test_a_size_reads_on_where_the_one_before_ended() -> None:
         read = (stage.first_batch + stage.steps) * stage.batch
 
 
-def test_an_average_is_of_its_stage_and_counts_its_tokens() -> None:
+def test_an_average_is_of_its_stage_and_counts_its_tokens():
     a, b, c = resolve(
         'batch=8 average=ema(51200 tokens) stage "a" { seq=64 steps=100 } '
         'stage "b" { seq=128 steps=50 average=none } stage "c" { seq=256 steps=90 batch=16 }'
@@ -76,7 +74,7 @@ def test_an_average_is_of_its_stage_and_counts_its_tokens() -> None:
     assert (mean.begin, mean.steps) == (0, 10)
 
 
-def test_a_schedule_over_stages_counts_the_tokens_of_each() -> None:
+def test_a_schedule_over_stages_counts_the_tokens_of_each():
     """Warm-up from the start, the decay back from the end: rows of 64 tokens, then of 256."""
     first, second = resolve(
         "batch=8 optimizer=adamw(lr=1, warmup=61440 tokens, schedule=wsd(409600 tokens)) "
@@ -90,7 +88,7 @@ def test_a_schedule_over_stages_counts_the_tokens_of_each() -> None:
     assert [rate(second, step) for step in (105, 150, 349)] == pytest.approx([1, 1, last])
 
 
-def test_a_base_in_tokens_is_shortened_in_proportion() -> None:
+def test_a_base_in_tokens_is_shortened_in_proportion():
     base = 'batch=8 stage "a" { seq=64 steps=300k tokens } stage "b" { seq=128 steps=200k tokens }'
     in_steps = [s.steps for s in resolve(base, ["steps=78"]).stages]
     assert in_steps == [round(78 * 586 / 781), 78 - round(78 * 586 / 781)]
@@ -98,9 +96,7 @@ def test_a_base_in_tokens_is_shortened_in_proportion() -> None:
     assert in_tokens == [round(30_000 / 512), round(20_000 / 1024)]
 
 
-def test_what_does_not_fit_an_inherited_warmup_is_shown_where_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_an_inherited_warmup_is_shown_where_it_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "base.bertc").write_text("layers=1 batch=256 batch_warmup=rising(64, 10)")
     with pytest.raises(SpecError) as caught:
@@ -112,7 +108,7 @@ def test_what_does_not_fit_an_inherited_warmup_is_shown_where_it_is_written(
     assert resolve(f'extends "base.bertc" batch=32 {found.help}')
 
 
-def test_a_stage_may_mask_less_than_the_one_before() -> None:
+def test_a_stage_may_mask_less_than_the_one_before():
     """mmBERT: 30%, 15%, then 5% (README)."""
     stages = resolve(
         'seq=100 stage "a" { objective=mlm(30%) } stage "b" { objective=mlm(15%) } '
@@ -121,7 +117,7 @@ def test_a_stage_may_mask_less_than_the_one_before() -> None:
     assert [stage.predictions() for stage in stages] == [30, 15, 5]
 
 
-def test_evaluations_mask_one_share_throughout() -> None:
+def test_evaluations_mask_one_share_throughout():
     def evaluated(spec: str) -> list[float]:
         return [stage.held_out.masked_terms()[0].p for stage in resolve(spec).stages]
 
@@ -129,7 +125,7 @@ def test_evaluations_mask_one_share_throughout() -> None:
     assert evaluated("objective=mlm(30%, eval_p=15%)") == [0.15]
 
 
-def test_all_steps_are_written_unlike_one_step() -> None:
+def test_all_steps_are_written_unlike_one_step():
     shape = setting_shape("optimizer")
     for text, length, steps in (("wsd(decay=100%)", 1.0, 50), ("wsd(decay=1)", 1, 1)):
         shown = show_value(Adam(warmup=0, schedule=WarmupStableDecay(decay=length)), shape)
@@ -138,7 +134,7 @@ def test_all_steps_are_written_unlike_one_step() -> None:
         assert stage.optimizer.decay_steps(50) == steps
 
 
-def test_a_task_after_text_has_its_own_batches() -> None:
+def test_a_task_after_text_has_its_own_batches():
     *text, task = resolve(
         'batch=32 batch_warmup=rising(16, 4) steps=20 stage "a" { seq=64 } '
         'stage "b" { objective=glue(rte, "RTE", examples=99) batch=8 }'
@@ -159,8 +155,8 @@ def test_a_task_after_text_has_its_own_batches() -> None:
     ],
 )
 def test_steps_outside_stages_are_those_of_the_whole_run(
-    written: str, set: str, steps: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    written, set, steps, tmp_path, monkeypatch
+):
     """In the text of stages, on the command line, and above a base alike."""
     base = "vocab=1k stage 'a' { seq=16 steps=60 } stage 'b' { seq=32 steps=40 }"
     monkeypatch.chdir(tmp_path)

@@ -17,7 +17,7 @@ from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
 
 
-def test_every_setting_gets_a_value_and_an_origin() -> None:
+def test_every_setting_gets_a_value_and_an_origin():
     program = complete(Program("empty", {}), Diagnostics()).program
     assert set(program.settings) == set(Settings.model_fields)
     for name, given in program.settings.items():
@@ -26,7 +26,7 @@ def test_every_setting_gets_a_value_and_an_origin() -> None:
     Settings(**{name: given.value for name, given in program.settings.items()})
 
 
-def test_dimensions_follow_from_the_width() -> None:
+def test_dimensions_follow_from_the_width():
     encoder = resolve("hidden=256 layers=3 seq=64").encoder
     assert encoder.layers[0].heads == 4
     assert encoder.layers[0].head_dim == 64
@@ -37,7 +37,7 @@ def test_dimensions_follow_from_the_width() -> None:
     assert resolve("objective=mlm+sop").encoder.pooler
 
 
-def test_format_follows_from_the_objective() -> None:
+def test_format_follows_from_the_objective():
     assert resolve("objective=mlm").stages[0].format.kind == "full-sentences"
     paired = resolve("objective=mlm+sop").stages[0]
     assert paired.format.kind == "segment-pair"
@@ -46,12 +46,12 @@ def test_format_follows_from_the_objective() -> None:
     assert resolve("format=segment-pair").stages[0].pairs == "consecutive"
 
 
-def test_rows_of_translations_are_padded_whatever_their_format() -> None:
+def test_rows_of_translations_are_padded_whatever_their_format():
     text = 'objective=mlm+tlm data=pairs(en="a", fr="b") format=blocks'
     assert resolve(text).stages[0].padded is True
 
 
-def test_stages_follow_each_other_under_one_schedule() -> None:
+def test_stages_follow_each_other_under_one_schedule():
     resolved = resolve(
         'optimizer=adamw(warmup=10%) stage "short" { seq=128 steps=900 } '
         'stage "long" { seq=512 steps=100 }'
@@ -65,20 +65,20 @@ def test_stages_follow_each_other_under_one_schedule() -> None:
     assert resolved.encoder.positions.rows == 512
 
 
-def test_a_stage_with_its_own_optimiser_starts_a_schedule() -> None:
+def test_a_stage_with_its_own_optimiser_starts_a_schedule():
     _, b = resolve(
         'stage "a" { steps=10 } stage "b" { steps=20 optimizer=lamb(lr=1e-3, warmup=50%) }'
     ).stages
     assert (b.schedule_start, b.schedule_steps, b.warmup_steps) == (10, 20, 10)
 
 
-def test_the_command_line_wins_over_stages() -> None:
+def test_the_command_line_wins_over_stages():
     spec = 'steps=7 stage "a" { steps=10 seq=64 } stage "b" { steps=20 seq=128 }'
     resolved = resolve(spec, ["steps=30", "seq=32"])
     assert [(stage.steps, stage.seq) for stage in resolved.stages] == [(10, 32), (20, 32)]
 
 
-def test_fingerprint_ignores_names_and_origins_and_nothing_else() -> None:
+def test_fingerprint_ignores_names_and_origins_and_nothing_else():
     assert resolve("layers=12").fingerprint() == resolve("hidden=768").fingerprint()
     assert resolve("layers=12").fingerprint() != resolve("layers=11").fingerprint()
     assert resolve("seed=1").fingerprint() != resolve("seed=2").fingerprint()
@@ -95,14 +95,14 @@ def test_fingerprint_ignores_names_and_origins_and_nothing_else() -> None:
         ("map([0, 0, 0, 3, 3, 3])", (0, 0, 0, 3, 3, 3), (0, 0, 0, 3, 3, 3)),
     ],
 )
-def test_owner_maps(share: str, attention: tuple[int, ...], ffn: tuple[int, ...]) -> None:
+def test_owner_maps(share, attention, ffn):
     encoder = resolve(f"layers=6 share={share}").encoder
     assert encoder.attention_owner == attention
     assert encoder.ffn_owner == ffn
 
 
 @pytest.mark.parametrize("depth", [1, 7, 12, 18, 22, 26, 36, 39])
-def test_groups_are_exact_for_every_count(depth: int) -> None:
+def test_groups_are_exact_for_every_count(depth):
     for groups in range(1, depth + 1):
         owners = resolve(f"layers={depth} share=groups({groups})").encoder.ffn_owner
         assert len(set(owners)) == groups
@@ -150,14 +150,14 @@ def test_groups_are_exact_for_every_count(depth: int) -> None:
         ("freeze=positions positions=rotary", "E274"),
     ],
 )
-def test_contradictions_are_found(spec: str, code: str) -> None:
+def test_contradictions_are_found(spec, code):
     with pytest.raises(SpecError) as caught:
         resolve(spec)
     assert [d.code for d in caught.value.diagnostics] == code.split()
     assert caught.value.diagnostics[0].span is not None
 
 
-def test_all_contradictions_are_found_in_one_run() -> None:
+def test_all_contradictions_are_found_in_one_run():
     with pytest.raises(SpecError) as caught:
         resolve("hidden=512 heads=10 positions=128 seq=256 batch=32 microbatch=5")
     assert {d.code for d in caught.value.diagnostics} == {"E201", "E203", "E208"}
@@ -171,7 +171,7 @@ def fitting(examples: int) -> tuple[Fit, ...]:
     return (Fit(examples, examples, recompute=False),)
 
 
-def test_the_plan_cuts_the_batch_evenly() -> None:
+def test_the_plan_cuts_the_batch_evenly():
     resolved = resolve("batch=48 steps=100")
     assert plan(resolved, CPU, fitting(20)).microbatches == (16,)
     assert plan(resolved, CPU, fitting(1000)).microbatches == (48,)
@@ -191,9 +191,7 @@ def test_the_plan_cuts_the_batch_evenly() -> None:
         ("recompute=off", 0, 8, Fit(0, 0, False)),
     ],
 )
-def test_layers_are_recomputed_where_too_little_fits(
-    extra: str, kept: int, recomputed: int, expected: Fit
-) -> None:
+def test_layers_are_recomputed_where_too_little_fits(extra, kept, recomputed, expected):
     resolved = resolve(f"batch=48 seq=512 steps=100 {extra}")
     fit = choose_fit(resolved.stages[0], resolved.run.recompute, "cpu", kept, lambda: recomputed)
     assert fit == expected
@@ -203,7 +201,7 @@ def test_layers_are_recomputed_where_too_little_fits(
         assert any("computed twice" in reason for reason in reasons) == automatic
 
 
-def test_the_plan_decides_precision_and_compilation_by_machine() -> None:
+def test_the_plan_decides_precision_and_compilation_by_machine():
     short = resolve("steps=100")
     assert plan(short, CPU, fitting(1)).precision == "bf16"
     gpu = Machine("cuda", "a GPU", 80 * 2**30, fast_bf16=True, cores=8)
@@ -225,13 +223,13 @@ def test_the_plan_decides_precision_and_compilation_by_machine() -> None:
         plan(resolve("device=cuda"), CPU, fitting(1))
 
 
-def test_a_stage_without_steps_takes_those_of_the_run() -> None:
+def test_a_stage_without_steps_takes_those_of_the_run():
     mixed = resolve('stage "a" { steps=900 } stage "b" { seq=64 }', ["steps=30"])
     assert [stage.steps for stage in mixed.stages] == [30, 30]
 
 
 @pytest.mark.parametrize("batch", [1, 7, 12, 97, 360, 2**20, 10**6 + 3])
-def test_the_largest_divisor_is_found_quickly_and_truly(batch: int) -> None:
+def test_the_largest_divisor_is_found_quickly_and_truly(batch):
     assert largest_divisor(999_999_999_989, 10**9) == largest_divisor(batch, 0) == 1
     for limit in (1, 2, 5, 8, 11, 100, 1000, batch):
         slowly = max(n for n in range(1, min(limit, batch) + 1) if batch % n == 0)
@@ -239,20 +237,20 @@ def test_the_largest_divisor_is_found_quickly_and_truly(batch: int) -> None:
     assert largest_divisor(10**30 - 1, 8) == 7
 
 
-def test_another_body_drops_what_an_extended_spec_says_of_its_transformer() -> None:
+def test_another_body_drops_what_an_extended_spec_says_of_its_transformer():
     resolved = resolve("extends bert-mini body=bilstm(8) objective=mlm")
     assert {type(stage.encoder) for stage in resolved.stages} == {BiLstmBody}
     assert resolved.encoder.hidden == 16
 
 
-def test_teachers_are_not_missed_where_the_spec_cannot_be_read() -> None:
+def test_teachers_are_not_missed_where_the_spec_cannot_be_read():
     diagnostics = Diagnostics()
     spec = 'hidden=64 hidden=128 objective=kd(logits)+mlm teacher="runs/bert"'
     compile_spec(spec, (), diagnostics)
     assert [each.code for each in diagnostics.found] == ["E102"]
 
 
-def test_typed_settings_agree_with_the_printed_program_after_each_pass() -> None:
+def test_typed_settings_agree_with_the_printed_program_after_each_pass():
     text = "body=bilstm(150) objective=mlm stage 'a' { steps=1M tokens } stage 'b' { steps=5 }"
     diagnostics = Diagnostics()
     (program,) = lang.load(text, (), diagnostics)

@@ -38,7 +38,7 @@ def mended(spec: str, code: str) -> list[Objective]:
         ("kd(attention, layers=[0, 2, 4])", "E286", "kd(attention)"),
     ],
 )
-def test_the_way_out_is_one(term: str, code: str, instead: str) -> None:
+def test_the_way_out_is_one(term, code, instead):
     teacher = TEACHER.replace("heads=4", "heads=2") if code == "E286" else TEACHER
     spec = f"{STUDENT} objective=0.5*{term}+mlm teacher=spec('{teacher}')"
     found, _ = mended(spec, code)
@@ -48,7 +48,7 @@ def test_the_way_out_is_one(term: str, code: str, instead: str) -> None:
 @pytest.mark.parametrize(
     ("own", "teacher"), [("attention=relative", ""), ("", "attention=relative")]
 )
-def test_scores_of_more_than_queries_and_keys_are_not_compared(own: str, teacher: str) -> None:
+def test_scores_of_more_than_queries_and_keys_are_not_compared(own, teacher):
     spec = f"{STUDENT} {own} objective=kd(attention) teacher=spec('{TEACHER} heads=2 {teacher}')"
     (found,) = mended(spec.replace("heads=4 ", ""), "E287")
     assert found.title == "kd(relations)"
@@ -56,7 +56,7 @@ def test_scores_of_more_than_queries_and_keys_are_not_compared(own: str, teacher
 
 @pytest.mark.parametrize("whose", ["student", "teacher"])
 @pytest.mark.parametrize("term", ["kd(attention)", "kd(cls)", "kd(embeddings)", "kd(hidden)"])
-def test_an_lstm_has_no_attention_and_no_first_token(term: str, whose: str) -> None:
+def test_an_lstm_has_no_attention_and_no_first_token(term, whose):
     lstm = "body=bilstm(8) vocab=500 seq=16 "
     own, teacher = (lstm, TEACHER) if whose == "student" else (STUDENT, lstm)
     mended(f"{own} objective=mlm+{term} teacher=spec('{teacher}')", "E287")

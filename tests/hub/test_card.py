@@ -31,9 +31,7 @@ def card_of(run: Path, to: Path, pooling: str = "") -> list[str]:
     return (to / "README.md").read_text().splitlines()
 
 
-def test_the_command_writes_a_card_of_the_run(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_a_card_of_the_run(run, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["bertc", "export", str(run), "--to", str(tmp_path / "left")])
     with pytest.raises(SystemExit) as end:
         cli.main()
@@ -63,7 +61,7 @@ def test_the_command_writes_a_card_of_the_run(
     assert len({*figures}) == len(figures)
 
 
-def test_scores_are_of_the_weights_that_are_exported(run: Path, tmp_path: Path) -> None:
+def test_scores_are_of_the_weights_that_are_exported(run, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     weights = tmp_path / "run" / "checkpoints" / "step-00000004" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
@@ -75,7 +73,7 @@ def test_scores_are_of_the_weights_that_are_exported(run: Path, tmp_path: Path) 
     assert not any(f"{scored[4]:.4f}" in line for line in lines)
 
 
-def test_a_run_that_begins_elsewhere_and_an_imported_one_say_so(run: Path, tmp_path: Path) -> None:
+def test_a_run_that_begins_elsewhere_and_an_imported_one_say_so(run, tmp_path):
     lines = card_of(run, tmp_path / "left", "mean")
     assert {"library_name: sentence-transformers", "pipeline_tag: sentence-similarity"} <= {*lines}
     import_run(tmp_path / "left", tmp_path / "imported")

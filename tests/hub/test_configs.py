@@ -45,7 +45,7 @@ def read_by_transformers(family: Family) -> set[str]:
 
 
 @pytest.mark.parametrize("family", HERE, ids=lambda family: family.model_type)
-def test_settings_are_those_that_transformers_reads(family: Family) -> None:
+def test_settings_are_those_that_transformers_reads(family):
     config = family.config
     handled = {*config.reads(), *config.only, *ONLY}
     assert not handled & {*config.ignored}
@@ -58,7 +58,7 @@ def test_settings_are_those_that_transformers_reads(family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", HERE, ids=lambda family: family.model_type)
-def test_defaults_are_those_of_transformers(family: Family) -> None:
+def test_defaults_are_those_of_transformers(family):
     """But for those that follow from other settings, or have to be written: None, or no default."""
     config, theirs = family.config, transformers.CONFIG_MAPPING[family.model_type]().to_dict()
     pairs = {
@@ -76,7 +76,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_changes_nothing_is_listed_in_one_line(folder: Path) -> None:
+def test_what_changes_nothing_is_listed_in_one_line(folder):
     """Keys of generation, training, saving and of other tools, as published folders have them."""
     others = {
         "_num_labels": 9, "sentence_transformers": {"activation_fn": "torch.nn.Identity"},
@@ -97,7 +97,7 @@ def test_what_changes_nothing_is_listed_in_one_line(folder: Path) -> None:
     assert not said & {*OF_SCORES}, "an export of the head has them"
 
 
-def test_all_that_is_refused_is_said_at_once(folder: Path) -> None:
+def test_all_that_is_refused_is_said_at_once(folder):
     path = respell(folder, is_decoder=True, hidden_act="mish", position_embedding_type="alibi")
     with pytest.raises(DataError) as refused:
         read_config(path)
@@ -107,7 +107,7 @@ def test_all_that_is_refused_is_said_at_once(folder: Path) -> None:
         assert text in refused.value.help
 
 
-def test_a_configuration_without_a_type_is_known_by_its_classes_or_settings(folder: Path) -> None:
+def test_a_configuration_without_a_type_is_known_by_its_classes_or_settings(folder):
     path = respell(folder, model_type=None)
     assert read_config(path).model_type == "bert"
     respell(folder, architectures=None)
@@ -119,7 +119,7 @@ def test_a_configuration_without_a_type_is_known_by_its_classes_or_settings(fold
         read_config(path)
 
 
-def test_first_names_of_nomic_are_read_where_todays_are_not(tmp_path: Path) -> None:
+def test_first_names_of_nomic_are_read_where_todays_are_not(tmp_path):
     path = tmp_path / "config.json"
     first = {
         "model_type": "nomic_bert", "n_embd": 24, "n_layer": 2, "n_head": 3, "n_inner": 40,

@@ -38,9 +38,7 @@ def model(run: Path) -> Trained:
 
 @pytest.mark.parametrize("pooling", WAYS)
 @torch.no_grad()
-def test_each_text_has_the_vector_that_it_has_alone(
-    pooling: str, model: Trained, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_text_has_the_vector_that_it_has_alone(pooling, model, monkeypatch):
     monkeypatch.setattr(module, "TOKENS_AT_ONCE", 20)  # several batches, of texts by length
     found = model.embed(TEXTS, pooling)
     for text, vector in zip(TEXTS, found, strict=True):
@@ -52,10 +50,7 @@ def test_each_text_has_the_vector_that_it_has_alone(
     np.testing.assert_allclose(long, 1, atol=1e-6)
 
 
-def test_lines_are_embedded_in_their_order_and_written(
-    run: Path, model: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+def test_lines_are_embedded_in_their_order_and_written(run, model, tmp_path, monkeypatch, capsys):
     texts = [TEXTS[0], "", " ".join(TEXTS)]  # the last is longer than a row
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
     for name in ("vectors.npy", "vectors.parquet"):
@@ -72,7 +67,7 @@ def test_lines_are_embedded_in_their_order_and_written(
     np.testing.assert_allclose(np.array(table["vector"]), expected, atol=1e-6)
 
 
-def test_what_cannot_be_embedded_is_refused(run: Path, model: Trained, tmp_path: Path) -> None:
+def test_what_cannot_be_embedded_is_refused(run, model, tmp_path):
     (tmp_path / "empty.txt").touch()
     with pytest.raises(DataError, match="no lines"):
         embed_file(run, tmp_path / "empty.txt", quiet=True)
@@ -91,7 +86,7 @@ def test_what_cannot_be_embedded_is_refused(run: Path, model: Trained, tmp_path:
 
 
 @pytest.mark.parametrize("pooling", MODES)
-def test_sentence_transformers_is_told_the_pooling(pooling: str, run: Path, tmp_path: Path) -> None:
+def test_sentence_transformers_is_told_the_pooling(pooling, run, tmp_path):
     """That it loads the folder is tried in tests/campaigns/leaving.py."""
     to = export_run(run, tmp_path / "out", pooling).folder
     config = json.loads((to / "1_Pooling" / "config.json").read_text())

@@ -1,7 +1,6 @@
 """What goes out: the class that fits, what is kept beside, what is refused by name."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,9 +57,8 @@ OBSTACLES = [
 
 @pytest.mark.parametrize(("settings", "pad", "cls", "beside"), FITTING)
 def test_the_class_that_fits_loads_without_a_word(
-    settings: dict[str, Any], pad: int, cls: str, beside: tuple[str, ...], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    settings, pad, cls, beside, tmp_path, monkeypatch
+):
     rows = list[tuple[Any, ...]]()
     monkeypatch.setattr(Wordless, "save", lambda self, folder, *lengths: rows.append(lengths))
     resolved = program(**settings)
@@ -90,9 +88,7 @@ def assert_same_encoder(ours: Resolved, wanted: Resolved) -> None:
 
 
 @pytest.mark.parametrize(("settings", "pad", "named"), OBSTACLES)
-def test_what_no_layout_says_is_refused_by_name(
-    settings: dict[str, Any], pad: int, named: str, tmp_path: Path
-) -> None:
+def test_what_no_layout_says_is_refused_by_name(settings, pad, named, tmp_path):
     resolved = program(**settings)
     found = family_for(resolved, pad)
     assert isinstance(found, Obstacle)
@@ -105,7 +101,7 @@ def test_what_no_layout_says_is_refused_by_name(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_field_of_an_encoder_is_compared_with_its_layout() -> None:
+def test_every_field_of_an_encoder_is_compared_with_its_layout():
     """By a setting of the network, or by name in ``families``; ``vocab_size`` goes as it is."""
     settings = {*program().encoder.settings(), *("languages", "pooler", "causal", "two_streams")}
     of_settings = {"ffn": "activation", "attention_owner": "share", "ffn_owner": "share"}
@@ -113,7 +109,7 @@ def test_every_field_of_an_encoder_is_compared_with_its_layout() -> None:
     assert fields <= settings
 
 
-def test_a_body_without_pooler_and_head_leaves_as_an_encoder(tmp_path: Path) -> None:
+def test_a_body_without_pooler_and_head_leaves_as_an_encoder(tmp_path):
     resolved = program()
     body = {n: t for n, t in tensors(resolved).items() if n.startswith("encoder.")}
     exported = export_model(resolved, body, words(), tmp_path / "m", strict=True)
@@ -121,7 +117,7 @@ def test_a_body_without_pooler_and_head_leaves_as_an_encoder(tmp_path: Path) -> 
     assert exported.notes == ("BertModel draws a pooler when it is loaded: the model has none",)
 
 
-def test_bertc_keeps_its_own_layout_where_none_fits(tmp_path: Path) -> None:
+def test_bertc_keeps_its_own_layout_where_none_fits(tmp_path):
     resolved = program(share=ShareAttention(), objective=objective("mlm", "sop"))
     weights = tensors(resolved)
     exported = export_model(resolved, weights, words(), tmp_path / "m")
@@ -135,7 +131,7 @@ def test_bertc_keeps_its_own_layout_where_none_fits(tmp_path: Path) -> None:
     assert all(torch.equal(p, weights[name]) for name, p in model.named_parameters())
 
 
-def test_tied_parameters_are_stored_once_each(tmp_path: Path) -> None:
+def test_tied_parameters_are_stored_once_each(tmp_path):
     """Two names of one memory, and a view, are written as tensors of their own."""
     resolved = program()
     weights = tensors(resolved)
@@ -151,7 +147,7 @@ def test_tied_parameters_are_stored_once_each(tmp_path: Path) -> None:
     assert modes == {(tmp_path / "any").stat().st_mode}, "others may read them"
 
 
-def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path):
     folder = tmp_path / "m"
     own = program(segments=0, embedding=16)
     export_model(own, tensors(own), words(), folder)
@@ -166,9 +162,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["disk", "folder"])
-def test_a_failed_write_leaves_nothing(
-    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_nothing(fault, tmp_path, monkeypatch):
     resolved = program()
     place = tmp_path / "m"
     if fault == "folder":

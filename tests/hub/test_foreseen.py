@@ -1,7 +1,6 @@
 """What `check` and `train` say beforehand of a model that no Hugging Face layout will hold."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from bertc.hub.families.family import Obstacle
 from bertc.hub.networks import alone
 from bertc.hub.target import padding, target_of
 from bertc.ir.program.model import model_weights
-from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, Vocabulary, WordPiece, Words
+from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
 from tests.hub.programs import program
 
 TOY = "hidden=64 heads=2 layers=2 ffn=256 vocab=99 seq=32"
@@ -80,9 +79,7 @@ FORESEEN = [
 
 
 @pytest.mark.parametrize(("spec", "setting", "instead"), FORESEEN)
-def test_what_stands_in_the_way_is_said_with_values_that_lead_to_a_layout(
-    spec: str, setting: str, instead: str
-) -> None:
+def test_what_stands_in_the_way_is_said_with_values_that_lead_to_a_layout(spec, setting, instead):
     (remark,) = found = remarked(*spec.split())
     assert remark.message.endswith(f": {setting} stands in the way")
     assert remark.help == instead
@@ -109,7 +106,7 @@ def test_what_stands_in_the_way_is_said_with_values_that_lead_to_a_layout(
         "activation=geglu attention=local(8, global_every=9)",
     ],
 )  # fmt: skip
-def test_nothing_is_said_of_what_a_layout_holds(spec: str) -> None:
+def test_nothing_is_said_of_what_a_layout_holds(spec):
     norm = ["norm=post(embeddings=false)", "dropout=0"] * ("plm" in spec)
     assert remarked(*spec.replace(", ", ",").split(), *norm) == []
 
@@ -124,7 +121,7 @@ def test_nothing_is_said_of_what_a_layout_holds(spec: str) -> None:
          "XLMRobertaForSequenceClassification"),
     ],
 )  # fmt: skip
-def test_a_layout_that_is_written_is_taken(spec: str, cls: str) -> None:
+def test_a_layout_that_is_written_is_taken(spec, cls):
     encoder = alone(resolve(spec))
     names = [weight.name for weight in model_weights(encoder)]
     target = target_of(encoder, names, padding(resolve(spec)))
@@ -132,7 +129,7 @@ def test_a_layout_that_is_written_is_taken(spec: str, cls: str) -> None:
     assert target[1].name == cls
 
 
-def test_nothing_is_said_of_a_shipped_system_and_once_of_what_is_changed_in_it() -> None:
+def test_nothing_is_said_of_a_shipped_system_and_once_of_what_is_changed_in_it():
     for spec, settings, count in (
         ("gpt-small", (), 0),
         ("extends bert-stacked batch=64", (), 0),
@@ -145,7 +142,7 @@ def test_nothing_is_said_of_a_shipped_system_and_once_of_what_is_changed_in_it()
         assert [each.code for each in diagnostics.remarks] == ["R108"] * count, spec
 
 
-def test_a_conditioned_head_is_foreseen_where_the_task_is_written(tmp_path: Path) -> None:
+def test_a_conditioned_head_is_foreseen_where_the_task_is_written(tmp_path):
     asked = {"id": "1", "question": "who?", "answers": [{"text": "A", "answer_start": 0}]}
     paragraphs = [{"context": "A did.", "qas": [asked]}]
     data = {"version": "1.1", "data": [{"title": "", "paragraphs": paragraphs}]}
@@ -161,7 +158,7 @@ def test_a_conditioned_head_is_foreseen_where_the_task_is_written(tmp_path: Path
     "vocabulary",
     [WordPiece(size=99), ByteBpe(size=300), Unigram(size=40), Words(size=16), Bytes(size=261)],
 )
-def test_the_padding_is_known_before_a_vocabulary_is_learned(vocabulary: Vocabulary) -> None:
+def test_the_padding_is_known_before_a_vocabulary_is_learned(vocabulary):
     assert not isinstance(vocabulary, TokenizerFile)
     learned = learn(vocabulary, ["the cat sat on the mat and the dog ate the hat"])
     name = "[PAD]" if learned.token_to_id("[PAD]") is not None else "<pad>"

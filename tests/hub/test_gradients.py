@@ -1,7 +1,5 @@
 """The gradient of every weight of classes of transformers, on real and on padded rows."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -39,7 +37,7 @@ KERNELS = ("eager", "sdpa")
 
 
 @pytest.mark.parametrize("number", range(len(CLASSES)))
-def test_every_gradient_agrees(number: int, tmp_path: Path) -> None:
+def test_every_gradient_agrees(number, tmp_path):
     torch.manual_seed(number)
     theirs = CLASSES[number].save(tmp_path)
     if theirs.config.model_type in ("modernbert", "eurobert"):

@@ -27,7 +27,7 @@ from bertc.hub.config import IGNORED, ONLY
 from bertc.ir.learning.custom_task import Classify
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
-from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, Case, case, respell
+from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, case, respell
 
 in_process = reading.in_process
 """What commands use; other tests read in this process."""
@@ -84,9 +84,7 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize(("changes", "error", "message"), CONFIGS)
-def test_a_configuration_is_refused_by_name(
-    changes: dict[str, Any], error: type[BertcError], message: str, folder: Path
-) -> None:
+def test_a_configuration_is_refused_by_name(changes, error, message, folder):
     respell(folder, **changes)
     with pytest.raises(error) as refused:
         import_model(folder)
@@ -132,7 +130,7 @@ OTHER_CONFIGS = {
 
 
 @pytest.mark.parametrize("chosen", OTHER_CONFIGS, ids=lambda chosen: chosen.cls)
-def test_configurations_of_other_layouts_are_refused_by_name(chosen: Case, tmp_path: Path) -> None:
+def test_configurations_of_other_layouts_are_refused_by_name(chosen, tmp_path):
     chosen.save(tmp_path)
     came = (tmp_path / "config.json").read_bytes()
     for changes, message in OTHER_CONFIGS[chosen]:
@@ -144,7 +142,7 @@ def test_configurations_of_other_layouts_are_refused_by_name(chosen: Case, tmp_p
         assert refused.value.help
 
 
-def test_settings_of_released_files_are_accepted(folder: Path) -> None:
+def test_settings_of_released_files_are_accepted(folder):
     said = {**ONLY, **families.BERT.config.only}
     respell(folder, **{name: single.value for name, single in said.items()})
     respell(folder, **{name: "anything" for name in IGNORED if name != "architectures"})
@@ -180,9 +178,7 @@ TENSORS = [
 
 
 @pytest.mark.parametrize(("change", "message"), TENSORS)
-def test_tensors_that_do_not_fit_are_named(
-    change: Callable[[dict[str, torch.Tensor]], object], message: str, folder: Path
-) -> None:
+def test_tensors_that_do_not_fit_are_named(change, message, folder):
     edit(folder, change)
     with pytest.raises(DataError) as refused:
         import_model(folder)
@@ -190,7 +186,7 @@ def test_tensors_that_do_not_fit_are_named(
     assert len(refused.value.message) < 400 + 2 * len(str(folder))
 
 
-def test_heads_that_the_network_does_not_have_are_left_and_listed(folder: Path) -> None:
+def test_heads_that_the_network_does_not_have_are_left_and_listed(folder):
     others = {
         "classifier.weight": (2, 24),
         "fit_dense.bias": (3,),
@@ -204,7 +200,7 @@ def test_heads_that_the_network_does_not_have_are_left_and_listed(folder: Path) 
     assert len(note) < 400
 
 
-def test_heads_kept_beside_are_checked_too(folder: Path) -> None:
+def test_heads_kept_beside_are_checked_too(folder):
     save_file({"x": torch.zeros(2)}, folder / "bertc_heads.safetensors")
     with pytest.raises(DataError, match=r"bertc_heads\.safetensors has x"):
         import_model(folder)
@@ -226,9 +222,7 @@ class Code:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_pickle_with_more_than_tensors_is_never_read(
-    zipped: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pickle_with_more_than_tensors_is_never_read(zipped, folder, monkeypatch):
     monkeypatch.chdir(folder)
     tensors, path = load_file(folder / "model.safetensors"), folder / "pytorch_model.bin"
     (folder / "model.safetensors").unlink()
@@ -244,7 +238,7 @@ def test_a_pickle_with_more_than_tensors_is_never_read(
     assert import_model(folder).tensors.keys() == load(folder).state_dict().keys()
 
 
-def test_damaged_pickles_are_refused(folder: Path) -> None:
+def test_damaged_pickles_are_refused(folder):
     path = folder / "model.safetensors"
     tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
     path = path.rename(folder / "pytorch_model.bin")
@@ -274,7 +268,7 @@ def test_damaged_pickles_are_refused(folder: Path) -> None:
             import_model(folder)
 
 
-def test_missing_files_are_named(folder: Path) -> None:
+def test_missing_files_are_named(folder):
     (folder / "model.safetensors").rename(folder / "weights.pkl")
     with pytest.raises(MissingInputError, match=r"no model\.safetensors and no pytorch_model\.bin"):
         load(folder)
@@ -305,14 +299,14 @@ HEADERS = [
 ]
 
 
-def test_hostile_headers_are_refused(folder: Path) -> None:
+def test_hostile_headers_are_refused(folder):
     for content in HEADERS:
         (folder / "model.safetensors").write_bytes(content)
         with pytest.raises(DataError, match=r"model\.safetensors is not a valid safetensors file"):
             import_model(folder)
 
 
-def test_hostile_configurations_are_refused(folder: Path) -> None:
+def test_hostile_configurations_are_refused(folder):
     for content, message in (
         (b"{" * 100_000, "no JSON"),
         (b'{"a":' * 100_000, "nested too deeply"),
@@ -328,7 +322,7 @@ def test_hostile_configurations_are_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_random_damage_never_escapes(name: str, folder: Path) -> None:
+def test_random_damage_never_escapes(name, folder):
     """Whatever the damage, the answer is a model or an error of ours."""
     path, draw = folder / name, random.Random(5)
     content = path.read_bytes()
@@ -373,9 +367,7 @@ def write_trap(folder: Path, parts: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", TRAPS)
-def test_a_tokenizer_that_explodes_does_so_aside(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_that_explodes_does_so_aside(name, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "in_process", in_process)
     monkeypatch.setattr(reading, "MOST_MEMORY_BYTES", 600 * 2**20)
     parts, message = TRAPS[name]
@@ -386,9 +378,7 @@ def test_a_tokenizer_that_explodes_does_so_aside(
     assert refused.value.help
 
 
-def test_a_sound_tokenizer_is_read_aside_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sound_tokenizer_is_read_aside_once(tmp_path, monkeypatch):
     write_trap(tmp_path / "one", {"normalizer": normalizers.Lowercase()})
     write_trap(tmp_path / "two", {"normalizer": normalizers.NFC(), "pre_tokenizer": None})
     (tmp_path / "two" / "tokenizer.json").write_bytes(
@@ -413,7 +403,7 @@ def test_a_sound_tokenizer_is_read_aside_once(
     assert elsewhere.stdout == b"6\n"
 
 
-def test_damaged_tokenizers_of_runs_are_named(tmp_path: Path) -> None:
+def test_damaged_tokenizers_of_runs_are_named(tmp_path):
     """They are read without a trial: what they do while they are used is told then."""
     write_trap(tmp_path, {})
     with pytest.raises(DataError, match="id 2,147,483,648"):
@@ -432,7 +422,7 @@ def test_damaged_tokenizers_of_runs_are_named(tmp_path: Path) -> None:
         encode(task, [TextExample("0", ("a" * 40 + "!",), "x")], words, 512, 2)
 
 
-def test_a_machine_that_limits_processes_itself_reads_tokenizers_too() -> None:
+def test_a_machine_that_limits_processes_itself_reads_tokenizers_too():
     """As ``ulimit -t`` does: a process may not raise what is set."""
     code = (
         "import resource as r; r.setrlimit(r.RLIMIT_CPU, (500, 500));"

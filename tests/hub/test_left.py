@@ -52,7 +52,7 @@ def as_pipelines_do(folder: Path, rows: list[Any], **told: Any) -> list[dict[str
     ("name", "pairs"),
     [("bert", False), ("bert", True), ("xlm", True), ("xlnet", True), ("roberta", False)],
 )
-def test_a_pipeline_reads_what_the_run_reads(name: str, pairs: bool, tmp_path: Path) -> None:
+def test_a_pipeline_reads_what_the_run_reads(name, pairs, tmp_path):
     settings, architecture, segments = SPECS[name]
     columns = "text pair label" if pairs else "text label"
     files = table(tmp_path / "rows.tsv", columns, PAIRS if pairs else LABELS)
@@ -76,7 +76,7 @@ def test_a_pipeline_reads_what_the_run_reads(name: str, pairs: bool, tmp_path: P
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_long_texts_are_cut_where_the_tokenizer_cuts_them(side: str, tmp_path: Path) -> None:
+def test_long_texts_are_cut_where_the_tokenizer_cuts_them(side, tmp_path):
     files = table(tmp_path / "rows.tsv", "text label", LABELS)
     run = run_of(tmp_path / "own", f"{SMALL} ffn=40 task=classify({files})")
     came = export_run(run, tmp_path / "came").folder
@@ -94,7 +94,7 @@ def test_long_texts_are_cut_where_the_tokenizer_cuts_them(side: str, tmp_path: P
             assert ours == pytest.approx(theirs, abs=1e-6)
 
 
-def test_an_imported_head_scores_any_number_of_choices(tmp_path: Path) -> None:
+def test_an_imported_head_scores_any_number_of_choices(tmp_path):
     rows = [(text, "w9 w8", "w7", n % 2) for n, text in enumerate(TEXTS)]
     files = table(tmp_path / "rows.tsv", "question a b label", rows)
     run = run_of(tmp_path / "own", f"{SMALL} ffn=40 task=choose({files}, choices=['a', 'b'])")
@@ -125,7 +125,7 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("came", CLASSES)
-def test_a_folder_keeps_its_class(came: str, tmp_path: Path) -> None:
+def test_a_folder_keeps_its_class(came, tmp_path):
     run = run_of(tmp_path / "own", f"{SMALL} ffn=40 objective=mlm+nsp pooler=true")
     folder = export_run(run, tmp_path / "came").folder
     respell(folder, architectures=[came])
@@ -134,7 +134,7 @@ def test_a_folder_keeps_its_class(came: str, tmp_path: Path) -> None:
     assert [left.architecture] == config_of(left.folder)["architectures"] == [CLASSES[came]]
 
 
-def test_a_run_tuned_from_a_run_has_its_layout(tmp_path: Path) -> None:
+def test_a_run_tuned_from_a_run_has_its_layout(tmp_path):
     spec = f"{SMALL} ffn=40 positions=learned(26, offset=1) segments=1 layout=camembert"
     run = run_of(tmp_path / "run", f"{spec} objective=mlm")
     files = table(tmp_path / "rows.tsv", "text label", LABELS)

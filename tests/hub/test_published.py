@@ -45,7 +45,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("name", "revision"), [("lab/tiny-bert", "main"), ("lab/tiny-bert@v2", "v2")]
 )
-def test_a_name_is_the_folder_of_its_commit(cache: Path, name: str, revision: str) -> None:
+def test_a_name_is_the_folder_of_its_commit(cache, name, revision):
     folder, layers = cache / COMMITS[revision], 1 + [*COMMITS].index(revision)
     spec = f'init="{name}" seq=16 steps=1'
     resolved = resolve(spec)
@@ -66,7 +66,7 @@ def test_a_name_is_the_folder_of_its_commit(cache: Path, name: str, revision: st
     assert len(imported.imported.resolved.encoder.layers) == layers
 
 
-def test_what_the_cache_lacks_is_named(cache: Path) -> None:
+def test_what_the_cache_lacks_is_named(cache):
     lacking = "the hub's cache has no such model, and HF_HUB_OFFLINE is set"
     for name in ("lab/gone", "lab/tiny-bert@v3"):
         with pytest.raises(MissingInputError) as error:
@@ -84,7 +84,7 @@ def test_what_the_cache_lacks_is_named(cache: Path) -> None:
         import_run(Path("lab/tiny-bert"), Path("run"))
 
 
-def test_a_folder_here_comes_before_the_hub(cache: Path) -> None:
+def test_a_folder_here_comes_before_the_hub(cache):
     shutil.copytree(cache / COMMITS["v2"], "lab/tiny-bert")
     assert model_folder("lab/tiny-bert") == "lab/tiny-bert"
     # Next to folders that are here a name is a mistyped path.
@@ -93,9 +93,7 @@ def test_a_folder_here_comes_before_the_hub(cache: Path) -> None:
     )
 
 
-def test_only_settings_tokenizers_and_tensors_are_downloaded(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_settings_tokenizers_and_tensors_are_downloaded(cache, monkeypatch):
     calls: list[dict[str, object]] = []
 
     def download(name: str, **options: object) -> str:

@@ -20,7 +20,7 @@ from tests.hub.hf_models import MODERN, case, respell
 LOCAL = case("ModernBertModel", MODERN, local_attention=8)
 
 
-def test_the_older_spelling_of_modernbert_is_read(tmp_path: Path) -> None:
+def test_the_older_spelling_of_modernbert_is_read(tmp_path):
     LOCAL.save(tmp_path)
     wanted = import_model(tmp_path).resolved.encoder
     older: dict[str, Any] = {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0}
@@ -90,7 +90,7 @@ def neo_folder(folder: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def test_a_neobert_folder_is_read_without_its_code(tmp_path: Path) -> None:
+def test_a_neobert_folder_is_read_without_its_code(tmp_path):
     w = neo_folder(tmp_path)
     (tmp_path / "model.py").write_text("raise SystemExit('this is never run')\n")
     imported, ours = import_model(tmp_path), load(tmp_path)
@@ -102,7 +102,7 @@ def test_a_neobert_folder_is_read_without_its_code(tmp_path: Path) -> None:
     assert torch.equal(imported.tensors["heads.mlm.weight"], w["decoder.weight"])
 
 
-def test_a_classifier_begins_with_the_layers_of_the_masked_lm_head(tmp_path: Path) -> None:
+def test_a_classifier_begins_with_the_layers_of_the_masked_lm_head(tmp_path):
     case("ModernBertForMaskedLM", MODERN, local_attention=8).save(tmp_path)
     theirs = transformers.ModernBertForSequenceClassification.from_pretrained(tmp_path)
     task = 'task=classify("a.tsv", labels=[x, y], examples=9)'

@@ -12,7 +12,7 @@ from bertc.hub.exporting import TYPED, UNASKED, export_model
 from bertc.model import Model
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
-from tests.hub.hf_models import CASES, DEEP, MPNET, SMALL, Case, case, config_of
+from tests.hub.hf_models import CASES, DEEP, MPNET, SMALL, case, config_of
 from tests.hub.programs import Wordless, assert_same
 
 LENGTHS = (1, 7, 16, 30)
@@ -61,7 +61,7 @@ def close(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 
 @pytest.mark.parametrize("chosen", CASES, ids=str)
-def test_outputs_agree_and_tensors_come_back_bit_equal(chosen: Case, tmp_path: Path) -> None:
+def test_outputs_agree_and_tensors_come_back_bit_equal(chosen, tmp_path):
     theirs = chosen.save(tmp_path / "in")
     ours = load(tmp_path / "in")
     for seq in LENGTHS:
@@ -108,7 +108,7 @@ def assert_loads(folder: Path, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize(("groups", "kind"), [(1, "all"), (3, "groups"), (6, "none")])
-def test_albert_groups_become_a_sharing_scheme(groups: int, kind: str, tmp_path: Path) -> None:
+def test_albert_groups_become_a_sharing_scheme(groups, kind, tmp_path):
     case("AlbertModel", DEEP, embedding_size=8, num_hidden_groups=groups).save(tmp_path)
     assert import_model(tmp_path).program.settings["share"].value.kind == kind
 
@@ -122,7 +122,7 @@ COUNTED = [
 
 
 @pytest.mark.parametrize("chosen", COUNTED, ids=str)
-def test_padding_tokens_within_a_text_have_no_position(chosen: Case, tmp_path: Path) -> None:
+def test_padding_tokens_within_a_text_have_no_position(chosen, tmp_path):
     """The padding id of the configuration counts, whatever that of the tokenizer."""
     theirs = chosen.save(tmp_path / "in")
     pad = theirs.config.pad_token_id

@@ -17,7 +17,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.records.checkpoints import _manifest
-from tests.hub.hf_models import SMALL, XLM, XLNET, Case, case, config_of
+from tests.hub.hf_models import SMALL, XLM, XLNET, case, config_of
 from tests.hub.hf_tokenizers import ROBERTA, Folder, Words
 from tests.hub.hf_tokenizers import XLNET as TOKENS_OF_XLNET
 from tests.hub.programs import objective, program, tensors, words
@@ -84,7 +84,7 @@ def first_weight(folder: Path) -> float:
     return load(folder).encoder.embeddings.norm.bias[0].item()
 
 
-def test_a_run_is_loaded_from_its_newest_checkpoint(run: Path) -> None:
+def test_a_run_is_loaded_from_its_newest_checkpoint(run):
     newest = first_weight(run)
     damaged = run / "checkpoints" / "step-00000010" / "weights.safetensors"
     content = bytearray(damaged.read_bytes())
@@ -96,7 +96,7 @@ def test_a_run_is_loaded_from_its_newest_checkpoint(run: Path) -> None:
         load(run)
 
 
-def test_a_run_without_checkpoints_is_loaded_from_its_model(run: Path) -> None:
+def test_a_run_without_checkpoints_is_loaded_from_its_model(run):
     model = load(run)
     export_model(model.resolved, model.state_dict(), words(), run / "model")
     (run / "checkpoints").rename(run / "gone")
@@ -107,7 +107,7 @@ def test_a_run_without_checkpoints_is_loaded_from_its_model(run: Path) -> None:
     )
 
 
-def test_a_run_that_has_nothing_yet_or_parts_of_others_or_is_broken_says_so(run: Path) -> None:
+def test_a_run_that_has_nothing_yet_or_parts_of_others_or_is_broken_says_so(run):
     (run / "checkpoints").rename(run / "gone")
     with pytest.raises(MissingInputError, match="has no checkpoint and no model yet"):
         load(run)
@@ -122,7 +122,7 @@ def test_a_run_that_has_nothing_yet_or_parts_of_others_or_is_broken_says_so(run:
         load(run)
 
 
-def test_a_run_that_no_layout_can_say_is_refused(tmp_path: Path) -> None:
+def test_a_run_that_no_layout_can_say_is_refused(tmp_path):
     resolved = program(share=ShareAttention())
     (tmp_path / "run").mkdir()
     make_run(tmp_path / "run", resolved, {1: tensors(resolved)})
@@ -132,7 +132,7 @@ def test_a_run_that_no_layout_can_say_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cls", ["BertForPreTraining", "RobertaForMaskedLM", "AlbertForMaskedLM"])
-def test_a_folder_becomes_a_run_and_a_folder_again(cls: str, tmp_path: Path) -> None:
+def test_a_folder_becomes_a_run_and_a_folder_again(cls, tmp_path):
     from bertc.api import resolve
 
     more = {"embedding_size": 16} if cls.startswith("Albert") else {}
@@ -157,7 +157,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("cls", ENDS)
-def test_ids_of_special_tokens_come_from_any_kind_of_vocabulary(cls: str, tmp_path: Path) -> None:
+def test_ids_of_special_tokens_come_from_any_kind_of_vocabulary(cls, tmp_path):
     tokens, sizes, wanted = ENDS[cls]
     words = Words.of(["a hen and another hen", "ducks"] * 3, 300)
     Folder(tokens).write(tmp_path / "hf", words)
@@ -170,7 +170,7 @@ def test_ids_of_special_tokens_come_from_any_kind_of_vocabulary(cls: str, tmp_pa
 
 
 @pytest.mark.parametrize("chosen", LOST, ids=str)
-def test_settings_come_out_as_they_went_in(chosen: Case, tmp_path: Path) -> None:
+def test_settings_come_out_as_they_went_in(chosen, tmp_path):
     """Those that nothing reads too."""
     chosen.save(tmp_path / "hf")
     write_tokenizer(tmp_path / "hf")
@@ -181,7 +181,7 @@ def test_settings_come_out_as_they_went_in(chosen: Case, tmp_path: Path) -> None
         assert after[setting] == before[setting], setting
 
 
-def test_a_run_is_never_written_over(run: Path, tmp_path: Path) -> None:
+def test_a_run_is_never_written_over(run, tmp_path):
     case("BertModel", SMALL).save(tmp_path / "hf")
     with pytest.raises(MissingInputError, match=r"has no tokenizer\.json"):
         import_run(tmp_path / "hf", run)
@@ -190,9 +190,7 @@ def test_a_run_is_never_written_over(run: Path, tmp_path: Path) -> None:
         import_run(tmp_path / "hf", run)
 
 
-def test_a_part_of_a_run_is_no_place_for_an_export_and_gigabytes_are_not_copied(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_part_of_a_run_is_no_place_for_an_export_and_gigabytes_are_not_copied(run, tmp_path):
     """Its names are those of a model folder's, and yet it is none."""
     before = sorted(path.name for path in (run / "tokenizer").iterdir())
     with pytest.raises(UsageError, match="holds no exported model"):
@@ -203,7 +201,7 @@ def test_a_part_of_a_run_is_no_place_for_an_export_and_gigabytes_are_not_copied(
         export_run(run, tmp_path / "out")
 
 
-def test_what_is_no_checkpoint_is_passed_over(run: Path) -> None:
+def test_what_is_no_checkpoint_is_passed_over(run):
     newest = first_weight(run)
     for name in ("step-old", "step-x", "step-00000011"):
         (run / "checkpoints" / name).mkdir()
@@ -212,7 +210,7 @@ def test_what_is_no_checkpoint_is_passed_over(run: Path) -> None:
 
 
 @pytest.mark.parametrize(("cls", "kind"), [("BertModel", "mlm"), ("XLNetModel", "plm")])
-def test_a_folder_without_a_head_guesses_nothing(cls: str, kind: str, tmp_path: Path) -> None:
+def test_a_folder_without_a_head_guesses_nothing(cls, kind, tmp_path):
     from bertc.run.evaluation.evaluate import evaluate_run
     from bertc.use import trained
     from bertc.use.fill_mask import fill

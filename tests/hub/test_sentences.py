@@ -114,7 +114,7 @@ def as_before_2(folder: Path) -> None:
     (folder / "config.json").write_text('{"__version__": "0.3.8"}')
 
 
-def test_a_folder_from_before_2_0_is_read(theirs: Any, tmp_path: Path) -> None:
+def test_a_folder_from_before_2_0_is_read(theirs, tmp_path):
     folder, run = folder_of(tmp_path / "came", FOLDERS["mean, normalised"]), tmp_path / "run"
     as_before_2(folder)
     expected = theirs(folder).encode(TEXTS)
@@ -138,9 +138,7 @@ def theirs() -> Any:
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_vectors_are_those_of_the_library_and_leave_as_they_came(
-    name: str, theirs: Any, tmp_path: Path
-) -> None:
+def test_vectors_are_those_of_the_library_and_leave_as_they_came(name, theirs, tmp_path):
     folder = folder_of(tmp_path / "came", FOLDERS[name])
     library, run = theirs(folder), tmp_path / "run"
     expected = library.encode(TEXTS)
@@ -174,8 +172,8 @@ SPECS = {
 
 @pytest.mark.parametrize("name", SPECS)
 def test_a_run_that_begins_there_learns_and_leaves_with_its_ways(
-    name: str, theirs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name, theirs, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     folder, run = folder_of(tmp_path / "came", FOLDERS["written by 6"]), tmp_path / "run"
     rows = "".join(f"{text[:9]} a\t{text[:7]} b\n" for text in TEXTS * 2)
@@ -220,7 +218,7 @@ def refused(folder: Path) -> None:
     found.refuse_obstacle(folder)
 
 
-def test_vectors_of_other_modules_are_refused_by_name(tmp_path: Path) -> None:
+def test_vectors_of_other_modules_are_refused_by_name(tmp_path):
     folder = folder_of(tmp_path / "came", {})
     for files, named in REFUSED:
         write(folder, {**FOLDERS["cls"], **OLD, **NOTHING_SAID, **files})
@@ -245,7 +243,7 @@ def test_vectors_of_other_modules_are_refused_by_name(tmp_path: Path) -> None:
     assert not (tmp_path / "left" / "modules.json").exists()
 
 
-def test_damaged_files_are_named(tmp_path: Path) -> None:
+def test_damaged_files_are_named(tmp_path):
     write(tmp_path, FOLDERS["cls"])
     for content in ("", "[", "{}", "[1]", '[{"type": 3}]', "\ud800", "[" * 99999):
         (tmp_path / "modules.json").write_bytes(content.encode("utf-8", "surrogatepass"))

@@ -217,7 +217,7 @@ def assert_says_the_same(ours: Model, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("chosen", CASES, ids=named)
-def test_heads_come_in_and_go_out(chosen: Case, tmp_path: Path) -> None:
+def test_heads_come_in_and_go_out(chosen, tmp_path):
     theirs = chosen.save(tmp_path / "in")
     ours = load(tmp_path / "in")
     assert_says_the_same(ours, theirs)
@@ -317,9 +317,7 @@ def tuned(*tasks: AnyTask, **settings: Any) -> Resolved:
 @pytest.mark.parametrize(
     ("settings", "task", "cls", "obstacle"), OWN, ids=[f"{o[1].kind}-{o[2] or o[3]}" for o in OWN]
 )
-def test_what_was_learned_here_goes_out(
-    settings: dict[str, Any], task: AnyTask, cls: str, obstacle: str, tmp_path: Path
-) -> None:
+def test_what_was_learned_here_goes_out(settings, task, cls, obstacle, tmp_path):
     resolved = tuned(task, **settings)
     weights = tensors(resolved)
     vocabulary = Wordless(0, cls_last=cls.startswith("XLNet"))
@@ -353,13 +351,13 @@ def names_of(answer: Answer) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "head", [Conditioned(), Conditioned(width=12), Conditioned(width=12, units="gelu-tanh")]
 )
-def test_a_head_beside_is_known_by_its_weights(head: Conditioned) -> None:
+def test_a_head_beside_is_known_by_its_weights(head):
     task = Read(name="there", head=head, unanswerable=True)
     shapes = {f"heads.{w.name}": w.shape for w in weights_of_head(task, program().encoder)}
     assert tasks_beside(shapes) == (Read(name="there", head=head, unanswerable=True),)
 
 
-def test_heads_that_a_class_cannot_hold_are_kept_beside(tmp_path: Path) -> None:
+def test_heads_that_a_class_cannot_hold_are_kept_beside(tmp_path):
     """The last stage's first task is held; heads of pretraining and of other tasks are beside."""
     text = tuple(Term(objective=o) for o in (Mlm(), Nsp()))
     first = (Term(objective=Squad(data="x", head=Conditioned(), version=2)),)
@@ -401,7 +399,7 @@ def staged(stages: dict[str, tuple[Term, ...]], **settings: Any) -> Resolved:
 
 
 @pytest.mark.parametrize("names", ["rte text", "plm rte"])
-def test_the_last_stage_decides_which_head_is_held(names: str, tmp_path: Path) -> None:
+def test_the_last_stage_decides_which_head_is_held(names, tmp_path):
     """Pretraining's after more text; a task's after XLNet's, whose unseen vector stays."""
     known = {"rte": Glue(task="rte", data="x"), "text": Mlm(), "plm": Plm()}
     stages = {name: (Term(objective=known[name]),) for name in names.split()}
@@ -434,9 +432,7 @@ LEFT: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("changes", "messages"), LEFT)
-def test_a_head_that_no_task_asks_is_left_and_told(
-    changes: dict[str, Any], messages: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_head_that_no_task_asks_is_left_and_told(changes, messages, tmp_path):
     case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
     respell(tmp_path, **changes)
     imported = import_model(tmp_path)
@@ -465,9 +461,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED)
-def test_a_head_that_is_broken_is_refused(
-    changes: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_a_head_that_is_broken_is_refused(changes, message, tmp_path):
     case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
     respell(tmp_path, **changes)
     with pytest.raises(DataError) as refused:
@@ -487,14 +481,12 @@ def test_a_head_that_is_broken_is_refused(
     ],
     ids=str,
 )
-def test_heads_that_compute_something_else_are_left(
-    chosen: Case, message: str, tmp_path: Path
-) -> None:
+def test_heads_that_compute_something_else_are_left(chosen, message, tmp_path):
     chosen.save(tmp_path)
     assert any(message in note for note in import_model(tmp_path).notes)
 
 
-def test_an_older_pooler_that_nobody_reads(tmp_path: Path) -> None:
+def test_an_older_pooler_that_nobody_reads(tmp_path):
     """RoBERTa's files had one beside their head; BERT's of tags and spans keep theirs."""
     case("RobertaForSequenceClassification", SMALL, **THREE).save(tmp_path / "a")
     add_pooler(tmp_path / "a", "roberta")
@@ -522,9 +514,7 @@ def add_pooler(folder: Path, prefix: str) -> None:
         ({"id2label": {"0": -1, "1": 0}}, ("-1", "0")),
     ],
 )
-def test_labels_keep_their_names(
-    told: dict[str, Any], labels: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_labels_keep_their_names(told, labels, tmp_path):
     case("BertForSequenceClassification", SMALL).save(tmp_path / "in")
     respell(tmp_path / "in", **told)
     imported = import_model(tmp_path / "in")
@@ -535,7 +525,7 @@ def test_labels_keep_their_names(
     assert config_of(tmp_path / "out")["id2label"] == dict(zip("01", labels, strict=True))
 
 
-def test_notes_say_what_a_head_became(tmp_path: Path) -> None:
+def test_notes_say_what_a_head_became(tmp_path):
     case("BertForSequenceClassification", SMALL, **THREE, finetuning_task="mrpc").save(tmp_path)
     (note,) = import_model(tmp_path).notes
     assert note == (

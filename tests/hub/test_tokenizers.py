@@ -86,19 +86,19 @@ def agree(folder: Path, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("chosen", [*PLAIN, *SAVED, *OTHERWISE])
-def test_rows_are_those_of_transformers(chosen: Folder, words: Words, tmp_path: Path) -> None:
+def test_rows_are_those_of_transformers(chosen, words, tmp_path):
     chosen.write(tmp_path, words)
     agree(tmp_path, chosen.theirs(tmp_path))
 
 
-def test_special_and_added_tokens_are_those_of_transformers(words: Words, tmp_path: Path) -> None:
+def test_special_and_added_tokens_are_those_of_transformers(words, tmp_path):
     for number, chosen in enumerate(more(words)):
         chosen.write(tmp_path / str(number), words)
         agree(tmp_path / str(number), chosen.theirs(tmp_path / str(number)))
 
 
 @pytest.mark.parametrize("chosen", PLAIN)
-def test_what_is_saved_is_read_alike_by_all(chosen: Folder, words: Words, tmp_path: Path) -> None:
+def test_what_is_saved_is_read_alike_by_all(chosen, words, tmp_path):
     """As a run keeps it, and as a run of it is exported, in the class that it came in."""
     chosen.write(tmp_path / "hf", words)
     theirs = chosen.theirs(tmp_path / "hf")
@@ -114,9 +114,7 @@ def test_what_is_saved_is_read_alike_by_all(chosen: Folder, words: Words, tmp_pa
     assert again.padding_side == theirs.padding_side
 
 
-def test_a_folder_that_names_no_class_is_read_as_its_file_says(
-    words: Words, tmp_path: Path
-) -> None:
+def test_a_folder_that_names_no_class_is_read_as_its_file_says(words, tmp_path):
     for cls in (BERT, ALBERT, XLMR, DEBERTA, ROBERTA, WRITTEN):
         folder, named = tmp_path / cls, tmp_path / f"{cls} named"
         Folder(cls, model_type="other").write(folder, words)
@@ -125,7 +123,7 @@ def test_a_folder_that_names_no_class_is_read_as_its_file_says(
         assert read == wanted
 
 
-def test_roles_that_no_file_names_are_those_of_the_ends(words: Words, tmp_path: Path) -> None:
+def test_roles_that_no_file_names_are_those_of_the_ends(words, tmp_path):
     """EuroBERT's names no [CLS], [SEP] and unknown token; it spells every byte."""
     Folder(WRITTEN, BEGUN).write(tmp_path, words)
     path = tmp_path / "tokenizer.json"
@@ -143,7 +141,7 @@ def test_roles_that_no_file_names_are_those_of_the_ends(words: Words, tmp_path: 
 
 
 @pytest.mark.parametrize("node", [WordsNode(size=90), Bytes(), Unigram(size=90)], ids=str)
-def test_a_learned_vocabulary_is_read_alike_by_all(node: Any, tmp_path: Path) -> None:
+def test_a_learned_vocabulary_is_read_alike_by_all(node, tmp_path):
     from transformers import AutoTokenizer
 
     from_tokenizer(learn(node, ODD), "test").save(tmp_path / "tokenizer")
@@ -154,7 +152,7 @@ def test_a_learned_vocabulary_is_read_alike_by_all(node: Any, tmp_path: Path) ->
         assert rows(found, first, second) == (wanted["input_ids"], wanted["token_type_ids"])
 
 
-def test_an_imported_xlnet_answers_as_its_class_does(words: Words, tmp_path: Path) -> None:
+def test_an_imported_xlnet_answers_as_its_class_does(words, tmp_path):
     """Which token stands for the row, and which segments there are, show in the scores."""
     from transformers import AutoTokenizer
 
@@ -171,7 +169,7 @@ def test_an_imported_xlnet_answers_as_its_class_does(words: Words, tmp_path: Pat
     torch.testing.assert_close(torch.tensor(found), torch.stack(wanted), atol=1e-5, rtol=0)
 
 
-def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path: Path) -> None:
+def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path):
     from transformers import BertTokenizer
 
     lines = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a\x85b", "", "c\u2028d", "[MASK]", "e\x1c", "hen"]
@@ -184,7 +182,7 @@ def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path: Path) -> No
     assert found.tokenizer.encode("Hen").ids == theirs("Hen")["input_ids"] == [2, 9, 3]
 
 
-def test_lower_false_keeps_capitals_where_no_file_tells(words: Words, tmp_path: Path) -> None:
+def test_lower_false_keeps_capitals_where_no_file_tells(words, tmp_path):
     Folder(BERT).write(tmp_path, words)
     path = str(tmp_path / "vocab.txt")
     found = [
@@ -206,14 +204,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_a_text_that_is_no_vocabulary_is_refused(tmp_path: Path) -> None:
+def test_a_text_that_is_no_vocabulary_is_refused(tmp_path):
     (tmp_path / "vocab.txt").write_text("A text about hens.\nAnd ducks.\n")
     with pytest.raises(DataError, match=r'lacks the unknown token "\[UNK\]"'):
         vocabulary_of(tmp_path, 0)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_read_otherwise_is_refused_by_name(name: str, words: Words, tmp_path: Path) -> None:
+def test_what_is_read_otherwise_is_refused_by_name(name, words, tmp_path):
     config, message = REFUSED[name]
     Folder(BERT, config).write(tmp_path, words)
     with pytest.raises(BertcError, match=message) as caught:
@@ -223,7 +221,7 @@ def test_what_is_read_otherwise_is_refused_by_name(name: str, words: Words, tmp_
     assert caught.value.exit_code == (77 if name == "code" else 65)
 
 
-def test_check_refuses_what_train_refuses(words: Words, tmp_path: Path) -> None:
+def test_check_refuses_what_train_refuses(words, tmp_path):
     Folder(BERT, {"tokenizer_class": "BertJapaneseTokenizer"}).write(tmp_path, words)
     for setting in ("init", "vocab"):
         with pytest.raises(SpecError, match="E212") as caught:
@@ -231,7 +229,7 @@ def test_check_refuses_what_train_refuses(words: Words, tmp_path: Path) -> None:
         assert "BertJapaneseTokenizer" in str(caught.value)
 
 
-def test_training_reads_as_predictions_do(words: Words, tmp_path: Path) -> None:
+def test_training_reads_as_predictions_do(words, tmp_path):
     """What ``init`` and ``vocab`` learn with is what a run of that folder is used with."""
     for number, chosen in enumerate([*PLAIN, *OTHERWISE[:3], *more(words)]):
         folder = tmp_path / str(number)
@@ -245,7 +243,7 @@ def test_training_reads_as_predictions_do(words: Words, tmp_path: Path) -> None:
         assert node.size == used.size, chosen
 
 
-def test_a_size_counts_the_added_tokens_of_a_tokenizer_json(tmp_path: Path) -> None:
+def test_a_size_counts_the_added_tokens_of_a_tokenizer_json(tmp_path):
     made = from_tokenizer(learn(Unigram(size=90), ODD), "test")
     made.tokenizer.add_tokens(["Quagga"])
     made.save(tmp_path)
@@ -256,7 +254,7 @@ def test_a_size_counts_the_added_tokens_of_a_tokenizer_json(tmp_path: Path) -> N
     assert node.size == vocabulary_of(tmp_path, ROWS).size == made.size + 1
 
 
-def test_a_token_without_a_row_is_refused(words: Words, tmp_path: Path) -> None:
+def test_a_token_without_a_row_is_refused(words, tmp_path):
     Folder(BERT).write(tmp_path, words)
     count = len(words.pieces)
     vocabulary_of(tmp_path, count)

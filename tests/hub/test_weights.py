@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from bertc.base.diagnostics import DataError
 from bertc.run.models.importing import Imported, import_model
-from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLNET, Case, case, respell
+from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLNET, case, respell
 
 Tensors = dict[str, torch.Tensor]
 
@@ -81,9 +81,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Imported]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_same_weights_in_other_files(
-    name: str, sound: tuple[Path, Imported], tmp_path: Path
-) -> None:
+def test_the_same_weights_in_other_files(name, sound, tmp_path):
     folder, imported = sound
     tensors = load_file(folder / "model.safetensors")
     # A tied table is stored again, as one piece of memory.
@@ -104,13 +102,7 @@ def assert_same(found: Imported, wanted: Imported) -> None:
 
 @pytest.mark.parametrize(("kind", "dtype"), [("F16", torch.half), ("BF16", torch.bfloat16)])
 @pytest.mark.parametrize("save", [pickled, safe])
-def test_half_precision_becomes_whole(
-    kind: str,
-    dtype: torch.dtype,
-    save: Callable[..., None],
-    sound: tuple[Path, Imported],
-    tmp_path: Path,
-) -> None:
+def test_half_precision_becomes_whole(kind, dtype, save, sound, tmp_path):
     folder, imported = sound
     tensors = load_file(folder / "model.safetensors")
     (tmp_path / "config.json").write_text((folder / "config.json").read_text())
@@ -134,7 +126,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("chosen", CASES, ids=str)
-def test_prefixes_of_other_modules_are_taken_off(chosen: Case, tmp_path: Path) -> None:
+def test_prefixes_of_other_modules_are_taken_off(chosen, tmp_path):
     """A model within another, ``model.``, ``encoder.`` or sentence-transformers' own."""
     chosen.save(tmp_path)
     wanted, path = import_model(tmp_path), tmp_path / "model.safetensors"
@@ -153,14 +145,14 @@ def is_inner(name: str, tensors: Mapping[str, torch.Tensor]) -> bool:
     return name.startswith(table.partition(".")[0] + ".")
 
 
-def test_weights_of_another_layout_are_not_read_as_this_one(tmp_path: Path) -> None:
+def test_weights_of_another_layout_are_not_read_as_this_one(tmp_path):
     case("RobertaForMaskedLM", SMALL).save(tmp_path)
     respell(tmp_path, model_type=None, architectures=None)
     with pytest.raises(DataError, match=r"roberta\.embeddings\..* is no name of the BERT layout"):
         import_model(tmp_path)
 
 
-def test_deberta_is_read_with_the_weights_of_its_pretraining(tmp_path: Path) -> None:
+def test_deberta_is_read_with_the_weights_of_its_pretraining(tmp_path):
     """The enhanced mask decoder's positions, and the head of an earlier objective."""
     case("DebertaV2ForMaskedLM", DEBERTA, legacy=False).save(tmp_path)
     wanted, path = import_model(tmp_path), tmp_path / "model.safetensors"

@@ -55,7 +55,7 @@ def asked_of(
 @pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize("remembered", [0, MEMORY])
 @pytest.mark.parametrize("chosen", CASES, ids=str)
-def test_both_streams_agree(chosen: Case, remembered: int, both_ways: bool, tmp_path: Path) -> None:
+def test_both_streams_agree(chosen, remembered, both_ways, tmp_path):
     theirs, ours, reading, batch = asked_of(tmp_path, chosen)
     if both_ways:  # the second half of a batch is backward
         theirs.transformer.bi_data = True
@@ -79,9 +79,7 @@ def test_both_streams_agree(chosen: Case, remembered: int, both_ways: bool, tmp_
 
 @pytest.mark.parametrize(("length", "reuse"), [(SEQ, None), (SEQ, 10), (9, 9), (9, 20), (30, 11)])
 @pytest.mark.parametrize("chosen", CASES, ids=str)
-def test_what_is_remembered_agrees(
-    chosen: Case, length: int, reuse: int | None, tmp_path: Path
-) -> None:
+def test_what_is_remembered_agrees(chosen, length, reuse, tmp_path):
     theirs, ours, reading, batch = asked_of(tmp_path, chosen)
     encoder = ours.resolved.encoder
     states = torch.randn(len(encoder.layers), ROWS, length, encoder.hidden)
@@ -107,7 +105,7 @@ UNLIKE = {
 }
 
 
-def test_what_the_layout_can_say() -> None:
+def test_what_the_layout_can_say():
     base = [
         "hidden=24", "heads=3", "layers=2", "attention=relative(untie=true, segments=true)",
         "segments=0", "norm=post(embeddings=false)", "head=linear", "objective=plm", "dropout=0",

@@ -1,7 +1,6 @@
 """``bertc estimate --diff``: what differs, what each setting costs alone, and the exit code."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ def run_of(folder: Path, spec: str, overrides: tuple[str, ...] = ()) -> Path:
     return folder
 
 
-def test_costs_are_the_estimates_and_each_settings_those_of_it_alone() -> None:
+def test_costs_are_the_estimates_and_each_settings_those_of_it_alone():
     found = diff(ONE, OTHER)
     for cost, spec in zip(found.costs, (ONE, OTHER), strict=True):
         assert (*vars(cost).values(),)[:5] == figures(resolve(spec))
@@ -48,13 +47,13 @@ def test_costs_are_the_estimates_and_each_settings_those_of_it_alone() -> None:
     assert f"{REFUSED} " in found.as_table()
 
 
-def test_equal_specs_have_no_notes_on_single_settings() -> None:
+def test_equal_specs_have_no_notes_on_single_settings():
     assert "no setting differs" in (table := diff(ONE, ONE).as_table())
     assert "alone" not in table
     assert "Memory and time" in table
 
 
-def test_a_lone_setting_is_the_whole_difference() -> None:
+def test_a_lone_setting_is_the_whole_difference():
     table = diff(ONE, f"{ONE} embedding=32").as_table().split("\n\n")[0].splitlines()
     assert len(table) == 4
     assert table[-1].endswith(" 32")
@@ -75,13 +74,13 @@ IN_STAGES = 'stage "a" {{ steps=10 }} stage "b" {{ steps=20 {} }}'
         ),
     ],
 )
-def test_what_an_option_sets_has_a_cost_alone(one: str, other: str, costs: dict[str, bool]) -> None:
+def test_what_an_option_sets_has_a_cost_alone(one, other, costs):
     lines = {line.name: line for line in diff(one, other).lines}
     assert {name: line.alone is not None for name, line in lines.items()} == costs
     assert "pooler" not in lines or lines["pooler"].follows
 
 
-def test_runs_are_compared_when_the_files_that_they_read_are_gone(tmp_path: Path) -> None:
+def test_runs_are_compared_when_the_files_that_they_read_are_gone(tmp_path):
     said = tmp_path / "said.tsv"
     said.write_text("text\tlabel\na hen\then\na duck\tduck\n")
     tuned = f"hidden=64 layers=2 vocab=1k seq=64 epochs=1 task=classify('{said}')"
@@ -95,7 +94,7 @@ def test_runs_are_compared_when_the_files_that_they_read_are_gone(tmp_path: Path
     assert "batch" in names
 
 
-def test_a_run_is_compared_as_it_was_begun(tmp_path: Path) -> None:
+def test_a_run_is_compared_as_it_was_begun(tmp_path):
     run = run_of(tmp_path / "run", ONE, ("layers=2",))
     assert diff(str(run), ONE.replace("layers=4", "layers=2")).lines == ()
     (line,) = diff(str(run), ONE.replace("layers=4", "layers=2").replace("64", "96", 1)).lines[:1]
@@ -105,9 +104,7 @@ def test_a_run_is_compared_as_it_was_begun(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("other", "code"), [(ONE, 0), (OTHER, 1)])
-def test_the_command_ends_with_1_where_they_differ(
-    other: str, code: int, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_ends_with_1_where_they_differ(other, code, command, capsys):
     assert command("estimate", "--diff", ONE, other) == code
     assert ("no setting differs" in capsys.readouterr().out) == (not code)
     assert command("estimate", "--diff", ONE, other, "--json") == code

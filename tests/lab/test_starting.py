@@ -4,9 +4,7 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -62,7 +60,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize(("name", "purpose"), EVERY)
-def test_every_purpose_gives_a_spec_that_check_accepts(data: Path, name: str, purpose: str) -> None:
+def test_every_purpose_gives_a_spec_that_check_accepts(data, name, purpose):
     seen = survey(name)
     assert purpose in purposes(seen)
     answers = Answers(budget=SMALL.budget, purpose=purpose)  # type: ignore[arg-type]
@@ -96,7 +94,7 @@ ALIKE = [
 
 
 @pytest.mark.parametrize(("head", "row", "columns"), ALIKE)
-def test_columns_of_texts_alike_are_found(data: Path, head: str, row: str, columns: str) -> None:
+def test_columns_of_texts_alike_are_found(data, head, row, columns):
     rows = "".join(row.format(n=number) + "\n" for number in range(24))
     for name in ("pairs-train.csv", "pairs-dev.csv"):
         (data / name).write_text(f"{head}\n{rows}")
@@ -118,9 +116,7 @@ def test_columns_of_texts_alike_are_found(data: Path, head: str, row: str, colum
         ("pairs/train.csv", "pairs/dev.tsv", "classify"),
     ],
 )
-def test_the_file_next_to_a_training_file_judges(
-    data: Path, train: str, dev: str, task: str
-) -> None:
+def test_the_file_next_to_a_training_file_judges(data, train, dev, task):
     """Whatever else is there, and whichever of them is packed."""
     for name in (train, dev, str(Path(train).with_name("train-extra.json"))):
         ending = "," if ".csv" in name else "\t"
@@ -136,7 +132,7 @@ def test_the_file_next_to_a_training_file_judges(
         check(spec)
 
 
-def test_a_folder_of_glue_is_read_as_one(data: Path) -> None:
+def test_a_folder_of_glue_is_read_as_one(data):
     (data / "MRPC").mkdir()
     row = "{n}\t1\t2\tA hen by the {n}.\tA duck by the {n}."
     rows = "\n".join(row.format(n=n % 2) for n in range(24))
@@ -165,9 +161,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("head", "row", "columns", "remark"), PAIRS)
-def test_no_column_of_text_is_dropped_in_silence(
-    data: Path, head: str, row: str, columns: str, remark: str
-) -> None:
+def test_no_column_of_text_is_dropped_in_silence(data, head, row, columns, remark):
     rows = (row.format(n=n, w=WORDS[n % 6], y=("yes", "no")[n % 2]) for n in range(48))
     (data / "train.tsv").write_text("\n".join([head, *rows]) + "\n")
     for purpose in ("classify", "pretrain"):
@@ -182,7 +176,7 @@ def test_no_column_of_text_is_dropped_in_silence(
         check(spec)
 
 
-def test_texts_alone_are_embedded_from_one_file_with_a_text_a_line(data: Path) -> None:
+def test_texts_alone_are_embedded_from_one_file_with_a_text_a_line(data):
     spec = start(survey("text/[[]a]/farm.txt"), Answers(budget=SMALL.budget, purpose="embed"))
     assert 'task = embed("text/[a]/farm.txt")' in spec
     assert "read twice" in spec
@@ -194,14 +188,14 @@ def test_texts_alone_are_embedded_from_one_file_with_a_text_a_line(data: Path) -
 TINY = ["layers=1", "hidden=16", "heads=2", "ffn=24", "steps=2", "batch=4", "seq=136"]
 
 
-def test_the_spec_for_a_table_trains(data: Path) -> None:
+def test_the_spec_for_a_table_trains(data):
     spec = start(survey("train.csv"), SMALL)
     assert 'classify("train.csv", "dev.csv", text="Review", label="stars")' in spec
     assert "3 labels (0, 1, 2); dev.csv judges." in spec
     assert train(spec, data / "run", TINY).step == resolve(spec, TINY).steps
 
 
-def test_what_is_seen_of_text_and_tables(data: Path) -> None:
+def test_what_is_seen_of_text_and_tables(data):
     text = survey("text")
     assert (text.kind, text.name) == ("text", "text/**/*.txt")
     assert {*NEEDS} == {purpose for _, purpose in EVERY}, "every purpose is tried"
@@ -234,7 +228,7 @@ def test_what_is_seen_of_text_and_tables(data: Path) -> None:
     assert label.labels == ("farm", "lake")
 
 
-def test_what_is_no_data_is_said(data: Path) -> None:
+def test_what_is_no_data_is_said(data):
     os.mkfifo(data / "pipe")
     (data / "empty").mkdir()
     (data / "x.json").write_text("{}")
@@ -252,7 +246,7 @@ def test_what_is_no_data_is_said(data: Path) -> None:
         start(survey("text"), Answers(budget=Budget("params", 1e3)))
 
 
-def test_budgets_and_machines_are_told_by_unit_name_and_number() -> None:
+def test_budgets_and_machines_are_told_by_unit_name_and_number():
     for text, kind, most in (
         ("8h", "time", 28_800),
         ("14M", "params", 14e6),
@@ -269,7 +263,7 @@ def test_budgets_and_machines_are_told_by_unit_name_and_number() -> None:
     assert machine_named(value)
 
 
-def test_a_classifier_without_a_second_file_has_a_line_that_gives_it_a_score(data: Path) -> None:
+def test_a_classifier_without_a_second_file_has_a_line_that_gives_it_a_score(data):
     (data / "alone.csv").write_text(ROWS)
     spec = start(survey("alone.csv"), SMALL)
     assert "nothing judges it: see the line below the task" in spec
@@ -288,16 +282,14 @@ def test_a_classifier_without_a_second_file_has_a_line_that_gives_it_a_score(dat
         (Budget("params", 4.5e5), "pretrain", ""),
     ],
 )
-def test_a_budget_that_is_not_used_up_is_explained(
-    data: Path, limit: Budget, purpose: Any, why: str
-) -> None:
+def test_a_budget_that_is_not_used_up_is_explained(data, limit, purpose, why):
     spec = start(survey("train.csv"), Answers(budget=limit, purpose=purpose))
     said = [line for line in spec.splitlines() if "% of --budget " in line]
     assert [why in line for line in said] == [True] * bool(why)
     assert "bertc calibrate measures this processor" in spec
 
 
-def test_a_network_to_begin_from_keeps_its_size(data: Path) -> None:
+def test_a_network_to_begin_from_keeps_its_size(data):
     config = {
         **{"model_type": "bert", "vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 3},
         **{"num_attention_heads": 2, "intermediate_size": 128, "max_position_embeddings": 512},
@@ -317,7 +309,7 @@ def test_a_network_to_begin_from_keeps_its_size(data: Path) -> None:
 HOSTILE = "a\u202e<script>\x1b[31m\n'\"b"
 
 
-def test_names_of_files_and_columns_are_shown_as_text(data: Path) -> None:
+def test_names_of_files_and_columns_are_shown_as_text(data):
     table = data / f"train{HOSTILE}.csv"
     table.write_text('"text","la\x1b[1mbel"\n' + "a hen,\x1b[2m\na duck,no\n" * 8)
     spec = start(survey(str(table)), SMALL)
@@ -326,11 +318,8 @@ def test_names_of_files_and_columns_are_shown_as_text(data: Path) -> None:
 
 
 def test_the_command_asks_for_what_is_not_given_and_never_overwrites(
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[..., int],
-) -> None:
+    data, monkeypatch, capsys, command
+):
     assert command("init", "--budget", "1M") == 2
     assert "--text FILE" in capsys.readouterr().err
     answers = iter(["nowhere", "train.csv", "five", "embed", "cpu"])
@@ -349,7 +338,7 @@ def test_the_command_asks_for_what_is_not_given_and_never_overwrites(
     assert (data / "mine.bertc").read_text() == before
 
 
-def test_packed_files_of_a_folder_are_read_with_those_that_are_not(tmp_path: Path) -> None:
+def test_packed_files_of_a_folder_are_read_with_those_that_are_not(tmp_path):
     (tmp_path / "one.txt").write_text("a plain text\n" * 9)
     (tmp_path / "two.txt.gz").write_bytes(gzip.compress(b"a packed text\n" * 9))
     assert [path.name for path in survey(str(tmp_path)).files] == ["one.txt", "two.txt.gz"]

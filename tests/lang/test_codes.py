@@ -58,7 +58,7 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("code", codes())
-def test_examples(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples(code, tmp_path, monkeypatch):
     page = codes()[code]
     folder = tmp_path / "specs"
     folder.mkdir()
@@ -69,13 +69,13 @@ def test_examples(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert found(folder, code, page.good, monkeypatch) == set()
 
 
-def test_every_code_in_use_has_a_page_and_every_page_a_use() -> None:
+def test_every_code_in_use_has_a_page_and_every_page_a_use():
     sources = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     used = {code for source in sources for code in re.findall(r'"([ER]\d{3})"', source)}
     assert used == set(codes())
 
 
-def test_explain_shows_both_examples_lists_codes_by_group_or_names_a_near_one() -> None:
+def test_explain_shows_both_examples_lists_codes_by_group_or_names_a_near_one():
     pages, text = codes(), explain("e201")
     assert text.startswith("E201: heads that do not divide the width")
     assert "    hidden = 512  heads = 10" in text

@@ -81,7 +81,7 @@ EXAMPLES = re.findall(r"```bertc\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_examples(example: str) -> None:
+def test_examples(example):
     diagnostics = Diagnostics()
     for program in lang.load(example, (), diagnostics):
         passes.complete(program, diagnostics)
@@ -89,7 +89,7 @@ def test_examples(example: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables(name: str) -> None:
+def test_tables(name):
     assert written(TEXT, name, TABLES[name]()) == TEXT, "run python tests/lang/test_docs.py"
 
 

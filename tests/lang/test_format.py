@@ -1,7 +1,5 @@
 """``bertc fmt``: tidy text that says the same, comments included."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,7 +57,7 @@ A = [
 """
 
 
-def test_example() -> None:
+def test_example():
     assert lang.format_text(UNTIDY) == TIDY
 
 
@@ -68,7 +66,7 @@ GOOD += [path.read_text(encoding="utf-8") for path in shipped_specs().values()]
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_says_the_same_and_stays_the_same(text: str) -> None:
+def test_says_the_same_and_stays_the_same(text):
     tidy = lang.format_text(text)
     assert lang.parse(tidy) == lang.parse(text)
     assert lang.format_text(tidy) == tidy
@@ -83,7 +81,7 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=150, deadline=None, database=None, derandomize=True)
 @given(st.lists(PIECES, max_size=14).map(" ".join))
-def test_any_sound_text(text: str) -> None:
+def test_any_sound_text(text):
     diagnostics = Diagnostics()
     tree = lang.parse(text, "<spec>", diagnostics)
     if diagnostics.found:
@@ -93,7 +91,7 @@ def test_any_sound_text(text: str) -> None:
     assert lang.format_text(tidy) == tidy
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files(tmp_path):
     path = tmp_path / "a.bertc"
     path.write_text("layers 12")
     with pytest.raises(SpecError):
@@ -108,7 +106,7 @@ def test_files(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["a.bertc"]
 
 
-def test_the_text_of_a_spec_with_its_overrides_reads_as_the_spec() -> None:
+def test_the_text_of_a_spec_with_its_overrides_reads_as_the_spec():
     text = spec_text("layers=12 # c", ["hidden=3\n4"])
     assert lang.load(text)[0].settings["layers"].value == 12
     assert "# --set hidden=3 4" in text

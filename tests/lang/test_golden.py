@@ -47,7 +47,7 @@ CASES = [case for path in sorted(FOLDER.glob("*.txt")) for case in read(path)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
-def test_rendering(case: Case) -> None:
+def test_rendering(case):
     found = find(case.spec)
     assert render(found) == case.expected
     for diagnostic in found:
@@ -65,7 +65,7 @@ def fixable(case: Case) -> bool:
     return len(sources) == 1 and not find(apply_fixes(sources.pop(), found)) and bool(text)
 
 
-def test_four_in_five_have_a_help_that_removes_the_error() -> None:
+def test_four_in_five_have_a_help_that_removes_the_error():
     stuck = [case.title for case in CASES if not fixable(case)]
     assert len(CASES) >= 60
     assert len(stuck) <= len(CASES) / 5, stuck
@@ -100,7 +100,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("spec", KEPT)
-def test_fixes_keep_what_else_is_written_and_lead_to_a_spec_that_checks(spec: str) -> None:
+def test_fixes_keep_what_else_is_written_and_lead_to_a_spec_that_checks(spec):
     found = find(spec)
     (source,) = {d.span.source for d in found if d.span}
     mended = apply_fixes(source, found)
@@ -112,12 +112,12 @@ def test_fixes_keep_what_else_is_written_and_lead_to_a_spec_that_checks(spec: st
     "spec",
     ["mbert", "bert-stacked", "electra-small", "objective=rtd+mlm generator=network(hidden=64)"],
 )
-def test_what_is_resolved_reads_back(spec: str) -> None:
+def test_what_is_resolved_reads_back(spec):
     text = emit(spec, (), "resolved")
     assert find(text) == []
 
 
-def test_titles_are_unique() -> None:
+def test_titles_are_unique():
     assert len({case.title for case in CASES}) == len(CASES)
 
 

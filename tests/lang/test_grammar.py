@@ -26,20 +26,20 @@ STARTS = (
 )  # fmt: skip
 
 
-def test_the_table_is_made_from_the_grammar() -> None:
+def test_the_table_is_made_from_the_grammar():
     assert json.loads(table_path().read_text(encoding="utf-8")) == compile_table(SOURCE), (
         "run python -m bertc.lang.read.table"
     )
 
 
-def test_every_rule_is_built() -> None:
+def test_every_rule_is_built():
     names = {p.name for p in grammar().productions if not p.inline and p.name != "start"}
     passed_on = {p.name for p in grammar().productions if p.lone and p.length == 1}
     source = Builder.node.__code__.co_consts
     assert {name for name in names - passed_on if name not in source} == set()
 
 
-def test_the_parser_stops_where_the_grammar_does_and_expects_the_same() -> None:
+def test_the_parser_stops_where_the_grammar_does_and_expects_the_same():
     draw, kinds = random.Random(1), {word: kind for kind, word in WORDS.items()}
     for start in STARTS * 50:
         text = [*start.split(), *(draw.choice([*kinds]) for _ in range(draw.randrange(7)))]
@@ -54,7 +54,7 @@ def test_the_parser_stops_where_the_grammar_does_and_expects_the_same() -> None:
         assert mistake is None or mistake == (place, allowed), text
 
 
-def test_no_kind_is_named() -> None:
+def test_no_kind_is_named():
     assert not {"mlm", "lamb", "wordpiece", "stage", "layers"} & set(SOURCE.split())
 
 
@@ -65,7 +65,7 @@ TRAPS = ("1e", "e1", "1-", "1.", "1e+1", "e+", "a-", "a.", '\\"', '"', "\\'", "'
 
 
 @pytest.mark.parametrize("trap", TRAPS)
-def test_reading_takes_time_in_proportion_to_the_text(trap: str) -> None:
+def test_reading_takes_time_in_proportion_to_the_text(trap):
     """Seconds of processor time: milliseconds here, hours where a trap doubles it each time."""
     for end in ("", "1", "..", "\n", "=", "\0"):
         text = "seed=" + (trap * 10_000)[:10_000] + end

@@ -243,19 +243,19 @@ def complaints(cases: Sequence[Written]) -> list[str]:
 
 
 @pytest.mark.parametrize("setting", Settings.model_fields)
-def test_helps_on_every_setting_and_its_kinds(setting: str) -> None:
+def test_helps_on_every_setting_and_its_kinds(setting):
     assert (
         complaints([Written(spec, (), False) for spec in dict.fromkeys(of_setting(setting))]) == []
     )
 
 
-def test_helps_of_goldens_and_of_pages() -> None:
+def test_helps_of_goldens_and_of_pages():
     cases = [Written(case.spec) for case in CASES]
     cases += [Written(page.bad) for page in codes().values() if not page.beside]
     assert complaints(cases) == []
 
 
-def test_helps_on_slips() -> None:
+def test_helps_on_slips():
     """Slips that people make are a spec a line; ``--set`` arguments stand after ``@``."""
     lines = (Path(__file__).parent / "slips.txt").read_text(encoding="utf-8").splitlines()
     slips = (line.split(" @ ") for line in lines)
@@ -266,7 +266,7 @@ def test_helps_on_slips() -> None:
     "task",
     ["tagging('ner/', pos2)", "glue(mrcp, 'glue/MRPC')", "classify('a.tsv', labels=['yes'])"],
 )
-def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task: str) -> None:
+def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task):
     for spec in ("{}", "extends bert-base {}", "stage 'a' {{ {} }}"):
         found, _ = Written(spec.format(f"epochs=1 patience=2 task={task}")).found
         assert [each.code for each in found if each.code >= "E2"] == []
@@ -281,6 +281,6 @@ def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task: str) -> Non
         ("task=classify('a.tsv', column=review)", "", ["text=review"]),
     ],
 )
-def test_helps_are_what_people_meant(spec: str, code: str, helps: list[str]) -> None:
+def test_helps_are_what_people_meant(spec, code, helps):
     found, _ = Written(spec).found
     assert [each.help for each in found if each.code.startswith(code)] == helps

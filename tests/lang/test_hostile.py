@@ -46,7 +46,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("title", HOSTILE)
-def test_hostile(title: str) -> None:
+def test_hostile(title):
     diagnostics = Diagnostics()
     programs = lang.load("\n" + HOSTILE[title], (), diagnostics)
     assert 1 <= len(diagnostics.found) < 200
@@ -56,7 +56,7 @@ def test_hostile(title: str) -> None:
     assert max(map(len, render(diagnostics.found).splitlines())) < 500
 
 
-def test_what_is_shown_cannot_steer_a_terminal() -> None:
+def test_what_is_shown_cannot_steer_a_terminal():
     diagnostics = Diagnostics()
     text = '\u202elayers\x1b[31m = "\x07\u2066" hiden\x00 = 1'
     lang.load(text, (), diagnostics)
@@ -65,7 +65,7 @@ def test_what_is_shown_cannot_steer_a_terminal() -> None:
     assert "\\u202elayers\\x1b[31m" in shown
 
 
-def test_colour_is_the_only_difference_that_colour_makes() -> None:
+def test_colour_is_the_only_difference_that_colour_makes():
     diagnostics = Diagnostics()
     lang.load("hiden = 1\nhidden = 2 H = 3", (), diagnostics)
     colored = render(diagnostics.found, color=True)
@@ -98,7 +98,7 @@ def texts(count: int, draw: random.Random) -> Iterator[str]:
         yield data.decode("utf-8", "replace")
 
 
-def test_random_and_mutated_texts() -> None:
+def test_random_and_mutated_texts():
     wrong = 0
     for text in texts(300, random.Random(7)):
         diagnostics = Diagnostics()

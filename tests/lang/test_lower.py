@@ -1,6 +1,5 @@
 """Tree to programs: names, types, grids, stages, overrides and bases."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +36,7 @@ def codes(text: str, *overrides: str) -> list[str]:
     return [diagnostic.code for diagnostic in diagnostics.found]
 
 
-def test_the_first_line() -> None:
+def test_the_first_line():
     program = only(FIRST_LINE)
     assert {name: given.value for name, given in program.settings.items()} == {
         "layers": 12,
@@ -86,45 +85,45 @@ def test_the_first_line() -> None:
         ("optimizer=adamw(warmup=0%)", Adam(warmup=0.0)),
     ],
 )
-def test_values(text: str, expected: object) -> None:
+def test_values(text, expected):
     """With their types: 1 is a step, and 0% a fraction."""
     assert repr(value(text)) == repr(expected)
 
 
-def test_places_of_arguments() -> None:
+def test_places_of_arguments():
     origin = only("objective=2*sop + mlm(unit=span(max=4))").settings["objective"].origin
     assert origin.parts[(1, "objective", "unit", "max")].text == "4"
     assert origin.parts[(0, "weight")].text == "2"
 
 
-def test_a_grid_is_the_product_of_its_settings() -> None:
+def test_a_grid_is_the_product_of_its_settings():
     programs = lang.load("E={64,128} share={none,all} seq=128")
     points = [f"E={width} share={share}" for width in (64, 128) for share in ("none", "all")]
     assert [program.name for program in programs] == points
     assert {program.settings["seq"].value for program in programs} == {128}
 
 
-def test_a_grid_inside_an_argument() -> None:
+def test_a_grid_inside_an_argument():
     programs = lang.load("optimizer=lamb(lr={1e-3, 2e-3}, clip={1, 0})")
     rates = [program.settings["optimizer"].value for program in programs]
     assert [(r.lr, r.clip) for r in rates] == [(1e-3, 1), (1e-3, 0), (2e-3, 1), (2e-3, 0)]
     assert codes("optimizer=lamb(lr={1e-3, 2e-3}, clp=1)") == ["E104"], "once, for all points"
 
 
-def test_a_large_grid_is_lowered_once_for_each_value() -> None:
+def test_a_large_grid_is_lowered_once_for_each_value():
     ten = ",".join(str(64 * n) for n in range(1, 11))
     programs = lang.load(f"H={{{ten}}} E={{{ten}}} F={{{ten}}}")
     assert len(programs) == 1000
     assert programs[0].settings["hidden"] is programs[1].settings["hidden"]
 
 
-def test_stages() -> None:
+def test_stages():
     program = only('steps=10 stage "a" { seq=128 B=8 } stage "b" { seq={512} }')
     assert [stage.name for stage in program.stages] == ["a", "b"]
     assert program.stages[0].settings["batch"].value == 8
 
 
-def test_overrides_win_and_say_so() -> None:
+def test_overrides_win_and_say_so():
     program = only("layers=12 E={1,2} stage 'a' { seq={128,512} }", "L=3", "E=7 seq=64")
     values = {name: given.value for name, given in program.settings.items()}
     assert values == {"layers": 3, "embedding": 7, "seq": 64}
@@ -133,7 +132,7 @@ def test_overrides_win_and_say_so() -> None:
     assert dict(program.stages[0].settings) == {}
 
 
-def test_overrides_may_be_grids_and_may_be_wrong() -> None:
+def test_overrides_may_be_grids_and_may_be_wrong():
     assert len(lang.load("layers=12", ["E={1,2,3}"])) == 3
     assert only("").settings == {}
     assert codes("layers=12", "layrs=3") == ["E101"]
@@ -141,19 +140,19 @@ def test_overrides_may_be_grids_and_may_be_wrong() -> None:
     assert codes("layers=12", "layers") == ["E007"]
 
 
-def test_wrong_settings_are_left_out_and_the_rest_is_kept() -> None:
+def test_wrong_settings_are_left_out_and_the_rest_is_kept():
     diagnostics = Diagnostics()
     (program,) = lang.load("layers=0 hidden=256 chickens=3", (), diagnostics)
     assert list(program.settings) == ["hidden"]
     assert len(diagnostics.found) == 2
 
 
-def test_too_many_mistakes_are_cut_short() -> None:
+def test_too_many_mistakes_are_cut_short():
     text = " ".join(f"x{n}=1" for n in range(3000))
     assert 100 <= len(codes(text)) < 110
 
 
-def test_extends_reads_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extends_reads_bases(tmp_path, monkeypatch):
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "b.bertc").write_text("extends './c.bertc' layers=3")
     (tmp_path / "below" / "c.bertc").write_text("hidden=64")
@@ -169,9 +168,7 @@ def test_extends_reads_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_a_mistake_in_a_base_is_shown_there_and_a_link_does_not_lead_out_of_the_folder(
-    tmp_path: Path,
-) -> None:
+def test_a_mistake_in_a_base_is_shown_there_and_a_link_does_not_lead_out_of_the_folder(tmp_path):
     (tmp_path / "secret.bertc").write_text("the secret")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "b.bertc").write_text("layers=0")
@@ -185,7 +182,7 @@ def test_a_mistake_in_a_base_is_shown_there_and_a_link_does_not_lead_out_of_the_
         assert (mistake.code, str(mistake.span)[-len(place) :]) == (code, place)
 
 
-def test_what_is_not_there_or_no_file_is_not_read(tmp_path: Path) -> None:
+def test_what_is_not_there_or_no_file_is_not_read(tmp_path):
     names = {"bert-bsae": "bert-base", "no/such.bertc": "path", "my file.bertc": "path"}
     for spec, help in {**names, str(tmp_path): "", "/dev/zero": ""}.items():
         with pytest.raises(MissingInputError) as error:
@@ -197,7 +194,7 @@ def test_what_is_not_there_or_no_file_is_not_read(tmp_path: Path) -> None:
         lang.load(str(tmp_path / "binary.bertc"))
 
 
-def test_a_block_gives_the_arguments_of_the_kind_that_a_number_stands_for() -> None:
+def test_a_block_gives_the_arguments_of_the_kind_that_a_number_stands_for():
     block = only("generator { H=64 A=1 tie=tokens }").settings["generator"].value
     assert block == only("generator = network(hidden=64, heads=1, tie=tokens)").settings[
         "generator"
@@ -209,7 +206,7 @@ def test_a_block_gives_the_arguments_of_the_kind_that_a_number_stands_for() -> N
     ("written", "meant"),
     [("kd(logit)", "logits"), ("kd(Hidden, loss=mse)", "hidden"), ("kd", ""), ("kd(xyz)", "")],
 )
-def test_a_kind_named_with_its_first_word_is_completed(written: str, meant: str) -> None:
+def test_a_kind_named_with_its_first_word_is_completed(written, meant):
     diagnostics = Diagnostics()
     lang.load(f"objective = mlm + {written}", (), diagnostics)
     (mistake,) = diagnostics.found

@@ -20,7 +20,7 @@ NUMBERS = {
 }  # fmt: skip
 
 
-def test_numbers() -> None:
+def test_numbers():
     read = {text: read_number(text) for text in NUMBERS}
     assert {text: repr(number) for text, number in read.items()} == {
         text: repr(number) for text, number in NUMBERS.items()
@@ -31,12 +31,12 @@ def test_numbers() -> None:
 
 
 @pytest.mark.parametrize("text", ["1e999", "9" * 33, "1.2.3", "1_000", "3kk", "1e", "0x10"])
-def test_not_numbers(text: str) -> None:
+def test_not_numbers(text):
     with pytest.raises(NotANumberError):
         read_number(text)
 
 
-def test_forms_of_values() -> None:
+def test_forms_of_values():
     assert isinstance(value("80/10/10"), Ratio)
     assert isinstance(value("{a, b, c}"), Grid)
     assert value("segment-pair") == Name(_anywhere(), "segment-pair")
@@ -48,7 +48,7 @@ def test_forms_of_values() -> None:
     assert value("f(1, b=g(2,),)") == value("f( 1 ,b = g(2) )")
 
 
-def test_items() -> None:
+def test_items():
     tree = lang.parse('# c\nextends albert-base\nstage "long" { seq=512 steps=100k } # d\na=1')
     assert [type(item) for item in tree.items] == [Extends, Block, Setting]
     assert [comment.text for comment in tree.comments] == ["# c", "# d"]
@@ -56,7 +56,7 @@ def test_items() -> None:
     assert spans == ["n:1:1", "n:2:3"]
 
 
-def test_what_can_be_understood_is_kept_and_mistakes_are_raised_where_nobody_takes_them() -> None:
+def test_what_can_be_understood_is_kept_and_mistakes_are_raised_where_nobody_takes_them():
     with pytest.raises(SpecError) as error:
         lang.parse("layers 12 hidden = = 3")
     assert [d.code for d in error.value.diagnostics] == ["E004", "E007"]

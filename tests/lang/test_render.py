@@ -24,7 +24,7 @@ def span(text: str, start: int, end: int, name: str = "a.bertc") -> Span:
     return Span(Source(name, text), start, end)
 
 
-def test_places() -> None:
+def test_places():
     shown = {
         Diagnostic("E203", "too long", help="seq=128"): ["help: seq=128"],
         Diagnostic("E008", "nothing", span("", 0, 0)): ["  --> a.bertc:1:1", "1 |", "  | ^"],
@@ -38,7 +38,7 @@ def test_places() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 5_000, 9_990])
-def test_a_long_line_is_cut_around_the_place(place: int) -> None:
+def test_a_long_line_is_cut_around_the_place(place):
     text = "x" * place + "HERE" + "x" * (9_996 - place)
     lines = render([Diagnostic("E007", "m", span(text, place, place + 4))]).splitlines()
     assert len(lines[2]) < 120
@@ -47,13 +47,13 @@ def test_a_long_line_is_cut_around_the_place(place: int) -> None:
     assert lines[3].count("^") == 4
 
 
-def test_wide_characters_and_tabs_are_counted_as_a_terminal_shows_them() -> None:
+def test_wide_characters_and_tabs_are_counted_as_a_terminal_shows_them():
     lines = render([Diagnostic("E007", "m", span("\t日本e\u0301 x", 6, 7))]).splitlines()
     assert lines[2] == "1 |     日本e\u0301 x"
     assert lines[3] == "  |          " + " " + "^"
 
 
-def test_notes_beyond_the_room_lose_their_lines_but_not_their_places() -> None:
+def test_notes_beyond_the_room_lose_their_lines_but_not_their_places():
     text = "a=1\nb=2\nc=3\nd=4\n"
     notes = tuple(Note(f"note {n}", span(text, 4 * n, 4 * n + 3)) for n in range(4))
     shown = render([Diagnostic("E102", "m", span(text, 0, 3), "label", notes, "help")])
@@ -62,7 +62,7 @@ def test_notes_beyond_the_room_lose_their_lines_but_not_their_places() -> None:
     assert shown.endswith("help: help")
 
 
-def test_order_is_that_of_the_text_and_doubles_are_shown_once() -> None:
+def test_order_is_that_of_the_text_and_doubles_are_shown_once():
     text = "abc"
     first, second = (Diagnostic("E007", f"m{n}", span(text, n, n + 1)) for n in (0, 1))
     other = Diagnostic("E101", "other", span(text, 0, 1, "--set #1"))
@@ -75,7 +75,7 @@ def test_order_is_that_of_the_text_and_doubles_are_shown_once() -> None:
 
 
 @pytest.mark.parametrize("sign", ["\x1b", "\x9b", "\u202e", "\u2028", "\U000e0001", "\r"])
-def test_text_of_others_acts_on_no_terminal_and_json_keeps_its_value(sign: str) -> None:
+def test_text_of_others_acts_on_no_terminal_and_json_keeps_its_value(sign):
     written = json.dumps({"label": f"a{sign}b日\t"}, ensure_ascii=False, indent=1)
     shown = for_terminal(written)
     assert sign not in shown
@@ -86,7 +86,7 @@ def test_text_of_others_acts_on_no_terminal_and_json_keeps_its_value(sign: str) 
     assert escaped("é日 a\x1b\x9b\u202e\u2028\ufeff\n") == f"é日 a{signs}"
 
 
-def test_commands_print_by_one_function() -> None:
+def test_commands_print_by_one_function():
     """All that they print is made safe there, but text with colours."""
     texts = {
         path.name: path.read_text() for path in (Path(bertc.__file__).parent / "cli").glob("*.py")
@@ -98,7 +98,7 @@ def test_commands_print_by_one_function() -> None:
     assert all("render(" in line or "preview(" in line for line in styled)
 
 
-def test_near_words_are_named_and_long_lists_counted() -> None:
+def test_near_words_are_named_and_long_lists_counted():
     words = {"hiden": "hidden", "Save-Every": "save_every", "l": "L", "chickens": ""}
     assert {word: nearest(word, ["hidden", "heads", "save_every", "L"]) for word in words} == words
     assert listed(["ab", "cd", "ef"], limit=7) == "ab, cd and 1 more"

@@ -135,13 +135,13 @@ def read_back(text: str, shape: Shape) -> Any:
     return value
 
 
-def test_the_walk_finds_the_kinds() -> None:
+def test_the_walk_finds_the_kinds():
     names = {node.__name__ for node in KINDS}
     assert {"Mlm", "SpanUnit", "Replace", "ShareMap", "Lamb", "Hf", "LearnedPositions"} <= names
 
 
 @pytest.mark.parametrize("node", KINDS, ids=lambda node: node.__name__)
-def test_every_kind(node: type[Node]) -> None:
+def test_every_kind(node):
     if "weight" in node.model_fields:
         (other,) = (name for name in node.model_fields if name != "weight")
         shape: Shape = SumShape(node, other, arguments(node)[other])
@@ -160,7 +160,7 @@ def test_every_kind(node: type[Node]) -> None:
 
 
 @pytest.mark.parametrize("setting", Settings.model_fields)
-def test_every_setting(setting: str) -> None:
+def test_every_setting(setting):
     @settings(max_examples=10, deadline=None, database=None, derandomize=True)
     @given(values(setting_shape(setting)))
     def holds(value: Any) -> None:
@@ -172,7 +172,7 @@ def test_every_setting(setting: str) -> None:
     holds()
 
 
-def test_a_program_with_stages_and_a_base() -> None:
+def test_a_program_with_stages_and_a_base():
     text = """\
 extends bert-base
 hidden = 256
@@ -194,7 +194,7 @@ stage "a \\"long\\" one" {
     assert program.base.name == "bert-base"
 
 
-def test_origins_become_comments_that_read_as_nothing() -> None:
+def test_origins_become_comments_that_read_as_nothing():
     (program,) = lang.load("hidden=256", ["heads=4"])
     text = lang.show(program, origins=True)
     assert "hidden = 256  # written: <spec>:1:1" in text

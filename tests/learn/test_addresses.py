@@ -27,7 +27,7 @@ def some(inputs: Inputs, which: torch.Tensor) -> Inputs:
 
 
 @pytest.mark.parametrize("terms", TERMS)
-def test_a_row_does_not_depend_on_the_rows_beside_it(terms: str) -> None:
+def test_a_row_does_not_depend_on_the_rows_beside_it(terms):
     inputs, vocabulary = rows(24, 48), vocab()
     stage = program(terms, 48).stages[0]
     whole = tensors(corrupt(stage, inputs, vocabulary, 3))
@@ -38,7 +38,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(terms: str) -> None:
 
 
 @pytest.mark.parametrize("terms", TERMS)
-def test_no_number_is_read_from_the_device(terms: str) -> None:
+def test_no_number_is_read_from_the_device(terms):
     """A GPU would be waited for; a device without values has none to give."""
     inputs = Inputs(*(tensor.to("meta") for tensor in rows(4, 24)))
     sizes, tables = vocab()[:5], vocab()[5:]
@@ -48,7 +48,7 @@ def test_no_number_is_read_from_the_device(terms: str) -> None:
 
 
 @pytest.mark.parametrize("terms", TERMS)
-def test_the_same_address_gives_the_same_mask_and_another_a_new_one(terms: str) -> None:
+def test_the_same_address_gives_the_same_mask_and_another_a_new_one(terms):
     inputs = rows(64, 48, full=True)
     base = chosen(corrupted(terms, inputs))
     torch.manual_seed(1)  # no part of any address

@@ -31,7 +31,7 @@ def even(values: torch.Tensor, cells: int) -> bool:
 
 
 @pytest.mark.parametrize("which", [0, 1, key(7, "mask"), 2**63 - 1])
-def test_values_fill_the_unit_interval_evenly(which: int) -> None:
+def test_values_fill_the_unit_interval_evenly(which):
     u = uniform(which, NONE, ROWS, N)
     assert u.dtype == torch.float32
     assert u.min() >= 0
@@ -40,18 +40,18 @@ def test_values_fill_the_unit_interval_evenly(which: int) -> None:
     assert even((u * 256).long(), 256)
 
 
-def test_pairs_and_triples_of_lanes_fill_their_squares_and_cubes() -> None:
+def test_pairs_and_triples_of_lanes_fill_their_squares_and_cubes():
     cell = (uniform(3, NONE, ROWS, 3 * 85) * 16).long().view(B, 85, 3)
     assert even(cell[..., 0] * 16 + cell[..., 1], 256)
     assert even((cell[..., 0] * 16 + cell[..., 1]) * 16 + cell[..., 2], 4096)
 
 
-def test_neighbouring_rows_fill_the_square() -> None:
+def test_neighbouring_rows_fill_the_square():
     cell = (uniform(3, NONE, ROWS, N) * 16).long()
     assert even(cell[:-1:2] * 16 + cell[1::2], 256)
 
 
-def test_no_correlation_between_neighbours_of_any_kind() -> None:
+def test_no_correlation_between_neighbours_of_any_kind():
     base = uniform(5, NONE, ROWS, N)
     others = [
         uniform(6, NONE, ROWS, N),
@@ -67,7 +67,7 @@ def test_no_correlation_between_neighbours_of_any_kind() -> None:
         assert correlation(base[lag:], base[:-lag]) < 5
 
 
-def test_every_high_bit_is_fair_and_independent_of_the_next() -> None:
+def test_every_high_bit_is_fair_and_independent_of_the_next():
     drawn = bits(11, NONE, ROWS, N)
     places = torch.stack([(drawn >> shift) & 1 for shift in range(24, 64)])
     mean = places.double().mean((1, 2))
@@ -75,7 +75,7 @@ def test_every_high_bit_is_fair_and_independent_of_the_next() -> None:
     assert all(correlation(a, b) < 5 for a, b in itertools.pairwise(places))
 
 
-def test_changing_one_bit_of_an_address_changes_half_the_bits_drawn() -> None:
+def test_changing_one_bit_of_an_address_changes_half_the_bits_drawn():
     before = bits(0, NONE, ROWS, 8)
     for shift in (0, 5, 17, 31, 40):
         after = bits(0, NONE, ROWS ^ (1 << shift), 8)
@@ -83,20 +83,20 @@ def test_changing_one_bit_of_an_address_changes_half_the_bits_drawn() -> None:
         assert abs(flipped.double().mean().item() - 0.5) < 0.005
 
 
-def test_a_row_does_not_depend_on_its_batch() -> None:
+def test_a_row_does_not_depend_on_its_batch():
     whole = bits(9, NONE + 4, ROWS, N)
     order = torch.randperm(B, generator=torch.Generator().manual_seed(0))
     assert torch.equal(bits(9, NONE + 4, ROWS[order], N), whole[order])
     assert torch.equal(bits(9, NONE[:3] + 4, ROWS[:3], N // 2), whole[:3, : N // 2])
 
 
-def test_values_are_the_same_for_ever() -> None:
+def test_values_are_the_same_for_ever():
     drawn = bits(key(1, "mask"), torch.tensor([2]), torch.tensor([3]), 2)
     assert drawn.tolist() == [[-7096903763572434415, -4227094233021402184]]
 
 
 @pytest.mark.parametrize("limit", [2, 3, 30_522, 1_000_003])
-def test_integers_are_even_below_their_limit(limit: int) -> None:
+def test_integers_are_even_below_their_limit(limit):
     drawn = below(bits(2, NONE, ROWS, N), limit)
     assert drawn.min() >= 0
     assert drawn.max() < limit
@@ -104,19 +104,19 @@ def test_integers_are_even_below_their_limit(limit: int) -> None:
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 0.8, 1.0])
-def test_events_happen_at_their_rate(probability: float) -> None:
+def test_events_happen_at_their_rate(probability):
     happened = happens(bits(2, NONE, ROWS, N), probability).double().mean().item()
     spread = (probability * (1 - probability) / (B * N)) ** 0.5
     assert abs(happened - probability) <= 4 * spread
 
 
-def test_fine_values_have_53_bits() -> None:
+def test_fine_values_have_53_bits():
     fine = unit64(bits(2, NONE, ROWS, N))
     assert fine.dtype == torch.float64
     assert stats.kstest((fine * 2**30 % 1).flatten().numpy(), "uniform").pvalue > 1e-4
 
 
-def test_second_numbers_know_nothing_of_the_first() -> None:
+def test_second_numbers_know_nothing_of_the_first():
     first = bits(2, NONE, ROWS, N)
     second = unit(another(first))
     assert correlation(unit(first), second) < 5
@@ -127,6 +127,6 @@ def test_second_numbers_know_nothing_of_the_first() -> None:
 
 
 @pytest.mark.parametrize("many", [1, 20, N])
-def test_the_smallest_of_a_row_ascend(many: int) -> None:
+def test_the_smallest_of_a_row_ascend(many):
     drawn = bits(2, NONE, ROWS, N)
     assert torch.equal(smallest(drawn, many), drawn.sort(dim=1).values[:, :many])

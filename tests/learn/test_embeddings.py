@@ -44,7 +44,7 @@ def gradient(loss: Tensor, vectors: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("texts", [2, 3])
 @pytest.mark.parametrize("both", [False, True])
-def test_info_nce_is_a_cross_entropy_of_cosines(texts: int, both: bool) -> None:
+def test_info_nce_is_a_cross_entropy_of_cosines(texts, both):
     vectors = units(5, texts)
     losses = []
     for i in range(5):
@@ -60,7 +60,7 @@ def test_info_nce_is_a_cross_entropy_of_cosines(texts: int, both: bool) -> None:
     torch.testing.assert_close(gradient(found.losses.mean(), vectors), expected)
 
 
-def test_cosent_adds_up_the_pairs_in_the_wrong_order() -> None:
+def test_cosent_adds_up_the_pairs_in_the_wrong_order():
     vectors, scores = units(6, 2), torch.tensor([1.0, 3, 2, 3, 0, 5])
     cosines = (vectors[:, 0] * vectors[:, 1]).sum(1)
     total = torch.ones(())
@@ -74,7 +74,7 @@ def test_cosent_adds_up_the_pairs_in_the_wrong_order() -> None:
     torch.testing.assert_close(gradient(found.losses.mean(), vectors), expected)
 
 
-def test_padding_has_no_part_in_a_vector() -> None:
+def test_padding_has_no_part_in_a_vector():
     states = units(3, 5).float()
     real = torch.tensor([[1, 1, 0, 0, 0], [1] * 5, [1, 0, 0, 0, 0]]).bool()
     for row, length in enumerate((2, 5, 1)):
@@ -108,7 +108,7 @@ def gradients(step: TrainStep, parts: Sequence[MicroBatch]) -> tuple[Tensor, dic
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_micro_batches_change_neither_loss_nor_gradient(kind: str) -> None:
+def test_micro_batches_change_neither_loss_nor_gradient(kind):
     resolved = bertc.resolve(f"{NETWORK} dropout=0 task={TASKS[kind].replace('0.2', '0')}")
     step = synthetic.first_step(
         resolved, build(resolved), Plan("cpu", "fp32", (8,), (False,), False, ())
@@ -123,7 +123,7 @@ def test_micro_batches_change_neither_loss_nor_gradient(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["alone", "scored"])
-def test_parts_have_the_same_dropout_both_times(kind: str) -> None:
+def test_parts_have_the_same_dropout_both_times(kind):
     resolved = bertc.resolve(f"{NETWORK} dropout=0.3 task={TASKS[kind]}")
     step = synthetic.first_step(
         resolved, build(resolved), Plan("cpu", "fp32", (3,), (False,), False, ())
@@ -144,7 +144,7 @@ def test_parts_have_the_same_dropout_both_times(kind: str) -> None:
         assert not torch.allclose(first, second), "a text is read twice, with other dropout"
 
 
-def test_a_prompt_precedes_each_text_and_longest_cuts_it() -> None:
+def test_a_prompt_precedes_each_text_and_longest_cuts_it():
     vocabulary, asked = bert_vocabulary(word_tokenizer()), ('prompt="w9 w8 ", longest=6', "")
     texts = ("w10 w11 w12", "w13")
     found = []

@@ -50,9 +50,7 @@ def agree(model: Model, found: torch.Tensor, wanted: torch.Tensor, rtol: float =
 
 @pytest.mark.parametrize("rows_at_once", [1, 3, 100])
 @pytest.mark.parametrize("loss", ["kl", "ce", "mse"])
-def test_soft_targets_are_those_of_the_papers(
-    loss: str, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_soft_targets_are_those_of_the_papers(loss, rows_at_once, monkeypatch):
     n, e, f, v, T = 7, 4, 6, 11, 2.0
     monkeypatch.setattr(soft_targets, "CPU_SCORES", rows_at_once * v)
     x, table, bias = (drawn(*s).requires_grad_() for s in ((n, e), (v, e), (v,)))
@@ -79,7 +77,7 @@ def test_soft_targets_are_those_of_the_papers(
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_an_ensemble_averages_probabilities() -> None:
+def test_an_ensemble_averages_probabilities():
     n, e, v = 5, 4, 9
     x, table, bias = drawn(n, e).requires_grad_(), drawn(v, e, seed=1), drawn(v, seed=2)
     taught = [Logits(drawn(n, e, seed=s), drawn(v, e, seed=s + 1), bias) for s in (5, 7, 9)]
@@ -149,9 +147,7 @@ def patient(own: States, told: States, maps: States) -> torch.Tensor:
         ("kd(cls, normalize=true, elements=sum)", ALIKE, patient),
     ],
 )
-def test_states_are_compared_as_in_the_papers(
-    term: str, teacher: str, paper: Callable[[States, States, States], torch.Tensor]
-) -> None:
+def test_states_are_compared_as_in_the_papers(term, teacher, paper):
     resolved = resolve(f"{OWN} objective={term} teacher=spec({teacher!r})")
     model, teacher_read, batch, found = compared(resolved, rows(4, 12, pairs=False))
     every = Wanted((0, 1, 2)), Wanted((0, 1, 2, 3, 4))
@@ -227,14 +223,7 @@ def probabilities(own: Parts, told: Parts) -> torch.Tensor:
         ("kd(attention, of=probabilities)", ALIKE, probabilities, [(1, 2), (2, 4)]),
     ],
 )
-def test_attention_is_compared_as_in_the_papers(
-    term: str,
-    teacher: str,
-    paper: Callable[[Parts, Parts], torch.Tensor],
-    pairs: list[tuple[int, int]],
-    pack: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_attention_is_compared_as_in_the_papers(term, teacher, paper, pairs, pack, monkeypatch):
     """Text by text, so that padding and the other texts of a row are not even there."""
     monkeypatch.setattr(relations, "CPU_SCORES", 3 * 4 * 12 * 12)
     wide = "initializer=normal(0.5)"
@@ -271,7 +260,7 @@ def test_attention_is_compared_as_in_the_papers(
 
 
 @pytest.mark.parametrize("classes", ["sum", "mean"])
-def test_starts_and_ends_are_compared_within_their_examples(classes: str) -> None:
+def test_starts_and_ends_are_compared_within_their_examples(classes):
     """Soft targets of both, half each, over the tokens of each example (run_squad.py's loss)."""
     b, s, m, T = 2, 9, 2, 2.0
     node = KdLogits(T=T, classes=classes, head="squad", labels=2, spans=True)

@@ -60,7 +60,7 @@ def layer(
     return x * w[f"{norm}.weight"] + w[f"{norm}.bias"]
 
 
-def test_states_that_were_asked_for_give_the_losses_of_all_states() -> None:
+def test_states_that_were_asked_for_give_the_losses_of_all_states():
     batch, hidden, model = setting("span+sbo+sop")
     stage = model.resolved.stages[0]
     asked = with_output_positions(stage, batch)
@@ -82,9 +82,7 @@ def test_states_that_were_asked_for_give_the_losses_of_all_states() -> None:
         ("kd(relations, heads=2)", False),
     ],
 )
-def test_terms_of_lower_layers_leave_the_last_one_to_the_tokens_that_others_read(
-    terms: str, few: bool
-) -> None:
+def test_terms_of_lower_layers_leave_the_last_one_to_the_tokens_that_others_read(terms, few):
     teacher = "teacher=spec('layers=2 hidden=16 heads=2 ffn=32 vocab=1000 seq=40')"
     size = "layers=2 hidden=16 heads=2 ffn=32 vocab=1000 dropout=0 seq=40"
     resolved = resolve(f"{size} objective=mlm+{terms} {teacher}")
@@ -104,7 +102,7 @@ def test_terms_of_lower_layers_leave_the_last_one_to_the_tokens_that_others_read
 
 
 @pytest.mark.parametrize(("name", "f"), [("gelu", F.gelu), ("relu", F.relu), ("tanh", torch.tanh)])
-def test_mlm_is_the_sum_over_predicted_tokens(name: str, f: Activation) -> None:
+def test_mlm_is_the_sum_over_predicted_tokens(name, f):
     extra = f"activation={name} norm=post(1e-3)"
     batch, hidden, model = setting("mlm", extra)
     w = weights(model)
@@ -127,7 +125,7 @@ def test_mlm_is_the_sum_over_predicted_tokens(name: str, f: Activation) -> None:
     assert (term.count.item(), term.correct.item()) == (count, correct)
 
 
-def test_sbo_is_the_sum_over_the_pairs() -> None:
+def test_sbo_is_the_sum_over_the_pairs():
     batch, hidden, model = setting("span+sbo")
     asked, eps, w = batch.terms["sbo"], model.resolved.encoder.norm.eps, weights(model)
     total, count = 0.0, 0
@@ -149,7 +147,7 @@ def test_sbo_is_the_sum_over_the_pairs() -> None:
 
 
 @pytest.mark.parametrize("kind", ["nsp", "sop"])
-def test_pairs_are_judged_by_the_pooled_token(kind: str) -> None:
+def test_pairs_are_judged_by_the_pooled_token(kind):
     batch, hidden, model = setting(f"mlm+{kind}")
     w = weights(model)
     scores = model.pool(hidden) @ w[f"{kind}.weight"].t() + w[f"{kind}.bias"]
@@ -162,9 +160,7 @@ def test_pairs_are_judged_by_the_pooled_token(kind: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_every_head_weight_the_table_and_the_hidden_states_get_gradients(
-    dtype: torch.dtype,
-) -> None:
+def test_every_head_weight_the_table_and_the_hidden_states_get_gradients(dtype):
     batch, hidden, model = setting("span+sbo+sop")
     terms = losses(model, batch, hidden.to(dtype))
     assert set(terms) == {"mlm", "sbo", "sop"}
@@ -176,7 +172,7 @@ def test_every_head_weight_the_table_and_the_hidden_states_get_gradients(
         assert tensor.grad.abs().sum() > 0, name
 
 
-def test_losses_are_one_graph_with_the_same_values_and_gradients() -> None:
+def test_losses_are_one_graph_with_the_same_values_and_gradients():
     batch, hidden, model = setting("span+sbo+sop")
     torch.compiler.reset()
     stage = model.resolved.stages[0]
@@ -200,9 +196,7 @@ def operands(dtype: torch.dtype) -> tuple[list[torch.Tensor], torch.Tensor, torc
 
 
 @pytest.mark.parametrize(("chunk", "multiple"), [(1, 1), (5 * 501, 1), (2**19, 1), (2**11, 128)])
-def test_vocabulary_loss_is_the_plain_formula(
-    monkeypatch: pytest.MonkeyPatch, chunk: int, multiple: int
-) -> None:
+def test_vocabulary_loss_is_the_plain_formula(monkeypatch, chunk, multiple):
     monkeypatch.setattr(cross_entropy, "CPU_CHUNK", chunk)
     monkeypatch.setattr(cross_entropy, "CPU_MULTIPLE", multiple)
     (x, table, bias), targets, scale = operands(torch.float32)
@@ -220,7 +214,7 @@ def test_vocabulary_loss_is_the_plain_formula(
         torch.testing.assert_close(value, plain)
 
 
-def test_in_half_precision_only_the_products_are_rounded() -> None:
+def test_in_half_precision_only_the_products_are_rounded():
     leaves, targets, scale = operands(torch.bfloat16)
     x, table, bias = leaves
     exact = [leaf.detach().float().requires_grad_() for leaf in leaves]
@@ -236,7 +230,7 @@ def test_in_half_precision_only_the_products_are_rounded() -> None:
         assert (a.float() - b).norm() < 0.02 * b.norm()
 
 
-def test_parts_of_a_batch_add_up() -> None:
+def test_parts_of_a_batch_add_up():
     batch, hidden, model = setting("span+sbo+nsp")
     stage = model.resolved.stages[0]
     whole = losses(model, batch, hidden)

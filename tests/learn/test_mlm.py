@@ -13,7 +13,7 @@ from tests.learn.material import MASK, ORDINARY, PAD, VOCAB, chosen, corrupted, 
 UNITS = ("token", "word", "ngram(3)", "span(0.2, 10)")
 
 
-def test_every_unit_of_masking_is_tried() -> None:
+def test_every_unit_of_masking_is_tried():
     assert {unit.partition("(")[0] for unit in UNITS} == UNIT_KINDS
 
 
@@ -34,7 +34,7 @@ def lengths_in_turn(seq: int) -> object:
 
 @pytest.mark.parametrize("p", ["15%", "12.5%", "50%"])
 @pytest.mark.parametrize("seq", [128, 512])
-def test_the_count_of_every_length_is_that_of_the_official_code(p: str, seq: int) -> None:
+def test_the_count_of_every_length_is_that_of_the_official_code(p, seq):
     rate = float(p[:-1]) / 100
     inputs = lengths_in_turn(seq)
     most = math.ceil(rate * seq)
@@ -48,7 +48,7 @@ def test_the_count_of_every_length_is_that_of_the_official_code(p: str, seq: int
     assert capped == [min(n - 2, 5, max(1, round(n * rate))) for n in lengths]
 
 
-def test_the_stochastic_count_is_right_on_average() -> None:
+def test_the_stochastic_count_is_right_on_average():
     inputs = rows(8000, 16, full=True)
     counts = chosen(corrupted(mlm(count="stochastic", mask_specials="true"), inputs)).sum(1)
     assert set(counts.tolist()) == {2, 3}  # 0.15 x 16 = 2.4
@@ -56,7 +56,7 @@ def test_the_stochastic_count_is_right_on_average() -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_specials_and_padding_are_left_alone(unit: str) -> None:
+def test_specials_and_padding_are_left_alone(unit):
     inputs = rows(300, 48)
     batch = corrupted(mlm(p="40%", unit=unit), inputs)
     marks = chosen(batch)
@@ -66,7 +66,7 @@ def test_specials_and_padding_are_left_alone(unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_specials_can_be_candidates_and_padding_never(unit: str) -> None:
+def test_specials_can_be_candidates_and_padding_never(unit):
     inputs = rows(300, 48)
     marks = chosen(corrupted(mlm(p="40%", unit=unit, mask_specials="true"), inputs))
     assert marks[:, 0].any()
@@ -74,7 +74,7 @@ def test_specials_can_be_candidates_and_padding_never(unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_predictions_stand_in_the_order_of_the_text(unit: str) -> None:
+def test_predictions_stand_in_the_order_of_the_text(unit):
     inputs = rows(200, 64)
     asked = corrupted(mlm(unit=unit), inputs).terms["mlm"]
     assert asked.positions.shape == asked.targets.shape == asked.weights.shape == (200, 10)
@@ -86,7 +86,7 @@ def test_predictions_stand_in_the_order_of_the_text(unit: str) -> None:
     assert torch.equal(asked.targets[used], inputs.token_ids.gather(1, asked.positions)[used])
 
 
-def test_every_ordinary_position_is_chosen_equally_often() -> None:
+def test_every_ordinary_position_is_chosen_equally_often():
     inputs = rows(6000, 20, full=True)
     marks = chosen(corrupted(mlm(), inputs)).sum(0)
     ordinary = torch.ones(20, dtype=torch.bool)
@@ -96,7 +96,7 @@ def test_every_ordinary_position_is_chosen_equally_often() -> None:
 
 
 @pytest.mark.parametrize("parts", [(80, 10, 10), (100, 0, 0), (0, 0, 100), (85, 0, 15)])
-def test_replacements_follow_their_percentages(parts: tuple[int, int, int]) -> None:
+def test_replacements_follow_their_percentages(parts):
     inputs = rows(2000, 64, full=True)
     batch = corrupted(mlm(replace="/".join(map(str, parts))), inputs)
     marks = chosen(batch)
@@ -117,7 +117,7 @@ def test_replacements_follow_their_percentages(parts: tuple[int, int, int]) -> N
 @pytest.mark.parametrize(
     ("source", "first"), [("vocabulary", 0), ("ordinary", ORDINARY), ("corpus", ORDINARY)]
 )
-def test_random_tokens_come_from_their_source(source: str, first: int) -> None:
+def test_random_tokens_come_from_their_source(source, first):
     inputs = rows(3000, 64, full=True)
     batch = corrupted(mlm(replace="0/100/0", random_from=source), inputs)
     drawn = batch.reading.token_ids[chosen(batch)]
@@ -129,7 +129,7 @@ def test_random_tokens_come_from_their_source(source: str, first: int) -> None:
     assert stats.chisquare(counts.numpy(), (share * len(drawn)).numpy()).pvalue > 1e-4
 
 
-def test_without_masking_nothing_changes() -> None:
+def test_without_masking_nothing_changes():
     inputs = rows(8, 32)
     batch = corrupted("sop", inputs)
     assert "mlm" not in batch.terms
@@ -139,7 +139,7 @@ def test_without_masking_nothing_changes() -> None:
     assert not batch.terms["sop"].positions.any()
 
 
-def test_padding_is_not_attended_to_where_there_is_any() -> None:
+def test_padding_is_not_attended_to_where_there_is_any():
     inputs = rows(8, 32)
     padded = program("mlm", 32, "format=full-sentences").stages[0]
     full = program("mlm", 32, "format=blocks").stages[0]
@@ -149,7 +149,7 @@ def test_padding_is_not_attended_to_where_there_is_any() -> None:
     assert corrupt(full, inputs, vocab(), 0).reading.attention_mask is None
 
 
-def test_a_token_drawn_twice_stays_as_it_is_where_both_draws_say_so() -> None:
+def test_a_token_drawn_twice_stays_as_it_is_where_both_draws_say_so():
     batch = corrupted("mlm(30%, replace=60/0/40, distinct=false)", rows(3000, 32, full=True))
     places, used = batch.terms["mlm"].positions, batch.terms["mlm"].weights.bool()
     draws = torch.zeros_like(batch.originals).scatter_add_(1, places, used.long())

@@ -11,7 +11,7 @@ from tests.learn.samples import draw_order, sample
 
 
 @pytest.mark.parametrize(("p", "most"), [(0.15, 3), (0.15, 1), (0.3, 2), (0.15, 6)])
-def test_ngrams_are_those_of_the_loop(p: float, most: int) -> None:
+def test_ngrams_are_those_of_the_loop(p, most):
     case = sample(rows(400, 64), p, vocab())
     marks = case.ngrams(most)
     chances = ((case.ngram_chances(most) >> 40 & 0xFFFFFF).double() * 2.0**-24).tolist()
@@ -26,7 +26,7 @@ def test_ngrams_are_those_of_the_loop(p: float, most: int) -> None:
     assert differing <= 2
 
 
-def test_lengths_have_odds_of_one_over_n_and_a_mean_of_1_636_words() -> None:
+def test_lengths_have_odds_of_one_over_n_and_a_mean_of_1_636_words():
     case = sample(rows(1500, 128, full=True, pairs=False), 0.15, vocab(continues=1000))
     order, chances = case.bits(1, 128), case.ngram_chances(3)
     head, ends = _draw(3, case.words, case.text, order, chances)
@@ -38,7 +38,7 @@ def test_lengths_have_odds_of_one_over_n_and_a_mean_of_1_636_words() -> None:
     assert pytest.approx(1.636, abs=0.001) == 18 / 11
 
 
-def test_at_the_end_of_a_text_longer_ones_are_cut() -> None:
+def test_at_the_end_of_a_text_longer_ones_are_cut():
     case = sample(rows(4000, 24, full=True), 0.5, vocab(continues=1000))
     head, ends = _draw(3, case.words, case.text, case.bits(1, 24), case.ngram_chances(3))
     lengths = (ends > 0).sum(2)
@@ -51,7 +51,7 @@ def test_at_the_end_of_a_text_longer_ones_are_cut() -> None:
         assert abs(share - 6 / 11) < 4 * (30 / 121 / counts.sum().item()) ** 0.5
 
 
-def test_enough_words_are_tried_to_fill_rows() -> None:
+def test_enough_words_are_tried_to_fill_rows():
     case = sample(rows(1000, 128, full=True), 0.15, vocab(continues=1000))
     assert (case.ngrams(3).sum(1) < case.budget).sum() <= 4
     assert ngram_draws(3, 0.15, 20) < 40

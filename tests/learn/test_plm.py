@@ -56,7 +56,7 @@ def one_by_one(
 
 @pytest.mark.parametrize("unit_of", ["pieces", "words"])
 @pytest.mark.parametrize("k", [1, 3, 6])
-def test_spans_are_those_of_the_walk(unit_of: str, k: int) -> None:
+def test_spans_are_those_of_the_walk(unit_of, k):
     objective = Plm.model_validate({"k": k, "unit": unit_of})
     inputs = rows(60, SEQ)
     marks, drawn = spans(objective, inputs)
@@ -75,7 +75,7 @@ def test_spans_are_those_of_the_walk(unit_of: str, k: int) -> None:
         assert set(marks[row].nonzero()[:, 0].tolist()) == expected
 
 
-def test_lengths_and_share_are_those_of_the_closed_form() -> None:
+def test_lengths_and_share_are_those_of_the_closed_form():
     # All tokens begin words, so a span of n has k n others around it: 1 of k + 1 is told.
     inputs = rows(400, 512, full=True, pairs=False)
     inputs = inputs._replace(token_ids=inputs.token_ids % 600 + 10)
@@ -91,7 +91,7 @@ def test_lengths_and_share_are_those_of_the_closed_form() -> None:
         assert lengths[n] / lengths.total() == pytest.approx(1 / n / total, rel=0.12)
 
 
-def test_a_row_tells_as_many_tokens_as_it_is_asked_for() -> None:
+def test_a_row_tells_as_many_tokens_as_it_is_asked_for():
     inputs = rows(200, 512, full=True)
     batch = corrupted("plm(unit=pieces, block=256)", inputs)
     assert batch.terms["plm"].positions.shape == (200, 85)
@@ -106,7 +106,7 @@ def test_a_row_tells_as_many_tokens_as_it_is_asked_for() -> None:
     assert (short.terms["plm"].weights.sum(1) <= wanted).all()
 
 
-def test_special_tokens_are_never_told_and_come_in_the_order() -> None:
+def test_special_tokens_are_never_told_and_come_in_the_order():
     inputs = rows(100, 48)
     batch = corrupted("plm(k=2)", inputs)
     order, told = order_of(batch), chosen(batch)
@@ -123,14 +123,14 @@ def test_special_tokens_are_never_told_and_come_in_the_order() -> None:
     assert not sees.transpose(1, 2)[~real].any()
 
 
-def test_every_row_is_a_permutation_of_its_own() -> None:
+def test_every_row_is_a_permutation_of_its_own():
     places = shuffled(bits(1, torch.zeros(300, dtype=torch.long), torch.arange(300), 8), 8)
     assert torch.equal(places.sort(1).values, torch.arange(8).expand(300, 8))
     share = torch.stack([(places == i).float().mean(0) for i in range(8)])
     assert (share - 1 / 8).abs().max() < 0.06
 
 
-def test_blocks_are_shuffled_alike_one_after_the_other() -> None:
+def test_blocks_are_shuffled_alike_one_after_the_other():
     places = shuffled(bits(1, torch.zeros(4, dtype=torch.long), torch.arange(4), 16), 48)
     assert torch.equal(places[:, :16] + 16, places[:, 16:32])
     assert torch.equal(places[:, :16] + 32, places[:, 32:])
@@ -142,7 +142,7 @@ def test_blocks_are_shuffled_alike_one_after_the_other() -> None:
     assert sees[earlier].all()
 
 
-def test_chains_are_followed_to_their_end() -> None:
+def test_chains_are_followed_to_their_end():
     step = torch.tensor([[2, 3, 3, 6, 5, 7, 8, 8], [1, 2, 3, 4, 5, 6, 7, 8]])
     marks = chained(step, 8)
     assert marks[0].nonzero()[:, 0].tolist() == [0, 2, 3, 6]
@@ -165,7 +165,7 @@ def text_of_two(count: int) -> Inputs:
     return inputs._replace(token_ids=ids)
 
 
-def test_each_part_has_its_share_and_sees_nothing_of_the_next() -> None:
+def test_each_part_has_its_share_and_sees_nothing_of_the_next():
     released = program("plm(unit=pieces, block=256)", 512, REUSED.replace("60", "256")).stages[0]
     plm = corrupt(released, rows(100, 512, full=True, pairs=False), vocab(), 0).terms["plm"]
     in_first = ((plm.positions < 256) * plm.weights).sum(1)
@@ -191,13 +191,13 @@ def test_each_part_has_its_share_and_sees_nothing_of_the_next() -> None:
         assert (own ^ own.transpose(1, 2))[rest].all()
 
 
-def test_parts_are_shuffled_each_on_its_own() -> None:
+def test_parts_are_shuffled_each_on_its_own():
     order = order_of(reused(text_of_two(40), "plm(k=1)"))
     places = [order.rank[:, :60].argsort(1), order.rank[:, 60:].argsort(1)]
     assert (places[0] != places[1]).any(1).all()
 
 
-def test_text_that_runs_backward_is_told_by_the_words_it_has_forward() -> None:
+def test_text_that_runs_backward_is_told_by_the_words_it_has_forward():
     inputs = text_of_two(60)
     turned = torch.cat([inputs.token_ids[:, :60].flip(1), inputs.token_ids[:, 60:].flip(1)], 1)
     backward = inputs._replace(token_ids=turned, backward=torch.ones_like(inputs.backward))

@@ -9,7 +9,7 @@ from bertc.learn.objectives.rtd import copied_losses
 from tests.learn.material import program, rows, vocab
 
 
-def test_a_copied_token_has_the_probability_of_the_mixture() -> None:
+def test_a_copied_token_has_the_probability_of_the_mixture():
     scores_nv, copies_n = torch.randn(3, 7), torch.tensor([2.0, -1.0, 0.0])
     originals_n, inputs_n = torch.tensor([4, 2, 5]), torch.tensor([4, 3, 5])
     share_n1 = copies_n.sigmoid()[:, None]
@@ -21,7 +21,7 @@ def test_a_copied_token_has_the_probability_of_the_mixture() -> None:
 
 
 @pytest.mark.parametrize("over", ["masked", "all"])
-def test_the_originals_are_predicted_where_tokens_were_replaced(over: str) -> None:
+def test_the_originals_are_predicted_where_tokens_were_replaced(over):
     stage = program(f"restore({over})", 40, "generator=unigram").stages[0]
     batch = corrupt(stage, rows(8, 40), vocab(), 5)
     own = batch.terms["restore"]

@@ -29,7 +29,7 @@ def replaced(batch: MicroBatch) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("source", "least"), [("unigram", 0), ("random", ORDINARY)])
-def test_tokens_are_replaced_without_a_network(source: str, least: int) -> None:
+def test_tokens_are_replaced_without_a_network(source, least):
     _, batch = setting("rtd", f"generator={source}")
     read, original = batch.reading.token_ids, batch.originals
     marks = replaced(batch)
@@ -45,7 +45,7 @@ def test_tokens_are_replaced_without_a_network(source: str, least: int) -> None:
     assert "mlm" not in batch.terms
 
 
-def test_a_generator_reads_masks_and_the_encoder_its_guesses() -> None:
+def test_a_generator_reads_masks_and_the_encoder_its_guesses():
     resolved, batch = setting(ELECTRA, "generator=0.5")
     assert batch.masked is not None
     assert torch.equal(batch.reading.token_ids, batch.originals)
@@ -57,7 +57,7 @@ def test_a_generator_reads_masks_and_the_encoder_its_guesses() -> None:
     assert torch.equal(after[:, 0], batch.originals[:, 0])
 
 
-def test_a_token_drawn_twice_counts_twice_and_has_one_chance() -> None:
+def test_a_token_drawn_twice_counts_twice_and_has_one_chance():
     _, batch = setting(ELECTRA, "generator=0.5")
     positions, used = batch.terms["rtd"].positions, batch.terms["rtd"].weights > 0
     again = (positions.diff(dim=1) == 0) & used[:, 1:]
@@ -70,7 +70,7 @@ def test_a_token_drawn_twice_counts_twice_and_has_one_chance() -> None:
     assert torch.equal(batch.terms["mlm"].weights.sum(1), wanted.float())
 
 
-def test_draws_follow_the_softmax() -> None:
+def test_draws_follow_the_softmax():
     generator = torch.Generator().manual_seed(1)
     logits = 2 * torch.randn(300, generator=generator)
     logits[::7] = -torch.inf
@@ -89,7 +89,7 @@ def test_draws_follow_the_softmax() -> None:
 
 
 @pytest.mark.parametrize("vocab", [7, 128, 500])
-def test_the_loss_draws_the_same_compiled_or_not(vocab: int) -> None:
+def test_the_loss_draws_the_same_compiled_or_not(vocab):
     generator = torch.Generator().manual_seed(1)
     x, table = torch.randn(9, 8, generator=generator), torch.randn(vocab, 8, generator=generator)
     bias, targets = torch.zeros(vocab), torch.zeros(9, dtype=torch.long)
@@ -101,7 +101,7 @@ def test_the_loss_draws_the_same_compiled_or_not(vocab: int) -> None:
 
 
 @pytest.mark.parametrize("over", ["all", "masked", "all, add_cls=true", "masked, add_cls=true"])
-def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
+def test_rtd_is_the_mean_over_what_it_is_asked_of(over):
     resolved, batch = setting(f"rtd(over={over})+mlm", "generator=0.5")
     positions, targets = batch.terms["mlm"][:2]
     guesses = torch.where(positions % 2 == 0, targets, 77)
@@ -126,7 +126,7 @@ def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
 
 
 @pytest.mark.parametrize("pack", ["", "pack=true format=doc-sentences"])
-def test_chosen_tokens_are_read_beside_the_first_of_their_example(pack: str) -> None:
+def test_chosen_tokens_are_read_beside_the_first_of_their_example(pack):
     """Gathered states, first ones too, are those that all states of the rows have there."""
     resolved = program("rtd(masked, add_cls=true)+mlm", SEQ, f"generator=0.5 {pack}")
     stage, inputs = resolved.stages[0], rows(8, SEQ, full=bool(pack))
@@ -163,7 +163,7 @@ def gradients(resolved: Resolved, batch: MicroBatch, factors: list[float]) -> Mo
 
 
 @pytest.mark.parametrize("tie", ["embeddings", "tokens", "none"])
-def test_finding_sends_no_gradient_to_the_generator(tie: str) -> None:
+def test_finding_sends_no_gradient_to_the_generator(tie):
     resolved, batch = setting(ELECTRA, f"E=8 generator=network(0.5, tie={tie})")
     own = {n for n, p in gradients(resolved, batch, [50.0, 0.0]).named_parameters()
            if p.grad is not None and p.grad.abs().sum() > 0}  # fmt: skip
@@ -173,7 +173,7 @@ def test_finding_sends_no_gradient_to_the_generator(tie: str) -> None:
     assert {n for n, _ in both.named_parameters()} == trained_names(resolved.stages[0])
 
 
-def test_the_loss_is_the_generators_and_fifty_times_the_encoders() -> None:
+def test_the_loss_is_the_generators_and_fifty_times_the_encoders():
     resolved, batch = setting(ELECTRA, "generator=0.5")
     model = build(resolved).eval()
     objective = make_objective(model, resolved.stages[0], compiled=False)
@@ -182,7 +182,7 @@ def test_the_loss_is_the_generators_and_fifty_times_the_encoders() -> None:
     assert loss.item() == pytest.approx(50 * found + told)
 
 
-def test_what_is_tied_shares_storage() -> None:
+def test_what_is_tied_shares_storage():
     for tie, parts in (
         ("embeddings", {"token", "position", "segment", "norm"}),
         ("tokens", {"token"}),
@@ -200,13 +200,13 @@ def test_what_is_tied_shares_storage() -> None:
         assert len(model.state_dict()) == len(dict(model.named_parameters()))
 
 
-def test_a_generator_as_wide_as_its_tables_has_no_map() -> None:
+def test_a_generator_as_wide_as_its_tables_has_no_map():
     model = build(program(ELECTRA, SEQ, "E=8 generator { hidden=8 heads=2 tie=none }"))
     assert model.network("generator").embeddings.project is None
     assert model.encoder.embeddings.project is not None
 
 
-def test_stages_may_train_the_networks_in_turn() -> None:
+def test_stages_may_train_the_networks_in_turn():
     resolved = program(
         "mlm", SEQ, 'generator=1 stage "tell" { objective=mlm } stage "find" { objective=rtd }'
     )

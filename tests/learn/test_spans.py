@@ -19,7 +19,7 @@ SPANBERT = "mlm(unit=span(0.2, 10), replace_per=span, random_from=corpus, count=
 
 
 @pytest.mark.parametrize(("p", "span"), [(0.15, (0.2, 10)), (0.4, (0.2, 10)), (0.15, (0.5, 3))])
-def test_spans_are_those_of_the_loop(p: float, span: tuple[float, int]) -> None:
+def test_spans_are_those_of_the_loop(p, span):
     case, unit = sample(rows(400, 64), p, vocab()), SpanUnit(p=span[0], max=span[1])
     marks = case.spans(unit)
     anchors, lengths = case.span_draws(unit)
@@ -29,7 +29,7 @@ def test_spans_are_those_of_the_loop(p: float, span: tuple[float, int]) -> None:
         assert set(marks[row].nonzero()[:, 0].tolist()) == wanted
 
 
-def test_lengths_are_geometric_with_a_mean_of_3_797_words() -> None:
+def test_lengths_are_geometric_with_a_mean_of_3_797_words():
     edges = (0.0, *geometric(SpanUnit()))
     odds = [later - earlier for earlier, later in zip(edges, edges[1:], strict=False)]
     assert edges[-1] == 1
@@ -44,12 +44,12 @@ def test_lengths_are_geometric_with_a_mean_of_3_797_words() -> None:
     assert drawn.double().mean().item() == pytest.approx(3.797, abs=0.05)
 
 
-def test_rows_are_filled() -> None:
+def test_rows_are_filled():
     case = sample(rows(1000, 128, full=True), 0.15, vocab(continues=1000))
     assert (case.spans(SpanUnit()).sum(1) < case.budget).sum() <= 3
 
 
-def test_at_most_one_word_a_row_is_cut() -> None:
+def test_at_most_one_word_a_row_is_cut():
     case = sample(rows(300, 64), 0.15, vocab(continues=500))
     for marks, words in zip(case.spans(SpanUnit()), case.words_of_row, strict=True):
         cut = [w for w in words if 0 < marks[slice(*w)].sum() < w[1] - w[0]]
@@ -64,7 +64,7 @@ def merged(marks: torch.Tensor) -> list[list[int]]:
     return [[position for _, position in run] for _, run in grouped]
 
 
-def test_a_merged_span_shares_its_draw() -> None:
+def test_a_merged_span_shares_its_draw():
     inputs = rows(1500, 64, full=True)
     batch = corrupted(SPANBERT, inputs)
     marks, fates = chosen(batch), torch.zeros(3)
@@ -93,7 +93,7 @@ def pairs_by_loop(batch: MicroBatch, row: int, length: int, most: int) -> set[tu
 
 @pytest.mark.parametrize("most", [15, 3])
 @pytest.mark.parametrize("specials", ["false", "true"])
-def test_boundaries_are_outside_their_spans_and_never_masked(most: int, specials: str) -> None:
+def test_boundaries_are_outside_their_spans_and_never_masked(most, specials):
     inputs = rows(200, 48)
     objective = f"mlm(unit=span, p=30%, mask_specials={specials}) + sbo({most})"
     batch = corrupted(objective, inputs)
@@ -110,7 +110,7 @@ def test_boundaries_are_outside_their_spans_and_never_masked(most: int, specials
         assert set(given) == pairs_by_loop(batch, row, int(inputs.lengths[row]), most)
 
 
-def test_first_come_settles_chains_from_the_front() -> None:
+def test_first_come_settles_chains_from_the_front():
     # 0 bars 1, 1 bars 2, 2 bars 3; 4 is told off by a later draw, which does not count.
     bars = torch.zeros(1, 5, 5, dtype=torch.bool)
     bars[0, 1, 0] = bars[0, 2, 1] = bars[0, 3, 2] = True
@@ -118,7 +118,7 @@ def test_first_come_settles_chains_from_the_front() -> None:
     assert first_come(bars).tolist() == [[True, False, True, False, True]]
 
 
-def test_the_earliest_cover_is_that_of_a_loop() -> None:
+def test_the_earliest_cover_is_that_of_a_loop():
     generator = torch.Generator().manual_seed(0)
     first = torch.randint(0, 37, (50, 9), generator=generator)
     end = (first + torch.randint(-2, 30, (50, 9), generator=generator)).clamp(0, 37)
@@ -134,6 +134,6 @@ def test_the_earliest_cover_is_that_of_a_loop() -> None:
     assert torch.equal(reach, earliest_cover(distinct, (distinct + 3).clamp(max=37), 37) < 9)
 
 
-def test_span_lengths_are_even_for_one_word() -> None:
+def test_span_lengths_are_even_for_one_word():
     assert geometric(SpanUnit(max=1)) == (1.0,)
     assert math.isclose(geometric(SpanUnit(p=0.9, max=2))[0], 0.9 / 0.99)

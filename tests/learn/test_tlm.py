@@ -46,7 +46,7 @@ def made(objective: str, inputs: Inputs, extra: str = "") -> MicroBatch:
     return corrupt(stage_of(objective, extra), inputs, vocab(), 3)
 
 
-def test_positions_of_the_translation_begin_again_and_its_language_is_told() -> None:
+def test_positions_of_the_translation_begin_again_and_its_language_is_told():
     inputs = mixed()
     reading = made("mlm+tlm", inputs).reading
     assert reading.position_ids is not None
@@ -60,7 +60,7 @@ def test_positions_of_the_translation_begin_again_and_its_language_is_told() -> 
         assert reading.language_ids[row, :length].tolist() == languages
 
 
-def test_attention_crosses_the_pair_and_positions_are_those_of_both_alone() -> None:
+def test_attention_crosses_the_pair_and_positions_are_those_of_both_alone():
     resolved = program("mlm+tlm", SEQ, DATA)
     model = build(resolved).eval()
     inputs = mixed()
@@ -84,14 +84,14 @@ def test_attention_crosses_the_pair_and_positions_are_those_of_both_alone() -> N
     assert not torch.allclose(hidden, alone(ids, torch.ones_like(ids), language_ids=tongue)[0])
 
 
-def test_without_tlm_positions_are_left_alone() -> None:
+def test_without_tlm_positions_are_left_alone():
     batch = made("mlm", mixed())
     assert batch.reading.position_ids is None
     assert batch.terms["mlm"].translated is None
 
 
 @pytest.mark.parametrize("unit", ["token", "word", "ngram(3)", "span(0.2, 10)"])
-def test_each_row_is_masked_as_its_own_objective_says(unit: str) -> None:
+def test_each_row_is_masked_as_its_own_objective_says(unit):
     inputs = mixed(64)
     batch = made(f"mlm(p=40%, unit={unit}) + tlm(p=15%, replace=0/0/100)", inputs)
     alone = made(f"mlm(p=40%, unit={unit})", inputs)
@@ -111,7 +111,7 @@ def test_each_row_is_masked_as_its_own_objective_says(unit: str) -> None:
     assert 0 < segments.sum() < len(segments)
 
 
-def test_the_losses_of_both_are_those_of_their_rows() -> None:
+def test_the_losses_of_both_are_those_of_their_rows():
     resolved = program("mlm+tlm", SEQ, DATA)
     model = build(resolved).eval()
     inputs, stage = mixed(), resolved.stages[0]
@@ -125,7 +125,7 @@ def test_the_losses_of_both_are_those_of_their_rows() -> None:
         assert found[kind].count == one[kind].count > 0
 
 
-def test_boundaries_are_asked_about_where_there_are_spans() -> None:
+def test_boundaries_are_asked_about_where_there_are_spans():
     inputs = mixed(64)
     paired = inputs.languages[:, 0] != inputs.languages[:, 1]
     batch = made("mlm(unit=span)+sbo+tlm", inputs)
@@ -136,7 +136,7 @@ def test_boundaries_are_asked_about_where_there_are_spans() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
-def test_the_draw_is_without_replacement_and_in_proportion_to_the_weights(alpha: float) -> None:
+def test_the_draw_is_without_replacement_and_in_proportion_to_the_weights(alpha):
     """Two of three tokens of weights 4, 2, 1: the pairs have Plackett and Luce's chances."""
     count = 6000
     ids = torch.tensor([CLS, 20, 21, 22, SEP, 0, 0, 0]).repeat(count, 1)

@@ -1,7 +1,6 @@
 """The bidirectional LSTM: torch's own equations, padding and pairs, counts, runs, refusals."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,7 +75,7 @@ def rows(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("setting", CASES)
-def test_states_and_gradients_are_those_of_torch(setting: str) -> None:
+def test_states_and_gradients_are_those_of_torch(setting):
     body = body_of(setting)
     reference = torchs_own(body)
     ids_bs, real_bs = rows()
@@ -98,7 +97,7 @@ def test_states_and_gradients_are_those_of_torch(setting: str) -> None:
 
 
 @pytest.mark.parametrize("setting", CASES)
-def test_padding_changes_nothing(setting: str) -> None:
+def test_padding_changes_nothing(setting):
     body = body_of(setting)
     ids_bs, real_bs = rows()
     inputs = EncoderInputs(ids_bs, torch.zeros_like(ids_bs), real_bs)
@@ -111,7 +110,7 @@ def test_padding_changes_nothing(setting: str) -> None:
         assert torch.allclose(pooled_b1p[row], body.pool(own, alone)[0], atol=1e-6)
 
 
-def test_a_row_is_the_last_state_of_each_direction() -> None:
+def test_a_row_is_the_last_state_of_each_direction():
     body = body_of("bilstm(20, units=7)", "nsp")
     ids_bs, real_bs = rows()
     body.node = body.node.model_copy(update={"texts": 1})
@@ -125,7 +124,7 @@ def test_a_row_is_the_last_state_of_each_direction() -> None:
 
 
 @pytest.mark.parametrize("pool", ["ends", "max", "mean"])
-def test_texts_of_a_pair_are_read_apart_and_compared(pool: str) -> None:
+def test_texts_of_a_pair_are_read_apart_and_compared(pool):
     body = body_of(f"bilstm(20, pool={pool}, units=7)", "nsp")
     ids_bs, real_bs = rows()
     second_bs = (torch.arange(max(LENGTHS)) >= 4).long().expand_as(ids_bs)
@@ -152,7 +151,7 @@ def test_texts_of_a_pair_are_read_apart_and_compared(pool: str) -> None:
 
 @pytest.mark.parametrize("objective", ["mlm", "mlm+nsp"])
 @pytest.mark.parametrize("setting", [*CASES, "bilstm(20, pairs=joined)"])
-def test_what_is_counted_is_what_is_built_and_computed(setting: str, objective: str) -> None:
+def test_what_is_counted_is_what_is_built_and_computed(setting, objective):
     resolved = resolve(f"body={setting} vocab=wordpiece(100) embedding=12 seq=8 "
                        f"objective={objective}")  # fmt: skip
     model = build(resolved, device="meta")
@@ -176,7 +175,7 @@ def test_what_is_counted_is_what_is_built_and_computed(setting: str, objective: 
         "body=bilstm(64) embedding=64 precision=fp32 objective=mlm+nsp",
     ],
 )
-def test_the_peak_is_what_the_allocator_gave_out(settings: str) -> None:
+def test_the_peak_is_what_the_allocator_gave_out(settings):
     fixed = "vocab=2k seq=64 batch=16 steps=100 compile=off device=cpu"
     resolved = resolve(f"{settings} {fixed}", ["microbatch=16"])
     estimated = estimate(resolved, "cpu").memory.peak_bytes
@@ -201,9 +200,7 @@ def spec(name: str, body: str, **beside: str) -> str:
         ("race", "bilstm(16, pool=mean)"),
     ],
 )
-def test_it_learns_and_goes_on_to_the_bit(
-    name: str, body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_learns_and_goes_on_to_the_bit(name, body, tmp_path, monkeypatch):
     monkeypatch.chdir(FARM)
     monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
     (resolved,) = points(spec(name, body, dropout="0.1"))
@@ -223,9 +220,7 @@ def test_it_learns_and_goes_on_to_the_bit(
     assert again.encoder.settings()["body"] == resolved.encoder.settings()["body"]
 
 
-def test_another_body_is_neither_begun_from_nor_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_body_is_neither_begun_from_nor_gone_on_with(tmp_path, monkeypatch):
     monkeypatch.chdir(FARM)
     (lstm,) = points(spec("mlm", "bilstm(16)"))
     folder = tmp_path / "run"
@@ -241,7 +236,7 @@ def test_another_body_is_neither_begun_from_nor_gone_on_with(
     ]
 
 
-def test_it_runs_eager_and_a_network_that_it_teaches_is_compiled() -> None:
+def test_it_runs_eager_and_a_network_that_it_teaches_is_compiled():
     machine, fits = Machine("cuda", "a card", 2**34, True, cores=8), (Fit(4, 4, recompute=False),)
     own = "body=bilstm vocab=wordpiece(100) seq=32 steps=5 batch=4"
     found = plan(resolve(own), machine, fits)
@@ -254,7 +249,7 @@ def test_it_runs_eager_and_a_network_that_it_teaches_is_compiled() -> None:
     assert plan(resolved, machine, fits).compile
 
 
-def test_no_hugging_face_layout_has_it(tmp_path: Path) -> None:
+def test_no_hugging_face_layout_has_it(tmp_path):
     resolved: Any = resolve("body=bilstm(16) vocab=wordpiece(100) embedding=8 seq=32")
     with pytest.raises(DataError) as refused:
         export_model(resolved, tensors(resolved), words(), tmp_path / "m", strict=True)

@@ -34,7 +34,7 @@ def drawn(settings: str) -> tuple[Model, dict[str, torch.Tensor]]:
         ("swiglu(bias=outer)", F.silu),
     ],
 )
-def test_a_gated_part_multiplies_two_maps(activation: str, function: object) -> None:
+def test_a_gated_part_multiplies_two_maps(activation, function):
     model, w = drawn(f"activation={activation}")
     assert callable(function)
     x = torch.randn(3, 7, 24, dtype=torch.float64)
@@ -55,7 +55,7 @@ def rms(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5) -> torch.Tenso
 
 
 @pytest.mark.parametrize("affine", [True, False])
-def test_an_rms_norm_has_the_gradients_of_its_formula(affine: bool) -> None:
+def test_an_rms_norm_has_the_gradients_of_its_formula(affine):
     model = build(resolve(f"{TOY} norm=pre(function=rms, affine={str(affine).lower()})"))
     norm = model.encoder.norm
     x = torch.randn(3, 7, 24, requires_grad=True)
@@ -76,7 +76,7 @@ def test_an_rms_norm_has_the_gradients_of_its_formula(affine: bool) -> None:
         torch.testing.assert_close(grad, weight.grad, atol=1e-5, rtol=1e-5)
 
 
-def test_sandwich_norms_read_and_output() -> None:
+def test_sandwich_norms_read_and_output():
     model, w = drawn("norm=sandwich(function=rms) activation=relu")
     x = torch.randn(2, 5, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     part = model.encoder.ffn["1"]  # type: ignore[index]
@@ -94,7 +94,7 @@ def test_sandwich_norms_read_and_output() -> None:
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)  # sums in fp32
 
 
-def test_a_first_layer_without_a_norm_reads_normed_embeddings() -> None:
+def test_a_first_layer_without_a_norm_reads_normed_embeddings():
     model, w = drawn(MODERN)
     assert "encoder.attention.0.norm.weight" not in w
     assert "encoder.attention.1.norm.weight" in w
@@ -108,7 +108,7 @@ def test_a_first_layer_without_a_norm_reads_normed_embeddings() -> None:
     torch.testing.assert_close(model.encode(ids), before, atol=1e-3, rtol=1e-3)
 
 
-def test_an_untied_head_scores_by_its_own_table() -> None:
+def test_an_untied_head_scores_by_its_own_table():
     model, w = drawn("head=linear(tied=false) E=16")
     states = torch.randn(4, 24, dtype=torch.float64)
     scores = token_logits(states, model.heads["mlm"], model.encoder)
@@ -116,7 +116,7 @@ def test_an_untied_head_scores_by_its_own_table() -> None:
     torch.testing.assert_close(scores, expected)
 
 
-def test_older_programs_read_back_with_their_fingerprints() -> None:
+def test_older_programs_read_back_with_their_fingerprints():
     assert TruncatedNormal().model_dump() == {
         "kind": "truncated-normal", "std": 0.02, "glorot": False,
     }  # fmt: skip
@@ -128,7 +128,7 @@ def test_older_programs_read_back_with_their_fingerprints() -> None:
 
 
 @pytest.mark.parametrize(("size", "rows"), [(30_522, 30_528), (128, 128)])
-def test_the_token_table_has_a_multiple_of_rows(size: int, rows: int) -> None:
+def test_the_token_table_has_a_multiple_of_rows(size, rows):
     resolved = resolve(f"extends bert-tiny vocab=wordpiece({size}, multiple=64)")
     assert (resolved.vocabulary.size, resolved.encoder.vocab_size) == (size, rows)
     again = type(resolved).model_validate_json(resolved.model_dump_json())

@@ -42,7 +42,7 @@ def turned(order: PermutationMask) -> PermutationMask:
 
 
 @pytest.mark.parametrize("extra", KINDS)
-def test_a_backward_row_is_the_row_turned_round_and_read_forward(extra: str) -> None:
+def test_a_backward_row_is_the_row_turned_round_and_read_forward(extra):
     model = made(extra)
     generator = torch.Generator().manual_seed(2)
     rank = torch.rand(B, S, generator=generator).argsort(1)
@@ -62,7 +62,7 @@ def test_a_backward_row_is_the_row_turned_round_and_read_forward(extra: str) -> 
 
 
 @pytest.mark.parametrize("extra", KINDS)
-def test_backward_a_memory_stands_after_the_text(extra: str) -> None:
+def test_backward_a_memory_stands_after_the_text(extra):
     # All that a row may see at once: with what it remembers it is one longer row.
     model = made(extra, layers=1)
     some = reading([1] * B)
@@ -76,7 +76,7 @@ def test_backward_a_memory_stands_after_the_text(extra: str) -> None:
     torch.testing.assert_close(found, model.read(one)[:, 5:], atol=1e-5, rtol=1e-4)
 
 
-def test_what_is_told_next_has_not_been_seen() -> None:
+def test_what_is_told_next_has_not_been_seen():
     model = made(KINDS[0])
     stage = model.resolved.stages[0]
     inputs = rows(B, S, full=True, pairs=False)._replace(backward=torch.arange(B) % 2)
@@ -101,7 +101,7 @@ def test_what_is_told_next_has_not_been_seen() -> None:
 
 
 @pytest.mark.parametrize("extra", KINDS)
-def test_products_are_those_that_torch_counts(extra: str) -> None:
+def test_products_are_those_that_torch_counts(extra):
     resolved = resolve(f"layers=3 {BASE}{ROWS}{extra} {material.ROWS}")
     assert isinstance(resolved.stages[0].objective[0].objective, Plm)
     assert_counted(resolved, train=1e-3)

@@ -25,7 +25,7 @@ def ids() -> torch.Tensor:
 
 @pytest.mark.parametrize("dropout", [0, 0.1])
 @pytest.mark.parametrize("extra", ["", "norm=pre", "share=all E=8"])
-def test_later_tokens_change_nothing(extra: str, dropout: float) -> None:
+def test_later_tokens_change_nothing(extra, dropout):
     model = model_of(f"{extra} dropout={dropout}").train()
     before, after = ids(), ids()
     after[:, 7:] += 1
@@ -37,7 +37,7 @@ def test_later_tokens_change_nothing(extra: str, dropout: float) -> None:
     assert not torch.allclose(one[:, 7:], other[:, 7:])
 
 
-def test_padding_packing_and_few_outputs_hide_nothing_else() -> None:
+def test_padding_packing_and_few_outputs_hide_nothing_else():
     assert_alone(model_of("positions=learned(24)"), 7)
 
 
@@ -61,21 +61,19 @@ def carried(model: Model, token_ids: torch.Tensor, seq: int, length: int) -> tor
     "extra", ["", "attention=relative(untie=true) norm=pre", "share=all", "share=attention E=8"]
 )
 @pytest.mark.parametrize(("seq", "length"), [(3, 12), (5, 20), (12, 12), (1, 11)])
-def test_with_the_past_remembered_pieces_are_one_long_pass(
-    extra: str, seq: int, length: int
-) -> None:
+def test_with_the_past_remembered_pieces_are_one_long_pass(extra, seq, length):
     model = model_of(RELATIVE * ("relative" not in extra) + extra)
     whole = model.encode(ids())
     pieces = carried(model, ids(), seq, length)
     torch.testing.assert_close(pieces, whole, atol=1e-5, rtol=1e-5)
 
 
-def test_a_short_memory_forgets() -> None:
+def test_a_short_memory_forgets():
     model = model_of(RELATIVE)
     assert not torch.allclose(carried(model, ids(), 3, 2), model.encode(ids()), atol=1e-3)
 
 
-def test_no_gradient_goes_into_a_memory() -> None:
+def test_no_gradient_goes_into_a_memory():
     model = model_of(RELATIVE)
     memory = Memory(torch.zeros(2, 2, 8, 16), torch.tensor(0))
     memory = model.read_on(EncoderInputs(ids(), memory=memory)).memory
@@ -84,7 +82,7 @@ def test_no_gradient_goes_into_a_memory() -> None:
     assert memory.filled == 8
 
 
-def test_states_asked_for_have_the_same_memory() -> None:
+def test_states_asked_for_have_the_same_memory():
     model = model_of(RELATIVE)
     memory = Memory(torch.zeros(2, 2, 9, 16), torch.tensor(0))
     memory = model.read_on(EncoderInputs(ids()[:, :5], memory=memory)).memory
@@ -93,7 +91,7 @@ def test_states_asked_for_have_the_same_memory() -> None:
     torch.testing.assert_close(states, whole[torch.arange(2)[:, None], asked], atol=1e-5, rtol=1e-5)
 
 
-def test_both_sides_and_a_memory_go_together() -> None:
+def test_both_sides_and_a_memory_go_together():
     model = model_of("attention=relative objective=mlm format=stream memory=5")
     assert not model.resolved.encoder.causal
     two = carried(model, ids(), 6, 6)
@@ -142,7 +140,7 @@ def by_hand(model: Model, token_ids: list[int], seq: int, length: int) -> torch.
 
 
 @pytest.mark.parametrize(("seq", "length"), [(12, 0), (4, 3), (4, 8), (3, 12)])
-def test_the_model_is_its_formulas(seq: int, length: int) -> None:
+def test_the_model_is_its_formulas(seq, length):
     model = model_of(RELATIVE + "activation=relu table=whole(scaled=true)")
     found = carried(model, ids(), seq, length) if length else model.encode(ids())
     for row in range(2):
@@ -150,7 +148,7 @@ def test_the_model_is_its_formulas(seq: int, length: int) -> None:
         torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_every_token_may_see_as_many() -> None:
+def test_every_token_may_see_as_many():
     model = model_of(RELATIVE)
     memory = Memory(torch.zeros(2, 2, 4, 16), torch.tensor(0))
     memory = model.read_on(EncoderInputs(ids()[:, :8], memory=memory)).memory

@@ -54,7 +54,7 @@ def deberta() -> transformers.DebertaV2Model:
 
 
 @torch.no_grad()
-def test_states_are_those_of_transformers() -> None:
+def test_states_are_those_of_transformers():
     theirs, ours = deberta(), made()
     weights = theirs.state_dict()
     assert sum(each.numel() for each in weights.values()) == sum(
@@ -71,7 +71,7 @@ def test_states_are_those_of_transformers() -> None:
         torch.testing.assert_close(found[mask], expected[mask], atol=2e-5, rtol=1e-4)
 
 
-def test_distances_have_the_published_buckets() -> None:
+def test_distances_have_the_published_buckets():
     kind = DisentangledAttention()
     found = {apart: kind.row_of(apart) - 256 for apart in (1, 127, 128, 129, 130, 200, 256, 400)}
     assert found == {1: 1, 127: 127, 128: 128, 129: 129, 130: 130, 200: 169, 256: 192, 400: 233}
@@ -81,7 +81,7 @@ def test_distances_have_the_published_buckets() -> None:
 
 
 @torch.no_grad()
-def test_padding_changes_nothing_and_attends_to_nothing() -> None:
+def test_padding_changes_nothing_and_attends_to_nothing():
     model = made()
     assert_alone(model, SEQ)
     part, inputs = model.encoder.attention["0"], EncoderInputs(IDS, attention_mask=MASK)
@@ -90,7 +90,7 @@ def test_padding_changes_nothing_and_attends_to_nothing() -> None:
     assert torch.equal(y[~MASK], part.output.bias.expand(21, H))
 
 
-def test_packed_rows_do_not_see_each_other() -> None:
+def test_packed_rows_do_not_see_each_other():
     model, first = made(), 40
     sequence_ids = (torch.arange(SEQ) >= first).long().expand(B, SEQ) + 1
     x = torch.randn(B, SEQ, H, requires_grad=True)
@@ -101,7 +101,7 @@ def test_packed_rows_do_not_see_each_other() -> None:
     assert not gradient[:, first:].any()
 
 
-def test_the_table_has_dropout_in_every_layer() -> None:
+def test_the_table_has_dropout_in_every_layer():
     model = made("dropout=dropout(0.5, 0)")
     part, inputs, x = model.encoder.attention["0"], EncoderInputs(IDS), torch.randn(B, SEQ, H)
     context = model.encoder._contexts(inputs, x)[0]
@@ -115,11 +115,11 @@ def test_the_table_has_dropout_in_every_layer() -> None:
     ["objective=mlm", "objective=clm", "objective=plm", "objective=mlm share=attention E=16",
      "objective=clm memory=32 format=stream"],
 )  # fmt: skip
-def test_products_are_counted_as_torch_counts_them(extra: str) -> None:
+def test_products_are_counted_as_torch_counts_them(extra):
     assert_counted(resolve(f"{BASE}{KIND} {extra} steps=10 {ROWS}"), rel=1e-4)
 
 
-def test_a_forward_pass_of_the_base_size_has_the_published_products() -> None:
+def test_a_forward_pass_of_the_base_size_has_the_published_products():
     spec = "layers=12 hidden=768 heads=12 vocab=128100 segments=0 norm=post(1e-7) seq=128 steps=10"
     spec += " attention=disentangled objective=mlm(p=100%) batch=1 microbatch=1"
     found = estimate(resolve(spec)).stages[0].flops.forward_per_example
@@ -127,7 +127,7 @@ def test_a_forward_pass_of_the_base_size_has_the_published_products() -> None:
 
 
 @pytest.mark.parametrize("distance", [17, 18])
-def test_distances_beyond_the_near_ones_need_room(distance: int) -> None:
+def test_distances_beyond_the_near_ones_need_room(distance):
     spec = f"{BASE} attention=disentangled(32, {distance})"
     if distance == 18:
         assert math.isfinite(resolve(spec).encoder.attention.row_of(18))

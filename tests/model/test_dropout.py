@@ -8,7 +8,7 @@ from bertc.model.dropout import dropout
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rate_and_scale(rate: float, dtype: torch.dtype) -> None:
+def test_rate_and_scale(rate, dtype):
     torch.manual_seed(0)
     x = torch.ones(1000, 401, dtype=dtype)
     y = dropout(x, rate, training=True)
@@ -20,14 +20,14 @@ def test_rate_and_scale(rate: float, dtype: torch.dtype) -> None:
     assert together == pytest.approx(rate * rate, abs=0.003)
 
 
-def test_nothing_is_dropped_in_evaluation_or_at_rate_zero() -> None:
+def test_nothing_is_dropped_in_evaluation_or_at_rate_zero():
     x = torch.randn(4, 5)
     assert dropout(x, 0.5, training=False) is x
     assert dropout(x, 0.0, training=True) is x
     assert not dropout(x, 1.0, training=True).any()
 
 
-def test_draws_follow_the_seed() -> None:
+def test_draws_follow_the_seed():
     x = torch.ones(50, 7)
     torch.manual_seed(3)
     first = dropout(x, 0.2, training=True)

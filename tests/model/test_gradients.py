@@ -26,7 +26,7 @@ def compiled(function: Callable[..., Any], operations: set[str]) -> Callable[...
 
 
 @pytest.mark.parametrize("rows", [2, 5])
-def test_picked_rows_have_torchs_gradient_without_a_scatter(rows: int) -> None:
+def test_picked_rows_have_torchs_gradient_without_a_scatter(rows):
     generator = torch.Generator().manual_seed(3)
     tables = [torch.randn(rows, 4, generator=generator).requires_grad_() for _ in range(2)]
     tables[1].data.copy_(tables[0])
@@ -42,7 +42,7 @@ def test_picked_rows_have_torchs_gradient_without_a_scatter(rows: int) -> None:
     _refuse_scatters(operations)
 
 
-def test_scores_by_distance_are_gather_distances_and_brought_back() -> None:
+def test_scores_by_distance_are_gather_distances_and_brought_back():
     generator = torch.Generator().manual_seed(3)
     n, b, q, context = 2, 3, 4, 6
     scores = torch.randn(n, b, q, context + 1, generator=generator).requires_grad_()

@@ -29,7 +29,7 @@ def decoded(model: Model, inputs: EncoderInputs) -> torch.Tensor:
     return found
 
 
-def test_states_and_gradients_are_those_of_the_last_layer_twice() -> None:
+def test_states_and_gradients_are_those_of_the_last_layer_twice():
     theirs, ours = deberta(), made()
     weights, own = dict(theirs.named_parameters()), dict(ours.named_parameters())
     there = {
@@ -69,7 +69,7 @@ def test_states_and_gradients_are_those_of_the_last_layer_twice() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("extra", [OFFICIAL, "", LOCAL, "norm=pre share=all"])
-def test_states_of_a_few_positions_are_those_of_all(extra: str) -> None:
+def test_states_of_a_few_positions_are_those_of_all(extra):
     model, at = made(f"{extra} dropout=0"), torch.tensor([[3, 68, 0], [5, 5, 60]])
     inputs = EncoderInputs(IDS, attention_mask=MASK)
     some, every = decoded(model, inputs.asked(None, at)), decoded(model, inputs)
@@ -82,7 +82,7 @@ def test_states_of_a_few_positions_are_those_of_all(extra: str) -> None:
 
 
 @pytest.mark.parametrize("extra", [OFFICIAL, LOCAL])
-def test_packed_rows_are_decoded_alone(extra: str) -> None:
+def test_packed_rows_are_decoded_alone(extra):
     model, first = made(f"{extra} dropout=0"), 40
     sequence_ids = (torch.arange(SEQ) >= first).long().expand(B, SEQ) + 1
     packed = decoded(model, EncoderInputs(IDS, sequence_ids=sequence_ids))
@@ -90,7 +90,7 @@ def test_packed_rows_are_decoded_alone(extra: str) -> None:
     torch.testing.assert_close(packed, torch.cat(apart, dim=1), atol=1e-5, rtol=1e-5)
 
 
-def test_recomputed_gradients_are_the_same() -> None:
+def test_recomputed_gradients_are_the_same():
     model, inputs = made(f"{OFFICIAL} dropout=0.1").train(), EncoderInputs(IDS)
     found = []
     for recompute in False, True:
@@ -110,11 +110,11 @@ def test_recomputed_gradients_are_the_same() -> None:
     ["objective=mlm+nsp pack=true format=sentence-pair", "norm=pre objective=mlm(p=100%)",
      "objective=rtd*50+mlm generator=0.5 share=all E=16"],
 )  # fmt: skip
-def test_products_are_counted_as_torch_counts_them(extra: str) -> None:
+def test_products_are_counted_as_torch_counts_them(extra):
     assert_counted(resolve(f"{BASE}{extra} steps=10 {ROWS}"), rel=1e-4)
 
 
-def test_only_a_network_that_predicts_masked_tokens_has_one() -> None:
+def test_only_a_network_that_predicts_masked_tokens_has_one():
     resolved = resolve(f"{BASE} objective=rtd*50+mlm generator=1")
     (stage,) = resolved.stages
     assert not stage.encoder.head.decoder
@@ -132,7 +132,7 @@ def test_only_a_network_that_predicts_masked_tokens_has_one() -> None:
         ("head=transform(decoder=128) seq=64 body=bilstm(16)", "E229", "body=transformer"),
     ],
 )
-def test_what_a_decoder_cannot_do_is_refused(extra: str, code: str, way: str) -> None:
+def test_what_a_decoder_cannot_do_is_refused(extra, code, way):
     with pytest.raises(SpecError) as found:
         resolve(f"vocab={V} {extra}")
     (diagnostic,) = found.value.diagnostics

@@ -49,7 +49,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("extra", SHAPES)
-def test_counted_is_built_and_every_weight_learns(extra: str) -> None:
+def test_counted_is_built_and_every_weight_learns(extra):
     resolved = tiny(extra)
     model = build(resolved)
     assert {w.name: w.shape for w in model_weights(resolved)} == {
@@ -67,7 +67,7 @@ def test_counted_is_built_and_every_weight_learns(extra: str) -> None:
 
 
 @pytest.mark.parametrize("pooler", ["true", "relu", "tanh-relu"])
-def test_a_pooler_applies_its_functions_in_order(pooler: str) -> None:
+def test_a_pooler_applies_its_functions_in_order(pooler):
     model = build(tiny(f"pooler={pooler}"))
     w, hidden = dict(model.encoder.named_parameters()), model.encode(ids())
     dense = hidden[:, 0] @ w["pooler.weight"].T + w["pooler.bias"]
@@ -77,7 +77,7 @@ def test_a_pooler_applies_its_functions_in_order(pooler: str) -> None:
 
 
 @pytest.mark.parametrize("pooler", ["mean-gelu", "gelu-mean", "mean-transform"])
-def test_a_mean_is_of_real_tokens(pooler: str) -> None:
+def test_a_mean_is_of_real_tokens(pooler):
     model = build(tiny(f"pooler={pooler}"))
     short_bsh, garbage_bsh = torch.randn(2, 7, 32), torch.randn(2, 5, 32)
     real_bs = torch.arange(12).expand(2, 12) < 7
@@ -115,12 +115,12 @@ def reference(model: Model, token_ids: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("extra", SHAPES[:2] + SHAPES[4:7])
-def test_forward_is_the_equation(extra: str) -> None:
+def test_forward_is_the_equation(extra):
     model = build(tiny(extra)).eval()
     torch.testing.assert_close(model.encode(ids()), reference(model, ids()), atol=2e-6, rtol=1e-5)
 
 
-def test_initial_weights_depend_on_seed_and_name_alone() -> None:
+def test_initial_weights_depend_on_seed_and_name_alone():
     small, deep, other = build(tiny()), build(tiny("layers=6")), build(tiny("seed=1"))
     deep_weights, other_weights = dict(deep.named_parameters()), dict(other.named_parameters())
     for name, weight in small.named_parameters():
@@ -158,21 +158,19 @@ UNIFORM = "layers=1 hidden=128 heads=2 ffn=512 vocab=100 seq=16 initializer=unif
         (UNIFORM, "encoder.ffn.0.inner.weight", 0.03 / 3**0.5, 0.03),
     ],
 )
-def test_initial_weights_follow_their_distribution(
-    settings: str, name: str, std: float, most: float
-) -> None:
+def test_initial_weights_follow_their_distribution(settings, name, std, most):
     weight = build(resolve(settings)).get_parameter(name)
     assert weight.std().item() == pytest.approx(std, rel=0.1 if weight.numel() < 1000 else 0.02)
     assert weight.abs().max() <= most
     assert weight.mean().abs().item() < 5 * std / weight.numel() ** 0.5
 
 
-def test_pre_norm_ends_in_a_norm() -> None:
+def test_pre_norm_ends_in_a_norm():
     hidden = build(tiny("norm=pre")).eval().encode(ids())
     torch.testing.assert_close(hidden.mean(-1), torch.zeros(2, 12), atol=1e-5, rtol=0)
 
 
-def test_bf16_stays_near_fp32_and_leaves_weights_alone() -> None:
+def test_bf16_stays_near_fp32_and_leaves_weights_alone():
     model = build(tiny()).eval()
     exact = model.encode(ids())
     model.compute_dtype = torch.bfloat16
@@ -182,7 +180,7 @@ def test_bf16_stays_near_fp32_and_leaves_weights_alone() -> None:
     assert (rough.float() - exact).norm() / exact.norm() < 2e-2
 
 
-def test_a_model_without_pooler_says_so() -> None:
+def test_a_model_without_pooler_says_so():
     model = build(tiny("pooler=false"))
     with pytest.raises(ValueError, match="pooler=false"):
         model.pool(model.encode(ids()))
@@ -198,9 +196,7 @@ def test_a_model_without_pooler_says_so() -> None:
         ("layers=2 ffn=[64, 32]", 3),
     ],
 )
-def test_layers_alike_are_compiled_once(
-    monkeypatch: pytest.MonkeyPatch, extra: str, graphs: int
-) -> None:
+def test_layers_alike_are_compiled_once(monkeypatch, extra, graphs):
     model = build(tiny(extra))
     plain = [hidden_and_gradient(model, lengths) for lengths in LENGTHS]
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
@@ -231,5 +227,5 @@ def hidden_and_gradient(model: Model, lengths: tuple[int, ...]) -> list[torch.Te
 
 
 @pytest.mark.parametrize("extra", ["", "norm=pre", "share=all E=8", "layers=1"])
-def test_few_outputs_padding_and_packing_change_no_state(extra: str) -> None:
+def test_few_outputs_padding_and_packing_change_no_state(extra):
     material.assert_alone(material.drawn(tiny(extra), 0.3), 8)

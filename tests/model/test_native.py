@@ -1,13 +1,10 @@
 """The kernels in C compute what torch computes, and a machine without a compiler does without."""
 
-from pathlib import Path
-
 import pytest
 import torch
 import torch.nn.functional as F
 
 from bertc.ir.base import ZEROS, Weight
-from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm as LayerNormNode
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.norm import RmsNorm as RmsNormNode
@@ -62,7 +59,7 @@ def leaves(*given: torch.Tensor) -> Tensors:
 
 
 @TYPES
-def test_gelu(dtype: torch.dtype, close: float) -> None:
+def test_gelu(dtype, close):
     kernels(dtype)
     table = {"l.weight": Weight("l.weight", (501, 16), (), ZEROS, "ffn", "matrix")}
     linear = Linear(table | {"l.bias": Weight("l.bias", (501,), (), ZEROS, "ffn", "bias")}, "l")
@@ -80,7 +77,7 @@ def test_gelu(dtype: torch.dtype, close: float) -> None:
 
 @TYPES
 @pytest.mark.parametrize("kind", ["gelu", "gelu-tanh", "silu"])
-def test_gated_parts(dtype: torch.dtype, close: float, kind: Activation) -> None:
+def test_gated_parts(dtype, close, kind):
     kernels(dtype)
     torch.manual_seed(0)
     x = (10 * torch.randn(3, 7, 2 * 77)).to(dtype).requires_grad_()
@@ -95,9 +92,7 @@ def test_gated_parts(dtype: torch.dtype, close: float, kind: Activation) -> None
 @TYPES
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("lanes", [1, 3])
-def test_turns(
-    dtype: torch.dtype, close: float, interleaved: bool, lanes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_turns(dtype, close, interleaved, lanes, monkeypatch):
     """Of a part of a wider product, with numbers that do not turn, as without kernels."""
     kernels(dtype)
     torch.manual_seed(0)
@@ -129,9 +124,7 @@ def exact_norm(node: NormFunction, x: torch.Tensor, weights: Tensors) -> torch.T
 @TYPES
 @pytest.mark.parametrize("rate", [0.0, RATE])
 @pytest.mark.parametrize("node", NORMS.values(), ids=NORMS)
-def test_norm_of_a_sum_and_alone(
-    dtype: torch.dtype, close: float, rate: float, node: NormFunction
-) -> None:
+def test_norm_of_a_sum_and_alone(dtype, close, rate, node):
     kernels(dtype)
     norm = build_norm({w.name: w for w in node.weights("n", "hidden", 53)}, "n", node)
     weights = tuple(norm.parameters())
@@ -158,7 +151,7 @@ def test_norm_of_a_sum_and_alone(
 
 @TYPES
 @pytest.mark.parametrize("masked", [False, True])
-def test_attention(dtype: torch.dtype, close: float, masked: bool) -> None:
+def test_attention(dtype, close, masked):
     kernels(dtype)
     torch.manual_seed(0)
     q, k, v = (torch.randn(3, 2, 9, 8).to(dtype).requires_grad_() for _ in range(3))
@@ -174,7 +167,7 @@ def test_attention(dtype: torch.dtype, close: float, masked: bool) -> None:
     agree(attend(q, k, v, Mask(allowed), RATE), (q, k, v), expected, exact, close)
 
 
-def test_attention_without_a_compiler(no_compiler: None) -> None:
+def test_attention_without_a_compiler(no_compiler):
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 1, 5, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
 
@@ -186,7 +179,7 @@ def test_attention_without_a_compiler(no_compiler: None) -> None:
 
 
 @TYPES
-def test_loss(dtype: torch.dtype, close: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss(dtype, close, monkeypatch):
     kernels(dtype)
     torch.manual_seed(0)
     x, table = (torch.randn(n, 16).to(dtype).requires_grad_() for n in (33, 1111))
@@ -207,9 +200,7 @@ def test_loss(dtype: torch.dtype, close: float, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("compiler", [True, False])
-def test_backward_drops_what_forward_dropped(
-    compiler: bool, request: pytest.FixtureRequest
-) -> None:
+def test_backward_drops_what_forward_dropped(compiler, request):
     if not compiler:
         request.getfixturevalue("no_compiler")
     x = torch.ones(301, 77, requires_grad=True)
@@ -218,7 +209,7 @@ def test_backward_drops_what_forward_dropped(
     assert torch.equal(y, grad)
 
 
-def test_masks_of_rows_and_of_seeds_are_unlike() -> None:
+def test_masks_of_rows_and_of_seeds_are_unlike():
     dropped = [(mask((2000, 129), torch.float32, seed, 0.1) == 0).double() for seed in (0, 1)]
     one, other = dropped
     for a, b in (
@@ -232,7 +223,7 @@ def test_masks_of_rows_and_of_seeds_are_unlike() -> None:
     assert one.mean(0).std().item() == pytest.approx((0.1 * 0.9 / 2000) ** 0.5, rel=0.3)
 
 
-def test_threads_change_no_bit() -> None:
+def test_threads_change_no_bit():
     native = kernels(torch.float32)
     x, weight = torch.randn(700, 64, requires_grad=True), torch.rand(64)
     how = (weight, weight, 1e-5, True)
@@ -249,9 +240,7 @@ def test_threads_change_no_bit() -> None:
     assert all(map(torch.equal, *found))
 
 
-def test_a_library_that_others_may_replace_is_not_loaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_library_that_others_may_replace_is_not_loaded(monkeypatch, tmp_path):
     kernels(torch.float32)
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
     monkeypatch.setattr(library, "COMPILER_FLAGS", ("-O0", *library.COMPILER_FLAGS[1:]))
@@ -263,7 +252,7 @@ def test_a_library_that_others_may_replace_is_not_loaded(
     folder.chmod(0o700)
 
 
-def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_missing_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
     told = library.load_library.__wrapped__
     monkeypatch.setattr(library.shutil, "which", lambda name: None)

@@ -126,7 +126,7 @@ def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> to
 
 @torch.no_grad()
 @pytest.mark.parametrize("extra", KINDS)
-def test_attention_is_its_formula(extra: str) -> None:
+def test_attention_is_its_formula(extra):
     model, places = made(extra), [0, 64, S - 1]
     seen = material.attended_states(model, ids())
     assert len(seen) == 3
@@ -137,13 +137,13 @@ def test_attention_is_its_formula(extra: str) -> None:
 
 @pytest.mark.parametrize("seq", [9, 100, S])
 @pytest.mark.parametrize("extra", KINDS)
-def test_asked_padded_and_packed_rows_give_the_same_states(extra: str, seq: int) -> None:
+def test_asked_padded_and_packed_rows_give_the_same_states(extra, seq):
     material.assert_alone(made(extra), seq, padding=170)
 
 
 @pytest.mark.parametrize("extra", KINDS)
 @pytest.mark.parametrize("rate", ["0", "0.1"])
-def test_no_gradient_goes_from_one_packed_example_to_another(extra: str, rate: str) -> None:
+def test_no_gradient_goes_from_one_packed_example_to_another(extra, rate):
     model = made(extra, f"dropout={rate}").train()
     numbers = torch.tensor([[1] * 90 + [2] * 110] * B)
     embedded: list[torch.Tensor] = []
@@ -161,7 +161,7 @@ def test_no_gradient_goes_from_one_packed_example_to_another(extra: str, rate: s
     assert all("pooler" in name or "heads" in name for name in learned)
 
 
-def test_a_window_reaches_half_of_it_on_each_side() -> None:
+def test_a_window_reaches_half_of_it_on_each_side():
     model = made("layers=1 positions=rotary attention=local(64)")
     changed = ids()
     changed[:, 100] = 4
@@ -171,7 +171,7 @@ def test_a_window_reaches_half_of_it_on_each_side() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("rate", [0.0, 0.2])
-def test_blocks_are_one_mask_over_all_keys(dtype: torch.dtype, rate: float) -> None:
+def test_blocks_are_one_mask_over_all_keys(dtype, rate):
     inputs = EncoderInputs(ids(), sequence_ids=(torch.arange(S) // 70).expand(B, S))
     found, reach = [], 15
     blocks = kernel_mask(inputs, False, False, reach)
@@ -193,7 +193,7 @@ def test_blocks_are_one_mask_over_all_keys(dtype: torch.dtype, rate: float) -> N
         )
 
 
-def test_a_generator_with_fewer_heads_shares_what_keys_it_can() -> None:
+def test_a_generator_with_fewer_heads_shares_what_keys_it_can():
     extra = "attention=full(kv_heads=4) objective=rtd+mlm generator=network(0.5,heads=2)"
     resolved = program(extra)
     (stage,) = resolved.stages
@@ -203,19 +203,19 @@ def test_a_generator_with_fewer_heads_shares_what_keys_it_can() -> None:
     assert estimate(resolved).parameters.total == sum(p.numel() for p in model.parameters())
 
 
-def test_slopes_are_those_of_mosaicbert() -> None:
+def test_slopes_are_those_of_mosaicbert():
     found = slopes(12, torch.zeros(1, dtype=torch.float64)).log2()
     expected = [-1, -2, -3, -4, -5, -6, -7, -8, -0.5, -1.5, -2.5, -3.5]
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("extra", [kind for kind in KINDS if "local" not in kind])
-def test_products_are_those_that_torch_counts(extra: str) -> None:
+def test_products_are_those_that_torch_counts(extra):
     assert_counted(program(f"{extra} {ROWS} head=linear", "seq=24"))
 
 
 @pytest.mark.parametrize("seq", [50, 200, 1024])
-def test_windows_are_counted_as_seen(seq: int) -> None:
+def test_windows_are_counted_as_seen(seq):
     resolved = program("attention=local(64, global_every=3)", f"seq={seq}")
     (stage,) = resolved.stages
     call = op.Call(rows=1, tokens=seq, queries=seq)

@@ -66,7 +66,7 @@ def attended(model: Model, layer: int, x: torch.Tensor, segments: torch.Tensor) 
 
 
 @pytest.mark.parametrize("extra", KINDS)
-def test_attention_is_its_formula(extra: str) -> None:
+def test_attention_is_its_formula(extra):
     model, segments = made(extra), torch.tensor([[0, 0, 0, 1, 1, 1, 1], [0] * 7])
     seen = material.attended_states(model, ids(), segments)
     assert len(seen) == 2
@@ -77,12 +77,12 @@ def test_attention_is_its_formula(extra: str) -> None:
 
 
 @pytest.mark.parametrize("extra", KINDS)
-def test_asked_padded_and_packed_rows_give_the_same_states(extra: str) -> None:
+def test_asked_padded_and_packed_rows_give_the_same_states(extra):
     material.assert_alone(made(extra), S)
 
 
 @pytest.mark.parametrize("extra", ["", *KINDS])
-def test_a_row_of_padding_alone_is_finite(extra: str) -> None:
+def test_a_row_of_padding_alone_is_finite(extra):
     model = made(extra, BASE.replace("dropout=0", "dropout=0.1")).train()
     states = model.encode(ids(), attention_mask=torch.tensor([[1] * S, [0] * S]))
     assert states.isfinite().all()
@@ -92,7 +92,7 @@ def test_a_row_of_padding_alone_is_finite(extra: str) -> None:
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_only_distances_matter_to_it() -> None:
+def test_only_distances_matter_to_it():
     model = made("attention=relative")
     token = torch.full((1, S), 9)
     one = model.encode(token)
@@ -101,7 +101,7 @@ def test_only_distances_matter_to_it() -> None:
     torch.testing.assert_close(moved[:, 3:], one, atol=1e-5, rtol=1e-4)
 
 
-def test_sinusoidal_places_stand_in_for_learned_ones() -> None:
+def test_sinusoidal_places_stand_in_for_learned_ones():
     model = made("positions=sinusoidal norm=pre")
     assert not any("position" in name for name, _ in model.named_parameters())
     embeddings = model.encoder.embeddings
@@ -116,11 +116,11 @@ def test_sinusoidal_places_stand_in_for_learned_ones() -> None:
 
 
 @pytest.mark.parametrize("extra", KINDS)
-def test_products_are_those_that_torch_counts(extra: str) -> None:
+def test_products_are_those_that_torch_counts(extra):
     assert_counted(resolve(f"{BASE}{extra} {ROWS} head=linear"))
 
 
-def test_long_rows_are_worked_on_in_strips_to_the_same_end() -> None:
+def test_long_rows_are_worked_on_in_strips_to_the_same_end():
     model = drawn(resolve(f"{BASE} attention=relative(untie=true)", ["seq=300"]))
     row, places = rows_of(1, 300), torch.arange(300)[None]
     whole = model.encode(row)

@@ -29,9 +29,7 @@ READINGS = {
 
 @pytest.mark.parametrize("how", READINGS)
 @pytest.mark.parametrize("extra", KINDS)
-def test_part_after_part_gives_the_same(
-    extra: str, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_part_after_part_gives_the_same(extra, how, monkeypatch):
     model = build(resolve(BASE + extra)).train()
     found = []
     row = 2 * S * S * 4

@@ -65,7 +65,7 @@ def touched(model: Model, at: int, order: PermutationMask = ORDER) -> tuple[set[
 
 
 @pytest.mark.parametrize("extra", KINDS)
-def test_six_tokens_see_what_stands_before_them_in_the_order(extra: str) -> None:
+def test_six_tokens_see_what_stands_before_them_in_the_order(extra):
     model = made(extra)
     for at in range(S):
         first, second = touched(model, at)
@@ -75,7 +75,7 @@ def test_six_tokens_see_what_stands_before_them_in_the_order(extra: str) -> None
 
 
 @pytest.mark.parametrize("extra", KINDS)
-def test_without_an_order_every_token_sees_every_other(extra: str) -> None:
+def test_without_an_order_every_token_sees_every_other(extra):
     model = made(extra)
     everyone = PermutationMask(torch.full((B, S), -1), torch.zeros(B, S, dtype=torch.long), UNSEEN)
     both = states(model, ids(), everyone)
@@ -84,7 +84,7 @@ def test_without_an_order_every_token_sees_every_other(extra: str) -> None:
 
 
 @pytest.mark.parametrize("extra", KINDS)
-def test_states_asked_for_are_those_of_the_whole_row(extra: str) -> None:
+def test_states_asked_for_are_those_of_the_whole_row(extra):
     model = made(extra)
     whole = states(model, ids())
     asked = torch.tensor([[S, S + 1, S + 2, S + 3, 5], [S + 3, 0, 0, 1, S + 1]])
@@ -97,7 +97,7 @@ def test_states_asked_for_are_those_of_the_whole_row(extra: str) -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 @pytest.mark.parametrize("extra", KINDS)
-def test_who_sees_nothing_gives_numbers_and_not_its_token(extra: str, rate: float) -> None:
+def test_who_sees_nothing_gives_numbers_and_not_its_token(extra, rate):
     model = made(f"{extra} dropout={rate}")
     nothing = PermutationMask(
         torch.arange(S).expand(B, S), torch.arange(S).expand(B, S), UNSEEN[:, :1]
@@ -116,7 +116,7 @@ def test_who_sees_nothing_gives_numbers_and_not_its_token(extra: str, rate: floa
     assert unseen.grad.abs().sum() > 0
 
 
-def test_packed_and_padded_rows_keep_to_their_own() -> None:
+def test_packed_and_padded_rows_keep_to_their_own():
     model = made(XLNET)
     whole = states(model, ids())
     wide = torch.nn.functional.pad
@@ -139,7 +139,7 @@ def test_packed_and_padded_rows_keep_to_their_own() -> None:
     torch.testing.assert_close(torch.stack(rows), whole, atol=1e-5, rtol=1e-4)
 
 
-def test_once_learned_it_needs_no_order() -> None:
+def test_once_learned_it_needs_no_order():
     model = made(XLNET)
     mask = torch.arange(S + 2)[None] >= 2
     left = torch.nn.functional.pad(ids(), (2, 0)), torch.nn.functional.pad(SEGMENTS, (2, 0))
@@ -148,7 +148,7 @@ def test_once_learned_it_needs_no_order() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.
-def test_one_graph_serves_all_layers_and_another_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_graph_serves_all_layers_and_another_the_last(monkeypatch):
     torch.compiler.reset()
     plainly = functools.partial(torch.compile, backend="eager")
     model = made(XLNET)
@@ -168,5 +168,5 @@ def test_one_graph_serves_all_layers_and_another_the_last(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("extra", KINDS)
-def test_products_are_those_that_torch_counts(extra: str) -> None:
+def test_products_are_those_that_torch_counts(extra):
     assert_counted(resolve(f"{BASE}{extra} {ROWS}"), train=1e-3)

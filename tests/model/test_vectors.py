@@ -1,7 +1,5 @@
 """Token tables that begin with vectors of words, from a file."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -25,7 +23,7 @@ def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
 
 
-def test_vectors_of_a_file_are_rows_of_a_table(tmp_path: Path) -> None:
+def test_vectors_of_a_file_are_rows_of_a_table(tmp_path):
     file = tmp_path / "v.txt"
     file.write_text("hens 1 2 3 4\nthe 0.5 0 0 1\nunheard 9 9 9 9\n")
     beside = {"vocab": "words(60)", "init": f'vectors("{file}")', "freeze": "embeddings"}
@@ -50,7 +48,7 @@ def test_vectors_of_a_file_are_rows_of_a_table(tmp_path: Path) -> None:
     [("hens 1 2 3 4\nbees 1 2 3 4\nducks 1 2\n", "v.txt:3: 2 numbers, not 4 as before"),
      ("xyzzy 1 2 3 4\n", "is a token of the vocabulary")],
 )  # fmt: skip
-def test_vectors_that_do_not_fit_are_refused(lines: str, message: str, tmp_path: Path) -> None:
+def test_vectors_that_do_not_fit_are_refused(lines, message, tmp_path):
     file = tmp_path / "v.txt"
     file.write_text(lines)
     beside = {"vocab": "words(60)", "init": f'vectors("{file}")', "embedding": "4"}
@@ -59,7 +57,7 @@ def test_vectors_that_do_not_fit_are_refused(lines: str, message: str, tmp_path:
         train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
 
 
-def test_vectors_that_are_not_there_are_missed_before_text_is_read(tmp_path: Path) -> None:
+def test_vectors_that_are_not_there_are_missed_before_text_is_read(tmp_path):
     beside = {"vocab": "words(60)", "init": 'vectors("none.txt")', "embedding": "4"}
     (resolved,) = points(spec("glue", "bilstm(8)", **beside))
     with pytest.raises(MissingInputError, match="none.txt is not there"):
@@ -68,7 +66,7 @@ def test_vectors_that_are_not_there_are_missed_before_text_is_read(tmp_path: Pat
 
 
 @pytest.mark.parametrize("body", ["bilstm(8) embedding=4", "transformer", "bilstm(8)"])
-def test_the_width_of_vectors_is_put_right_by_the_help(body: str, tmp_path: Path) -> None:
+def test_the_width_of_vectors_is_put_right_by_the_help(body, tmp_path):
     (tmp_path / "v.txt").write_text("hens 1 2\n")
     text = f"body={body} vocab=words(60) init=vectors('{tmp_path / 'v.txt'}')"
     with pytest.raises(SpecError) as refused:

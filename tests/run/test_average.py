@@ -55,7 +55,7 @@ def averaged_steps(run: Path) -> list[int]:
     return sorted(int(path.parent.name[5:]) for path in found)
 
 
-def test_averages_equal_their_closed_forms(run: Path) -> None:
+def test_averages_equal_their_closed_forms(run):
     """In fp64; with a half-life of h, weights count 2^(-1/h) of those a step later."""
     assert averaged_steps(run) == [*range(1, 11)]
     for first, end, half_life in ((1, 6, 2), (7, 10, 4)):  # 1.5 steps are 2
@@ -77,7 +77,7 @@ def stood_at(run: Path, step: int, name: str = "at") -> Path:
     return copy
 
 
-def test_the_average_is_what_is_evaluated_and_loaded(run: Path, folder: Path) -> None:
+def test_the_average_is_what_is_evaluated_and_loaded(run, folder):
     shown = {line["step"]: line["losses"] for line in lines(run, "eval")}
     for step, kind in ((6, "average"), (9, "average"), (11, "weights")):
         read = read_model(stood_at(run, step))[1]
@@ -90,9 +90,7 @@ def test_the_average_is_what_is_evaluated_and_loaded(run: Path, folder: Path) ->
 
 
 @pytest.mark.parametrize("step", [6, 8])
-def test_resumed_at_any_step_it_is_the_same(
-    run: Path, tiny: Any, folder: Path, same_run: Any, step: int
-) -> None:
+def test_resumed_at_any_step_it_is_the_same(run, tiny, folder, same_run, step):
     resumed = stood_at(run, step, "resumed")
     train(made(tiny), resumed, cache=folder / "cache", quiet=True, resume=True)
     same_run(run, resumed)
@@ -100,8 +98,8 @@ def test_resumed_at_any_step_it_is_the_same(
 
 @pytest.mark.parametrize(("settings", "kind"), [({"layers": 2}, "average"), ({}, "weights")])
 def test_a_stage_begins_anew_with_the_average_and_goes_on_with_the_weights(
-    tiny: Any, folder: Path, run: Path, settings: Any, kind: str
-) -> None:
+    tiny, folder, run, settings, kind
+):
     """Its rate is too small to move a weight; those of the stage before are no average's."""
     first = {**STAGES["moving"], "average": Ema(half_life=3), "optimizer": FAST}
     still = {"layers": 1, "steps": 1, "optimizer": Adam(lr=1e-30, warmup=0)}
@@ -115,7 +113,7 @@ def test_a_stage_begins_anew_with_the_average_and_goes_on_with_the_weights(
     assert all(torch.equal(raw[name], weight) for name, weight in tensors(run, 6).items())
 
 
-def test_what_is_pruned_is_gone_of_the_average_too(tiny: Any, folder: Path) -> None:
+def test_what_is_pruned_is_gone_of_the_average_too(tiny, folder):
     prune = Neurons(share=0.5, every=0.25, examples=8)
     resolved = tiny(prune=prune, average=Ema(half_life=3), steps=6, save_every=6)
     report = train(resolved, folder / "pruned", cache=folder / "cache", quiet=True)
@@ -124,7 +122,7 @@ def test_what_is_pruned_is_gone_of_the_average_too(tiny: Any, folder: Path) -> N
     assert "parameters are left" in report.notes[0]
 
 
-def test_an_average_takes_what_the_estimate_says(run: Path, tiny: Any) -> None:
+def test_an_average_takes_what_the_estimate_says(run, tiny):
     with_it, without = estimate(tiny(average=Ema(half_life=2))), estimate(tiny())
     held = sum(mean.nbytes for mean in tensors(run, 10, "average").values())
     assert with_it.memory.average_bytes == held
@@ -133,7 +131,7 @@ def test_an_average_takes_what_the_estimate_says(run: Path, tiny: Any) -> None:
     assert "average" not in as_json([without])
 
 
-def test_the_pass_over_an_average_takes_time() -> None:
+def test_the_pass_over_an_average_takes_time():
     """Weights and averages are read, averages written, after every step."""
     specs = ("average=none", "average=ema(200)")
     none, each = (estimate(resolve("bert-base", [spec]), "a100") for spec in specs)
@@ -142,7 +140,7 @@ def test_the_pass_over_an_average_takes_time() -> None:
     assert passes == pytest.approx(1_000_000 * seconds, rel=0.05)
 
 
-def test_a_run_with_another_average_is_refused_by_name(run: Path) -> None:
+def test_a_run_with_another_average_is_refused_by_name(run):
     file = stood_at(run, 6, "other") / "resolved.json"
     content = json.loads(file.read_text())
     content["stages"][0]["average"]["kind"] = "checkpoints"

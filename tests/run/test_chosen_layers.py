@@ -54,7 +54,7 @@ def layer_of(weights: Any, number: int) -> list[torch.Tensor]:
         ("top", "", [0, 1, 2, 3]),
     ],
 )
-def test_layers_are_the_chosen_ones(deep: Path, chosen: str, own: str, taken: list[int]) -> None:
+def test_layers_are_the_chosen_ones(deep, chosen, own, taken):
     resolved = student(f'layers("{deep}", {chosen})', layers=own)
     old, there = read_model(deep)
     here = begun(resolved)
@@ -67,7 +67,7 @@ def test_layers_are_the_chosen_ones(deep: Path, chosen: str, own: str, taken: li
     assert all(torch.equal(here[name], there[name]) for name in rest)
 
 
-def test_what_has_no_place_is_left_out_and_told(deep: Path) -> None:
+def test_what_has_no_place_is_left_out_and_told(deep):
     source = source_of(student(f'layers("{deep}", [0, 2])', segments="0"))
     assert source is not None
     lines = [line.partition(": ")[2] for line in source.lines()]
@@ -75,14 +75,14 @@ def test_what_has_no_place_is_left_out_and_told(deep: Path) -> None:
     assert "its encoder.embeddings.segment.weight is left out" in lines
 
 
-def test_the_layers_of_the_teacher_need_no_path_of_their_own(deep: Path) -> None:
+def test_the_layers_of_the_teacher_need_no_path_of_their_own(deep):
     changed = {"teacher": f'"{deep}"', "objective": "kd(logits)+mlm"}
     one = student("layers(teacher, [0, 3])", **changed)
     other = student(f'layers("{deep}", [0, 3])', **changed)
     assert one.fingerprint() == other.fingerprint()
 
 
-def test_a_run_with_chosen_layers_goes_on_to_the_same_bits(deep: Path, resumes: Any) -> None:
+def test_a_run_with_chosen_layers_goes_on_to_the_same_bits(deep, resumes):
     resumes(student(f'layers("{deep}", [0, 2])'), 2)
 
 
@@ -98,9 +98,7 @@ def test_a_run_with_chosen_layers_goes_on_to_the_same_bits(deep: Path, resumes: 
         ("{}", {"layers": "2", "heads": "1"}, r"begin with some of them, as in init=layers\("),
     ],
 )
-def test_layers_that_are_not_there_or_do_not_fit_are_refused(
-    deep: Path, init: str, changed: dict[str, str], problem: str
-) -> None:
+def test_layers_that_are_not_there_or_do_not_fit_are_refused(deep, init, changed, problem):
     with pytest.raises((SpecError, DataError)) as refused:
         bertc.build(student(init.format(f'"{deep}"'), **changed))
     error: Any = refused.value
@@ -108,7 +106,7 @@ def test_layers_that_are_not_there_or_do_not_fit_are_refused(
     assert re.search(problem, told), told
 
 
-def test_memory_is_refused_where_one_init_replaces_another(deep: Path) -> None:
+def test_memory_is_refused_where_one_init_replaces_another(deep):
     """The attention of an ``init`` replaced no attention, and the help still says one."""
     with pytest.raises(SpecError, match="attention=relative"):
         points(f'init="{deep}"', [f'init=layers("{deep}", [0, 1]) memory=4'])

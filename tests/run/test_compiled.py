@@ -90,7 +90,7 @@ def _nothing_compiled() -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.
-def test_compiled_gradients_are_those_of_the_eager_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_gradients_are_those_of_the_eager_step(monkeypatch):
     kernels = Kernels()
     monkeypatch.setattr(AsyncCompile, "cpp_pybinding", kernels.bind)
     weights, off = differing(case(GROUPED))
@@ -108,9 +108,7 @@ def test_compiled_gradients_are_those_of_the_eager_step(monkeypatch: pytest.Monk
     ],
     ids=["xlnet", "recomputed"],
 )
-def test_gradients_of_compiled_graphs_are_those_of_the_eager_step(
-    changed: dict[str, str], scattered: dict[str, int]
-) -> None:
+def test_gradients_of_compiled_graphs_are_those_of_the_eager_step(changed, scattered):
     names = list[str]()
 
     def look(graph: GraphModule) -> None:

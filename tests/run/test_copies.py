@@ -42,7 +42,7 @@ def both(runs: Path) -> str:
     return f'2*edit(mask=40%) + replace("{runs}/mlm", share=50%)'
 
 
-def test_masked_words_are_read_beside_their_text(runs: Path) -> None:
+def test_masked_words_are_read_beside_their_text(runs):
     """The likeliest of one row, computed by hand, with the text as its second."""
     networks, folder = TrainedNetworks("cpu"), runs / "mlm"
     split = [split_text(sentence) for sentence in SENTENCES]
@@ -64,9 +64,7 @@ def test_masked_words_are_read_beside_their_text(runs: Path) -> None:
         next(networks.candidates(str(runs / "tagger"), split, places, 5, Silent()))
 
 
-def test_a_run_on_copies_goes_on_to_the_bit(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
+def test_a_run_on_copies_goes_on_to_the_bit(runs, tmp_path, monkeypatch, cache):
     task = 'glue(sst2, "SST-2", dropout=0)'
     (resolved,) = points(text("glue", objective=task, augment=both(runs), steps="4"))
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
@@ -78,7 +76,7 @@ def test_a_run_on_copies_goes_on_to_the_bit(
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_copies_are_examples_like_others(runs: Path, tmp_path: Path) -> None:
+def test_copies_are_examples_like_others(runs, tmp_path):
     task = 'glue(rte, "RTE", dropout=0)'
     (resolved,) = points(text("glue", objective=task, augment=both(runs)))
     networks = TrainedNetworks("cpu")
@@ -92,7 +90,7 @@ def test_copies_are_examples_like_others(runs: Path, tmp_path: Path) -> None:
     assert not any(masked[:48])
 
 
-def test_an_epoch_has_the_copies_too() -> None:
+def test_an_epoch_has_the_copies_too():
     task = 'task=glue(rte, "RTE", examples=100) batch=10 epochs=2'
     assert resolve(task).stages[0].steps == 20
     assert "augment" not in resolve(task).model_dump(mode="json")["stages"][0]
@@ -105,7 +103,7 @@ def test_an_epoch_has_the_copies_too() -> None:
     assert [stage.augment[0].copies.kind for stage in staged.stages] == ["none", "edit"]
 
 
-def test_missing_networks_and_vectors_are_told_by_check() -> None:
+def test_missing_networks_and_vectors_are_told_by_check():
     with pytest.raises(SpecError) as refused:
         check(
             'task=glue(rte, "RTE") init=vectors("v.txt") '

@@ -117,6 +117,6 @@ def test_the_time_left_has_the_evaluations_to_come(tiny, tmp_path, monkeypatch):
     assert all(1000 <= seconds < 1100 for seconds in warm)
 
 
-def test_times_are_read_at_a_glance() -> None:
+def test_times_are_read_at_a_glance():
     assert [displays.clock(s) for s in (41, 303, 7503)] == ["41 s", "5:03", "2:05:03"]
     assert displays.clock(656 * 86_400) == "656 days"

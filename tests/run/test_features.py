@@ -1,8 +1,5 @@
 """Heads over layers of a frozen network: counted as built, in use as trained."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
@@ -36,9 +33,7 @@ def spec(kind: str, **changed: str) -> str:
     return text(TUNED, **{**own, **changed})
 
 
-def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(
-    tmp_path: Path, resumes: Any, go: Any
-) -> None:
+def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(tmp_path, resumes, go):
     (resolved,) = points(spec("tags", features="concat(last=2)"))
     resumes(resolved, 2)
     report, one = go(resolved, "straight", resume=True), weights(tmp_path / "straight")
@@ -63,7 +58,7 @@ def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(
         ("features=concat(all)", tuple(range(1, 13))),
     ],
 )
-def test_layers_are_named_from_the_top(extra: str, layers: tuple[int, ...]) -> None:
+def test_layers_are_named_from_the_top(extra, layers):
     (stage,) = points(f'extends bert-base task=tag("-", labels=[x, y], examples=9) {extra}')[
         0
     ].stages
@@ -71,7 +66,7 @@ def test_layers_are_named_from_the_top(extra: str, layers: tuple[int, ...]) -> N
 
 
 @pytest.mark.parametrize("kind", ["mixed", "spans", "pooled"])
-def test_a_frozen_network_stays_as_it_is_and_heads_learn(kind: str, farm_run: Any) -> None:
+def test_a_frozen_network_stays_as_it_is_and_heads_learn(kind, farm_run):
     (resolved,), run = points(spec(kind)), farm_run(spec(kind))
     learned, begun = weights(run), build(resolved).state_dict()
     changed = {name for name in learned if not torch.equal(learned[name], begun[name])}
@@ -79,7 +74,7 @@ def test_a_frozen_network_stays_as_it_is_and_heads_learn(kind: str, farm_run: An
     assert all(name.startswith(("heads.", "encoder.pooler.")) for name in changed)
 
 
-def test_a_program_with_settings_that_are_gone_loads_and_stays_the_same() -> None:
+def test_a_program_with_settings_that_are_gone_loads_and_stays_the_same():
     content = points(spec("pooled"))[0].model_dump(mode="json")
     content["stages"][0] |= {"features_cache": "fp16", "teacher_cache": "fp32"}
     again = Resolved.model_validate(content)

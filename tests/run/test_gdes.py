@@ -1,7 +1,5 @@
 """DeBERTa-v3's pretraining: shared tables without a tug of war, and its detector's head."""
 
-from pathlib import Path
-
 import pytest
 import torch
 import transformers
@@ -33,7 +31,7 @@ def made() -> Model:
     return model
 
 
-def test_the_difference_begins_at_zero_and_has_the_only_gradient() -> None:
+def test_the_difference_begins_at_zero_and_has_the_only_gradient():
     model = build(resolve(SPEC))
     own, other = (model.network(name).embeddings.token for name in ("encoder", "generator"))
     assert not own.weight.any()
@@ -45,7 +43,7 @@ def test_the_difference_begins_at_zero_and_has_the_only_gradient() -> None:
     assert own.weight.grad[5:21].abs().sum(1).min() > 0
 
 
-def test_the_encoder_alone_has_the_sum() -> None:
+def test_the_encoder_alone_has_the_sum():
     model = made()
     tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
     alone = tensors_alone(model.resolved, tensors)
@@ -58,7 +56,7 @@ def test_the_encoder_alone_has_the_sum() -> None:
 
 
 @pytest.mark.parametrize("size", GOLDEN)
-def test_the_detector_has_the_published_size(size: str) -> None:
+def test_the_detector_has_the_published_size(size):
     width = WIDTHS[size]
     spec = SPEC.replace("hidden=32", f"hidden={width}")
     weights = model_weights(resolve(spec))
@@ -66,7 +64,7 @@ def test_the_detector_has_the_published_size(size: str) -> None:
 
 
 @torch.no_grad()
-def test_the_detector_adds_the_first_state() -> None:
+def test_the_detector_adds_the_first_state():
     head = made().heads["rtd"]
     assert isinstance(head, Detector)
     x = torch.randn(2, 7, 32)
@@ -78,7 +76,7 @@ def test_the_detector_adds_the_first_state() -> None:
     torch.testing.assert_close(head(x), expected)
 
 
-def test_the_two_are_exported_each_whole(tmp_path: Path) -> None:
+def test_the_two_are_exported_each_whole(tmp_path):
     model = made()
     tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
     exported = export_model(model.resolved, tensors, Wordless(0), tmp_path)
@@ -105,7 +103,7 @@ def test_the_two_are_exported_each_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("extra", ["", "pack=true"])
-def test_its_products_are_those_that_torch_counts(extra: str) -> None:
+def test_its_products_are_those_that_torch_counts(extra):
     resolved = resolve(f"{SPEC} steps=10 batch={BATCH} microbatch={BATCH} {extra}")
     forward, train = counted_by_torch(resolved, resolved.stages[0])
     counted = estimate(resolved).stages[0].parameters

@@ -35,7 +35,7 @@ def step_and_micro_batches(extra: str) -> tuple[TrainStep, list[MicroBatch]]:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
-def test_the_branches_of_other_machines_compute_the_same(objective: str) -> None:
+def test_the_branches_of_other_machines_compute_the_same(objective):
     def gradients() -> dict[str, torch.Tensor]:
         step, micro_batches = step_and_micro_batches(objective)
         sums, *_ = step.gradients(micro_batches, 0)

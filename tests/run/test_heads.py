@@ -1,8 +1,6 @@
 """What is inside a run: attention maps, and models without some of their heads."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +9,6 @@ from typer.testing import CliRunner
 
 from bertc.cli.app import app
 from bertc.hub.pruned import removed_units, without_removed
-from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.attention import DisentangledAttention, LocalAttention, RelativeAttention
 from bertc.ir.network.norm import PreNorm
@@ -46,14 +43,14 @@ RELATIVE = RelativeAttention(untie=True, segments=True)
         {"attention": DisentangledAttention(), "positions": NoPositions()},
     ],
 )
-def test_maps_are_what_attention_weighs_values_by(settings: Any, tiny: Any) -> None:
+def test_maps_are_what_attention_weighs_values_by(settings, tiny):
     model = build(tiny(heads=4, **settings)).eval()
     mask = torch.arange(12) < torch.tensor([[12], [7]])
     reading = EncoderInputs(torch.randint(5, 100, (2, 12)), attention_mask=mask)
     assert_maps_weigh_values(model, reading)
 
 
-def test_maps_of_two_streams_and_of_a_memory(tiny: Any) -> None:
+def test_maps_of_two_streams_and_of_a_memory(tiny):
     relative = {"attention": RELATIVE, "positions": NoPositions(), "heads": 4}
     model = build(tiny(**relative, objective=(Term(objective=Plm()),))).eval()
     order = torch.stack([torch.randperm(12) for _ in range(2)])
@@ -96,9 +93,7 @@ def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch
     return found
 
 
-def test_the_command_shows_what_is_inside_a_run(
-    tiny: Any, barn: Classify, tmp_path: Path, cache: Path
-) -> None:
+def test_the_command_shows_what_is_inside_a_run(tiny, barn, tmp_path, cache):
     run = tmp_path / "run"
     train(tiny(objective=(Term(objective=barn),), heads=4), run, cache=cache, quiet=True)
 
@@ -130,7 +125,7 @@ def test_the_command_shows_what_is_inside_a_run(
         assert message in inspect(*words, exit_code=1)
 
 
-def test_a_model_without_heads_is_one_that_lost_them(tiny: Any) -> None:
+def test_a_model_without_heads_is_one_that_lost_them(tiny):
     model, ids = build(tiny(heads=4)).eval(), torch.randint(5, 100, (2, 12))
     before = model.encode(ids)
     with without_heads(model, [(0, 1), (1, 0), (1, 3)]):

@@ -76,7 +76,7 @@ def seen() -> dict[str, Seen]:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_waits_once_and_copies_and_sorts_nothing(name: str, seen: dict[str, Seen]) -> None:
+def test_a_step_waits_once_and_copies_and_sorts_nothing(name, seen):
     """Under deterministic=yes a scatter of many values is a sort and a dozen kernels."""
     _, sorts, gpu = seen[name]
     assert gpu.waits == ALL_WAITS[name]
@@ -86,7 +86,7 @@ def test_a_step_waits_once_and_copies_and_sorts_nothing(name: str, seen: dict[st
     assert sorts == ALL_SORTS.get(name, [])
 
 
-def test_a_checkpoint_waits_once() -> None:
+def test_a_checkpoint_waits_once():
     with Gpu() as gpu:
         with META:
             model = Model(resolve(f"{TOY} objective=mlm"))
@@ -97,9 +97,7 @@ def test_a_checkpoint_waits_once() -> None:
     assert gpu.copies == {"to the host": len(whole)}
 
 
-def test_answers_to_a_task_wait_once_for_all_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_to_a_task_wait_once_for_all_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(task_inference, "ROWS_AT_ONCE", 8)
     (tmp_path / "train.tsv").write_text("text\tlabel\nhens\tx\n")
     spec = f"{TOY} task=classify('{tmp_path}/train.tsv', labels=[x, y])"
@@ -131,7 +129,7 @@ def launches(seen: dict[str, Seen]) -> dict[str, dict[str, int]]:
     }
 
 
-def test_launches_are_as_many_as_they_were(seen: dict[str, Seen]) -> None:
+def test_launches_are_as_many_as_they_were(seen):
     """Each costs the host some 6 us: renew the golden (above) when a change is meant."""
     assert launches(seen) == json.loads(GOLDEN.read_text())
 
@@ -148,7 +146,7 @@ BYTES = (
 
 
 @pytest.mark.parametrize("spec", BYTES)
-def test_the_estimate_of_a_gpu_is_what_its_tensors_take(spec: str) -> None:
+def test_the_estimate_of_a_gpu_is_what_its_tensors_take(spec):
     asked = resolve(f"{spec} steps=100 compile=off").stages[0]
     at_once = asked.microbatch or asked.batch
     resolved = resolve(f"{spec} steps=100 compile=off", [f"microbatch={at_once}"])
@@ -159,7 +157,7 @@ def test_the_estimate_of_a_gpu_is_what_its_tensors_take(spec: str) -> None:
     assert 0.92 < share < 1.05
 
 
-def test_what_a_gpu_would_refuse_or_wait_for_is_noticed() -> None:
+def test_what_a_gpu_would_refuse_or_wait_for_is_noticed():
     with Gpu() as gpu:
         here, there = torch.arange(3.0), torch.arange(3.0, device=CUDA)
         assert there.device == CUDA

@@ -150,7 +150,7 @@ def both(extra: str) -> tuple[Resolved, MicroBatch, MicroBatch]:
 
 
 @pytest.mark.parametrize("extra", SPECS)
-def test_losses_and_gradients_equal_those_of_padded_rows(extra: str) -> None:
+def test_losses_and_gradients_equal_those_of_padded_rows(extra):
     resolved, padded, together = both(extra)
     statistics, gradients = results(resolved, padded)
     found, moved = results(resolved, together)
@@ -178,7 +178,7 @@ def one_by_one(
     return torch.cat(parts)
 
 
-def test_the_kernel_for_any_length_sees_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_for_any_length_sees_the_same(monkeypatch):
     resolved, _, together = both(SPECS[1])
     statistics, gradients = results(resolved, together)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", one_by_one)
@@ -189,14 +189,14 @@ def test_the_kernel_for_any_length_sees_the_same(monkeypatch: pytest.MonkeyPatch
         torch.testing.assert_close(moved[name], gradient, atol=1e-5, rtol=1e-5, msg=name)
 
 
-def test_sequences_of_rows_lie_end_to_end() -> None:
+def test_sequences_of_rows_lie_end_to_end():
     starts = torch.tensor([[0, 2, 3, 5], [0, 6, 6, 6], [0, 1, 4, 6]])
     offsets = end_to_end(starts, 6).offsets.tolist()
     assert offsets == [0, 2, 3, 5, 6, 12, 12, 12, 12, 13, 16, 18, 18]
     assert len(offsets) == 3 * 4 + 1
 
 
-def test_a_text_does_not_see_its_neighbours() -> None:
+def test_a_text_does_not_see_its_neighbours():
     model: Model = build(program(SPECS[0])).eval()
     ids = torch.randint(5, VOCAB, (1, 20), generator=torch.Generator().manual_seed(1))
     numbers = torch.tensor([[1] * 7 + [2] * 9 + [0] * 4])
@@ -208,7 +208,7 @@ def test_a_text_does_not_see_its_neighbours() -> None:
     torch.testing.assert_close(one[:, 7:16], model.encode(ids[:, 7:16]))
 
 
-def test_corruption_numbers_examples_and_asks_about_each() -> None:
+def test_corruption_numbers_examples_and_asks_about_each():
     stage = program("objective=mlm+sop").stages[0]
     plain = examples()
     starts = torch.full((1, stage.texts), ROOM)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaigns.ideas import AXES, written
-from tests.campaigns.pairs import Pair, material, outcome, pairs, without_way_out
+from tests.campaigns.pairs import material, outcome, pairs, without_way_out
 
 TRAINED = tuple(
     (AXES[one][i], AXES[other][j])
@@ -41,15 +41,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("pair", TRAINED, ids=" ".join)
-def test_two_ideas_are_estimated_as_built_and_train(
-    pair: Pair, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_ideas_are_estimated_as_built_and_train(pair, place, tmp_path, monkeypatch):
     monkeypatch.chdir(place)
     found = outcome(pair, tmp_path / "run", place / "cache")
     assert (found.refused, found.wrong) == ((), ())
 
 
-def test_a_refusal_has_a_way_out(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_has_a_way_out(place, monkeypatch):
     monkeypatch.chdir(place)
     for pair in REFUSED[:24]:
         assert without_way_out(written(*pair)) == [], pair

@@ -1,7 +1,6 @@
 """Stages that remove whole layers."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,9 +42,7 @@ def shortened(tiny: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_network_of_a_stage_has_the_layers_that_are_left(
-    name: str, shortened: Any, tmp_path: Path, cache: Path
-) -> None:
+def test_the_network_of_a_stage_has_the_layers_that_are_left(name, shortened, tmp_path, cache):
     kind, left, settings = KINDS[name]
     resolved, run = shortened(kind, **settings), tmp_path / "run"
     whole, prune, again = resolved.stages
@@ -59,7 +56,7 @@ def test_the_network_of_a_stage_has_the_layers_that_are_left(
     assert estimate(resolved).parameters.total == parameters
 
 
-def test_a_run_that_loses_layers_resumes_to_the_same_bits(shortened: Any, resumes: Any) -> None:
+def test_a_run_that_loses_layers_resumes_to_the_same_bits(shortened, resumes):
     resolved = shortened(Layers(which=(2, 0), every=0.25), save_every=20)
     assert [(stage.name, stage.layers) for stage in resolved.stages[1:3]] == [
         ("prune-3", 3), ("prune-2", 2),
@@ -67,9 +64,7 @@ def test_a_run_that_loses_layers_resumes_to_the_same_bits(shortened: Any, resume
     resumes(resolved, 3, 4, 6, 8)
 
 
-def test_a_first_stage_removes_layers_of_init(
-    shortened: Any, tiny: Any, tmp_path: Path, cache: Path
-) -> None:
+def test_a_first_stage_removes_layers_of_init(shortened, tiny, tmp_path, cache):
     run = tmp_path / "run"
     train(tiny(layers=4, steps=2), run, cache=cache, quiet=True)
     stages = {"prune": {"prune": Layers(which=0.5, by="alternate"), "steps": 3}}
@@ -88,7 +83,7 @@ def test_a_first_stage_removes_layers_of_init(
     assert config["num_hidden_layers"] == 2
 
 
-def test_heads_and_layers_go_one_after_the_other(tiny: Any, tmp_path: Path, cache: Path) -> None:
+def test_heads_and_layers_go_one_after_the_other(tiny, tmp_path, cache):
     stages = {
         "heads": {"prune": Heads(share=0.5, by="magnitude"), "steps": 2},
         "layers": {"prune": Layers(which=(0,)), "steps": 2},
@@ -101,7 +96,7 @@ def test_heads_and_layers_go_one_after_the_other(tiny: Any, tmp_path: Path, cach
 
 
 @pytest.mark.parametrize("by", ["top", "bottom", "alternate"])
-def test_rounds_end_with_the_layers_that_go_at_once(by: str) -> None:
+def test_rounds_end_with_the_layers_that_go_at_once(by):
     left = []
     for every in ("", ", every=17%"):
         prune = f'stage "a" {{ }} stage "b" {{ prune=layers(50%, by={by}{every}) }}'
@@ -110,7 +105,7 @@ def test_rounds_end_with_the_layers_that_go_at_once(by: str) -> None:
     assert left[0] == left[1]
 
 
-def test_rounds_are_of_one_schedule_and_read_on() -> None:
+def test_rounds_are_of_one_schedule_and_read_on():
     own = "prune=layers(50%, every=17%) steps=20 optimizer=adamw"
     rounds = bertc.resolve(f'layers=6 stage "a" {{ steps=5 }} stage "b" {{ {own} }}').stages[1:]
     assert [(each.first_step, each.steps) for each in rounds] == [(5, 6), (11, 7), (18, 7)]
@@ -129,12 +124,12 @@ def test_rounds_are_of_one_schedule_and_read_on() -> None:
         ("prune=layers(80%, by=alternate)", "every other one of 6 layers are 3, not 5"),
     ],
 )
-def test_layers_that_cannot_go_are_refused(text: str, told: str) -> None:
+def test_layers_that_cannot_go_are_refused(text, told):
     with pytest.raises(SpecError, match=told):
         bertc.resolve(f'layers=6 stage "a" {{ }} stage "b" {{ {text} }}')
 
 
-def test_layers_do_not_grow_back() -> None:
+def test_layers_do_not_grow_back():
     text = 'layers=6 stage "a" { } stage "b" { prune=layers(50%) } stage "c" { layers=6 }'
     with pytest.raises(SpecError, match='"c" grows, but some of its network is gone since'):
         bertc.resolve(text)

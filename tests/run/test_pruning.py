@@ -14,7 +14,6 @@ from bertc.cost import estimate
 from bertc.hub.pruned import removed_units
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.changing.pruning import Heads, Neurons
-from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.learning.optimizer import Lamb
 from bertc.ir.network.attention import DisentangledAttention, RelativeAttention
@@ -79,9 +78,7 @@ KINDS: dict[str, tuple[Any, dict[str, object]]] = {
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_network_that_is_left_computes_the_same(
-    name: str, pruning: Any, tmp_path: Path, cache: Path
-) -> None:
+def test_the_network_that_is_left_computes_the_same(name, pruning, tmp_path, cache):
     kind, settings = KINDS[name]
     resolved, run = pruning(kind, **settings), tmp_path / "run"
     report = train(resolved, run, cache=cache, quiet=True)
@@ -96,9 +93,7 @@ def test_the_network_that_is_left_computes_the_same(
     assert estimate(expected(resolved)).pruned is None
 
 
-def test_a_pruned_run_is_evaluated_exported_and_begun_from(
-    pruning: Any, tiny: Any, tmp_path: Path, cache: Path
-) -> None:
+def test_a_pruned_run_is_evaluated_exported_and_begun_from(pruning, tiny, tmp_path, cache):
     run = tmp_path / "run"
     report = train(pruning(Neurons(share=0.5)), run, cache=cache, quiet=True)
     again = evaluate_run(run, cache=cache, quiet=True)
@@ -116,11 +111,11 @@ def test_a_pruned_run_is_evaluated_exported_and_begun_from(
     assert f"{size(load(run)):,}" in results([run]).as_table()
 
 
-def test_a_pruning_run_resumes_to_the_same_bits(pruning: Any, resumes: Any) -> None:
+def test_a_pruning_run_resumes_to_the_same_bits(pruning, resumes):
     resumes(pruning(STEPWISE), 1, 3, 4, 8)
 
 
-def test_what_is_removed_stays_removed(pruning: Any, tmp_path: Path, cache: Path) -> None:
+def test_what_is_removed_stays_removed(pruning, tmp_path, cache):
     resolved, run = pruning(STEPWISE, keep=9, save_every=1), tmp_path / "run"
     train(resolved, run, cache=cache, quiet=True)
     gone = []
@@ -137,7 +132,7 @@ def test_what_is_removed_stays_removed(pruning: Any, tmp_path: Path, cache: Path
 
 
 @pytest.mark.parametrize("activation", get_args(Activation))
-def test_removed_neurons_have_no_gradient(activation: str, tiny: Any) -> None:
+def test_removed_neurons_have_no_gradient(activation, tiny):
     model = build(tiny(activation=activation))
     part = model.encoder.ffn["0"]
     with torch.no_grad():
@@ -154,7 +149,7 @@ def test_removed_neurons_have_no_gradient(activation: str, tiny: Any) -> None:
 
 @pytest.mark.parametrize("share", [{}, {"share": ShareAll()}], ids=["own", "shared"])
 @pytest.mark.parametrize("part", ["attention", "ffn"])
-def test_gates_have_the_gradient_of_each_row(part: Any, share: Any, tiny: Any) -> None:
+def test_gates_have_the_gradient_of_each_row(part, share, tiny):
     """|dL/dgate| of one row at a time, from what the output projection's weights say of it."""
     model = build(tiny(heads=4, ffn=24, **share))
     ids, expected_u = torch.randint(5, 100, (3, 12)), []
@@ -174,7 +169,7 @@ def test_gates_have_the_gradient_of_each_row(part: Any, share: Any, tiny: Any) -
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
-def test_low_scores_go_and_every_layer_keeps_one() -> None:
+def test_low_scores_go_and_every_layer_keeps_one():
     scores = {0: [0.1, 0.2, 0.3], 1: [4.0, 5.0, 6.0]}
     plain = Heads(share=0.5, normalize=False)
     assert chosen_by_score(plain, scores, {}, 0.5) == {0: [0, 1], 1: [0]}
@@ -186,15 +181,15 @@ def test_low_scores_go_and_every_layer_keeps_one() -> None:
     assert chosen_by_score(each, scores, {}, 0.4) == {0: [0], 1: [0]}
 
 
-def test_rounds_are_spread_over_the_stage() -> None:
+def test_rounds_are_spread_over_the_stage():
     found = {step: STEPWISE.share_at(step, 7) for step in range(8)}
     assert {step: share for step, share in found.items() if share} == {0: 0.25, 3: 0.5}
     assert Heads(share=0.4, every=0.1).rounds == 4
 
 
 def test_a_task_is_pruned_while_its_score_is_above_the_floor(
-    pruning: Any, barn: Classify, tmp_path: Path, capsys: pytest.CaptureFixture[str], cache: Path
-) -> None:
+    pruning, barn, tmp_path, capsys, cache
+):
     task = {"objective": (Term(objective=barn),)}
     kind = STEPWISE.model_copy(update={"floor": 0.3})
     train(pruning(kind, **task), tmp_path / "run", cache=cache)
@@ -204,7 +199,7 @@ def test_a_task_is_pruned_while_its_score_is_above_the_floor(
         train(pruning(unreached, **task), tmp_path / "none", cache=cache, quiet=True)
 
 
-def test_several_objectives_score_together(pruning: Any, tmp_path: Path, cache: Path) -> None:
+def test_several_objectives_score_together(pruning, tmp_path, cache):
     terms = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
     resolved = pruning(STEPWISE, objective=terms, recompute="on")
     train(resolved, tmp_path / "run", cache=cache, quiet=True)

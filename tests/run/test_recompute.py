@@ -30,7 +30,7 @@ def gradients(spec: str) -> dict[str, torch.Tensor]:
         "objective=rtd*50+mlm generator=0.5",
     ],
 )
-def test_gradients_are_the_same_to_the_bit(extra: str) -> None:
+def test_gradients_are_the_same_to_the_bit(extra):
     spec = f"layers=3 hidden=32 heads=4 vocab=300 seq=32 batch=8 steps=100 precision=fp32 {extra}"
     once, twice = gradients(f"{spec} recompute=off"), gradients(f"{spec} recompute=on")
     assert once.keys() == twice.keys()
@@ -39,7 +39,7 @@ def test_gradients_are_the_same_to_the_bit(extra: str) -> None:
         assert torch.equal(gradient, twice[name]), name
 
 
-def test_depth_costs_little_memory() -> None:
+def test_depth_costs_little_memory():
     spec = "hidden=32 heads=4 vocab=300 seq=64 batch=16 microbatch=16 steps=100"
     grown = {
         recompute: allocated_bytes(resolve(f"layers=6 {spec} recompute={recompute}"))
@@ -49,7 +49,7 @@ def test_depth_costs_little_memory() -> None:
     assert grown["on"] < grown["off"] / 5
 
 
-def test_a_run_may_be_resumed_with_it() -> None:
+def test_a_run_may_be_resumed_with_it():
     once, twice = (resolve(f"steps=100 recompute={asked}") for asked in ("off", "on"))
     assert identity(once) == identity(twice)
     assert not differences(once, twice)

@@ -55,7 +55,7 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("infinite", [math.nan, math.inf])
-def test_weights_and_moments_outlive_a_bad_step(made: Any, infinite: float) -> None:
+def test_weights_and_moments_outlive_a_bad_step(made, infinite):
     step, feed, state = made
     step(feed.take(), 0, 0.01)
     before, objective = state(), step._objective
@@ -74,7 +74,7 @@ def test_weights_and_moments_outlive_a_bad_step(made: Any, infinite: float) -> N
     assert not same(before, state())
 
 
-def test_the_next_batch_is_taken_before_any_weight_moves(made: Any) -> None:
+def test_the_next_batch_is_taken_before_any_weight_moves(made):
     step, feed, state = made
     before = state()
 
@@ -90,7 +90,7 @@ def test_the_next_batch_is_taken_before_any_weight_moves(made: Any) -> None:
     assert not same(before, state())
 
 
-def test_draws_on_a_cpu_are_those_of_torch_s_own_seed() -> None:
+def test_draws_on_a_cpu_are_those_of_torch_s_own_seed():
     for seed in (0, 5, 2**63 + 5):
         torch.manual_seed(seed)
         drawn = torch.rand(4)
@@ -100,7 +100,7 @@ def test_draws_on_a_cpu_are_those_of_torch_s_own_seed() -> None:
 
 @pytest.mark.parametrize("clip", [0.05, 0])
 @pytest.mark.parametrize("microbatch", [4, 1])
-def test_each_tensor_clipped_apart_is_bert_adam(clip: float, microbatch: int) -> None:
+def test_each_tensor_clipped_apart_is_bert_adam(clip, microbatch):
     """Against BertAdam.step in plain torch (pytorch_pretrained_bert, optimization.py)."""
     rule = f"adamw(0.01, warmup=0, schedule=constant, bias_correction=false, clip={clip:g}, "
     spec = SPEC.replace("microbatch=2", f"microbatch={microbatch}")

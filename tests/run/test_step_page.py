@@ -57,9 +57,7 @@ def calls(spec: str, out: Path, cache: Path) -> list[tuple[str, str]]:
         ("muon(clip=0.001)", NOT_MUON),
     ],
 )
-def test_functions_run_in_the_order_of_the_page(
-    rule: str, of_another: set[str], corpus_file: Path, tmp_path: Path
-) -> None:
+def test_functions_run_in_the_order_of_the_page(rule, of_another, corpus_file, tmp_path):
     spec = (
         "layers=1 hidden=16 heads=1 seq=24 batch=64 steps=1 vocab=wordpiece(120) holdout=0.2 "
         "precision=fp32 compile=off device=cpu objective=rtd*50+mlm generator=0.5 "
@@ -74,14 +72,14 @@ def test_functions_run_in_the_order_of_the_page(
         assert row in left, f"{row} is called earlier than the page says"
 
 
-def test_files_from_a_spec_to_its_loss_are_few_and_there() -> None:
+def test_files_from_a_spec_to_its_loss_are_few_and_there():
     text = (ROOT / "docs" / "step.md").read_text().partition("## One step")[0]
     files = [file for file in re.findall(r"`([\w/]+\.py)`", text) if not file.startswith("tests")]
     assert len(files) == len({*files}) <= 25
     assert [file for file in files if not (ROOT / "bertc" / file).is_file()] == []
 
 
-def test_functions_that_the_page_names_are_there() -> None:
+def test_functions_that_the_page_names_are_there():
     assert len(ROWS) > 25
     for name, file in ROWS:
         text = (ROOT / "bertc" / file).read_text()

@@ -69,9 +69,7 @@ def swap(place: Path, part: str) -> None:
         ("digests.json", "is not what this run wrote"),
     ],
 )
-def test_a_part_of_another_run_is_noticed(
-    place: Path, program: Resolved, cache: Path, part: str, said: str, capsys
-) -> None:
+def test_a_part_of_another_run_is_noticed(place, program, cache, part, said, capsys):
     swap(place, part)
     with pytest.raises(ResumeRefusedError, match=said) as caught:
         train(program, RUN, resume=True, cache=cache)
@@ -89,7 +87,7 @@ def test_a_part_of_another_run_is_noticed(
     assert bool(list_runs([Path(".")]).damaged) == seen_in_lists
 
 
-def test_remedies_are_remedies(place: Path, program: Resolved, cache: Path) -> None:
+def test_remedies_are_remedies(place, program, cache):
     def resumes() -> None:
         train(program, RUN, resume=True, cache=cache, quiet=True)
         load(RUN)
@@ -104,9 +102,7 @@ def test_remedies_are_remedies(place: Path, program: Resolved, cache: Path) -> N
     load(RUN)
 
 
-def test_a_run_written_without_digests_goes_on(
-    program: Resolved, cache: Path, same_run: Callable[[Path, Path], None]
-) -> None:
+def test_a_run_written_without_digests_goes_on(program, cache, same_run):
     """As older versions wrote it; its text alone is compared, and its lock may be removed."""
     (RUN / "digests.json").unlink()
     for manifest in RUN.glob("checkpoints/*/manifest.json"):
@@ -117,9 +113,7 @@ def test_a_run_written_without_digests_goes_on(
     same_run(RUN, Path("straight"))
 
 
-def test_a_removed_lock_is_written_as_the_checkpoint_says(
-    place: Path, program: Resolved, cache: Path
-) -> None:
+def test_a_removed_lock_is_written_as_the_checkpoint_says(place, program, cache):
     before = RunFolder(RUN).read_lock()
     (RUN / "lock.json").unlink()
     train(program, RUN, resume=True, cache=cache, quiet=True)
@@ -134,7 +128,7 @@ def test_a_removed_lock_is_written_as_the_checkpoint_says(
         train(program, RUN, resume=True, cache=cache, quiet=True)
 
 
-def test_an_imported_model_keeps_its_weights(program: Resolved) -> None:
+def test_an_imported_model_keeps_its_weights(program):
     import_run(RUN / "model", Path("imported"))
     load(Path("imported"))
     weights = Path("imported/model/model.safetensors")

@@ -26,9 +26,7 @@ def bert(farm_run: Callable[[str], Path]) -> Path:
     return farm_run(text({**OWN, "objective": "mlm", "steps": "1"}))
 
 
-def test_layers_that_are_left_learn_by_a_map_of_their_own(
-    bert: Path, cache: Path, tmp_path: Path
-) -> None:
+def test_layers_that_are_left_learn_by_a_map_of_their_own(bert, cache, tmp_path):
     own, run = text({**OWN, "vocab": ""}), tmp_path / "run"
     (resolved,) = points(own + LOST.format(bert, "uniform"))
     first, second = ([t.objective.matched for t in s.objective[1:]] for s in resolved.stages)  # type: ignore[union-attr]

@@ -44,16 +44,14 @@ def straight(made: tuple[Path, str], farm_run: Callable[[str], Path]) -> Path:
     return farm_run(made[1])
 
 
-def test_each_stage_has_its_own_teachers(made: tuple[Path, str]) -> None:
+def test_each_stage_has_its_own_teachers(made):
     stages = points(made[1])[0].stages
     frozen = [[n.body.depth for n in s.networks() if not n.learned] for s in stages]
     assert frozen == [[4], [], [4], [4]]
     assert [type(stage).__name__ for stage in stages] == 2 * ["TextStage"] + 2 * ["TaskStage"]
 
 
-def test_a_run_goes_on_in_any_stage_to_the_same_bits(
-    made: tuple[Path, str], straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_in_any_stage_to_the_same_bits(made, straight, tmp_path, monkeypatch):
     cache, spec = made
     run, resolved = tmp_path / "run", points(spec)[0]
     options = {"cache": cache, "quiet": True, "resume": True}
@@ -66,7 +64,7 @@ def test_a_run_goes_on_in_any_stage_to_the_same_bits(
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_network_reads_with_the_vocabulary_of_a_stage_s_teacher(made: tuple[Path, str]) -> None:
+def test_a_network_reads_with_the_vocabulary_of_a_stage_s_teacher(made):
     before, _, stages = made[1].partition("init=")
     of_text = stages[stages.index("stage") : stages.index('stage "states"')]
     (resolved,) = points(f"{before} positions=32 {of_text}")

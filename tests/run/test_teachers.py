@@ -43,9 +43,7 @@ def student(folder: Path, objective: str = "2*kd(logits, T=2) + mlm", **changed:
     return points(text(STUDENT, **own))[0]
 
 
-def test_a_student_is_trained_saved_and_resumed_without_its_teacher(
-    bert: Path, cache: Path, tmp_path: Path, resumes: Any
-) -> None:
+def test_a_student_is_trained_saved_and_resumed_without_its_teacher(bert, cache, tmp_path, resumes):
     before, run = {n: p.clone() for n, p in load(bert).state_dict().items()}, tmp_path / "broken"
     resumes(student(bert), 2)
     assert {name.split(".")[0] for name in weights(run)} == {"encoder", "heads"}
@@ -59,7 +57,7 @@ def test_a_student_is_trained_saved_and_resumed_without_its_teacher(
     assert {less.loss for less in without.values()} != {scored.loss}
 
 
-def test_the_estimate_tells_the_teacher_beside_the_student(bert: Path) -> None:
+def test_the_estimate_tells_the_teacher_beside_the_student(bert):
     taught, alone = student(bert), student(bert, "mlm", teacher="none", vocab="wordpiece(120)")
     found, without = estimate(taught), estimate(alone)
     teacher = sum(parameter.numel() for parameter in load(bert).parameters())
@@ -79,9 +77,7 @@ def test_the_estimate_tells_the_teacher_beside_the_student(bert: Path) -> None:
     assert states == 8 * found.parameters.total
 
 
-def test_another_teacher_is_refused_when_the_run_goes_on(
-    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Any
-) -> None:
+def test_another_teacher_is_refused_when_the_run_goes_on(bert, tmp_path, monkeypatch, go):
     shutil.copytree(bert, tmp_path / "bert")
     resolved = student(tmp_path / "bert")
     with pytest.raises(StoppedError):
@@ -93,7 +89,7 @@ def test_another_teacher_is_refused_when_the_run_goes_on(
         go(resolved, resume=True)
 
 
-def test_several_teachers_are_averaged(bert: Path, tmp_path: Path, go: Any) -> None:
+def test_several_teachers_are_averaged(bert, tmp_path, go):
     spec = text(STUDENT, objective="kd(logits)+mlm", teacher=f'3*"{bert}" + "{bert}"')
     twice, once = points(spec)[0], student(bert, "kd(logits)+mlm")
     for name, resolved in (("twice", twice), ("once", once)):
@@ -102,9 +98,7 @@ def test_several_teachers_are_averaged(bert: Path, tmp_path: Path, go: Any) -> N
     assert all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
 
 
-def test_a_folder_whose_configuration_tells_of_no_pooler_teaches(
-    bert: Path, tmp_path: Path, go: Any
-) -> None:
+def test_a_folder_whose_configuration_tells_of_no_pooler_teaches(bert, tmp_path, go):
     folder = shutil.copytree(bert / "model", tmp_path / "folder")
     config = json.loads((folder / "config.json").read_text())
     config["architectures"] = ["BertModel"]
@@ -120,7 +114,7 @@ def test_a_folder_whose_configuration_tells_of_no_pooler_teaches(
     assert go(resolved).step == resolved.steps
 
 
-def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(tmp_path: Path) -> None:
+def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(tmp_path):
     spec = text(STUDENT, objective="kd(logits)+mlm", teacher='spec("bert-tiny")')
     (resolved,) = points(spec)
     assert estimate(resolved).parameters.frozen > 4_000_000
@@ -128,14 +122,14 @@ def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(tmp_pat
         train(resolved, tmp_path / "run", quiet=True)
 
 
-def test_a_teacher_that_nothing_asks_is_not_read(go: Any) -> None:
+def test_a_teacher_that_nothing_asks_is_not_read(go):
     """A shape has no weights that could be read."""
     (resolved,) = points(text(STUDENT, objective="mlm", teacher='spec("bert-base")'))
     assert estimate(resolved).parameters.frozen == 0
     assert go(resolved).step == resolved.steps
 
 
-def test_a_teacher_that_reads_other_tokens_is_refused(bert: Path, go: Any) -> None:
+def test_a_teacher_that_reads_other_tokens_is_refused(bert, go):
     with pytest.raises(SpecError, match="E283"):
         student(bert, vocab="wordpiece(130)")
     resolved = student(bert, vocab="wordpiece(120, lower=false)")
@@ -154,9 +148,7 @@ TERMS = (
 
 
 @pytest.mark.parametrize("terms", TERMS, ids=str)
-def test_every_term_is_counted_trained_and_exported(
-    terms: tuple[str, ...], bert: Path, cache: Path, tmp_path: Path, go: Any
-) -> None:
+def test_every_term_is_counted_trained_and_exported(terms, bert, cache, tmp_path, go):
     resolved = student(bert, " + ".join([*terms, "mlm"]))
     again = Resolved.model_validate_json(resolved.model_dump_json())
     assert again.fingerprint() == resolved.fingerprint()
@@ -181,7 +173,7 @@ def test_every_term_is_counted_trained_and_exported(
         ("kd(attention, layers=[0, 2]) + mlm", "layer 0 are the embeddings"),
     ],
 )
-def test_what_cannot_be_taught_is_refused(objective: str, why: str, bert: Path) -> None:
+def test_what_cannot_be_taught_is_refused(objective, why, bert):
     with pytest.raises(SpecError, match=why):
         student(bert, objective)
 
@@ -210,9 +202,7 @@ def of_task(folder: Path, terms: str, **changed: str) -> Any:
         "kd(hidden) + kd(embeddings)",
     ],
 )
-def test_a_task_is_learned_from_a_teacher_of_it(
-    terms: str, tuned: Path, tmp_path: Path, go: Any
-) -> None:
+def test_a_task_is_learned_from_a_teacher_of_it(terms, tuned, tmp_path, go):
     resolved = of_task(tuned, terms)
     go(resolved)
     names = {term.name for term in resolved.stages[0].objective}
@@ -232,7 +222,7 @@ LSTM = {"layers": "", "hidden": "", "heads": "", "ffn": "", "body": "bilstm(8)"}
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
-def test_answers_of_every_kind_are_taught(kind: str, cache: Path, tmp_path: Path, go: Any) -> None:
+def test_answers_of_every_kind_are_taught(kind, cache, tmp_path, go):
     task, bert = QUESTIONS[kind], tmp_path / "bert"
     train(points(text(TUNED, objective=task))[0], bert, cache=cache, quiet=True)
     own = {"layers": "1", "vocab": "", "teacher": f'"{bert}"'}
@@ -251,7 +241,7 @@ def test_answers_of_every_kind_are_taught(kind: str, cache: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("whose", ["student", "teacher"])
-def test_an_lstm_is_taught_and_teaches(whose: str, tmp_path: Path, go: Any) -> None:
+def test_an_lstm_is_taught_and_teaches(whose, tmp_path, go):
     first, second = (TUNED | LSTM, TUNED) if whose == "teacher" else (TUNED, TUNED | LSTM)
     go(points(text(first, objective=ASKED))[0], "a")
     own = {"vocab": "", "teacher": f'"{tmp_path}/a"'}
@@ -264,7 +254,7 @@ def test_an_lstm_is_taught_and_teaches(whose: str, tmp_path: Path, go: Any) -> N
     assert estimate(resolved).parameters.total == sum(each.numel() for each in learned.values())
 
 
-def test_what_weighs_nothing_is_refused_unless_another_term_trains_its_head(tuned: Path) -> None:
+def test_what_weighs_nothing_is_refused_unless_another_term_trains_its_head(tuned):
     with pytest.raises(SpecError, match="E288"):
         points(text(TUNED, objective=f'0*{ASKED} + glue(sst2, "SST-2")'))
     with pytest.raises(SpecError, match="nothing is learned from it"):
@@ -287,9 +277,7 @@ stage "predictions" {{ objective = 0*{ASKED} + kd(logits, loss=ce, classes=mean)
 """
 
 
-def test_a_head_may_be_trained_by_a_later_stage(
-    tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Any
-) -> None:
+def test_a_head_may_be_trained_by_a_later_stage(tuned, tmp_path, monkeypatch, go):
     """TinyBERT: text, then a task's states and attention, then its predictions."""
     own = {"layers": "1", "vocab": "", "hidden": "16", "ffn": "32", "teacher": f'"{tuned}"'}
     settings = text({**TUNED, **own}, objective="", steps="", data=TOY["data"])
@@ -306,7 +294,7 @@ def test_a_head_may_be_trained_by_a_later_stage(
         points(settings + stages.partition('stage "predictions"')[0])
 
 
-def test_a_teacher_of_another_task_is_refused(tuned: Path, bert: Path) -> None:
+def test_a_teacher_of_another_task_is_refused(tuned, bert):
     with pytest.raises(SpecError, match="the teacher learned mlm"):
         of_task(bert, "kd(logits)")
     with pytest.raises(SpecError, match="compares the scores of mlm"):

@@ -44,7 +44,7 @@ def made(tiny: Any) -> Any:
     return tiny(stages=STAGES, save_every=1, eval_every=3, keep="all")
 
 
-def test_only_directions_differ_and_the_optimiser_goes_on(tiny: Any) -> None:
+def test_only_directions_differ_and_the_optimiser_goes_on(tiny):
     stages = made(tiny).stages
     assert [stage.encoder.causal for stage in stages] == [True, False, True]
     assert [stage.grow for stage in stages] == [None, Turned(), Turned()]
@@ -53,9 +53,7 @@ def test_only_directions_differ_and_the_optimiser_goes_on(tiny: Any) -> None:
 
 
 @pytest.mark.parametrize(("step", "causal"), [(3, True), (6, False), (9, True)])
-def test_tokens_see_later_ones_in_stages_of_both_directions_alone(
-    run: Path, step: int, causal: bool
-) -> None:
+def test_tokens_see_later_ones_in_stages_of_both_directions_alone(run, step, causal):
     model = load(stood_at(run, step))
     ids = torch.randint(5, 100, (2, 12), generator=torch.Generator().manual_seed(0))
     other = ids.clone()
@@ -67,17 +65,13 @@ def test_tokens_see_later_ones_in_stages_of_both_directions_alone(
 
 
 @pytest.mark.parametrize("step", [3, 6])
-def test_resumed_at_a_seam_it_is_the_same(
-    run: Path, tiny: Any, folder: Path, same_run: Any, step: int
-) -> None:
+def test_resumed_at_a_seam_it_is_the_same(run, tiny, folder, same_run, step):
     resumed = stood_at(run, step, "resumed")
     train(made(tiny), resumed, cache=folder / "cache", quiet=True, resume=True)
     same_run(run, resumed)
 
 
-def test_each_stage_is_evaluated_used_and_exported_in_its_direction(
-    run: Path, folder: Path, tmp_path: Path
-) -> None:
+def test_each_stage_is_evaluated_used_and_exported_in_its_direction(run, folder, tmp_path):
     shown = {line["step"]: line["losses"] for line in lines(run, "eval")}
     kinds = ["mlm", "mlm_masked", "mlm_replaced", "mlm_visible"]
     assert [[*losses] for losses in shown.values()] == [["clm"], kinds, ["clm"]]
@@ -91,7 +85,7 @@ def test_each_stage_is_evaluated_used_and_exported_in_its_direction(
     assert any("all tokens of a row" in note and "clm" in note for note in both.notes)
 
 
-def test_the_head_over_the_vocabulary_goes_on_under_its_other_name(tiny: Any) -> None:
+def test_the_head_over_the_vocabulary_goes_on_under_its_other_name(tiny):
     old, moments, new, after = begun(tiny(stages={n: STAGES[n] for n in ("decoder", "encoder")}))
     before, now = dict(old.named_parameters()), dict(new.named_parameters())
     assert before.keys() == now.keys()
@@ -101,7 +95,7 @@ def test_the_head_over_the_vocabulary_goes_on_under_its_other_name(tiny: Any) ->
         assert torch.equal(after[f"v.{name}"], moments[f"v.{source}"]), name
 
 
-def test_a_stage_costs_what_its_objective_does(tiny: Any) -> None:
+def test_a_stage_costs_what_its_objective_does(tiny):
     stages = estimate(made(tiny)).stages
     for stage, objective in zip(stages, (NEXT, MASKED, NEXT), strict=True):
         alone = estimate(tiny(objective=objective, head=TransformHead())).stages[0]

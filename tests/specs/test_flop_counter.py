@@ -127,7 +127,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_torch_counts_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_counts_the_same(name, monkeypatch):
     # Windows are counted as their queries see them, and computed in blocks of more keys: their own
     # counts are held by tests/model/test_positions.py.
     attention = PROGRAMS[name][0].encoder.attention

@@ -1,7 +1,6 @@
 """The shipped specs as a list, and one with every setting and its source."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,20 +11,20 @@ from bertc.lab.starting.gallery import Shipped, gallery_json, gallery_table, pap
 
 
 @pytest.mark.parametrize("name", shipped_specs())
-def test_every_shipped_spec_says_what_it_is_and_whose(name: str) -> None:
+def test_every_shipped_spec_says_what_it_is_and_whose(name):
     text = shipped_specs()[name].read_text(encoding="utf-8")
     assert len(sentence_of(text)) > 3
     assert not set("#()") & set(sentence_of(text))
     assert paper_of(text), "the first comment of it, or of what it extends, names a paper"
 
 
-def test_a_paper_is_that_of_the_base_where_none_is_named() -> None:
+def test_a_paper_is_that_of_the_base_where_none_is_named():
     assert paper_of("# Mine, of 2024.\nextends ettin-17m-8k\n") == "Weller et al. 2025"
     assert paper_of("# Mine (Chen and Lee 2031; code).\nextends bert-base\n") == "Chen and Lee 2031"
     assert paper_of("layers = 2\n") == ""
 
 
-def test_the_table_and_json_say_the_same() -> None:
+def test_the_table_and_json_say_the_same():
     grid = Shipped("a-grid", "What it is", "Who 2020", (9_800_000, 109_700_000))
     assert gallery_table([grid]) == "a-grid  9.8M to 109.7M  Who 2020  What it is"
     (read,) = json.loads(gallery_json([grid]))["specs"]
@@ -33,13 +32,13 @@ def test_the_table_and_json_say_the_same() -> None:
 
 
 @pytest.mark.parametrize("name", ["albert-large", "bert-base", "bert-stacked", "tinybert-general"])
-def test_what_is_shown_reads_back_as_the_same_program(name: str) -> None:
+def test_what_is_shown_reads_back_as_the_same_program(name):
     shown, real = resolve(str(show(name))), resolve(name)
     unnamed = {"name": "", "origins": {}}
     assert shown.model_copy(update=unnamed) == real.model_copy(update=unnamed)
 
 
-def test_arguments_that_nobody_wrote_are_shown_with_their_values() -> None:
+def test_arguments_that_nobody_wrote_are_shown_with_their_values():
     text = str(show("bert-base"))
     assert "dropout = dropout(hidden=0.1, attention=0.1, ffn=0, last=0)" in text
     optimizer = text[text.index("optimizer = adamw(") :].partition(")\n")[0]
@@ -49,7 +48,7 @@ def test_arguments_that_nobody_wrote_are_shown_with_their_values() -> None:
     assert max(map(len, text.split("\n"))) <= 100
 
 
-def test_every_setting_says_where_it_comes_from(tmp_path: Path) -> None:
+def test_every_setting_says_where_it_comes_from(tmp_path):
     base = tmp_path / "base.bertc"
     base.write_text("# Above\n# it.\nlayers = 3\nhidden = 128  # because \x1b[31m\n")
     mine = tmp_path / "mine.bertc"
@@ -69,7 +68,7 @@ def test_every_setting_says_where_it_comes_from(tmp_path: Path) -> None:
     assert "batch = 8" + " " * 37 + "# --set\n" in text
 
 
-def test_a_notebook_gets_tables_with_escaped_text() -> None:
+def test_a_notebook_gets_tables_with_escaped_text():
     spec = 'layers = 2  # <script>alert("x")</script>\nstage "<b>" { steps = 5 }'
     html = show(spec)._repr_html_()
     assert '<td style="text-align:left">here: &lt;script&gt;alert(&quot;x&quot;)' in html

@@ -53,13 +53,13 @@ ALONE = (
 )
 
 
-def test_every_promised_system_is_there() -> None:
+def test_every_promised_system_is_there():
     promised = {f"{name}-{size}" for name, sizes in PROMISED.items() for size in sizes.split()}
     assert promised | {*ALONE.split()} <= set(SPECS)
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_short_and_sourced(name: str) -> None:
+def test_short_and_sourced(name):
     assert 0 < len(settings(name)) <= MOST_SETTINGS
     above, depth = "", 0
     for line in lines(name):
@@ -71,13 +71,13 @@ def test_short_and_sourced(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_canonical(name: str) -> None:
+def test_canonical(name):
     text = SPECS[name].read_text()
     assert format_text(text) == text
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_counted_is_built(name: str) -> None:
+def test_counted_is_built(name):
     for point in PROGRAMS[name]:
         model = build(point, device="meta")
         built = {name: tuple(p.shape) for name, p in model.named_parameters()}
@@ -168,7 +168,7 @@ def at(value: Any, path: str) -> object:
 
 
 @pytest.mark.parametrize("name", RELEASED)
-def test_as_released(name: str) -> None:
+def test_as_released(name):
     stages = resolve(name).stages
     assert {path: at(stages, path) for path in RELEASED[name]} == RELEASED[name]
 
@@ -183,7 +183,7 @@ def test_as_released(name: str) -> None:
         ("albert-xxlarge", 12, 4096, 64),
     ],
 )  # fmt: skip
-def test_sizes(name: str, layers: int, hidden: int, heads: int) -> None:
+def test_sizes(name, layers, hidden, heads):
     encoder = resolve(name).encoder
     assert (len(encoder.layers), encoder.hidden) == (layers, hidden)
     assert {(w.heads, w.heads * w.head_dim, w.ffn) for w in encoder.layers} == {
@@ -191,7 +191,7 @@ def test_sizes(name: str, layers: int, hidden: int, heads: int) -> None:
     }
 
 
-def test_vocabularies_are_as_released() -> None:
+def test_vocabularies_are_as_released():
     assert resolve("mbert").vocabulary.alphabet == 9997
     assert not any(resolve(name).vocabulary.accents for name in ("albert-base", "xlnet-base"))
 
@@ -206,7 +206,7 @@ def test_vocabularies_are_as_released() -> None:
         ("gpt-small", 124_439_808, None),
     ],
 )
-def test_language_models_to_the_parameter(name: str, total: int, inner: int | None) -> None:
+def test_language_models_to_the_parameter(name, total, inner):
     resolved = resolve(name)
     table = model_weights(resolved)
     assert sum(weight.numel for weight in table) == total
@@ -215,7 +215,7 @@ def test_language_models_to_the_parameter(name: str, total: int, inner: int | No
     assert inner is None or within == inner
 
 
-def test_initial_values_as_released() -> None:
+def test_initial_values_as_released():
     """Those that are not as the others of the same network, as norms of Transformer-XL are."""
     norms = [w for w in model_weights(resolve("transformer-xl-enwik8-12")) if w.role == "norm"]
     drawn = {(w.init.value, w.init.std) for w in norms if w.name.endswith("weight")}
@@ -238,13 +238,13 @@ def test_initial_values_as_released() -> None:
     assert found["gpt-small"]["embeddings.token.weight"].std == 0.02
 
 
-def test_the_sentence_grid_changes_the_question_and_not_the_rows() -> None:
+def test_the_sentence_grid_changes_the_question_and_not_the_rows():
     found = points("albert-sentence-grid")
     assert [point.stages[0].pairs for point in found] == ["consecutive", "random-next", "swapped"]
     assert {point.stages[0].format.kind for point in found} == {"segment-pair"}
 
 
-def test_the_quickstart_is_small_and_leaves_as_modernbert_compared_on_the_same_text() -> None:
+def test_the_quickstart_is_small_and_leaves_as_modernbert_compared_on_the_same_text():
     for name in ("quickstart", "quickstart-bert"):
         resolved = resolve(name)
         assert sum(weight.numel for weight in model_weights(resolved)) < 10_000_000
@@ -258,7 +258,7 @@ def test_the_quickstart_is_small_and_leaves_as_modernbert_compared_on_the_same_t
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_shrinks_to_thirty_steps(name: str) -> None:
+def test_shrinks_to_thirty_steps(name):
     (first, *_) = points(name)
     # What begins with another network, has another body, or learns from a teacher's heads, keeps
     # its sizes.
@@ -275,7 +275,7 @@ def test_shrinks_to_thirty_steps(name: str) -> None:
         assert all(stage.warmup_steps <= stage.schedule_steps for stage in point.stages)
 
 
-def test_stacking_as_released_and_as_printed_of_bert() -> None:
+def test_stacking_as_released_and_as_printed_of_bert():
     resolved = resolve("bert-stacked")
     norms = [w.name for w in model_weights(resolved) if w.role == "norm"]
     assert norms == ["heads.mlm.norm.weight", "heads.mlm.norm.bias"]
@@ -289,7 +289,7 @@ def test_stacking_as_released_and_as_printed_of_bert() -> None:
 
 
 @pytest.mark.parametrize("size", ETTIN)
-def test_ettin_s_decoders_and_phases(size: str) -> None:
+def test_ettin_s_decoders_and_phases(size):
     decoder, *encoders = (
         resolve(f"ettin-{name}")
         for name in (f"decoder-{size}", size, f"{size}-8k", f"{size}-decay")
@@ -310,7 +310,7 @@ def test_ettin_s_decoders_and_phases(size: str) -> None:
     assert thetas == [(10_000, 10_000), (160_000, 10_000), (160_000, 160_000)]
 
 
-def test_mmbert_s_batches_rise_and_its_masks_fall() -> None:
+def test_mmbert_s_batches_rise_and_its_masks_fall():
     base, long, last = (resolve(f"mmbert-base{name}") for name in ("", "-8k", "-decay"))
     assert [stage.batch for stage in base.stages] == list(range(384, 4609, 384))
     rising = sum(stage.batch * stage.seq * stage.steps for stage in base.stages[:-1])

@@ -3,9 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
 import pytest
 import torch
@@ -32,9 +31,7 @@ def _threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("forked")
-def test_the_command_prints_a_table_and_keeps_json(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_command_prints_a_table_and_keeps_json(command, capsys, tmp_path):
     kept = tmp_path / "toy.json"
     arguments = ["bench", TOY, "--rounds", "2", "--against", "transformers", "--out", str(kept)]
     assert command(*arguments) == 0
@@ -68,7 +65,7 @@ def test_the_command_prints_a_table_and_keeps_json(
         assert contender["graphs"] == contender["graph_breaks"] == contender["recompiles"] == 0
 
 
-def test_systems_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systems_that_are_not_there(monkeypatch):
     with pytest.raises(UsageError, match="cannot bench against fairseq") as unknown:
         bench(resolve(TOY), against="fairseq", quiet=True)
     assert "transformers" in unknown.value.help
@@ -88,7 +85,7 @@ def test_systems_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         ("objective=rtd(over=masked)+mlm generator=0.5", "objective=rtd stands in the way"),
     ],
 )
-def test_a_spec_that_transformers_cannot_say(settings: str, obstacle: str) -> None:
+def test_a_spec_that_transformers_cannot_say(settings, obstacle):
     with pytest.raises(DataError, match=obstacle):
         bench(resolve(TOY + settings), against="transformers", quiet=True)
 
@@ -104,7 +101,7 @@ SYSTEMS = {
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_the_other_side_is_the_same_model_on_the_same_batch(name: str) -> None:
+def test_the_other_side_is_the_same_model_on_the_same_batch(name):
     resolved = resolve(TOY + SYSTEMS[name])
     stepper = Stepper(resolved)
     first, second = stepper.counterpart().batch
@@ -119,14 +116,14 @@ def test_the_other_side_is_the_same_model_on_the_same_batch(name: str) -> None:
     assert torch.isfinite(model(**first).loss)
 
 
-def test_tokens_replaced_at_random_are_labelled_on_the_other_side() -> None:
+def test_tokens_replaced_at_random_are_labelled_on_the_other_side():
     stepper = Stepper(resolve(TOY + "objective=rtd generator=random"))
     first, _ = stepper.counterpart().batch
     assert first["labels"].sum() > 0
     assert torch.isfinite(model_of(stepper)(**first).loss)
 
 
-def test_the_other_side_has_nothing_of_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_side_has_nothing_of_our_settings(monkeypatch):
     """Libraries read them when they are first used: as the first step of its process is taken."""
     seen: list[tuple[int, int]] = []
 
@@ -152,7 +149,7 @@ def test_the_other_side_has_nothing_of_our_settings(monkeypatch: pytest.MonkeyPa
     assert "attention_mask" not in stepper.counterpart().batch[0]
 
 
-def test_forms_of_the_other_side() -> None:
+def test_forms_of_the_other_side():
     for precision, forms in (("bf16", ["fp32", "bf16", "bf16, compiled"]),
                              ("fp32", ["fp32", "fp32, compiled"])):  # fmt: skip
         stepper = Stepper(resolve(TOY, [f"precision={precision}"]))
@@ -161,7 +158,7 @@ def test_forms_of_the_other_side() -> None:
 
 
 @pytest.mark.parametrize("per", ["model", "tensor"])
-def test_the_other_side_clips_as_the_spec_says(per: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_side_clips_as_the_spec_says(per, monkeypatch):
     clipped: list[int] = []
 
     def noted(parameters: list[torch.Tensor], clip: float) -> None:
@@ -177,6 +174,6 @@ def test_the_other_side_clips_as_the_spec_says(per: str, monkeypatch: pytest.Mon
     assert sum(clipped) > 30
 
 
-def test_quartiles() -> None:
+def test_quartiles():
     assert quartiles([3.0]) == (3.0, 3.0)
     assert quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 4.0)

@@ -7,7 +7,6 @@ import json
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # The compiler's and the prof
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_runs_through(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_runs_through(part, tmp_path, monkeypatch):
     # By hand it is Inductor, whose kernels tests/run/test_compiled.py holds.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
@@ -38,7 +37,7 @@ def test_a_part_runs_through(part: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert part in table(tmp_path, (part,))
 
 
-def test_what_was_measured_stays_where_a_part_breaks_off(tmp_path: Path) -> None:
+def test_what_was_measured_stays_where_a_part_breaks_off(tmp_path):
     results = Results("truth", tmp_path)
     results.check("one", True, share=0.1)
     results.check("two", False)
@@ -61,9 +60,7 @@ def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return command.main()
 
 
-def test_what_is_wrong_ends_the_hour(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_is_wrong_ends_the_hour(monkeypatch, capsys, tmp_path):
     began: list[str] = []
 
     def part(line: list[str], check: bool) -> CompletedProcess[str]:
@@ -78,13 +75,13 @@ def test_what_is_wrong_ends_the_hour(
     assert "| agreement | a fact | ok False |" in (tmp_path / "table.md").read_text()
 
 
-def test_one_part_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_one_part_by_name(monkeypatch, tmp_path):
     monkeypatch.setitem(command.PARTS, "truth", lambda setting, results: results.put("one", a=1))
     assert run_command(monkeypatch, "--part", "truth", "--out", str(tmp_path / "new")) == 0
     assert json.loads((tmp_path / "new" / "truth.json").read_text()) == {"one": {"a": 1}}
 
 
-def test_a_share_of_products_is_fitted_to_the_time_that_was_measured() -> None:
+def test_a_share_of_products_is_fitted_to_the_time_that_was_measured():
     device = Device(
         name="a card", kind="cuda", memory_bytes=2**34, bf16_flops=1e14, fp32_flops=1e13,
         bandwidth_bytes=1e12, product_share=0.5, source="",

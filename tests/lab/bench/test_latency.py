@@ -3,8 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -29,9 +27,8 @@ TOY = "layers=2 hidden=32 heads=2 seq=16 vocab=wordpiece(97) device=cpu "
     ],
 )
 def test_runs_specs_and_runtimes_stand_side_by_side(
-    specs: list[str], lengths: tuple[int, ...], ways: list[tuple[str, str]], tmp_path: Path,
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    specs, lengths, ways, tmp_path, command, capsys
+):
     run = run_of(tmp_path / "run", f"{TOY.replace('layers=2', 'layers=1')} objective=mlm")
     runtimes, precisions = (",".join(dict.fromkeys(names)) for names in zip(*ways, strict=True))
     setups = ["--runtime", runtimes, "--precision", precisions, "--threads", "1", "--batch", "2"]
@@ -50,7 +47,7 @@ def test_runs_specs_and_runtimes_stand_side_by_side(
     assert ("random weights: layers=2 hidden=32" in found["notes"][-1]) == bool(specs)
 
 
-def test_predicting_loads_no_torch() -> None:
+def test_predicting_loads_no_torch():
     code = (
         "import sys; sys.argv = 'bertc bench --latency bert-tiny --predict --threads 1'.split();"
         "from bertc import cli\n"
@@ -76,7 +73,7 @@ def seconds(spec: str, at: Case) -> float:
     return figures.seconds
 
 
-def test_predictions_follow_the_operations() -> None:
+def test_predictions_follow_the_operations():
     long, short = (seconds(TOY.replace("seq=16", "seq=512"), case(n)) for n in (512, 64))
     assert 2 * short < long < 40 * short
     assert seconds("layers=12", case(128)) == pytest.approx(
@@ -86,7 +83,7 @@ def test_predictions_follow_the_operations() -> None:
     assert seconds("body=bilstm(64) objective=mlm", case(128)) > 0
 
 
-def test_the_last_layer_of_a_task_is_not_predicted_whole(tmp_path: Path) -> None:
+def test_the_last_layer_of_a_task_is_not_predicted_whole(tmp_path):
     (tmp_path / "a.tsv").write_text("text\tlabel\na\tx\nb\ty\n")
     task = f"layers=1 task=classify('{tmp_path}/a.tsv', '{tmp_path}/a.tsv')"
     assert seconds(task, case(128)) < 0.8 * seconds("layers=1", case(128))
@@ -98,7 +95,7 @@ def row(score: tuple[str, float] | None = None) -> Row:
     return Row(Case(setup, Shape(2, 8)), Figures(0.004, 0.006, runs=5), predicted, score)
 
 
-def test_scores_are_of_the_weights_that_are_timed(tmp_path: Path) -> None:
+def test_scores_are_of_the_weights_that_are_timed(tmp_path):
     """Not of a better evaluation before them, nor of a graph in int8, which nobody evaluated."""
     run = run_of(tmp_path / "run", TOY)
     (run / "lock.json").write_text("{}")
@@ -123,7 +120,7 @@ def test_scores_are_of_the_weights_that_are_timed(tmp_path: Path) -> None:
     assert scores("onnx", "int8") is None
 
 
-def test_the_table_has_no_empty_columns() -> None:
+def test_the_table_has_no_empty_columns():
     head, line, *_ = Latencies((row(),), ()).as_table().splitlines()
     assert "score" not in head
     assert line.split() == [
@@ -141,12 +138,12 @@ def test_the_table_has_no_empty_columns() -> None:
         (("torch", "fp32", "1", "1,", "8"), "--batch '1,': values separated by commas"),
     ],
 )
-def test_what_cannot_be_run_is_refused(options: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_run_is_refused(options, message):
     with pytest.raises(UsageError, match=message):
         chosen(*options)
 
 
-def test_rows_longer_than_positions_are_refused() -> None:
+def test_rows_longer_than_positions_are_refused():
     spec = of_spec(bertc.resolve(TOY))
     with pytest.raises(UsageError, match="at most 16 tokens, not 32") as error:
         latencies([spec], chosen("torch", "fp32", "1", "1", "8,32"), seconds=1, predict=True)
@@ -155,7 +152,7 @@ def test_rows_longer_than_positions_are_refused() -> None:
         latencies([spec, spec], chosen("torch", "fp32", "1", "1", "8"), seconds=1, predict=True)
 
 
-def test_specs_given_as_texts_are_named_by_them() -> None:
+def test_specs_given_as_texts_are_named_by_them():
     texts = [TOY, TOY.replace("layers=2", "layers=4")]
     found = latencies(
         [of_spec(bertc.resolve(text), text) for text in texts],
@@ -166,7 +163,7 @@ def test_specs_given_as_texts_are_named_by_them() -> None:
     assert [row.case.setup.name for row in found.rows] == texts
 
 
-def test_a_network_that_no_graph_can_say_is_named() -> None:
+def test_a_network_that_no_graph_can_say_is_named():
     spec = of_spec(bertc.resolve(f"{TOY} attention=relative"))
     with pytest.raises(DataError, match="attention=relative"):
         latencies([spec], chosen("onnx", "fp32", "1", "1", "8"), seconds=1, predict=False)

@@ -43,9 +43,7 @@ FOUND_ALONE = [code for code, page in codes().items() if not page.beside][::6]
 
 
 @pytest.mark.parametrize("code", FOUND_ALONE)
-def test_findings_stand_where_check_says_and_actions_remove_them(
-    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_findings_stand_where_check_says_and_actions_remove_them(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = codes()[code].bad
     reading = read_checked(tmp_path / "mine.bertc", text)
@@ -65,7 +63,7 @@ def test_findings_stand_where_check_says_and_actions_remove_them(
             assert mistakes <= {"E309"}, "but for files that are not here"
 
 
-def test_a_help_in_two_alternatives_is_two_actions() -> None:
+def test_a_help_in_two_alternatives_is_two_actions():
     text = "hidden = 384\nheads = 10\n"
     reading = read_checked(Path("mine.bertc"), text)
     found = list(actions(reading, lines(text), URI, EVERYWHERE))
@@ -75,7 +73,7 @@ def test_a_help_in_two_alternatives_is_two_actions() -> None:
     ]
 
 
-def test_what_a_base_has_is_shown_at_extends_and_mended_here(tmp_path: Path) -> None:
+def test_what_a_base_has_is_shown_at_extends_and_mended_here(tmp_path):
     (tmp_path / "base.bertc").write_text("heads = 7\n")
     text = 'extends "base.bertc"\nlayers = 2'
     reading = read_checked(tmp_path / "mine.bertc", text)
@@ -89,7 +87,7 @@ def test_what_a_base_has_is_shown_at_extends_and_mended_here(tmp_path: Path) -> 
     assert told(read_checked(tmp_path / "mine.bertc", text)) == []
 
 
-def test_a_file_that_cannot_be_used_is_shown_on_the_first_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used_is_shown_on_the_first_line(tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
     text = f"data = files('{tmp_path}/bad.txt')\nlayers = 2\n"
     (shown,) = diagnostics(read_checked(tmp_path / "mine.bertc", text), lines(text))
@@ -97,14 +95,14 @@ def test_a_file_that_cannot_be_used_is_shown_on_the_first_line(tmp_path: Path) -
     assert "bad.txt:1: " in shown.message
 
 
-def test_hostile_text_is_shown_as_text() -> None:
+def test_hostile_text_is_shown_as_text():
     text = "hidden = 64\nlayers\u202e = \x1b[31m2\n"
     for shown in diagnostics(read_checked(Path("mine.bertc"), text), lines(text)):
         assert not {"\u202e", "\x1b"} & set(shown.message)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_columns_are_counted_as_the_client_counts(end: str) -> None:
+def test_columns_are_counted_as_the_client_counts(end):
     text = f"# one{end}# 😀 é{end}L=3"
     at = lines(text)
     span = Span(Source("", text), text.index("é"), len(text))
@@ -116,5 +114,5 @@ def test_columns_are_counted_as_the_client_counts(end: str) -> None:
     assert at.offset(types.Position(99, 0)) == len(text)
 
 
-def test_the_grammar_has_the_words_of_the_settings() -> None:
+def test_the_grammar_has_the_words_of_the_settings():
     assert TEXT_MATE_FILE.read_text(encoding="utf-8") == grammar(), "run python docs/grammars.py"

@@ -46,7 +46,7 @@ def offered(text: str) -> list[str]:
         ("layers = 12,", []),
     ],
 )
-def test_what_is_offered(text: str, first: list[str]) -> None:
+def test_what_is_offered(text, first):
     assert offered(text)[: max(1, len(first))] == first
 
 
@@ -69,13 +69,13 @@ def test_what_is_offered(text: str, first: list[str]) -> None:
         ("# hid|den", ""),
     ],
 )
-def test_what_is_told(text: str, told: str) -> None:
+def test_what_is_told(text, told):
     before, _, after = text.partition("|")
     page = page_at(place_at(before + after, len(before)))
     assert told in page if told else page == ""
 
 
-def test_no_beginning_of_a_spec_raises() -> None:
+def test_no_beginning_of_a_spec_raises():
     """However far it is typed, and whatever stands behind."""
     texts = [shipped_place("prune-heads").read().partition("\n\n")[2]]
     texts += [page.bad for code, page in codes().items() if code < "E1"]

@@ -98,7 +98,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     opened.end()
 
 
-def test_what_is_found_is_what_check_finds_and_a_fix_mends_it(session: Session) -> None:
+def test_what_is_found_is_what_check_finds_and_a_fix_mends_it(session):
     shown = session.type(SPEC)
     (session.folder / "saved.bertc").write_text(SPEC, encoding="utf-8")
     with pytest.raises(SpecError) as error:
@@ -117,14 +117,14 @@ def test_what_is_found_is_what_check_finds_and_a_fix_mends_it(session: Session) 
     assert session.type(SPEC.replace("heads = 10", edit.new_text)) == []
 
 
-def test_choices_replace_what_is_typed(session: Session) -> None:
+def test_choices_replace_what_is_typed(session):
     session.type(SPEC.replace("layers = 3", 'data="😀" lay'))
     found = session.ask("text_document_completion", types.CompletionParams(**session.at(2, 13)))
     (item,) = [item for item in found.items if item.label == "layout"]
     assert item.text_edit.range == types.Range(types.Position(2, 10), types.Position(2, 13))
 
 
-def test_a_word_is_explained(session: Session) -> None:
+def test_a_word_is_explained(session):
     session.type(SPEC.replace("heads = 10\n", ""))
     hover = session.ask("text_document_hover", types.HoverParams(**session.at(1, 2)))
     assert "number of layers" in hover.contents.value
@@ -132,7 +132,7 @@ def test_a_word_is_explained(session: Session) -> None:
     assert session.ask("text_document_hover", types.HoverParams(**session.at(0, 44))) is None
 
 
-def test_formatting(session: Session) -> None:
+def test_formatting(session):
     session.type(SPEC)
     document = types.TextDocumentIdentifier(session.uri())
     asked = types.DocumentFormattingParams(document, types.FormattingOptions(4, True))

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ def same(found: np.ndarray, expected: torch.Tensor) -> None:
 
 
 @torch.no_grad()
-def test_states_and_heads_are_those_of_the_module() -> None:
+def test_states_and_heads_are_those_of_the_module():
     model = model_of(f"{NETWORK} {LAYERS_APART} objective=mlm+sop format=segment-pair")
     graph = graph_of(model)
     session = GraphSession(to_onnx(graph))
@@ -83,7 +82,7 @@ def test_states_and_heads_are_those_of_the_module() -> None:
         same(found["mlm"], logits.view(batch, length, -1))
 
 
-def test_an_lstm_is_exported() -> None:
+def test_an_lstm_is_exported():
     graph = graph_of(model_of(f"{BILSTM} objective=mlm"))
     written = to_onnx(graph)
     found = compared(graph, written)
@@ -98,7 +97,7 @@ def test_an_lstm_is_exported() -> None:
     ("objective", "scores"),
     [("span+sbo format=single-segment", ["mlm"]), ("rtd*50+mlm generator=0.5", [])],
 )
-def test_heads_that_read_more_than_a_row_are_left_out(objective: str, scores: list[str]) -> None:
+def test_heads_that_read_more_than_a_row_are_left_out(objective, scores):
     outputs = graph_of(model_of(f"{NETWORK} objective={objective}")).outputs
     assert [output.name for output in outputs if output.axes[-1] == "token"] == scores
     assert {output.name for output in outputs} <= {"last_hidden_state", "pooled", *scores}
@@ -111,13 +110,13 @@ def test_heads_that_read_more_than_a_row_are_left_out(objective: str, scores: li
         ("attention=relative memory=16 objective=clm format=stream", "memory=16 stands"),
     ],
 )
-def test_the_setting_in_the_way_is_named(setting: str, in_the_way: str) -> None:
+def test_the_setting_in_the_way_is_named(setting, in_the_way):
     with pytest.raises(DataError, match=in_the_way) as error:
         graph_of(model_of(f"{NETWORK} {setting}")).refuse_unsayable()
     assert "bertc.load" in error.value.help
 
 
-def test_a_folder_is_named_and_left_alone_where_the_graph_is_refused(tmp_path: Path) -> None:
+def test_a_folder_is_named_and_left_alone_where_the_graph_is_refused(tmp_path):
     run = run_of(tmp_path / "run", f"{NETWORK} attention=relative")
     with pytest.raises(DataError, match="attention=relative"):
         export_onnx(run, tmp_path / "out", quiet=True)
@@ -127,7 +126,7 @@ def test_a_folder_is_named_and_left_alone_where_the_graph_is_refused(tmp_path: P
     assert error.value.help.endswith("--onnx small")
 
 
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingInputError, match="onnxruntime is not installed") as error:
         export_onnx(tmp_path, tmp_path / "out")
@@ -187,9 +186,8 @@ def scores_are_those_of_torch(run: Path, file: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_every_kind_of_answer_is_as_in_torch_and_in_a_fresh_process(
-    tmp_path: Path, tasks: dict[str, str], capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch, command: Callable[..., int],
-) -> None:  # fmt: skip
+    tmp_path, tasks, capsys, monkeypatch, command
+):
     spec = f"{WIDE} positions=rotary attention=local(4) task={'+'.join(tasks.values())}"
     run, to = run_of(tmp_path / "run", spec), tmp_path / "graphs"
     to.mkdir()  # An earlier export is replaced.

@@ -102,16 +102,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return written
 
 
-def test_the_cost_of_a_run_says_what_its_time_went_to(pages: dict[str, Path]) -> None:
+def test_the_cost_of_a_run_says_what_its_time_went_to(pages):
     found = pages["trained"].read_text()
     for what in ("training steps", "waiting for batches", "evaluations", "saving"):
         assert re.search(rf">{what}</td><td[^>]*></td><td[^>]*>[\d.]+ \w+, \d+%</td>", found), what
 
 
 @pytest.mark.parametrize("name", ["one", "grid", "trained", "attention"])
-def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(
-    name: str, pages: dict[str, Path], browser: Any
-) -> None:
+def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(name, pages, browser):
     page, errors = browser.new_page(viewport={"width": 420, "height": 800}), []
     page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ from bertc.run.records.folder import RunFolder
 from bertc.run.records.lines import Usage, append_line
 
 
-def test_text_is_text_wherever_it_is_put() -> None:
+def test_text_is_text_wherever_it_is_put():
     hostile = "</script><b a='\">\u202e\x1b[31m"
     shown = str(element("a", hostile, title=hostile))
     assert shown.count("<") == 2
@@ -34,7 +33,7 @@ def test_text_is_text_wherever_it_is_put() -> None:
     assert in_picture("<b>&\n") == "&lt;b&gt;&amp; "
 
 
-def test_a_part_that_cannot_be_made_says_why_and_the_others_are_there() -> None:
+def test_a_part_that_cannot_be_made_says_why_and_the_others_are_there():
     pytest.importorskip("plotly")
 
     def damaged() -> list[str]:
@@ -47,7 +46,7 @@ def test_a_part_that_cannot_be_made_says_why_and_the_others_are_there() -> None:
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_figures_stand_in_the_picture_of_their_kind() -> None:
+def test_figures_stand_in_the_picture_of_their_kind():
     names = [
         "train/loss", "eval/loss", "train/loss/mlm", "train/loss/nsp", "eval/loss/mlm",
         "eval/loss/nsp", "train/lr", "train/grad_norm", "eval/accuracy/mlm", "eval/unigram_loss",
@@ -60,7 +59,7 @@ def test_figures_stand_in_the_picture_of_their_kind() -> None:
     assert {name for group in found.values() for name in group} == {*names}
 
 
-def test_masked_positions_stand_in_pictures_in_place_of_all_predicted_ones() -> None:
+def test_masked_positions_stand_in_pictures_in_place_of_all_predicted_ones():
     names = [
         "train/loss", "eval/loss", "eval/loss_masked", "train/loss/mlm", "eval/loss/mlm",
         "eval/loss/mlm_masked", "eval/loss/mlm_visible", "eval/accuracy/mlm",
@@ -78,7 +77,7 @@ def test_masked_positions_stand_in_pictures_in_place_of_all_predicted_ones() -> 
     }  # fmt: skip
 
 
-def test_lines_of_what_a_run_took_add_up(tmp_path: Path) -> None:
+def test_lines_of_what_a_run_took_add_up(tmp_path):
     path = tmp_path / "spent.jsonl"
     for memory in (5, 3):
         append_line(path, asdict(Usage("main", 2, 2, memory, {"steps": 0.5})))
@@ -93,12 +92,12 @@ def test_lines_of_what_a_run_took_add_up(tmp_path: Path) -> None:
         RunFolder(tmp_path).read_spent()
 
 
-def test_intervals_are_students() -> None:
+def test_intervals_are_students():
     assert interval(Summary(0.5, 0.1, 0.6, 3)) == pytest.approx(4.30 * 0.1 / math.sqrt(3))
     assert interval(Summary(0.5, 0.0, 0.5, 1)) == 0.0
 
 
-def test_curves_of_a_group_are_one_trace_with_gaps_and_not_too_many_points() -> None:
+def test_curves_of_a_group_are_one_trace_with_gaps_and_not_too_many_points():
     points_of_run = tuple(
         MetricsPoint("eval", "main", step, 64 * step, 3.6 * step, {"eval/loss": 1.0}, 1e9 * step)
         for step in range(1, 3001)
@@ -120,7 +119,7 @@ def test_curves_of_a_group_are_one_trace_with_gaps_and_not_too_many_points() -> 
     assert "A colour is a group" in str(note)
 
 
-def test_the_cost_of_a_run_without_a_lock_is_that_of_the_estimate(tmp_path: Path) -> None:
+def test_the_cost_of_a_run_without_a_lock_is_that_of_the_estimate(tmp_path):
     (resolved,) = points("layers=1 hidden=32 heads=2 seq=64 vocab=100")
     folder = RunFolder(tmp_path)
     folder.start(resolved, "")

@@ -40,7 +40,7 @@ def _programs(table: Table, scale: str, rows: tuple[Row, ...]) -> dict[str, Reso
 
 
 @pytest.mark.parametrize("name", shipped_tables())
-def test_names_in_specs_are_those_of_needs_and_runs(name: str) -> None:
+def test_names_in_specs_are_those_of_needs_and_runs(name):
     table = read_table(name)
     named = {found for text in _texts(table) for found in Template(text).get_identifiers()}
     assert {*table.needs} <= named, "each need is one of a spec"
@@ -50,7 +50,7 @@ def test_names_in_specs_are_those_of_needs_and_runs(name: str) -> None:
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", shipped_tables())
-def test_rows_compile_and_differ(name: str, scale: str) -> None:
+def test_rows_compile_and_differ(name, scale):
     table = read_table(name)
     compiled = table.rows[-1:] if scale == "base" else table.rows  # widths are those of full
     programs = _programs(table, scale, compiled)
@@ -94,9 +94,7 @@ def _table(folder: Path, text: str) -> Table:
     return read_table(str(path))
 
 
-def test_rows_shrink_by_the_ratio_of_the_scale_to_the_spec_of_all_and_are_never_enlarged(
-    tmp_path: Path,
-) -> None:
+def test_rows_shrink_by_the_ratio_of_the_scale_to_the_spec_of_all_and_are_never_enlarged(tmp_path):
     table = _table(tmp_path, SMALL)
     found = [job.program() for job in Jobs(table, "tiny", data_files(table), tmp_path).all([1])]
     assert [program.steps for program in found] == [1000, 200, 400, 200]
@@ -118,14 +116,12 @@ def test_rows_shrink_by_the_ratio_of_the_scale_to_the_spec_of_all_and_are_never_
         ("data='steps=4 ' seq=20%", "data='steps=4 ' seq=20%"),
     ],
 )
-def test_numbers_of_settings_shrink_but_for_those_inside_of_values(text: str, shorter: str) -> None:
+def test_numbers_of_settings_shrink_but_for_those_inside_of_values(text, shorter):
     by = {"widths": 1 / 6, "layers": 0.5, "seq": 0.5, "batch": 0.5, "steps": 0.5}
     assert shrunk(text, by) == shorter
 
 
-def test_evaluations_shrink_with_the_length_of_rows_and_base_takes_a_share_of_the_steps(
-    tmp_path: Path,
-) -> None:
+def test_evaluations_shrink_with_the_length_of_rows_and_base_takes_a_share_of_the_steps(tmp_path):
     text = SMALL.replace('score = "mlm"', 'score = "mlm", eval = { seq = 512 }')
     table = _table(tmp_path, text.replace("hidden=64 batch=8", "hidden=64 seq=512 steps=800"))
     jobs = Jobs(table, "tiny", data_files(table), tmp_path)
@@ -140,7 +136,7 @@ def test_evaluations_shrink_with_the_length_of_rows_and_base_takes_a_share_of_th
     assert [job.program().steps for job in base.values()] == [100, 100, 100]
 
 
-def test_a_scale_arranges_all_rows_but_for_what_they_set(tmp_path: Path) -> None:
+def test_a_scale_arranges_all_rows_but_for_what_they_set(tmp_path):
     arrangement = 'arrangement = "positions=rotary layers=3 norm=pre"'
     table = _table(tmp_path, f"{SMALL}\n[scales.tiny]\n{arrangement}\n")
     jobs = Jobs(table, "tiny", data_files(table), tmp_path)
