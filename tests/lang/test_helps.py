@@ -37,15 +37,7 @@ from bertc.lang.helps import (
     written_in,
     written_settings,
 )
-from bertc.lang.read.shapes import (
-    EitherShape,
-    KindShape,
-    ListShape,
-    Shape,
-    SumShape,
-    arguments,
-    setting_shape,
-)
+from bertc.lang.read import shapes
 from bertc.lang.read.tree import Block, Setting
 from bertc.lang.write.show import show_value
 from tests.lang.test_golden import CASES
@@ -202,28 +194,28 @@ WRONG = (
 WRONG_ARGUMENTS = ("zzz", "-1", "2M", '"text"', "[1, 2, 3]", "1.5")
 
 
-def kinds(shape: Shape) -> Mapping[str, type[Node]]:
+def kinds(shape: shapes.Shape) -> Mapping[str, type[Node]]:
     match shape:
-        case KindShape():
+        case shapes.KindShape():
             return shape.options
-        case SumShape():
+        case shapes.SumShape():
             return kinds(shape.inner)
-        case ListShape():
+        case shapes.ListShape():
             return kinds(shape.item)
-        case EitherShape():
+        case shapes.EitherShape():
             return {name: node for each in shape.options for name, node in kinds(each).items()}
     return {}
 
 
 def of_setting(setting: str) -> Iterator[str]:
     """A setting with values that it cannot have, and with every kind that it can, wrongly said."""
-    shape = setting_shape(setting)
+    shape = shapes.setting_shape(setting)
     yield from (f"{setting}={value}" for value in WRONG)
     for kind, node in kinds(shape).items():
         yield f"{setting}={kind}"
         yield f"{setting}={call_text(kind, 'zzz=1')}"
         yield f"{setting}={call_text(kind, '1, 2, 3, 4, 5, 6')}"
-        for name, inner in arguments(node).items():
+        for name, inner in shapes.arguments(node).items():
             wrong = (call_text(kind, f"{name}={value}") for value in WRONG_ARGUMENTS)
             yield from (f"{setting}={call}" for call in wrong)
             yield f"{setting}={call_text(kind, f'{name[:-1]}x=1')}"

@@ -15,23 +15,7 @@ from bertc.ir.base import Node
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.lang.lowering.convert import Converter
-from bertc.lang.read.shapes import (
-    ChoiceShape,
-    EitherShape,
-    KindShape,
-    Limits,
-    ListShape,
-    RealShape,
-    Shape,
-    SumShape,
-    TextShape,
-    TruthShape,
-    WholeShape,
-    arguments,
-    kinds_of,
-    required,
-    setting_shape,
-)
+from bertc.lang.read import shapes
 
 
 def node_classes(annotation: Any = Settings) -> set[type[Node]]:
@@ -51,13 +35,13 @@ def node_classes(annotation: Any = Settings) -> set[type[Node]]:
 KINDS = sorted(node_classes() - {Settings}, key=lambda node: node.__name__)
 
 
-def integers(bounds: Limits) -> st.SearchStrategy[int]:
+def integers(bounds: shapes.Limits) -> st.SearchStrategy[int]:
     low = bounds.ge if bounds.ge is not None else (bounds.gt or -1000)
     high = bounds.le if bounds.le is not None else (bounds.lt or 1000)
     return st.integers(int(low), int(high))
 
 
-def floats(bounds: Limits) -> st.SearchStrategy[float]:
+def floats(bounds: shapes.Limits) -> st.SearchStrategy[float]:
     low = bounds.ge if bounds.ge is not None else bounds.gt
     high = bounds.le if bounds.le is not None else bounds.lt
     return st.floats(
@@ -70,52 +54,52 @@ def floats(bounds: Limits) -> st.SearchStrategy[float]:
     )
 
 
-def values(shape: Shape) -> st.SearchStrategy[Any]:
+def values(shape: shapes.Shape) -> st.SearchStrategy[Any]:
     match shape:
-        case WholeShape():
+        case shapes.WholeShape():
             return integers(shape.bounds)
-        case RealShape():
+        case shapes.RealShape():
             return floats(shape.bounds)
-        case TruthShape():
+        case shapes.TruthShape():
             return st.booleans()
-        case TextShape():
+        case shapes.TextShape():
             plain = st.characters(exclude_categories=["Cs"])
             return st.text(plain, min_size=max(1, shape.min_length), max_size=12)
-        case ChoiceShape():
+        case shapes.ChoiceShape():
             return st.sampled_from(shape.options)
-        case KindShape():
+        case shapes.KindShape():
             return st.one_of(*[nodes(n) for n in dict.fromkeys(shape.options.values())])
-        case ListShape():
+        case shapes.ListShape():
             count = shape.length
             lists = st.lists(values(shape.item), min_size=count or shape.least, max_size=count or 4)
             return lists.map(tuple)
-        case SumShape():
+        case shapes.SumShape():
             term = st.builds(
                 lambda weight, inner: shape.node(**{"weight": weight, shape.field: inner}),
                 st.floats(0.001, 1e6),
                 values(shape.inner),
             )
             return st.lists(term, min_size=1, max_size=3).map(tuple)
-        case EitherShape():
+        case shapes.EitherShape():
             return st.one_of(*map(values, shape.options))
 
 
 @st.composite
 def nodes(draw: st.DrawFn, node: type[Node]) -> Node:
     """A node of one class, some of its arguments at their defaults."""
-    needed = required(node)
+    needed = shapes.required(node)
     chosen = {
         name: draw(values(shape))
-        for name, shape in arguments(node).items()
+        for name, shape in shapes.arguments(node).items()
         if name in needed or draw(st.booleans())
     }
     if node.others:
         names = st.lists(st.sampled_from(["en", "fr", "zh-hans", "pt_br"]), min_size=2, max_size=2)
         both = draw(names.filter(lambda two: len(set(two)) == 2))
-        chosen[node.others] = tuple((name, draw(values(TextShape(1)))) for name in both)
+        chosen[node.others] = tuple((name, draw(values(shapes.TextShape(1)))) for name in both)
         needed = [*needed, node.others]
     if "kind" in node.model_fields:
-        chosen["kind"] = draw(st.sampled_from(kinds_of(node)))
+        chosen["kind"] = draw(st.sampled_from(shapes.kinds_of(node)))
     try:
         return node(**chosen)
     except ValidationError:  # a rule between arguments
@@ -126,7 +110,7 @@ def nodes(draw: st.DrawFn, node: type[Node]) -> Node:
         reject()
 
 
-def read_back(text: str, shape: Shape) -> Any:
+def read_back(text: str, shape: shapes.Shape) -> Any:
     diagnostics = Diagnostics()
     tree = lang.parse(f"x = {text}\n", "<test>", diagnostics)
     (setting,) = tree.settings()
@@ -144,10 +128,12 @@ def test_the_walk_finds_the_kinds():
 def test_every_kind(node):
     if "weight" in node.model_fields:
         (other,) = (name for name in node.model_fields if name != "weight")
-        shape: Shape = SumShape(node, other, arguments(node)[other])
+        shape: shapes.Shape = shapes.SumShape(node, other, shapes.arguments(node)[other])
         strategy = values(shape)
     else:
-        shape = KindShape(dict.fromkeys(kinds_of(node), node), "kind" in node.model_fields)
+        shape = shapes.KindShape(
+            dict.fromkeys(shapes.kinds_of(node), node), "kind" in node.model_fields
+        )
         strategy = nodes(node)
 
     @settings(max_examples=15, deadline=None, database=None, derandomize=True)
@@ -162,7 +148,7 @@ def test_every_kind(node):
 @pytest.mark.parametrize("setting", Settings.model_fields)
 def test_every_setting(setting):
     @settings(max_examples=10, deadline=None, database=None, derandomize=True)
-    @given(values(setting_shape(setting)))
+    @given(values(shapes.setting_shape(setting)))
     def holds(value: Any) -> None:
         program = Program("spec", {setting: Given(value, Origin("written"))})
         (again,) = lang.load(lang.show(program))

@@ -16,9 +16,13 @@ def check_attention(check: Checker[Complete]) -> None:
     """Report positions that this attention cannot use, and heads and layers that it lacks."""
     if not isinstance(check.settings.body, Transformer):
         return
+    program = check.settings
     check.rules(_OF_ATTENTION)
     _pairs_turn(check)
-    _ranges_left(check)
+    for setting, node in (("attention", program.attention), ("positions", program.positions)):
+        if (ranges := node.ranges) and ranges.problem:
+            way = argument(setting, program.origins[setting], "distance", str(ranges.least))
+            check.report("E350", ranges.problem, setting, way=way)
     _layers_there(check)
     _decoder_fits(check)
 
@@ -78,15 +82,6 @@ def _pairs_turn(check: Checker[Complete]) -> None:
             way=argument("positions", origin, "share", even) if width > 1 else None,
         )
         return
-
-
-def _ranges_left(check: Checker[Complete]) -> None:
-    program = check.settings
-    for setting, node in (("attention", program.attention), ("positions", program.positions)):
-        ranges = node.ranges
-        if ranges and ranges.problem:
-            way = argument(setting, program.origins[setting], "distance", str(ranges.least))
-            check.report("E350", ranges.problem, setting, way=way)
 
 
 def _layers_there(check: Checker[Complete]) -> None:

@@ -12,13 +12,12 @@ from bertc.check.passes.settings.stages import (
     layer_values,
     owners,
     reads_on,
-    reads_pooler,
     settled,
 )
 from bertc.ir.changing.pruning import NOTHING, Layers
 from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
-from bertc.ir.network.sharing import SharedPart, ShareMap, ShareNone, Sharing, owners_left
+from bertc.ir.network.sharing import SharedPart, ShareMap, ShareNone, owners_left
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.resolved import layout_of
 from bertc.ir.program.settings import Settings, default_source
@@ -66,22 +65,16 @@ def _of_layers(stage: StageSettings, layers: tuple[int, ...]) -> StageSettings:
     """The settings of a stage with these layers alone; one that writes another depth has that."""
     if "layers" in stage.own and stage.layers != len(layers):
         return stage
-    update: dict[str, object] = {"layers": len(layers), "share": _sharing(stage.share, layers)}
+    update: dict[str, object] = {"layers": len(layers)}
+    if not isinstance(stage.share, ShareNone):
+        every = (owners(stage.share, part, max(layers) + 1) for part in get_args(SharedPart))
+        attention, ffn = (owners_left(of_part, layers) for of_part in every)
+        update["share"] = ShareMap(attention=attention, ffn=ffn)
     for name in ("heads", "ffn"):
         values = layer_values(getattr(stage, name), max(layers) + 1)
         if isinstance(getattr(stage, name), tuple):
             update[name] = tuple(values[layer] for layer in layers)
     return stage.model_copy(update=update)
-
-
-def _sharing(scheme: Sharing, layers: tuple[int, ...]) -> Sharing:
-    if isinstance(scheme, ShareNone):
-        return scheme
-    depth = max(layers) + 1
-    attention, ffn = (
-        owners_left(owners(scheme, part, depth), layers) for part in get_args(SharedPart)
-    )
-    return ShareMap(attention=attention, ffn=ffn)
 
 
 CONSTANT = {
@@ -153,7 +146,7 @@ DERIVED: tuple[dict[str, Callable[[Complete], object]], ...] = (
         "embedding": lambda p: p.hidden,
         "languages": languages,
         "positions": _positions,
-        "pooler": lambda p: any(reads_pooler(stage.objective) for stage in p.stages),
+        "pooler": lambda p: any(t.objective.states.pooled for s in p.stages for t in s.objective),
         "head": _head,
         "format": lambda p: default_format(p.objective, p.pack),
         "layout": lambda p: layout_of(p.recipe),

@@ -67,10 +67,15 @@ def fit(
     }
     copies = {name: source for name, source in full_map.copies.items() if source in old_shapes}
     copies |= _pooler_of_head(old, new, old_shapes, growth)
+    other_shapes = (
+        f"{name} is {_shape(old_shapes[source])} there and {_shape(here[name].shape)} here"
+        for name, source in copies.items()
+        if not _begins(here[name], old_shapes[source], growth)
+    )
     mismatches = (
         *_not_identity(old, new, growth),
         *_sharing_split(old, new, growth),
-        *(_widths(old, new, growth) or _other_shapes(copies, old_shapes, here, growth)),
+        *(_widths(old, new, growth) or other_shapes),
         *_missing(here.keys() - copies.keys(), full_map, old_shapes),
     )
     if not isinstance(growth, PARTIAL):
@@ -199,19 +204,6 @@ def _sharing_split(old: Resolved, new: Resolved, growth: Beginning) -> list[str]
                 + (" (grow=interleave does)" if interleaving_fits and grows else "")
             )
     return reasons
-
-
-def _other_shapes(
-    copies: Mapping[str, str],
-    old_shapes: ShapesByName,
-    here: Mapping[str, Weight],
-    growth: Beginning,
-) -> list[str]:
-    return [
-        f"{name} is {_shape(old_shapes[source])} there and {_shape(here[name].shape)} here"
-        for name, source in copies.items()
-        if not _begins(here[name], old_shapes[source], growth)
-    ]
 
 
 def _begins(weight: Weight, shape: tuple[int, ...], growth: Beginning) -> bool:

@@ -152,7 +152,16 @@ class _Report:
     def without_edit(self) -> None:
         before, here = self.before, self.here
         if before and before.kind == "EQUAL" and here.kind in (END, "COMMA", "RPAR"):
-            self.no_value(before)
+            name = self.tokens[self.place - 2] if self.place >= 2 else before
+            span = Span(self.source, name.start, before.end)
+            self.diagnostics.error(
+                "E008",
+                f"no value for {name.shown()}",
+                span,
+                label="a value is missing after `=`",
+                help="write a value, or remove this",
+                fix=Fix(span, ""),
+            )
             return
         if before and before.kind == "NAME" and here.kind == END:
             self.lone_name(before)
@@ -160,18 +169,6 @@ class _Report:
         expected = _in_words(self.expected)
         self.diagnostics.error(
             "E007", f"expected {expected}, found {here.shown()}", self.span(here)
-        )
-
-    def no_value(self, equal: Token) -> None:
-        name = self.tokens[self.place - 2] if self.place >= 2 else equal
-        span = Span(self.source, name.start, equal.end)
-        self.diagnostics.error(
-            "E008",
-            f"no value for {name.shown()}",
-            span,
-            label="a value is missing after `=`",
-            help="write a value, or remove this",
-            fix=Fix(span, ""),
         )
 
     def lone_name(self, name: Token) -> None:

@@ -13,17 +13,10 @@ from torch import Tensor
 
 from bertc.ir.terms.kd import OfLayers
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdRelated, KdStates, Related
+from bertc.learn.objectives import term
 from bertc.learn.objectives.kd import Compared, compared_tokens, summed_loss
 from bertc.learn.objectives.softmax.relations import Factors, Relation, relation_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
-from bertc.learn.objectives.term import (
-    HeadInput,
-    Predicted,
-    RowView,
-    TermLoss,
-    TermTensors,
-    TextRows,
-)
 from bertc.model import EncoderInputs, gather_positions
 from bertc.model.body import Outputs, Projected
 from bertc.model.heads import WidthMaps
@@ -34,30 +27,32 @@ Layers = tuple[Tensor, ...]
 """Outputs of some layers of a network, or of its teacher."""
 
 
-class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
+class OfLayersTensors(term.TermTensors[NodeT, Any, WidthMaps]):
     """Outputs of some layers, each beside that of one of the teacher's."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Compared]:
+    def targets(
+        self, rows: term.TextRows, reading: EncoderInputs
+    ) -> tuple[EncoderInputs, Compared]:
         """Real tokens, masked ones, or the first one of each example."""
         return reading, compared_tokens(rows, self.node.compares)
 
     def positions(self, targets: Any, batch: MicroBatch) -> None:
         """None: outputs are read by layer."""
 
-    def taught(self, read: HeadInput[Any]) -> tuple[Tensor, ...]:
+    def taught(self, read: term.HeadInput[Any]) -> tuple[Tensor, ...]:
         return read.states[1:]
 
-    def score(self, targets: Any, read: HeadInput[WidthMaps]) -> Predicted:
+    def score(self, targets: Any, read: term.HeadInput[WidthMaps]) -> term.Predicted:
         (output,) = (read.batch.taught or {})[self.node.title]
         tokens = tokens_of(targets, self.node.compares)
         losses = self.compared(read.states[1:], output.tensors, tokens, read)
         if self.node.across == "mean":
             losses = losses / len(self.node.matched)
-        return Predicted(losses.flatten(), torch.zeros_like(losses).flatten())
+        return term.Predicted(losses.flatten(), torch.zeros_like(losses).flatten())
 
     @abstractmethod
     def compared(
-        self, mine: Layers, theirs: Layers, tokens: Compared, read: HeadInput[WidthMaps]
+        self, mine: Layers, theirs: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
     ) -> Tensor:
         """The summed losses of all pairs of layers, of each token (b, k) or of all (0-d)."""
 
@@ -68,13 +63,13 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
 class KdStatesTensors(OfLayersTensors[KdStates]):
     """States after some layers, each beside one of the teacher's."""
 
-    def taught(self, read: HeadInput[Any]) -> tuple[Tensor, ...]:
+    def taught(self, read: term.HeadInput[Any]) -> tuple[Tensor, ...]:
         """The states of its layers, of compared tokens."""
         tokens = tokens_of(read.batch.terms[self.node.title], self.node.compares)
         return tuple(_at(states, tokens.positions) for states in read.states[1:])
 
     def compared(
-        self, mine: Layers, theirs: Layers, tokens: Compared, read: HeadInput[WidthMaps]
+        self, mine: Layers, theirs: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
     ) -> Float[Tensor, "b k"]:
         """The distances of the vectors of each token."""
         node, positions_bk = self.node, tokens.positions
@@ -104,7 +99,7 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
             case _:
                 assert_never(self.node.loss)
 
-    def explain(self, targets: Any, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
         compared = int(targets.weights[view.row].sum())
         return [(self.node.kind, f"states of {compared} tokens, {pairs_told(self.node)}")]
 
@@ -119,7 +114,7 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
         return tuple(projected for layer in layers for projected in of[layer])
 
     def compared(
-        self, mine: Layers, theirs: Layers, tokens: Compared, read: HeadInput[WidthMaps]
+        self, mine: Layers, theirs: Layers, tokens: Compared, read: term.HeadInput[WidthMaps]
     ) -> Float[Tensor, ""]:
         """The losses of all tokens that count, of all relations together."""
         node, positions_bk = self.node, tokens.positions
@@ -146,11 +141,11 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
                 )
         return summed
 
-    def loss(self, predicted: Predicted, targets: Any) -> TermLoss:
+    def loss(self, predicted: term.Predicted, targets: Any) -> term.TermLoss:
         """The sum as it is: nothing is right or wrong."""
         return summed_loss(predicted, self.weights(targets))
 
-    def explain(self, targets: Any, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
         compared = int(self.weights(targets)[view.row].sum())
         text = f"{' and '.join(self.node.related)} of {compared} tokens, {pairs_told(self.node)}"
         return [(self.node.kind, text)]

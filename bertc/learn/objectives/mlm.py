@@ -12,15 +12,7 @@ from torch import Tensor, nn
 
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import Masks, NgramUnit, SpanUnit, TokenUnit, WordUnit
-from bertc.learn.objectives.draws import (
-    another,
-    below,
-    bits,
-    happens,
-    order_keys,
-    unit64,
-    weighted_keys,
-)
+from bertc.learn.objectives import draws
 from bertc.learn.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.learn.objectives.spans import choose_ngrams, ngram_draws, span_draws, span_keys
 from bertc.learn.objectives.targets import Inputs, Predictions, VocabTensors
@@ -69,7 +61,7 @@ def mask_tokens(
     seq = inputs.token_ids.shape[1]
     predictions = objective.predictions(seq)
     lanes = [*_lanes(objective, seq, predictions), 1, predictions]
-    drawn = bits(key, inputs.copies, inputs.example_ids, sum(lanes))
+    drawn = draws.bits(key, inputs.copies, inputs.example_ids, sum(lanes))
     *places, chance, slot_bits_bk = torch.split(drawn, lanes, dim=1)
     positions_bk = _choose(objective, inputs, real_bs, vocab, chance, places, predictions)
 
@@ -88,9 +80,9 @@ def mask_tokens(
     masked, random = objective.replace.mask / 100, objective.replace.random / 100
     written_bk = targets_bk
     if random:
-        drawn_bk = random_tokens(objective.random_from, vocab, another(slot_bits_bk))
-        written_bk = torch.where(happens(kind_bits_bk, masked + random), drawn_bk, targets_bk)
-    written_bk = torch.where(happens(kind_bits_bk, masked), vocab.mask, written_bk)
+        drawn_bk = random_tokens(objective.random_from, vocab, draws.another(slot_bits_bk))
+        written_bk = torch.where(draws.happens(kind_bits_bk, masked + random), drawn_bk, targets_bk)
+    written_bk = torch.where(draws.happens(kind_bits_bk, masked), vocab.mask, written_bk)
     # Unused slots write into a column beyond the row, which is dropped. scatter_ would sort under
     # deterministic=yes.
     token_ids = inputs.token_ids.new_empty(inputs.token_ids.shape[0], seq + 1)
@@ -132,9 +124,9 @@ def _choose(
     if isinstance(objective.unit, TokenUnit):
         if objective.rare:
             scarcity_bs = look_up(vocab.frequency, inputs.token_ids) ** objective.rare
-            keys_bs = weighted_keys(lanes[0], scarcity_bs, text.allowed)
+            keys_bs = draws.weighted_keys(lanes[0], scarcity_bs, text.allowed)
         else:
-            keys_bs = order_keys(lanes[0], text.allowed)
+            keys_bs = draws.order_keys(lanes[0], text.allowed)
         return lowest(keys_bs, counts_b, predictions)
     words = find_words(inputs.token_ids, text, vocab)
     match objective.unit:
@@ -162,13 +154,13 @@ def random_tokens(
     """
     match source:
         case "vocabulary":
-            return below(bits_bk, vocab.size)
+            return draws.below(bits_bk, vocab.size)
         case "ordinary":
             rank_v = (~vocab.special).cumsum(0)
-            rank_bk = below(bits_bk, rank_v[-1]) + 1
+            rank_bk = draws.below(bits_bk, rank_v[-1]) + 1
             return torch.searchsorted(rank_v, rank_bk)
         case "corpus":
-            drawn_bk = unit64(bits_bk).to(vocab.unigram_cdf.dtype)
+            drawn_bk = draws.unit64(bits_bk).to(vocab.unigram_cdf.dtype)
             ids_bk = torch.searchsorted(vocab.unigram_cdf, drawn_bk, right=True)
             return ids_bk.clamp(max=vocab.size - 1)
         case _:

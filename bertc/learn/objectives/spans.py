@@ -7,15 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from bertc.ir.terms.masking import SpanUnit
-from bertc.learn.objectives.draws import (
-    LAST,
-    below,
-    draws_needed,
-    earliest_cover,
-    first_come,
-    union,
-    unit,
-)
+from bertc.learn.objectives import draws
 from bertc.learn.objectives.words import Text, Words, first_words, next_stop
 
 
@@ -31,7 +23,7 @@ def span_draws(span: SpanUnit, rate: float, predictions: int) -> int:
     mass = [later - earlier for earlier, later in pairwise((0.0, *geometric(span)))]
     mean = sum([i * p for i, p in zip(lengths, mass, strict=True)])
     square = sum([i * i * p for i, p in zip(lengths, mass, strict=True)])
-    return draws_needed(rate, mean, square, predictions)
+    return draws.draws_needed(rate, mean, square, predictions)
 
 
 def span_keys(
@@ -48,9 +40,9 @@ def span_keys(
     word and has a sampled number of whole words, fewer before a special token. Taking the lowest
     keys up to the budget may cut the last word.
     """
-    seq, draws = text.allowed.shape[1], anchor_bits_bd.shape[1]
-    anchor_bd = below(anchor_bits_bd, lengths_b[:, None])
-    chance_bd, n_bd = unit(length_bits_bd), torch.ones_like(anchor_bd)
+    seq, count = text.allowed.shape[1], anchor_bits_bd.shape[1]
+    anchor_bd = draws.below(anchor_bits_bd, lengths_b[:, None])
+    chance_bd, n_bd = draws.unit(length_bits_bd), torch.ones_like(anchor_bd)
     for threshold in geometric(span)[:-1]:
         n_bd = n_bd + (chance_bd >= threshold)
     number_bd = words.number.gather(1, anchor_bd)
@@ -62,13 +54,13 @@ def span_keys(
     holds_bde = (first_bd[:, None, :] <= anchor_bd[:, :, None]) & (
         anchor_bd[:, :, None] < end_bd[:, None, :]
     )
-    end_bd = torch.where(first_come(holds_bde), end_bd, 0)
+    end_bd = torch.where(draws.first_come(holds_bde), end_bd, 0)
 
-    arrival_bs = earliest_cover(first_bd, end_bd, seq)
+    arrival_bs = draws.earliest_cover(first_bd, end_bd, seq)
     # Tokens of one span sort in text order.
     lane_s = torch.arange(seq, device=anchor_bd.device)
     keys_bs = (arrival_bs << seq.bit_length()) | lane_s
-    return torch.where(arrival_bs < draws, keys_bs, LAST)
+    return torch.where(arrival_bs < count, keys_bs, draws.LAST)
 
 
 TAIL = 8  # draws processed one by one after the first that exceeds the budget
@@ -77,7 +69,7 @@ TAIL = 8  # draws processed one by one after the first that exceeds the budget
 def ngram_draws(most: int, rate: float, predictions: int) -> int:
     """Number of n-gram starts drawn per row."""
     total = sum([1 / n for n in range(1, most + 1)])
-    return draws_needed(rate, most / total, most * (most + 1) / 2 / total, predictions)
+    return draws.draws_needed(rate, most / total, most * (most + 1) / 2 / total, predictions)
 
 
 def choose_ngrams(
@@ -99,7 +91,7 @@ def choose_ngrams(
     meets_bde = (end_bd[:, None, :] > head_bd[:, :, None]) & (
         head_bd[:, None, :] < end_bd[:, :, None]
     )
-    stands_bd = first_come(meets_bde)
+    stands_bd = draws.first_come(meets_bde)
     length_bd = end_bd - head_bd
     spent_bd = torch.where(stands_bd, length_bd, 0)
     # No draw is shortened up to the first that exceeds the budget, so all verdicts hold.
@@ -109,7 +101,7 @@ def choose_ngrams(
     left_b1 = counts_b[:, None] - torch.where(settled_bd, spent_bd, 0).sum(1, keepdim=True)
     next_b1 = settled_bd.sum(1, keepdim=True)
     taken_bd = _shorten(head_bd, ends_bdn, taken_bd, left_b1, next_b1)
-    return union(head_bd, taken_bd, seq)
+    return draws.union(head_bd, taken_bd, seq)
 
 
 def _draw(
@@ -123,7 +115,7 @@ def _draw(
     last = order_bits_bs.shape[1] + 1
     real_bd, head_bd, number_bd = first_words(words, order_bits_bs, length_bits_bd.shape[1])
     stop_bd = next_stop(text).gather(1, head_bd)
-    chance_bd = unit(length_bits_bd[:, : head_bd.shape[1]])
+    chance_bd = draws.unit(length_bits_bd[:, : head_bd.shape[1]])
     beyond_bd = harmonic(chance_bd, torch.full_like(head_bd, most - 1), most)
     drawn = []
     for n in range(1, most + 1):
@@ -155,9 +147,9 @@ def _shorten(
     next_b1: Int[Tensor, "b 1"],
 ) -> Int[Tensor, "b d"]:
     """Spend the rest of the budget on further draws, cut to whole words."""
-    _, draws, most = ends_bdn.shape
+    _, count, most = ends_bdn.shape
     step_t = torch.arange(TAIL, device=next_b1.device)
-    at_bt = (next_b1 + step_t).clamp(max=draws - 1)
+    at_bt = (next_b1 + step_t).clamp(max=count - 1)
     head_bt = head_bd.gather(1, at_bt)
     ends_btn = ends_bdn.gather(1, at_bt[..., None].expand(-1, -1, most))
     for step in range(TAIL):

@@ -56,11 +56,6 @@ def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
     return any(term.objective.pairs != "none" for term in objective)
 
 
-def reads_pooler(objective: tuple[Term, ...]) -> bool:
-    """True if a term reads one state for the whole row."""
-    return any(term.objective.states.pooled for term in objective)
-
-
 def has_tasks(objective: tuple[Term, ...]) -> bool:
     """True if a stage learns from examples of tasks."""
     return any(isinstance(term.objective, Task) for term in objective)
