@@ -1,6 +1,7 @@
 """Commands on runs: training them, and using trained models."""
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
 TrainedSpec = Annotated[
     str,
     typer.Argument(
-        help="a spec; with --resume also a run folder, or nothing with --out",
+        help="a spec; with --resume also a run folder, its mirror, or nothing with --out",
         autocompletion=complete_spec,
     ),
+]
+MirrorOption = Annotated[
+    str | None,
+    typer.Option(help="an address that gets the run as it is made; '' for none any more"),
 ]
 
 
@@ -42,6 +47,7 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="try everything but training")] = False,
     nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one per GPU")] = 1,
     profile: ProfileOption = None,
+    mirror: MirrorOption = None,
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
     from bertc.api import points
@@ -53,6 +59,7 @@ def train(
     if profile:
         os.environ.update(QUIET_PROFILER)
     spec = spec or (str(out) if resume and out else "")
+    spec, mirror = _fetched(spec, out, resume, mirror)
     programs: tuple[Resolved, ...]
     if run := _run_to_resume(spec, out, resume):
         from bertc.run.records.folder import RunFolder
@@ -64,24 +71,66 @@ def train(
         programs = points(spec, set, findings)
         _remark(findings, nproc)
     if len(programs) > 1:
-        raise typer.Exit(_train_grid(programs, spec, set, out, resume, dry_run, nproc, profile))
+        _refuse_for_grid(len(programs), nproc, mirror)
+        raise typer.Exit(_train_grid(programs, spec, set, out, resume, dry_run, profile))
     (resolved,) = programs
     folder = out or Path("runs") / resolved.name
+    if resume and mirror and not run:
+        _fetch(mirror, folder)
     if nproc > 1:
         text = spec_text(spec) if spec == STANDARD_INPUT else spec  # which processes do not share
         command = [
             *("train", text, "--out", str(folder)),
             *(word for override in set for word in ("--set", override)),
-            *["--resume"] * resume,
-            *["--dry-run"] * dry_run,
-            *(("--profile", str(profile)) if profile else ()),
+            *[*["--resume"] * resume, *["--dry-run"] * dry_run],
+            *(["--mirror", mirror] if mirror is not None else []),
+            *(["--profile", str(profile)] if profile else []),
         ]
         raise typer.Exit(_launch(command, resolved, nproc, folder))
-    _train_one(resolved, folder, "" if run else spec_text(spec, set), resume, dry_run, profile)
+    text = "" if run else spec_text(spec, set)
+    _train_one(resolved, folder, text, resume, dry_run, profile, mirror)
+
+
+def _fetched(
+    spec: str, out: Path | None, resume: bool, mirror: str | None
+) -> tuple[str, str | None]:
+    """The spec or run folder and its mirror; copies a run to be resumed that is newer there."""
+    if re.fullmatch(r"\w+://\S+", spec):
+        if not resume:
+            raise UsageError(f"{spec} is no spec", help=f"bertc train --resume {spec}, for a run")
+        run = _fetch(spec, out)
+        if run is None:
+            raise MissingInputError(
+                f"there is no run at {spec}", help=f"bertc train SPEC --mirror {spec} begins one"
+            )
+        return str(run), spec if mirror is None else mirror
+    if resume and os.path.isdir(spec):
+        from bertc.run.records.mirror import address_for
+
+        if mirror := address_for(Path(spec), mirror, resume):
+            _fetch(mirror, Path(spec))
+    return spec, mirror
+
+
+def _fetch(address: str, out: Path | None) -> Path | None:
+    from contextlib import closing
+
+    from bertc.machine.display import choose
+    from bertc.machine.process_group import world_here
+    from bertc.run.records.fetching import fetch
+
+    with closing(choose(quiet=world_here()[0] > 0)) as display:
+        return fetch(address, out, display)
 
 
 def _train_one(
-    program: "Resolved", folder: Path, text: str, resume: bool, dry_run: bool, profile: Path | None
+    program: "Resolved",
+    folder: Path,
+    text: str,
+    resume: bool,
+    dry_run: bool,
+    profile: Path | None,
+    mirror: str | None,
 ) -> None:
     """Train a program in this process, and print its report in the first of several."""
     from bertc.lab.trackers.sink import feeding
@@ -96,6 +145,7 @@ def _train_one(
         dry_run=dry_run,
         profile=profile,
         tracking=feeding,
+        mirror=mirror,
     )
     if world_here()[0] == 0:
         say(report.summary())
@@ -163,6 +213,15 @@ def _refuse_nothing_there(spec: str) -> None:
         raise MissingInputError(f"there is neither a run nor a spec {spec[:60]}", help) from None
 
 
+def _refuse_for_grid(points: int, nproc: int, mirror: str | None) -> None:
+    if nproc > 1 or mirror:
+        raise UsageError(
+            f"a grid of {points} points is trained in one process, without a mirror",
+            help=f"leave {'--nproc' if nproc > 1 else '--mirror'} out, or train its points by "
+            "themselves, with --set",
+        )
+
+
 def _train_grid(
     points: "Sequence[Resolved]",
     spec: str,
@@ -170,20 +229,13 @@ def _train_grid(
     out: Path | None,
     resume: bool,
     dry_run: bool,
-    nproc: int,
     profile: Path | None,
 ) -> int:
     """Train all points and print their results; returns the exit code of the first that failed."""
     from bertc.base.failures import exit_code
-    from bertc.lang.files import find_spec, spec_text
-
-    if nproc > 1:
-        raise UsageError(
-            f"a grid of {len(points)} points is trained in one process",
-            help="leave --nproc out, or train its points by themselves, with --set",
-        )
     from bertc.lab.results.compare import results
     from bertc.lab.trackers.sink import feeding
+    from bertc.lang.files import find_spec, spec_text
     from bertc.run.train.grid import train_grid
 
     parent, codes = out or Path("runs") / find_spec(spec).title, list[int]()

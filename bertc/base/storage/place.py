@@ -1,8 +1,10 @@
 """Folders at addresses: on this machine, or in any store that fsspec knows."""
 
+import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -84,11 +86,36 @@ class FolderAt:
             return
         self._tried(lambda: self._files.pipe_file(self._at(name), content), name, writes=True)
 
+    def send(self, path: Path, name: str) -> None:
+        """Copy a file to the place; a reader finds the old content or the new, never a part."""
+        if self.folder:
+            target = self.folder / name
+            aside = target.with_name(f".tmp-{target.name}")
+            with durable.writing(target, path.stat().st_size, "choose another address"):
+                durable.make_folder(target.parent)
+                shutil.copyfile(path, aside)
+                durable.sync(aside)
+                os.replace(aside, target)
+                durable.sync(target.parent)
+            return
+        self._tried(lambda: self._files.put_file(str(path), self._at(name)), name, writes=True)
+
     def put(self, folder: Path, name: str, last: str) -> None:
-        """Copy a folder of files into a store, the file ``last`` after the others."""
+        """Copy a folder of files to the place, the file ``last`` after the others."""
         for path in sorted(folder.iterdir(), key=lambda path: path.name == last):
-            at = self._at(f"{name}/{path.name}")
-            self._tried(lambda: self._files.put_file(str(path), at), at, writes=True)  # noqa: B023
+            self.send(path, f"{name}/{path.name}")
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with all in it, if it is there."""
+
+        def remove() -> None:
+            with suppress(FileNotFoundError):
+                self._files.rm(self._at(name), recursive=True)
+
+        if self.folder:
+            durable.remove(self.folder / name)
+        else:
+            self._tried(remove, name, writes=True)
 
     def get(self, name: str, path: Path, digest: str = "") -> None:
         """Copy a file, in a store with that sha256 if it is known, to a path."""
@@ -166,6 +193,19 @@ class FolderAt:
         else:
             names = {*self.sizes("")}
         return {name for name in names if not name.startswith(".")}
+
+    def tree(self) -> dict[str, int]:
+        """The sizes in bytes of all files of the place, by their names below it."""
+        if self.folder:
+            paths = (path for path in self.folder.rglob("*") if is_file(path))
+            sized = {path.relative_to(self.folder): path.stat().st_size for path in paths}
+            return {path.as_posix(): size for path, size in sized.items()}
+        try:
+            listed = self._tried(lambda: self._files.find(self._root, detail=True), "")
+        except FileNotFoundError:
+            return {}
+        start = len(self._root.strip("/")) + 1
+        return {name.strip("/")[start:]: entry["size"] or 0 for name, entry in listed.items()}
 
     def _content(self, name: str, is_whole: Callable[[bytes], bool]) -> bytes:
         raw = bytes(self._files.cat_file(self._at(name)))

@@ -38,7 +38,7 @@ WEIGHTS, OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
 MEMORY, BEST, AVERAGE = "memory.safetensors", "best.safetensors", "average.safetensors"
 MANIFEST = "manifest.json"
 JSON_LIMIT_BYTES = 2**20
-_TEMPORARY = ".tmp-"
+TEMPORARY = ".tmp-"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def save(
     average: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Write one checkpoint, verify it, then remove all but the newest ``keep``."""
-    final, temporary = parent / checkpoint_name(step), parent / f"{_TEMPORARY}{step:08d}"
+    final, temporary = parent / checkpoint_name(step), parent / f"{TEMPORARY}{step:08d}"
     parts = {WEIGHTS: weights, OPTIMIZER: moments, MEMORY: memory, BEST: best, AVERAGE: average}
     content = {name: tensors for name, tensors in parts.items() if tensors}
     needed = 65_536 + sum(t.nbytes for tensors in content.values() for t in tensors.values())
@@ -128,7 +128,7 @@ def _prune(parent: Path, newest: Checkpoint, keep: int | Literal["all"]) -> None
     older = [folder for step, folder in others if step != newest.step]
     surplus = [] if keep == "all" else older[keep - 1 :]
     for folder in (*replaced, *surplus):
-        doomed = folder.with_name(f"{_TEMPORARY}old-{folder.name}")
+        doomed = folder.with_name(f"{TEMPORARY}old-{folder.name}")
         with suppress(OSError):
             durable.remove(doomed)
             folder.rename(doomed)
@@ -144,7 +144,7 @@ def how_to_resume(parent: Path) -> str:
 
 def remove_unfinished(parent: Path) -> None:
     """Remove the leftovers of a killed run, half written or half removed."""
-    for path in parent.glob(f"{_TEMPORARY}*"):
+    for path in parent.glob(f"{TEMPORARY}*"):
         with suppress(OSError):
             durable.remove(path)
 
@@ -203,8 +203,11 @@ def _faults(folder: Path, content: Any, parts: Collection[str]) -> Iterator[str]
 
 
 def _read_manifest(folder: Path) -> Any:
-    """Read the content of a manifest, and verify its checksum to the byte."""
-    raw = read_bytes(folder / MANIFEST, JSON_LIMIT_BYTES)
+    return manifest_content(read_bytes(folder / MANIFEST, JSON_LIMIT_BYTES))
+
+
+def manifest_content(raw: bytes) -> Any:
+    """The content of a manifest whose checksum holds to the byte; else a ValueError, or a kin."""
     content = parse_json(raw, JSON_LIMIT_BYTES)["content"]
     if raw != _manifest(content["step"], content["files"], content["facts"]):
         raise ValueError("checksum differs")

@@ -34,6 +34,7 @@ from bertc.run.evaluation.remarks import loss_line, plateau_lines, score_lines
 from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
+from bertc.run.records.mirror import Mirroring, address_for, mirrored
 from bertc.run.train.clock import Clock
 from bertc.run.train.finish import finish, update_patience
 from bertc.run.train.opening import open_session, saying_nothing_began
@@ -56,6 +57,7 @@ def train(
     profile: Path | None = None,
     goes_on: Callable[[], bool] = lambda: True,
     tracking: Tracking | None = None,
+    mirror: str | None = None,
 ) -> Report:
     """Train a program in the run folder ``out``, or resume the run in it.
 
@@ -63,6 +65,7 @@ def train(
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
     rounding, unless ``deterministic=yes``. With ``dry_run`` all is tried but training. Under
     torchrun each process calls this. ``profile`` gets profiles of each stage's first warm steps.
+    ``mirror`` is an address to which the run is sent meanwhile; on resume it stays the same.
     """
     refuse_untracked(resolved.run.trackers, tracking)
     cache, folder, (rank, world) = cache or cache_folder(), RunFolder(out), world_here()
@@ -77,14 +80,18 @@ def train(
         claimed = folder.claimed() if main and not dry_run else nullcontext()
         with kernels(resolved.run, machine.device), claimed:
             _look_at(place, resolved, resume, dry_run)
-            with saying_nothing_began(folder, ranks):
-                start = settle(resolved, machine, place, resume)
-                if dry_run:
-                    return rehearsed(start, out)
-            with open_session(start, place, spec_text, tracking) as session:
-                for index in range(len(resolved.stages)):
-                    _train_stage(session, index, profile if main else None, goes_on)
-                return finish(session)
+            address = address_for(out, mirror, resume) if main and not dry_run else ""
+            sending = Mirroring(address, folder, display, stop, resolved.run.keep)
+            with mirrored(sending, resume) as mirror_of_run:
+                place = place._replace(mirror=mirror_of_run)
+                with saying_nothing_began(folder, ranks):
+                    start = settle(resolved, machine, place, resume)
+                    if dry_run:
+                        return rehearsed(start, out)
+                with open_session(start, place, spec_text, tracking) as session:
+                    for index in range(len(resolved.stages)):
+                        _train_stage(session, index, profile if main else None, goes_on)
+                    return finish(session)
 
 
 def _look_at(place: RunPlace, resolved: Resolved, resume: bool, dry_run: bool) -> None:

@@ -39,6 +39,8 @@ def open_session(
     resolved, plan, outside, ranks = start.resolved, start.plan, start.outside, place.ranks
     checkpoint = outside.checkpoint if outside else None
     origin = _begun(start, outside, place, spec_text) if outside else {}
+    if checkpoint and place.mirror:
+        place.mirror.offer(checkpoint.folder)
     restored = restore(checkpoint, resolved) if checkpoint else None
     progress = Progress.of(ranks.share(asdict(restored.progress if restored else Progress())))
     stage = resolved.trained_at(progress.step)
@@ -61,6 +63,7 @@ def open_session(
             ranks=ranks,
             device=device,
             metrics=lines,
+            mirror=place.mirror,
             origin=origin,
             stage=stage,
             model=model,
@@ -158,7 +161,8 @@ def _metrics(
         return
     durable.remove(folder.failure)
     host, now = platform.node(), time.time()
-    attempt = Attempt(progress.step, now, host, start.machine.name, ranks.world.size)
+    address = place.mirror.what.address if place.mirror else ""
+    attempt = Attempt(progress.step, now, host, start.machine.name, ranks.world.size, address)
     append_line(folder.attempts, asdict(attempt))
     with (
         tracked(tracking, folder.path, start.resolved, progress.step, note) as send,

@@ -25,6 +25,7 @@ from bertc.run.records import checkpoints
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import versions
 from bertc.run.records.metrics import Metrics
+from bertc.run.records.mirror import Mirror
 from bertc.run.train.start import Start
 from bertc.run.train.state import Progress
 
@@ -45,6 +46,7 @@ class Session:
     ranks: ProcessGroup
     device: torch.device
     metrics: Metrics | None
+    mirror: Mirror | None
     origin: Mapping[str, Any]
     stage: Stage
     model: Model
@@ -156,9 +158,11 @@ class Session:
             }
             progress, keep = asdict(self.progress), self.resolved.run.keep
             folder, best = self.folder.checkpoints, self.best
-            checkpoints.save(
+            made = checkpoints.save(
                 folder, step, weights, moments, progress, facts, keep, memory, best, average
             )
+            if self.mirror:
+                self.mirror.offer(made)
         # No process continues, or ends, before there is a checkpoint to resume from.
         self.ranks.wait()
         self.saved = step

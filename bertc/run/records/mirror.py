@@ -1,0 +1,284 @@
+"""A run at an address, sent there while it is trained: checkpoints, metrics, its small files.
+
+The files have the names of a run folder (see folder.py). A checkpoint is there once its manifest
+is, which goes last; it is removed there as it is here. At most two wait, as links to their files:
+the one on its way, and the newest.
+"""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from bertc.base.diagnostics import (
+    BertcError,
+    CannotWriteError,
+    DataError,
+    ResumeRefusedError,
+    UsageError,
+    listed,
+)
+from bertc.base.storage.paths import is_file, real_path, user_path, working_folder
+from bertc.base.storage.place import FolderAt
+from bertc.base.storage.plain_file import read_bytes, reason
+from bertc.hub.belonging import DIGESTS
+from bertc.hub.folders import RESOLVED
+from bertc.machine.display import Display
+from bertc.machine.signals import Stop
+from bertc.run.records.checkpoints import MANIFEST, TEMPORARY
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.lines import Attempt
+from bertc.run.records.lock import LARGEST_BYTES
+from bertc.run.records.writer import BEAT_SECONDS, WRITER, Writer
+
+FOLDERS = ("tokenizer", "sentences", "trackers", "model")
+"""Folders of a run that are sent, with all files next to them."""
+STOPPED_SECONDS = 100.0
+"""Most seconds that a stopped run waits for its last checkpoint to be sent."""
+_ANOTHER = "name another --mirror"
+
+
+def belongs(name: str) -> bool:
+    """True for the name of a small file that a run has at an address."""
+    parts = PurePosixPath(name).parts
+    is_hidden = any(part.startswith(".") for part in parts)
+    return (len(parts) == 1 or parts[0] in FOLDERS) and not is_hidden and name != WRITER
+
+
+def address_for(run: Path, named: str | None, resume: bool) -> str:
+    """The address of a run's mirror, as named, or on resume that of its last attempt."""
+    if named is None:
+        attempts = list[Attempt]()
+        with suppress(DataError):
+            attempts = RunFolder(run).read_attempts() if resume else []
+        return attempts[-1].mirror if attempts else ""
+    here = named and "://" not in named
+    return str(working_folder() / user_path(named)) if here else named.rstrip("/")
+
+
+def refuse_another(place: FolderAt, run: RunFolder) -> None:
+    """Refuse an address with another run than the one here: their locks differ."""
+    here = read_bytes(run.lock, LARGEST_BYTES) if is_file(run.lock) else None
+    if place.read(run.lock.name, LARGEST_BYTES) not in (None, here):
+        message = f"{place.address} holds another run than {run.path}"
+        raise ResumeRefusedError(message, help="name another --out or --mirror")
+
+
+@dataclass(frozen=True)
+class Mirroring:
+    """Address and folder of a run, its display and signals, and how many checkpoints stay."""
+
+    address: str
+    folder: RunFolder
+    display: Display
+    stop: Stop
+    keep: int | Literal["all"]
+
+
+@contextmanager
+def mirrored(what: Mirroring, resume: bool) -> Iterator["Mirror | None"]:
+    """Send a run to its address, if any, during this block, and the rest after it.
+
+    Raises:
+        CannotWriteError: if something is missing there at the end.
+    """
+    if not what.address:
+        yield None
+        return
+    mirror = Mirror(what)
+    mirror.begin(resume)
+    try:
+        yield mirror
+    except BaseException:
+        missing = mirror.close(STOPPED_SECONDS)
+        lacks = f"warning: {what.address} lacks {missing}"
+        what.display.note(lacks if missing else f"{what.address} has all of it")
+        raise
+    if missing := mirror.close():
+        path = what.folder.path
+        message = f"{path} is trained to its end, but {what.address} lacks {missing}"
+        raise CannotWriteError(message, help=f"bertc train --resume {path} sends it")
+
+
+@dataclass(eq=False)
+class Mirror:
+    """Threads that send what a run folder has; a failure is noted once, and tried again.
+
+    ``sent`` has age and size of the small files that are there.
+    """
+
+    what: Mirroring
+    place: FolderAt = field(init=False)
+    writer: Writer = field(init=False)
+    sent: dict[str, tuple[int, int]] = field(init=False, default_factory=dict)
+    waiting: tuple[str, Path] | None = field(init=False, default=None)
+    unsent: str = field(init=False, default="")
+    fault: str = field(init=False, default="")
+    done_bytes: int = field(init=False, default=0)
+    closing: bool = field(init=False, default=False)
+    ended: threading.Event = field(init=False, default_factory=threading.Event)
+    change: threading.Condition = field(init=False, default_factory=threading.Condition)
+    files: threading.Lock = field(init=False, default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.place = FolderAt(self.what.address)
+        self.writer = Writer(self.place)
+        self._sender = threading.Thread(target=self._send_checkpoints, daemon=True)
+
+    def begin(self, resume: bool) -> None:
+        """Claim the address; refuse one with anything but this run."""
+        there, address, folder = self.place.tree(), self.place.address, self.what.folder
+        if self.place.folder and real_path(self.place.folder) == real_path(folder.path):
+            raise UsageError(f"{address} is the run itself", help=_ANOTHER)
+        if RESOLVED not in there and (others := sorted({*there} - {WRITER})):
+            content = listed(others[:3])
+            raise UsageError(f"{address} is not empty and holds no run ({content})", help=_ANOTHER)
+        if RESOLVED in there and not resume:
+            help = f"--resume goes on with it, or {_ANOTHER}"
+            raise UsageError(f"{address} holds a run already", help=help)
+        refuse_another(self.place, folder)
+        self.writer.await_silence(self.what.display.note, self.what.stop.check_alone)
+        self.writer.sign()
+        self.sent = {name: (0, 0) for name in there if belongs(name)}
+        self._sender.start()
+        threading.Thread(target=self._tend, daemon=True).start()
+
+    def offer(self, checkpoint: Path) -> None:
+        """Send a checkpoint, instead of one that still waits; it may be removed here meanwhile."""
+        links = checkpoint.with_name(f"{TEMPORARY}sent-{time.monotonic_ns()}")
+        shutil.copytree(checkpoint, links, copy_function=_link)
+        with self.change:
+            passed_over, self.waiting = self.waiting, (checkpoint.name, links)
+            self.unsent = checkpoint.name
+            self.change.notify_all()
+        if passed_over:
+            shutil.rmtree(passed_over[1], ignore_errors=True)
+
+    def close(self, seconds: float = float("inf")) -> str:
+        """Wait for what is to be sent, at most so long; return what is missing there, and why."""
+        with self.change:
+            self.closing = True
+            self.change.notify_all()
+        display, end, shown = self.what.display, time.monotonic() + seconds, self.done_bytes
+        display.begin(f"sending to {self.place.address}", 0, "bytes")
+        while self._sender.is_alive() and time.monotonic() < end:
+            self._sender.join(0.05)
+            if self.what.stop.received and end == float("inf"):
+                end = time.monotonic() + STOPPED_SECONDS
+            shown, new = self.done_bytes, self.done_bytes - shown
+            display.advance(new)
+        display.end()
+        self.ended.set()
+        missing = [*filter(None, [self.unsent]), *(name for name, _ in self._changed())]
+        if missing:
+            return f"{listed(missing)} ({self.fault or 'there was no time'})"
+        self._tried(self.writer.end)
+        return ""
+
+    def _tend(self) -> None:
+        """Give signs of this process, and send the small files that changed."""
+        while not self.ended.wait(BEAT_SECONDS):
+            self._tried(self._beat)
+
+    def _beat(self) -> None:
+        if host := self.writer.other():
+            self.ended.set()
+            raise CannotWriteError(f"{host} sends to {self.place.address} now", help=_ANOTHER)
+        self.writer.sign()
+        self._send_files()
+
+    def _send_checkpoints(self) -> None:
+        """Send checkpoints as they come, and at the end what else has changed."""
+        while not self.ended.is_set():
+            with self.change:
+                self.change.wait_for(lambda: self.waiting or self.closing)
+                taken, self.waiting = self.waiting, None
+            if taken is None:
+                self._tried(self._send_files)
+                return
+            is_sent = self._tried(lambda: self._send(*taken))  # noqa: B023 - called at once
+            with self.change:
+                if not is_sent and not self.closing:
+                    self.change.wait(BEAT_SECONDS)
+                    if self.waiting is None:
+                        self.waiting = taken
+                        continue
+            shutil.rmtree(taken[1], ignore_errors=True)
+
+    def _send(self, name: str, links: Path) -> None:
+        """Send a checkpoint, unless it is there; then remove there what is removed here."""
+        self._send_files()  # its metrics have to reach to it
+        there, manifest = self.place.tree(), f"checkpoints/{name}/{MANIFEST}"
+        steps = {entry.split("/")[1] for entry in there if entry.startswith("checkpoints/step-")}
+        if self.place.read(manifest, LARGEST_BYTES) != read_bytes(links / MANIFEST, LARGEST_BYTES):
+            if name in steps:
+                self._remove(name)
+            for path in sorted(links.iterdir(), key=lambda path: path.name == MANIFEST):
+                self._put(path, f"checkpoints/{name}/{path.name}")
+        with self.change:
+            self.unsent = "" if self.unsent == name else self.unsent
+        older = [s for s in steps if s < name and f"checkpoints/{s}/{MANIFEST}" in there]
+        surplus = 0 if self.what.keep == "all" else max(0, len(older) + 1 - self.what.keep)
+        for step in steps - {name, *sorted(older)[surplus:]}:
+            self._remove(step)
+
+    def _remove(self, step: str) -> None:
+        self.place.remove(f"checkpoints/{step}/{MANIFEST}")
+        self.place.remove(f"checkpoints/{step}")
+
+    def _put(self, path: Path, name: str) -> None:
+        self.place.send(path, name)
+        self.done_bytes += path.stat().st_size
+
+    def _changed(self) -> list[tuple[str, tuple[int, int]]]:
+        """The small files that are not there as they are here: program first, digests last."""
+        here = dict[str, tuple[int, int]]()
+        for path in self.what.folder.path.rglob("*"):
+            name = path.relative_to(self.what.folder.path).as_posix()
+            if belongs(name) and is_file(path):
+                with suppress(FileNotFoundError):
+                    here[name] = path.stat().st_mtime_ns, path.stat().st_size
+        changed = [(name, age) for name, age in here.items() if self.sent.get(name) != age]
+        gone = [(name, (0, 0)) for name in [*self.sent] if name not in here]
+        return sorted(changed + gone, key=lambda pair: (pair[0] == DIGESTS, pair[0] != RESOLVED))
+
+    def _send_files(self) -> None:
+        """Send the small files that changed; no digests are there before what they are of."""
+        with self.files:
+            changed = self._changed() if self.what.folder.holds_a_run else []
+            if any(name == DIGESTS for name, _ in changed):
+                self.place.remove(DIGESTS)
+            for name, age in changed:
+                if is_file(self.what.folder.path / name):
+                    self._put(self.what.folder.path / name, name)
+                    self.sent[name] = age
+                else:
+                    self.place.remove(name)
+                    self.sent.pop(name, None)
+
+    def _tried(self, work: Callable[[], None]) -> bool:
+        """Do a piece of work; note the first failure of several, and that they are over."""
+        before = self.fault
+        try:
+            work()
+            self.fault = ""
+        except (BertcError, OSError) as error:
+            self.fault = error.message if isinstance(error, BertcError) else reason(error)
+        if bool(before) != bool(self.fault):
+            over = f"{self.place.address} is written again"
+            note = f"warning: {self.fault}; training goes on"
+            self.what.display.note(note if self.fault else over)
+        return not self.fault
+
+
+def _link(source: str, target: str) -> None:
+    """Link a file, or copy it where the disk has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,195 @@
+"""A run that is sent to an address, and goes on from there on another machine."""
+
+import json
+import os
+import platform
+import shutil
+import threading
+import time
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from bertc.base.diagnostics import BertcError, CannotWriteError, DataError, StoppedError
+from bertc.base.storage import place as places
+from bertc.base.storage.place import FolderAt
+from bertc.cli import training
+from bertc.machine.display import Display
+from bertc.machine.signals import Stop
+from bertc.run.records import mirror, writer
+from bertc.run.records.fetching import fetch
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.lines import Attempt
+
+from .conftest import stop_after
+
+
+class Store(MemoryFileSystem):
+    """A store that may refuse what is written."""
+
+    protocol = "afar"
+    is_down = False
+
+    def put_file(self, *arguments, **options):
+        if self.is_down:
+            raise TimeoutError("no answer")
+        super().put_file(*arguments, **options)
+
+
+class Notes(Display):
+    def __init__(self):
+        self.lines = []
+
+    def note(self, message):
+        self.lines.append(message)
+
+
+@pytest.fixture
+def at(tmp_path, monkeypatch):
+    fsspec.register_implementation("afar", Store, clobber=True)
+    monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(Store, "is_down", False)
+    for module in (mirror, writer):
+        monkeypatch.setattr(module, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(writer, "LOST_SECONDS", 0.3)
+    return f"afar://{tmp_path.name}/run"
+
+
+def content(folder):
+    place = FolderAt(str(folder))
+    names = [name for name in place.tree() if name != "writer.json" and name[0] != "."]
+    return {name: place.read(name, 2**30, lambda raw: True) for name in names}
+
+
+@pytest.mark.parametrize("kind", ["store", "folder"])
+def test_a_run_goes_on_from_its_mirror_as_if_never_stopped(
+    kind, at, tiny, go, tmp_path, monkeypatch, same_run
+):
+    at = at if kind == "store" else str(tmp_path / "mirror")
+    program = tiny(keep=2, save_every=2)
+    go(program, "straight")
+    with pytest.raises(StoppedError):
+        stop_after(monkeypatch, 7, lambda: go(program, "run", mirror=at))
+    assert content(at) == content(tmp_path / "run"), "all but the lock"
+    notes = Notes()
+    assert fetch(at, tmp_path / "other", notes) == tmp_path / "other"
+    go(program, "other", resume=True, mirror=at)
+    same_run(tmp_path / "straight", tmp_path / "other")
+    assert content(at) == content(tmp_path / "other")
+    assert {n.split("/")[1] for n in content(at) if "step-" in n} == {
+        "step-00000010", "step-00000012"}  # fmt: skip
+    # Back on the first machine, whose folder is older; and once more, where it is as new.
+    fetch(at, tmp_path / "run", notes)
+    fetch(at, tmp_path / "run", notes)
+    assert RunFolder(tmp_path / "run").saved_step == 12
+    assert (tmp_path / "run.step-00000007").is_dir()
+    assert "going on from" in notes.lines[-1]
+    go(program, "run", resume=True)
+    assert RunFolder(tmp_path / "run").read_attempts()[-1].mirror == at, "it stays the same"
+
+
+def test_what_is_no_mirror_of_this_run_is_refused(at, tiny, go, tmp_path):
+    program = tiny(steps=4)
+    go(program, "run", mirror=at)
+    go(program, "same")
+    FolderAt(f"{at}-others").write("notes.txt", b"mine")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    for work, message in [
+        (lambda: go(program, "new", mirror=at), "holds a run already"),
+        (lambda: go(program, "new", mirror=f"{at}-others"), r"holds no run \(notes.txt\)"),
+        (lambda: go(program, "new", mirror=str(tmp_path / "new")), "is the run itself"),
+        (lambda: go(program, "new", mirror="ftp://me:secret@host/run"), "no keys, passwords"),
+        (lambda: go(tiny(steps=4, seed=2), "new", mirror=at, resume=True), "another run"),
+        (lambda: go(program, "same", mirror=at, resume=True), "another run"),
+        (lambda: fetch(at, tmp_path / "same", Display()), "another run"),
+        (lambda: fetch(at, tmp_path / "taken", Display()), "is not empty"),
+        (lambda: training._fetched(at, None, False, None), "is no spec"),
+        (lambda: training._fetched(f"{at}-no", None, True, None), "there is no run at"),
+    ]:
+        with pytest.raises(BertcError, match=message) as caught:
+            work()
+        assert caught.value.help
+        assert "secret" not in caught.value.message
+
+
+def test_a_damaged_checkpoint_there_is_passed_over(at, tiny, go, tmp_path):
+    go(tiny(steps=8, keep=2), "run", mirror=at)
+    place, notes = FolderAt(at), Notes()
+    place.write("checkpoints/step-00000008/weights.safetensors", b"other")
+    fetch(at, tmp_path / "other", notes)
+    assert RunFolder(tmp_path / "other").saved_step == 4
+    assert "passed over" in notes.lines[-2]
+    place.write("checkpoints/step-00000004/manifest.json", b"{}")
+    with pytest.raises(DataError, match="every checkpoint at .* is damaged") as caught:
+        fetch(at, tmp_path / "third", notes)
+    assert "begin again" in caught.value.help
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".third.tmp")]
+
+
+@pytest.mark.parametrize("who", ["gone", "silent", "alive"])
+def test_one_process_sends_at_a_time(who, at, tmp_path):
+    host = platform.node() if who == "gone" else "elsewhere"
+    there = {"host": host, "pid": 2**22 + 1 if who == "gone" else os.getpid(), "token": "x"}
+    place, notes = FolderAt(at), Notes()
+    place.write("writer.json", json.dumps(there).encode())
+    if who == "alive":
+        threading.Timer(
+            0.1, lambda: place.write("writer.json", json.dumps({**there, "time": 1}).encode())
+        ).start()
+        with pytest.raises(StoppedError, match="elsewhere is sending this run"):
+            writer.Writer(place).await_silence(notes.note, Stop().check)
+        return
+    writer.Writer(place).await_silence(notes.note, Stop().check)
+    assert bool(notes.lines) == (who == "silent")
+
+
+def test_a_store_that_is_down_holds_up_no_training(at, tiny, go, tmp_path, monkeypatch):
+    program, running = tiny(steps=4), threading.active_count()
+    monkeypatch.setattr(Store, "is_down", True)
+    with pytest.raises(CannotWriteError, match=r"trained to its end, but .* no answer") as caught:
+        go(program, "run", mirror=at)
+    assert "step-00000004" in caught.value.message
+    assert (tmp_path / "run" / "losses.png").exists()
+    monkeypatch.setattr(Store, "is_down", False)
+    go(program, "run", resume=True)
+    assert content(at) == content(tmp_path / "run")
+    end = time.monotonic() + 5
+    while threading.active_count() > running and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threading.active_count() == running
+
+
+def test_the_newest_checkpoint_waits_and_a_taker_ends_the_sending(
+    at, tiny, go, tmp_path, monkeypatch
+):
+    go(tiny(steps=4), "run")
+    folder, notes, sent, first = RunFolder(tmp_path / "run"), Notes(), [], threading.Event()
+    made = folder.checkpoints / "step-00000004"
+    monkeypatch.setattr(
+        mirror.Mirror, "_send", lambda self, name, links: (sent.append(name), first.wait(5))
+    )
+    sender = mirror.Mirror(mirror.Mirroring(at, folder, notes, Stop(), 1))
+    sender.begin(resume=True)
+    for step in (1, 2, 3):
+        other = made.with_name(f"step-0000000{step}")
+        shutil.copytree(made, other)
+        sender.offer(other)
+        shutil.rmtree(other)  # as a run does that keeps fewer
+        while not sent:
+            time.sleep(0.001)
+    first.set()
+    sender.close()
+    assert sent == ["step-00000001", "step-00000003"]
+    assert not [*folder.checkpoints.glob(".tmp-*")]
+    sender = mirror.Mirror(mirror.Mirroring(at, folder, notes, Stop(), 1))
+    sender.begin(resume=True)
+    FolderAt(at).write("writer.json", b'{"host": "elsewhere", "token": "x"}')
+    assert sender.ended.wait(5)
+    assert notes.lines == [f"warning: elsewhere sends to {at} now; training goes on"]
+
+
+def test_runs_from_before_have_no_mirror(tmp_path):
+    assert Attempt(0, 0.0, "host", "cpu", 1).mirror == ""
+    assert mirror.address_for(tmp_path, None, True) == ""
