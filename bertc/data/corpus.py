@@ -28,7 +28,7 @@ from bertc.data.sources.source import CorpusText, Piece, TextSource
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
-from bertc.ir.data import Parallel, Prepared
+from bertc.ir.data import WINDOW, Parallel, Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.vocabulary import TokenizerFile, Unigram
@@ -139,7 +139,7 @@ def _content(
             stages.append((task_digest(data), stage.batch, stage.smoothing))
             continue
         shares = [
-            (weight, {**tokenised[text].facts, "name": ""}, text.languages)
+            (weight, {**tokenised[text].facts, "name": "", **_window(text)}, text.languages)
             for weight, text in texts_of(stage)
         ]
         form = stage.format.model_dump(mode="json")
@@ -147,6 +147,12 @@ def _content(
         draws = (stage.batch, stage.pack, stage.smoothing, mixing)
         stages.append((shares, form, stage.pairs, stage.seq, *draws))
     return fingerprint(VERSION, spelling(vocabulary), stages, resolved.run.seed)
+
+
+def _window(text: CorpusText) -> dict[str, int]:
+    """The window of prepared text, which decides its order, if it is not the default."""
+    window = text.corpus.window if isinstance(text.corpus, Prepared) else WINDOW
+    return {} if window == WINDOW else {"window": window}
 
 
 def vocabulary_for(

@@ -123,6 +123,17 @@ class Share(Node):
     corpus: Corpus
 
 
+def without_places(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+    """Shares that are equal wherever prepared text lies, and however much of it is copied."""
+    there = {"path": "", "cache": 0}
+    return tuple(
+        share.model_copy(update={"corpus": share.corpus.model_copy(update=there)})
+        if isinstance(share.corpus, Prepared)
+        else share
+        for share in shares
+    )
+
+
 class RowFormat(Node):
     """The base of row formats, which have one part, read in one direction."""
 

@@ -4,8 +4,18 @@ import threading
 
 import pytest
 
-from bertc.base.diagnostics import StoppedError
+from bertc.base.diagnostics import MissingInputError, ResumeRefusedError, StoppedError
+from bertc.base.storage.place import FolderAt
+from bertc.data.cache.store import Silent
+from bertc.data.prepared.finishing import finish_preparing
+from bertc.data.prepared.making import begin_preparing, make_parts
+from bertc.ir.data import Prepared, Share
+from bertc.ir.vocabulary import TokenizerFile
+from bertc.learn.step.feed import Feed
 from bertc.machine.signals import Stop
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.longer import with_settings
 from bertc.run.train import loop, phase
 
 
@@ -108,3 +118,45 @@ def test_a_stop_before_a_run_has_a_folder_says_so(tiny, tmp_path, monkeypatch):
         loop.train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
     assert caught.value.exit_code == 130
     assert "--resume" not in caught.value.help
+
+
+def test_a_run_saves_where_its_text_is_out_of_reach_and_goes_on_where_that_is(
+    tiny, corpus_file, tmp_path, monkeypatch, same_run
+):
+    text, cache = tiny(holdout=0.2), tmp_path / "cache"
+    monkeypatch.chdir(tmp_path)
+    place = FolderAt("text")
+    work = begin_preparing(text, place, cache, Silent())
+    make_parts(work, work.plan.parts, Silent())
+    finish_preparing(place, Silent())
+
+    def reading(path):
+        share = Share(corpus=Prepared(path=path))
+        return tiny(data=(share,), vocab=TokenizerFile(path=f"{path}/tokenizer"))
+
+    loop.train(reading("text"), tmp_path / "straight", cache=cache, quiet=True)
+    taken, calls = Feed.take, []
+
+    def take(self):
+        calls.append(1)
+        if len(calls) == 7:
+            raise MissingInputError("the store is out of reach")
+        return taken(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Feed, "take", take)
+        with pytest.raises(MissingInputError, match="out of reach"):
+            loop.train(reading("text"), tmp_path / "run", cache=cache, quiet=True)
+    run = RunFolder(tmp_path / "run")
+    assert run.saved_step == 6
+    monkeypatch.chdir("/")
+    with pytest.raises(ResumeRefusedError, match="data cannot change"):
+        with_settings(run.read_resolved(), [f'data=prepared("{tmp_path}/moved", window=2)'])
+    (tmp_path / "text").rename(tmp_path / "moved")
+    with pytest.raises(MissingInputError, match="there is no prepared text at /"):
+        loop.train(run.read_resolved(), run.path, resume=True, cache=cache, quiet=True)
+    moved = with_settings(run.read_resolved(), [f'data=prepared("{tmp_path}/moved", cache=1G)'])
+    loop.train(moved, run.path, resume=True, cache=cache, quiet=True)
+    same_run(run.path, tmp_path / "straight")
+    assert run.read_resolved().stages[0].data[0].corpus.path == f"{tmp_path}/moved"
+    assert evaluate_run(run.path, cache=cache, quiet=True).evaluation.loss

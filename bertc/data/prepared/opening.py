@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bertc.base.diagnostics import DataError
+from bertc.base.storage.paths import working_folder
 from bertc.base.storage.place import FolderAt
 from bertc.data.cache.copies import copied
 from bertc.data.cache.store import (
@@ -29,7 +30,7 @@ from bertc.data.prepared.manifest import (
 )
 from bertc.data.rows.tokens import SPLITS, DType, Tokens, open_tokens
 from bertc.data.shards import Shard, Tokenised
-from bertc.ir.data import Prepared
+from bertc.ir.data import Prepared, Share
 
 
 def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progress) -> Tokenised:
@@ -70,6 +71,18 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
     if lock is not None:
         os.close(lock)
     return Tokenised(corpus.facts, train, (heldout,), counts)
+
+
+def anchored(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+    """Shares whose prepared text is named from the root where it is on this machine."""
+
+    def named(share: Share) -> Share:
+        if not isinstance(share.corpus, Prepared) or not (at := FolderAt(share.corpus.path).folder):
+            return share
+        path = {"path": os.path.normpath(working_folder() / at)}
+        return share.model_copy(update={"corpus": share.corpus.model_copy(update=path)})
+
+    return tuple(map(named, shares))
 
 
 def tokenizer_at(address: str, cache: Path) -> Path:

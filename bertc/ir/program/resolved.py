@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
@@ -9,6 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import Init
 from bertc.ir.changing.pruning import Units
+from bertc.ir.data import Share
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
@@ -140,6 +142,11 @@ class Resolved(Node):
         """The program as if every stage trained the networks of ``network``."""
         networks = {"encoder": network.encoder, "generator": network.generator}
         stages = (stage.model_copy(update={**networks, "grow": None}) for stage in self.stages)
+        return self.model_copy(update={"stages": tuple(stages)})
+
+    def with_data(self, change: Callable[[tuple[Share, ...]], tuple[Share, ...]]) -> "Resolved":
+        """The program with the text of every stage changed."""
+        stages = (stage.model_copy(update={"data": change(stage.data)}) for stage in self.stages)
         return self.model_copy(update={"stages": tuple(stages)})
 
     def fingerprint(self) -> str:

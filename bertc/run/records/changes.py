@@ -11,6 +11,7 @@ from typing import Any
 from bertc.base.diagnostics import ResumeRefusedError
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
+from bertc.ir.data import Prepared, without_places
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.ir.program.written import Program
@@ -72,6 +73,12 @@ class Change:
 
 def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None) -> None:
     """Refuse to resume a run with other settings, naming those that somebody changed."""
+    new = with_places_of(old, new)
+    prepared = any(isinstance(s.corpus, Prepared) for stage in new.stages for s in stage.data)
+    if prepared and origin("vocab", old) == origin("vocab", new) == "derived":
+        new = new.model_copy(
+            update={"vocabulary": old.vocabulary}
+        )  # which lies where the text does
     every = changed(old, new)
     changes = [change for change in every if not change.follows(old, new)]
     # Steps that were counted from epochs are all there is to see of those.
@@ -81,6 +88,19 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
         return
     undo = [change.undone() for change in changes]
     refuse([str(change) for change in changes] or differences(old, new), undo if all(undo) else [])
+
+
+def with_places_of(one: Resolved, other: Resolved) -> Resolved:
+    """The ``other`` program, reading prepared text where ``one`` does if they read the same.
+
+    The lock of a run has the digest of its text.
+    """
+    pairs = [*zip(one.stages, other.stages, strict=False)]
+    data = [a.data for a, b in pairs if without_places(a.data) == without_places(b.data)]
+    if len(data) != len(other.stages) or data == [stage.data for stage in other.stages]:
+        return other
+    stages = (b.model_copy(update={"data": at}) for (_, b), at in zip(pairs, data, strict=True))
+    return other.model_copy(update={"stages": tuple(stages)})
 
 
 def _refuse_more_steps(old: Resolved, new: Resolved, run: Path | None) -> None:

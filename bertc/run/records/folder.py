@@ -43,10 +43,11 @@ from bertc.hub.folders import (
     read_resolved,
     refuse_several,
 )
+from bertc.ir.data import without_places
 from bertc.ir.program.resolved import Resolved
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
-from bertc.run.records.changes import overrides_of, refuse_another_program
+from bertc.run.records.changes import overrides_of, refuse_another_program, with_places_of
 from bertc.run.records.figures import LineFigures, LineReader
 from bertc.run.records.lines import ATTEMPT, USAGE, Attempt, Usage, by_stage, read_lines
 from bertc.run.records.lock import Lock
@@ -205,6 +206,12 @@ class RunFolder:
         durable.replace(self.spec, f"{text.rstrip()}\n# --set steps={new.steps}\n".encode())
         durable.replace(self.resolved, _as_json(new))
 
+    def move(self, resolved: Resolved) -> None:
+        """Note where the prepared text is that the run reads from now on."""
+        before = self.read_resolved()
+        if (after := with_places_of(resolved, before)) != before:
+            durable.replace(self.resolved, _as_json(after))
+
     def overrides(self) -> list[str]:
         """The overrides of its spec, and the values of its point of a grid, as ``name=value``."""
         return overrides_of(self.spec)
@@ -255,7 +262,8 @@ def _lock(descriptor: int) -> None:
 
 
 def identity(resolved: Resolved) -> str:
-    """The fingerprint of a run without what fits it to devices, log, and the recipe."""
+    """The fingerprint of a run without what fits it to machines, log, and the recipe."""
+    resolved = resolved.with_data(without_places)
     stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
     run = resolved.run.without_recipe.model_copy(
         update={"recompute": "auto", "strategy": "auto", "log": "none"}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from bertc.base.diagnostics import Diagnostics, ResumeRefusedError, UsageError, listed
 from bertc.cost.planning.schedules import rate
+from bertc.ir.data import without_places
 from bertc.ir.program.resolved import Resolved
 from bertc.lang import load
 
@@ -20,13 +21,19 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
     if len(programs) > 1:
         raise UsageError("a run is resumed with one value per setting", help="leave out the list")
     settings = {name: written.value for name, written in programs[0].settings.items()}
-    fixed = [name for name in settings if name not in ("steps", "microbatch", *OF_RUNS)]
+    text = without_places(settings.get("data", ()))
+    is_moved = any(without_places(stage.data) == text for stage in resolved.stages)
+    free = ("steps", "microbatch", *OF_RUNS, *["data"] * is_moved)
+    fixed = [name for name in settings if name not in free]
     if fixed:
         raise ResumeRefusedError(
             f"{listed(fixed)} cannot change when a run is resumed",
             help=f"leave {listed(fixed)} out; microbatch, recompute, strategy and log may change, "
-            "and steps where the schedule does not follow from them",
+            "steps where the schedule does not follow from them, and where prepared text is",
         )
+    if is_moved:
+        there = settings["data"]
+        resolved = resolved.with_data(lambda at: there if without_places(at) == text else at)
     if "steps" in settings:
         resolved = longer(resolved, settings["steps"])
     stages = resolved.stages

@@ -14,6 +14,7 @@ from bertc.base.diagnostics import BertcError, DataError, GivenUpError, StoppedE
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
 from bertc.data.cache.store import Silent
+from bertc.data.prepared.opening import anchored
 from bertc.ir.changing.pruning import Units
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -68,6 +69,7 @@ def train(
     ``mirror`` is an address to which the run is sent meanwhile; on resume it stays the same.
     """
     refuse_untracked(resolved.run.trackers, tracking)
+    resolved = resolved.with_data(anchored)  # --resume may be said in another folder
     cache, folder, (rank, world) = cache or cache_folder(), RunFolder(out), world_here()
     with (
         Stop(shared=world.size > 1, quiet=quiet or rank > 0) as stop,

@@ -111,6 +111,7 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
         if (before := folder.read_resolved()).steps < resolved.steps:
             note(f"made for {before.steps:,} steps, the run goes on to {resolved.steps:,}")
             folder.go_on(before, resolved)
+        folder.move(resolved)
     else:
         lock = _lock(start, outside)  # may refuse, so it goes before all that is written
         with durable.writing(folder.tokenizer):
