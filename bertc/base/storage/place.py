@@ -167,8 +167,8 @@ class FolderAt:
 
         def listed() -> list[dict[str, Any]]:
             if not pattern:
-                return [self._files.info(self._root)]
-            return list(self._files.glob(self._root, detail=True).values())
+                return [self._files.info(self.root)]
+            return list(self._files.glob(self.root, detail=True).values())
 
         try:
             entries = self._tried(listed, "")
@@ -214,10 +214,11 @@ class FolderAt:
         return raw
 
     def _at(self, name: str) -> str:
-        return f"{self._root}/{name}" if name else self._root
+        return f"{self.root}/{name}" if name else self.root
 
     @cached_property
-    def _root(self) -> str:
+    def root(self) -> str:
+        """Its path in its store."""
         return str(self._opened[1]).rstrip("/")
 
     @property

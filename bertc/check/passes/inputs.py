@@ -31,7 +31,7 @@ from bertc.data.tokenizers import reading
 from bertc.data.tokenizers.by_transformers import FILE_NAMES
 from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, FromVectors
-from bertc.ir.data import Prepared, named_files
+from bertc.ir.data import Datatrove, Mds, Prepared, named_files
 from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
@@ -77,6 +77,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
                 program = settled(program, {"vocab": setting})
     vocab = program.vocab
     if not isinstance(vocab, TokenizerFile):
+        _tokens_without_theirs(program, diagnostics)
         return program
     folder = reading.tokenizer_folder(user_path(vocab.path))
     if folder != user_path(vocab.path):
@@ -88,6 +89,19 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
         except (DataError, MissingInputError, UnsafeError) as error:
             _unreadable(program, error, setting.origin, diagnostics)
     return settled(program, {"vocab": Given(vocab, setting.origin)})
+
+
+def _tokens_without_theirs(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report tokens of others whose vocabulary is not named."""
+    for stage in program.stages:
+        for kind in (s.corpus.kind for s in stage.data if isinstance(s.corpus, Mds | Datatrove)):
+            diagnostics.error(
+                "E296",
+                f"{kind}(...) has token ids, but their vocabulary is not named",
+                stage.span("data"),
+                help="name the folder of the tokenizer that made them with vocab",
+            )
+            return
 
 
 def _gives_way(vocab: Given, init: Origin) -> bool:
@@ -172,6 +186,9 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
             if isinstance(share.corpus, Prepared) and "E212" not in known:
                 span = origin.parts.get((index, "corpus", "path"), origin.span)
                 _unprepared(share.corpus, span, diagnostics)
+            if isinstance(share.corpus, Mds | Datatrove):
+                span = origin.parts.get((index, "corpus", "path"), origin.span)
+                _others(share.corpus, program, span, diagnostics)
             for name, argument in named_files(share.corpus):
                 span = origin.parts.get((index, "corpus", argument), origin.span)
                 paths = files_anywhere(name)
@@ -198,6 +215,22 @@ def _unprepared(text: Prepared, span: Span | None, diagnostics: Diagnostics) -> 
 
     try:
         read_corpus(FolderAt(text.path))
+    except (DataError, MissingInputError) as error:
+        diagnostics.error("E307", error.message, span, help=error.help)
+
+
+def _others(
+    text: Mds | Datatrove, program: Complete, span: Span | None, diagnostics: Diagnostics
+) -> None:
+    """Report tokens of others that are not there, or not what their index or the spec says."""
+    from bertc.data.sources.opening import token_files
+    from bertc.data.sources.tokens import largest_id, require_room
+
+    try:
+        files = token_files(text)
+        if isinstance(program.vocab, TokenizerFile):
+            largest = min(largest_id(file.dtype) for file in files)
+            require_room(text.path, largest, program.vocab.size)
     except (DataError, MissingInputError) as error:
         diagnostics.error("E307", error.message, span, help=error.help)
 

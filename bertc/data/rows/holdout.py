@@ -1,6 +1,7 @@
-"""The held-out text of many parts, joined."""
+"""Held-out text: the documents that are, and that of many parts, joined."""
 
 import contextlib
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from bertc.data.rows.tokens import TOKEN_FILES, Tokens
 
 MAX_HELD_OUT_BYTES = 64 << 20
 """Token ids that are held out of many parts together; the first ones give them."""
+
+
+def part_of_document(text: bytes, holdout: float) -> str:
+    """The part of a document, by the hash of the first piece of its text."""
+    digest = hashlib.blake2b(text, digest_size=8, person=b"holdout").digest()
+    return "heldout" if int.from_bytes(digest, "little") < holdout * 2**64 else "train"
 
 
 def join_held_out(folder: Path, parts: Iterable[Tokens]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +16,12 @@ from tokenizers import Tokenizer
 from bertc.base.storage.foreign import as_data_error
 from bertc.data.cache.store import Progress
 from bertc.data.cache.workers import processes, spread
+from bertc.data.rows.holdout import part_of_document
+from bertc.data.rows.others import Encoded, Run, ids_of_others
 from bertc.data.rows.rewriting import hold_out_end, split_facts, token_counts, too_little
 from bertc.data.rows.tokens import SPLITS, TokenWriter, token_dtype
 from bertc.data.sources.source import TextSource, split_sentences
+from bertc.data.sources.tokens import TokenSource
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary, splits
 from bertc.ir.data import Sentences
 
@@ -26,13 +29,8 @@ BATCH_CHARACTERS = 1 << 19
 TEXT_BYTES_PER_PROCESS = 4 << 20
 """Text for which a worker process takes longer than to start."""
 
-Run = tuple[bool, str]
-"""A piece being encoded: whether it starts a document, and the part it is in."""
 RawPiece = tuple[str, bool]
 """A piece of a document, and whether text of the document precedes."""
-Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
-"""All token ids, the length of each sentence, the number of sentences of each piece."""
-
 
 def tokenise(
     folder: Path,
@@ -50,12 +48,10 @@ def tokenise(
     cannot be in both parts is refused. ``cores``: the most processes, 0 for all cores.
     """
     dtype, digest = token_dtype(vocabulary.size), hashlib.sha256()
-    encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
-    number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS, cores)
     progress.begin(f"tokenising {source.name}", source.total, source.unit)
     writers = {part: TokenWriter(folder, part, dtype, vocabulary.sep) for part in SPLITS}
     try:
-        with closing(spread(encode, _batches(source, holdout, digest), number)) as finished:
+        with closing(_encoded(source, vocabulary, holdout, digest, cores)) as finished:
             for (runs, amount), encoded in finished:
                 _write(writers, runs, encoded)
                 progress.advance(amount)
@@ -67,7 +63,8 @@ def tokenise(
     needed = (2 if holdout else 1) * (2 if source.paired else 1)
     if least and sum(writer.sentences for writer in writers.values()) < needed:
         count = "fewer than two" if holdout else "no"
-        noun = "pairs" if source.paired else "sentences"
+        ids = isinstance(source, TokenSource)
+        noun = "pairs" if source.paired else "documents" if ids else "sentences"
         raise too_little(source.name, f"{count} {noun}")
     if holdout and least:
         hold_out_end(folder, dtype, vocabulary.sep, holdout, source.paired)
@@ -77,6 +74,17 @@ def tokenise(
     (folder / "train.counts").write_bytes(counts.tobytes())
     facts: dict[str, Any] = {"name": source.name, "content": digest.hexdigest()}
     return {**facts, **split_facts(folder, dtype)}
+
+
+def _encoded(
+    source: TextSource, vocabulary: Vocabulary, holdout: float, digest: Any, cores: int
+) -> Generator[tuple[tuple[list[Run], int], Encoded], None, None]:
+    """Batches of documents: runs and the amount read for them, and their ids."""
+    if isinstance(source, TokenSource):
+        return ids_of_others(source, vocabulary, holdout, digest)
+    encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
+    number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS, cores)
+    return spread(encode, _batches(source, holdout, digest), number)
 
 
 def _write(writers: dict[str, TokenWriter], runs: list[Run], encoded: Encoded) -> None:
@@ -150,9 +158,3 @@ def _batches(
             yield (runs, amount), pieces
             runs, pieces, amount, characters = [], [], 0, 0
     yield (runs, amount), pieces
-
-
-def part_of_document(text: bytes, holdout: float) -> str:
-    """The part of a document, by the hash of the first piece of its text."""
-    digest = hashlib.blake2b(text, digest_size=8, person=b"holdout").digest()
-    return "heldout" if int.from_bytes(digest, "little") < holdout * 2**64 else "train"

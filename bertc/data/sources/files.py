@@ -14,7 +14,7 @@ from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, no_text, suffix
 from bertc.base.storage.plain_file import no_match
 from bertc.base.storage.remote import AnyFile, FileAt, files_anywhere, is_address, size_of
 from bertc.data.sources.cells import text
-from bertc.data.sources.source import Piece, TextSource, pieces_of_text
+from bertc.data.sources.source import Piece, TextSource, grouped, pieces_of_text
 from bertc.data.sources.streams import OpenFile, chunks, decode, lines, opened_stream
 from bertc.data.sources.tables import ColumnNames, ColumnSelection, records
 from bertc.ir.data import Files, Parallel, Sentences, named_files
@@ -70,19 +70,13 @@ def open_files(corpus: Files) -> TextSource:
 
 def _parts(sizes: dict[AnyFile, int], sentences: Sentences) -> list[list[Span]]:
     """Spans of files in parts of about ``PART_BYTES``."""
-    parts: list[list[Span]] = [[]]
-    room = PART_BYTES
+    spans = list[tuple[Span, int]]()
     for path, size in sizes.items():
         lines_only = path.suffix == ".jsonl" or (not has_columns(path) and sentences == "lines")
         cuttable = path.suffix == ".parquet" or (lines_only and path.suffix not in PACKED)
         count = max(1, round(size / PART_BYTES)) if cuttable else 1
-        for nth in range(count):
-            if parts[-1] and size // count > room:
-                parts.append([])
-                room = PART_BYTES
-            parts[-1].append(Span(path, nth, count))
-            room -= size // count
-    return parts
+        spans += [(Span(path, nth, count), size // count) for nth in range(count)]
+    return grouped(spans, PART_BYTES)
 
 
 def unpacked_bytes(paths: Iterable[AnyFile]) -> int:

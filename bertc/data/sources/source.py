@@ -1,9 +1,9 @@
 """A corpus as a stream of text: the interface of all kinds of sources; sentences."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import sentencex
 
@@ -65,6 +65,22 @@ class TextSource:
     slow: bool = False
     paired: bool = False
     parts: tuple["TextSource", ...] = ()
+
+
+ItemT = TypeVar("ItemT")
+
+
+def grouped(items: Iterable[tuple[ItemT, int]], most: int) -> list[list[ItemT]]:
+    """Items with their sizes in groups of about ``most``, in order; one at least."""
+    groups: list[list[ItemT]] = [[]]
+    room = most
+    for item, size in items:
+        if groups[-1] and size > room:
+            groups.append([])
+            room = most
+        groups[-1].append(item)
+        room -= size
+    return groups
 
 
 def pieces_of_text(text: str, amount: int) -> Iterator[Piece]:

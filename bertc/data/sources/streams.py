@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage import plain_file
 from bertc.base.storage.plain_file import not_utf8
-from bertc.base.storage.remote import AnyFile, FileAt, size_of
+from bertc.base.storage.remote import AnyFile, opened_anywhere, size_of
 from bertc.data.sources.source import PIECE_BYTES
 
 
@@ -48,7 +47,7 @@ class OpenFile:
 @contextlib.contextmanager
 def opened_stream(path: AnyFile) -> Iterator[OpenFile]:
     """Open a plain, gzip or zstandard file for reading."""
-    with path.opened() if isinstance(path, FileAt) else plain_file.opened(path) as raw:
+    with opened_anywhere(path) as raw:
         try:
             yield OpenFile(path, raw, _unpacked(path, raw))
         except (EOFError, zlib.error, OSError):

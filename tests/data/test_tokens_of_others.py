@@ -1,0 +1,258 @@
+"""Tokens that others made: the ids that were written, from MDS and datatrove, whole or refused."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow
+import pytest
+
+from bertc.api import check
+from bertc.base.diagnostics import DataError, SpecError
+from bertc.base.storage.place import FolderAt
+from bertc.data.cache.store import Silent
+from bertc.data.corpus import PreparedCorpus, prepare
+from bertc.data.prepared.making import begin_preparing, finish_preparing, make_parts
+from bertc.data.sources import datatrove, tokens
+
+from .conftest import resolved, same
+
+SPECIAL, CLS, SEP, SIZE = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), 2, 3, 200
+SETTINGS = "seq=32 batch=4 steps=20 holdout=20% objective=mlm"
+Write = Callable[[Path, list[np.ndarray], str], None]
+
+
+@pytest.fixture
+def documents() -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(5, SIZE, rng.integers(1, 90)).astype(np.uint16) for _ in range(60)]
+
+
+@pytest.fixture(autouse=True)
+def vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = [*SPECIAL, *(f"w{number}" for number in range(SIZE - len(SPECIAL)))]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    monkeypatch.chdir(tmp_path)
+
+
+def framed(ids: np.ndarray) -> np.ndarray:
+    return np.array([CLS, *ids, SEP], dtype=ids.dtype)
+
+
+def write_mds(
+    folder: Path,
+    documents: list[np.ndarray],
+    encoding: str = "ndarray:uint16",
+    compression: str | None = None,
+    per_shard: int = 25,
+) -> None:
+    """Write MDS as mosaicml-streaming does: a name, an int of eight bytes, and the ids."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = []
+    for first in range(0, len(documents), per_shard):
+        samples = []
+        for number, ids in enumerate(map(framed, documents[first : first + per_shard])):
+            dynamic = b"" if ":" in encoding else bytes([16])
+            shape = bytes([1 << 2 | 1]) + np.uint16(len(ids)).tobytes()
+            fields = (b"name" * number, dynamic + shape + ids.tobytes())
+            sizes = np.array([len(fields[0]), len(fields[1])], np.uint32).tobytes()
+            samples.append(sizes + fields[0] + fields[1] + np.int64(7).tobytes())
+        text = b"{}"
+        ends = np.cumsum([4 * (len(samples) + 2) + len(text), *map(len, samples)])
+        raw = np.array([len(samples), *ends], np.uint32).tobytes() + text + b"".join(samples)
+        name = f"shard.{len(shards):05}.mds"
+        shard: dict[str, Any] = {
+            "column_names": ["id", "input_ids", "n"],
+            "column_encodings": ["str", encoding, "int"],
+            "column_sizes": [None, None, 8], "compression": compression, "format": "mds",
+            "samples": len(samples), "version": 2, "zip_data": None,
+            "raw_data": {"basename": name, "bytes": len(raw), "hashes": {}},
+        }  # fmt: skip
+        if compression:
+            raw, name = pyarrow.compress(raw, "zstd", asbytes=True), f"{name}.zstd"
+            shard["zip_data"] = {"basename": name, "bytes": len(raw), "hashes": {}}
+        (folder / name).write_bytes(raw)
+        shards.append(shard)
+    (folder / "index.json").write_text(json.dumps({"shards": shards, "version": 2}))
+
+
+def write_datatrove(folder: Path, documents: list[np.ndarray], name: str = "0_shuffled") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    ids = [np.append(document, SEP).astype(np.uint16) for document in documents]
+    (folder / f"{name}.ds").write_bytes(b"".join(one.tobytes() for one in ids))
+    (folder / f"{name}.ds.index").write_bytes(np.cumsum([*map(len, ids)], dtype="<u8").tobytes())
+    (folder / f"{name}.ds.metadata").write_text(f"bert|2\n{sum(map(len, ids))}\n1 T")
+
+
+def by_library(folder: Path, documents: list[np.ndarray]) -> None:
+    from streaming import MDSWriter
+
+    columns, options = {"input_ids": "ndarray:uint16"}, {"compression": "zstd:3"}
+    with MDSWriter(columns=columns, out=str(folder), size_limit=2000, **options) as writer:
+        for document in documents:
+            writer.write({"input_ids": framed(document)})
+
+
+def nested(folder: Path, documents: list[np.ndarray]) -> None:
+    write_mds(folder / "a" / "0-tokenized", documents[:30])
+    write_mds(folder / "b", documents[30:], compression="zstd:3")
+
+
+def merged(folder: Path, documents: list[np.ndarray]) -> None:
+    nested(folder, documents)
+    shards = []
+    for below in ("a/0-tokenized", "b"):
+        index = json.loads((folder / below / "index.json").read_text())
+        for shard in index["shards"]:
+            for data in filter(None, (shard["raw_data"], shard["zip_data"])):
+                data["basename"] = f"{below}/{data['basename']}"
+        shards += index["shards"]
+    (folder / "index.json").write_text(json.dumps({"shards": shards, "version": 2}))
+
+
+def several(folder: Path, documents: list[np.ndarray]) -> None:
+    write_datatrove(folder, documents[:20])
+    write_datatrove(folder / "below", documents[20:])
+    write_datatrove(folder, [], "2_unshuffled")  # of a task without documents
+
+
+WRITERS = {
+    "mds": write_mds, "mds-any-dtype": lambda f, d: write_mds(f, d, "ndarray"), "mds-zstd": nested,
+    "mds-merged": merged, "mds-library": by_library, "datatrove": several,
+}  # fmt: skip
+
+
+def read_back(corpus: PreparedCorpus) -> list[tuple[int, ...]]:
+    """All documents of a text, held-out ones too."""
+    read = list[tuple[int, ...]]()
+    for shard in (*corpus.texts[0].train, *corpus.texts[0].heldout):
+        text = shard.opened()
+        bounds = text.sentences[text.documents].tolist()
+        assert len(text.documents) == len(text.sentences)
+        read += [
+            tuple(text.ids[a : b - 1].tolist()) for a, b in zip(bounds, bounds[1:], strict=False)
+        ]
+    return sorted(read)
+
+
+@pytest.mark.parametrize("part_tokens", [tokens.PART_TOKENS, 300])
+@pytest.mark.parametrize("written", WRITERS)
+def test_the_documents_are_those_written(
+    tmp_path: Path,
+    documents: list[np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+    written: str,
+    part_tokens: int,
+) -> None:
+    if written == "mds-library" and not importlib.util.find_spec("streaming"):
+        pytest.skip("mosaicml-streaming is not installed")
+    for module in (tokens, datatrove):
+        monkeypatch.setattr(module, "PART_TOKENS", part_tokens)
+    WRITERS[written](tmp_path / "data", documents)
+    data = f'{written.split("-")[0]}("data")'
+    assert check(f'data={data} vocab="vocab.txt" {SETTINGS}') == 1
+    program = resolved(f'data={data} vocab="vocab.txt" {SETTINGS} format=doc-sentences')
+    straight = prepare(program, tmp_path / "cache", Silent())
+    assert read_back(straight) == sorted(tuple(document.tolist()) for document in documents)
+    place = FolderAt(f"memory://{tmp_path.name}")
+    work = begin_preparing(program, place, tmp_path / "other", Silent())
+    assert (len(work.parts) > 1) == (part_tokens == 300)
+    make_parts(work, work.plan.parts, Silent())
+    finish_preparing(place, Silent())
+    there = resolved(
+        f'data=prepared("{place.address}") vocab="vocab.txt" {SETTINGS} format=doc-sentences'
+    )
+    read = prepare(there, tmp_path / "third", Silent()).stage(0)
+    for step in range(20):
+        assert same(read.train(step), straight.stage(0).train(step))
+
+
+def test_tokens_are_read_from_a_store(tmp_path: Path, documents: list[np.ndarray]) -> None:
+    files = fsspec.filesystem("memory")
+    for kind, write in (("mds", merged), ("datatrove", several)):
+        write(tmp_path / kind, documents)
+        files.put(f"{tmp_path}/{kind}", f"/{tmp_path.name}-{kind}", recursive=True)
+        texts = [
+            prepare(resolved(f'data={kind}("{at}") vocab="vocab.txt" {SETTINGS}'), cache, Silent())
+            for at, cache in (
+                (f"memory://{tmp_path.name}-{kind}", tmp_path / "c"), (kind, tmp_path / "d")
+            )
+        ]  # fmt: skip
+        assert read_back(texts[0]) == read_back(texts[1])
+        assert texts[0].fingerprint == texts[1].fingerprint
+
+
+def changed(path: str, old: str, new: str) -> Callable[[], None]:
+    return lambda: Path(path).write_text(Path(path).read_text().replace(old, new))
+
+
+WRONG: list[tuple[str, Callable[[], object], str]] = [
+    ("mds", lambda: Path("mds/shard.00001.mds").unlink(), "shard.00001.mds is not there"),
+    ("mds", lambda: Path("mds/shard.00001.mds").write_bytes(b"x"), "has 1 bytes, its index says"),
+    ("mds", changed("mds/index.json", "ndarray:uint16", "ndarray:float32"), "integers expected"),
+    ("mds", changed("mds/index.json", "ndarray:uint16", "str"), "is str, integers expected"),
+    ("mds", changed("mds/index.json", "ndarray:uint16", "ndarray:int8"), "ids up to 127, but the"),
+    ("mds", changed("mds/index.json", '"input_ids"', '"tokens"'), "no column 'input_ids'; there"),
+    ("mds", changed("mds/index.json", '"mds"', '"xsv"'), "is of format xsv 2, mds 2 expected"),
+    ("mds", changed("mds/index.json", "shards", "shard"), "is no index of MDS"),
+    ("mds", changed("mds/index.json", "{", "["), "index.json is no JSON"),
+    ("mds", changed("mds/index.json", '"samples": ', '"samples": 0, "n": '), "has no samples"),
+    ("mds", lambda: Path("mds/index.json").unlink(), "there is no index.json of MDS in mds"),
+    ("mds", lambda: Path("mds").rename("there"), "there is no folder mds"),
+    ("zip", changed("zip/index.json", "zstd:3", "bz2"), "compressed by bz2, one of zstd, gz, br"),
+    ("ds", lambda: Path("ds/0_shuffled.ds.index").unlink(), "has no .ds.index"),
+    ("ds", lambda: Path("ds/0_shuffled.ds").write_bytes(b"abc"), "has 3 bytes, its index says"),
+    ("ds", changed("ds/0_shuffled.ds.metadata", "|2", "|4"), "ids of 2 bytes, its metadata says 4"),
+    ("ds", lambda: write_datatrove(Path("ds"), []), "ds has no documents"),
+    ("ds", lambda: Path("ds/0_shuffled.ds").unlink(), "there is no .ds file of datatrove in ds"),
+]
+
+
+@pytest.mark.parametrize(("kind", "spoil", "said"), WRONG, ids=[wrong[2] for wrong in WRONG])
+def test_what_an_index_says_wrong_is_reported_by_check(
+    documents: list[np.ndarray], kind: str, spoil: Callable[[], object], said: str
+) -> None:
+    write_mds(Path("mds"), documents)
+    write_mds(Path("zip"), documents, compression="zstd:3")
+    write_datatrove(Path("ds"), documents)
+    data = {"mds": 'mds("mds")', "zip": 'mds("zip")', "ds": 'datatrove("ds")'}[kind]
+    assert check(f'data={data} vocab="vocab.txt" {SETTINGS}') == 1
+    spoil()
+    with pytest.raises(SpecError) as caught:
+        check(f'data={data} vocab="vocab.txt" {SETTINGS}')
+    assert [found.code for found in caught.value.diagnostics] == ["E307"]
+    assert said in caught.value.diagnostics[0].message
+    assert caught.value.diagnostics[0].help
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "new", "said"),
+    [
+        ("mds", -20, b"\xff\xff", r"shard.00002.mds: a document has ids from 2 to 65535, but the"),
+        ("mds", 4, b"\xff\xff", "shard.00002.mds is damaged"),
+        ("ds", 40, b"\xff\xff", r"0_shuffled.ds: a document has ids from 3 to 65535, but the"),
+    ],
+)
+def test_damage_inside_a_shard_is_named(
+    tmp_path: Path, documents: list[np.ndarray], kind: str, where: int, new: bytes, said: str
+) -> None:
+    write_mds(Path("mds"), documents)
+    write_datatrove(Path("ds"), documents)
+    path = Path({"mds": "mds/shard.00002.mds", "ds": "ds/0_shuffled.ds"}[kind])
+    raw = bytearray(path.read_bytes())
+    raw[where : where + 2] = new
+    path.write_bytes(raw)
+    data = {"mds": 'mds("mds")', "ds": 'datatrove("ds")'}[kind]
+    with pytest.raises(DataError, match=said):
+        prepare(resolved(f'data={data} vocab="vocab.txt" {SETTINGS}'), tmp_path / "c", Silent())
+
+
+@pytest.mark.parametrize("settings", ["vocab=bytes", 'vocab="vocab.txt" format=segment-pair'])
+def test_tokens_need_their_vocabulary_and_rows_without_sentences(settings: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        resolved(f'data=datatrove("ds") {SETTINGS} {settings}')
+    assert [found.code for found in caught.value.diagnostics] == ["E296"]
