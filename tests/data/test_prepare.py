@@ -18,8 +18,8 @@ import pytest
 from bertc.base.diagnostics import CannotWriteError, DataError
 from bertc.data.cache.store import Silent, obtain
 from bertc.data.corpus import prepare
+from bertc.data.rows.holdout import part_of_document
 from bertc.data.rows.sample import sample
-from bertc.data.rows.tokenise import part_of_document
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import split_sentences
 from bertc.ir.data import Files

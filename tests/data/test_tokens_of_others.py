@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from bertc.base.diagnostics import DataError, SpecError
 from bertc.base.storage.place import FolderAt
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import PreparedCorpus, prepare
-from bertc.data.prepared.making import begin_preparing, finish_preparing, make_parts
+from bertc.data.prepared.finishing import finish_preparing
+from bertc.data.prepared.making import begin_preparing, make_parts
 from bertc.data.sources import datatrove, tokens
 
 from .conftest import resolved, same
@@ -161,7 +163,7 @@ def test_the_documents_are_those_written(
     place = FolderAt(f"memory://{tmp_path.name}")
     work = begin_preparing(program, place, tmp_path / "other", Silent())
     assert (len(work.parts) > 1) == (part_tokens == 300)
-    make_parts(work, work.plan.parts, Silent())
+    make_parts(work, pickle.loads(pickle.dumps(work)).plan.parts, Silent())
     finish_preparing(place, Silent())
     there = resolved(
         f'data=prepared("{place.address}") vocab="vocab.txt" {SETTINGS} format=doc-sentences'

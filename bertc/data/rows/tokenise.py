@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from bertc.base.storage.foreign import as_data_error
@@ -31,6 +30,7 @@ TEXT_BYTES_PER_PROCESS = 4 << 20
 
 RawPiece = tuple[str, bool]
 """A piece of a document, and whether text of the document precedes."""
+
 
 def tokenise(
     folder: Path,

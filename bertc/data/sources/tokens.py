@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,7 +80,7 @@ def open_tokens_of_others(
             unit="bytes",
             text_bytes=sum(map(_tokens, chosen)) * BYTES_PER_TOKEN,
             read=_no_text,
-            documents=lambda: (document for one in chosen for document in one.documents()),
+            documents=partial(_documents, chosen),
             largest=min(largest_id(one.dtype) for one in chosen),
         )
 
@@ -88,6 +89,11 @@ def open_tokens_of_others(
         return opened(corpus.path, files)
     names = (f"{corpus.path} ({nth} of {len(parts)})" for nth in range(1, len(parts) + 1))
     return replace(opened(corpus.path, files), parts=tuple(map(opened, names, parts)))
+
+
+def _documents(files: list[TokenFile]) -> Iterator[TokenDocument]:
+    for file in files:
+        yield from file.documents()
 
 
 def _tokens(file: TokenFile) -> int:
