@@ -201,10 +201,10 @@ class FolderAt:
             sized = {path.relative_to(self.folder): path.stat().st_size for path in paths}
             return {path.as_posix(): size for path, size in sized.items()}
         try:
-            listed = self._tried(lambda: self._files.find(self._root, detail=True), "")
+            listed = self._tried(lambda: self._files.find(self.root, detail=True), "")
         except FileNotFoundError:
             return {}
-        start = len(self._root.strip("/")) + 1
+        start = len(self.root.strip("/")) + 1
         return {name.strip("/")[start:]: entry["size"] or 0 for name, entry in listed.items()}
 
     def _content(self, name: str, is_whole: Callable[[bytes], bool]) -> bytes:

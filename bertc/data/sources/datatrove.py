@@ -11,12 +11,11 @@ import numpy as np
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.remote import AnyFile, opened_anywhere, size_of
-from bertc.data.sources.tokens import PART_TOKENS, TokenDocument, TokenFile, files_of
+from bertc.data.sources.tokens import COPY_AGAIN, PART_TOKENS, TokenDocument, TokenFile, files_of
 from bertc.ir.data import Datatrove
 
 IDS, INDEX, METADATA = ".ds", ".ds.index", ".ds.metadata"
 END_BYTES = 8
-AGAIN = "copy it again from its source"
 
 
 def datatrove_files(corpus: Datatrove) -> list[TokenFile]:
@@ -40,7 +39,7 @@ def datatrove_files(corpus: Datatrove) -> list[TokenFile]:
         if size_of(file) or size_of(index):
             found += _shares(file, index, metadata)
     if not found:
-        raise DataError(f"{corpus.path} has no documents", AGAIN)
+        raise DataError(f"{corpus.path} has no documents", COPY_AGAIN)
     return found
 
 
@@ -51,7 +50,7 @@ def _shares(file: AnyFile, index: AnyFile, metadata: AnyFile | None) -> list[Tok
     if width not in (2, 4) or width * tokens != size_of(file):
         raise DataError(
             f"{file} has {size_of(file):,} bytes, its index says {tokens:,} tokens of 2 or 4",
-            AGAIN,
+            COPY_AGAIN,
         )
     if metadata is not None:
         with opened_anywhere(metadata) as stream:
@@ -59,7 +58,7 @@ def _shares(file: AnyFile, index: AnyFile, metadata: AnyFile | None) -> list[Tok
         if stated.rpartition("|")[2] not in ("", str(width)):
             raise DataError(
                 f"{file} has ids of {width} bytes, its metadata says {stated.rpartition('|')[2]}",
-                AGAIN,
+                COPY_AGAIN,
             )
     dtype = np.dtype(f"<u{width}")
     count = max(1, min(documents, round(tokens / PART_TOKENS)))
@@ -83,7 +82,7 @@ def _shares(file: AnyFile, index: AnyFile, metadata: AnyFile | None) -> list[Tok
 
 
 def _ends(index: AnyFile, first: int, last: int) -> list[int]:
-    """Where the documents of these numbers end, in tokens."""
+    """The ends of the documents of these numbers, in tokens."""
     with opened_anywhere(index) as stream:
         stream.seek(first * END_BYTES)
         raw = stream.read((last - first) * END_BYTES)
@@ -101,6 +100,6 @@ def _documents(
             size = max(0, end - begin) * dtype.itemsize
             raw = stream.read(size)
             if end < begin or len(raw) != size:
-                raise DataError(f"{index} does not fit {file}: its ends do not rise", AGAIN)
+                raise DataError(f"{index} does not fit {file}: its ends do not rise", COPY_AGAIN)
             yield TokenDocument(np.frombuffer(raw, dtype), size, file)
             begin = end

@@ -16,7 +16,7 @@ from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.json_file import parse_json
 from bertc.base.storage.remote import AnyFile, opened_anywhere, size_of
-from bertc.data.sources.tokens import TokenDocument, TokenFile, files_of
+from bertc.data.sources.tokens import COPY_AGAIN, TokenDocument, TokenFile, files_of
 from bertc.ir.data import Mds
 
 INDEX_FILE = "index.json"
@@ -28,7 +28,6 @@ DTYPES = {
     32: "uint32", 33: "int32", 64: "uint64", 65: "int64",
 }  # fmt: skip
 """Integers by the byte that says them in samples (NDArray._int2value_dtype)."""
-AGAIN = "copy it again from its source"
 
 
 class Column(NamedTuple):
@@ -55,7 +54,7 @@ def mds_shards(corpus: Mds) -> list[TokenFile]:
         )
     shards = [shard for path in first for shard in _in_index(path, files, corpus)]
     if not shards:
-        raise DataError(f"{corpus.path} has no samples", AGAIN)
+        raise DataError(f"{corpus.path} has no samples", COPY_AGAIN)
     return shards
 
 
@@ -66,8 +65,8 @@ def _in_index(path: PurePosixPath, files: Mapping[str, AnyFile], corpus: Mds) ->
     try:
         index = parse_json(content, LARGEST_INDEX_BYTES)
     except ValueError as error:
-        raise DataError(f"{file} {error}", AGAIN) from None
-    with as_data_error(f"{file} is no index of MDS", AGAIN):
+        raise DataError(f"{file} {error}", COPY_AGAIN) from None
+    with as_data_error(f"{file} is no index of MDS", COPY_AGAIN):
         listed = [dict(shard) for shard in index["shards"]]
         return [
             _shard(shard, path.parent, files, corpus) for shard in listed if int(shard["samples"])
@@ -96,9 +95,9 @@ def _shard(
                 "unpack its shards",
             )
     else:
-        raise MissingInputError(f"{where} is not there, though its index names it", AGAIN)
+        raise MissingInputError(f"{where} is not there, though its index names it", COPY_AGAIN)
     if size_of(file) != size:
-        raise DataError(f"{file} has {size_of(file):,} bytes, its index says {size:,}", AGAIN)
+        raise DataError(f"{file} has {size_of(file):,} bytes, its index says {size:,}", COPY_AGAIN)
     count, raw_bytes = int(shard["samples"]), int(raw["bytes"])
     documents = partial(_documents, file, compression, count, raw_bytes, column)
     return TokenFile(file, raw_bytes, column.dtype, documents)
@@ -129,7 +128,7 @@ def _documents(
 ) -> Iterator[TokenDocument]:
     with opened_anywhere(file) as stream:
         raw = stream.read()
-    with as_data_error(f"{file} is damaged", AGAIN):
+    with as_data_error(f"{file} is damaged", COPY_AGAIN):
         if compression:
             import pyarrow
 

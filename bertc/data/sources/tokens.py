@@ -17,6 +17,7 @@ from bertc.ir.data import Datatrove, Mds
 
 PART_TOKENS = 32 << 20
 """Tokens of a part, about; as many as 128 MiB of text have."""
+COPY_AGAIN = "copy it again from its source"
 BYTES_PER_TOKEN = 4
 """Bytes of text of a token, about."""
 
