@@ -253,16 +253,10 @@ class StreamPair(RowFormat):
 
 
 Format = Annotated[
-    SegmentPair
-    | SentencePair
-    | FullSentences
-    | Blocks
-    | DocSentences
-    | SingleSegment
-    | Stream
-    | StreamPair,
+    SegmentPair | SentencePair | FullSentences | Blocks | DocSentences | SingleSegment
+    | Stream | StreamPair,
     BY_KIND,
-]
+]  # fmt: skip
 PAIRED = ("segment-pair", "sentence-pair")
 RUNNING = ("stream", "stream-pair")
 OF_SENTENCES = (*PAIRED, "stream-pair")
@@ -302,9 +296,7 @@ class MixedBatches(Turns):
 Mixing = Annotated[MixedRows | MixedBatches, BY_KIND]
 
 
-def named_files(
-    corpus: Docstrings | Files | Hf | Parallel | Prepared | Mds | Datatrove,
-) -> tuple[tuple[str, str], ...]:
+def named_files(corpus: Corpus) -> tuple[tuple[str, str], ...]:
     """Names of files, each with its argument."""
     match corpus:
         case Files():
