@@ -1,4 +1,4 @@
-"""Sources of text, row formats, and the mixing of languages."""
+"""Sources of text, and row formats."""
 
 from operator import not_
 from typing import Annotated, Literal
@@ -266,34 +266,6 @@ FULL = ("blocks", *RUNNING)
 """Formats whose rows have no padding."""
 FILLED = ("full-sentences", *FULL)
 """Formats whose rows continue across documents, so that packing would gain nothing."""
-
-
-class Turns(Node):
-    """Mixing of languages, and of translations with monolingual text."""
-
-    translations: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    both_orders: bool = False
-    positional = ("translations",)
-
-
-class MixedRows(Turns):
-    """Rows of any language in a batch.
-
-    ``translations`` is the fraction of rows that are translation pairs, if there is monolingual
-    text too; 0: in proportion to the data. ``both_orders``: each pair is read in both orders,
-    equally often.
-    """
-
-    kind: Literal["rows"] = "rows"
-
-
-class MixedBatches(Turns):
-    """Batches of one language, or of one translation direction (XLM trainer.py, mlm_step)."""
-
-    kind: Literal["batches"] = "batches"
-
-
-Mixing = Annotated[MixedRows | MixedBatches, BY_KIND]
 
 
 def named_files(corpus: Corpus) -> tuple[tuple[str, str], ...]:

@@ -7,9 +7,9 @@ names of kinds that had no fields.
 from pathlib import Path
 
 from bertc.hub.folders import read_resolved
-from bertc.ir.data import MixedBatches
 from bertc.ir.learning.answer import Conditioned, Plain, Span
 from bertc.ir.learning.augmentation import EditedCopies
+from bertc.ir.mixing import MixedBatches
 
 OLDER = Path(__file__).parent / "older_resolved.json"
 

@@ -13,13 +13,14 @@ from pydantic import Field
 from bertc.ir.base import Count, Initializer, Node, Tokens, TruncatedNormal, Width
 from bertc.ir.changing.growth import Drawn, Growth, Init, Stack
 from bertc.ir.changing.pruning import NOTHING, Pruning
-from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
+from bertc.ir.data import Docstrings, Format, Language, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.average import NO_AVERAGE, Average
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup
 from bertc.ir.learning.equal import Equal
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
+from bertc.ir.mixing import MixedRows, Mixing
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
 from bertc.ir.network.body_node import Transformer

@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import NetworkChange
 from bertc.ir.changing.pruning import NOTHING, Pruning
-from bertc.ir.data import Format, Mixing, Share
+from bertc.ir.data import Format, Share
 from bertc.ir.learning.answer import rows_an_example
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.average import NO_AVERAGE, Average
@@ -16,6 +16,7 @@ from bertc.ir.learning.custom_task import TASKS, AnyTask
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
+from bertc.ir.mixing import Mixing
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.program.network import MAIN, Freeze, Network, at_work, learner, teacher_name
