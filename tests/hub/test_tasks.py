@@ -176,7 +176,7 @@ def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[t
         one_bs = torch.ones_like(batch["input_ids"])
         first_b1, none = one_bs[:, :1] * 0, torch.zeros(0)
         asked = TaskTargets(first_b1, none, none, passage=one_bs.bool(), examples=one_bs)
-        found = span_scores(answer, asked, states, head)
+        found = span_scores(asked, states, head)
         return found.starts, found.ends
     if isinstance(answer, Tags):
         return (answer_scores(answer, states, head),)

@@ -144,7 +144,7 @@ def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
     given = asked(torch.stack([first, last], 1)[:, None], [[1]] * B, passage)
     found = answer_loss(task, given, states, head)
     torch.testing.assert_close(found.sum / B, wanted, rtol=1e-5, atol=1e-5)
-    scores = span_scores(task.answer, given, states, head)
+    scores = span_scores(given, states, head)
     torch.testing.assert_close(scores.answered, none, rtol=1e-5, atol=1e-5)
     for row in range(B):
         for nth, place in enumerate(scores.likeliest[row].tolist()):
@@ -184,8 +184,8 @@ def test_a_conditioned_span_may_have_units_of_its_own(encoder):
     wanted = wanted + 0.5 * torch.nn.functional.softplus(-answered)
     found = answer_loss(task, given, states, head)
     torch.testing.assert_close(found.sum, wanted)
-    (likeliest,) = span_scores(task.answer, given, states, head).likeliest
-    scores = span_scores(task.answer, given, states, head).ends[0]
+    (likeliest,) = span_scores(given, states, head).likeliest
+    scores = span_scores(given, states, head).ends[0]
     torch.testing.assert_close(scores[likeliest.tolist().index(2)], ends)
 
 
@@ -203,6 +203,6 @@ def test_a_plain_span_competes_with_every_token(encoder):
         (logs[row, targets[row, 0], 0] + logs[row, targets[row, 1], 1]) / 2 for row in range(B)
     )
     torch.testing.assert_close(found.sum, wanted)
-    scores = span_scores(task.answer, given, states, head)
+    scores = span_scores(given, states, head)
     assert (scores.starts[:, 8:] == float("-inf")).all()
     torch.testing.assert_close(scores.starts[:, 3:8], logits[:, 3:8, 0])

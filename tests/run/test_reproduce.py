@@ -1,11 +1,10 @@
 """``bertc reproduce``: a table of one's own, trained, stopped, shared by processes, and shown."""
 
 import json
-import os
+from contextlib import ExitStack
 
 import pytest
 
-from bertc.base.storage.claims import claim
 from bertc.lab.reproduce import training
 from bertc.lab.reproduce.files import data_files
 from bertc.lab.reproduce.programs import Jobs
@@ -160,13 +159,14 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
 
 def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
     folder = tmp_path / "runs/tables/depth/tiny"
-    other = claim(folder / "one-first/seed-1/pretraining/.lock")
+    other = ExitStack()
+    other.enter_context(RunFolder(folder / "one-first/seed-1/pretraining").claimed())
     looks = []
 
     def sleep(seconds):
         looks.append(taken_up(folder))
         if len(looks) == 1:
-            os.close(other)
+            other.close()
 
     monkeypatch.setattr(training, "sleep", sleep)
     code, _, err = call(*TRAIN)

@@ -66,7 +66,7 @@ def fit(
         if not (name.startswith("heads.") and _part(name) in other_parts)
     }
     copies = {name: source for name, source in full_map.copies.items() if source in old_shapes}
-    copies |= _pooler_of_head(old, new, old_shapes, growth)
+    copies |= _pooler_of_head(old, new, old_shapes)
     other_shapes = (
         f"{name} is {_shape(old_shapes[source])} there and {_shape(here[name].shape)} here"
         for name, source in copies.items()
@@ -145,9 +145,7 @@ def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
     return f"it has {several(before, 'layer')}, but this network {after}" if shrinks else ""
 
 
-def _pooler_of_head(
-    old: Resolved, new: Resolved, old_shapes: ShapesByName, growth: Beginning
-) -> dict[str, str]:
+def _pooler_of_head(old: Resolved, new: Resolved, old_shapes: ShapesByName) -> dict[str, str]:
     """Map a pooler with the layers of a masked-LM head to that head, where there is no pooler.
 
     Both are ``head`` of ModernBertForMaskedLM and ModernBertForSequenceClassification.

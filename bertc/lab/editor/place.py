@@ -61,11 +61,6 @@ class CursorPlace:
     named: bool = False
 
     @property
-    def typed(self) -> str:
-        """The part before the cursor."""
-        return self.text[self.start : self.cursor]
-
-    @property
     def word(self) -> str:
         """All of the word."""
         return self.text[self.start : self.end]

@@ -33,11 +33,6 @@ class Row:
         return self.measured or self.predicted
 
     @property
-    def milliseconds(self) -> float | None:
-        """Milliseconds of a text."""
-        return None if self.shown is None else 1000 * self.shown.seconds / self.case.shape.batch
-
-    @property
     def ratio(self) -> float | None:
         """The measured time over the predicted one."""
         if self.measured is None or self.predicted is None:

@@ -126,7 +126,7 @@ def answer_scores(
 def answer_losses(answer: Answer, own: TaskTargets, states: Tensor, head: nn.Module) -> Predicted:
     """Losses in nats (n,) and hits (n,) of examples, words or windows."""
     if isinstance(answer, Span):
-        return _span_losses(answer, own, states, head)
+        return _span_losses(own, states, head)
     scores = answer_scores(answer, states, head)
     match answer:
         case Score():
@@ -147,7 +147,7 @@ def answer_losses(answer: Answer, own: TaskTargets, states: Tensor, head: nn.Mod
 
 
 def span_scores(
-    answer: Span, targets: TaskTargets, states_bsh: Float[Tensor, "b s h"], head: nn.Module
+    targets: TaskTargets, states_bsh: Float[Tensor, "b s h"], head: nn.Module
 ) -> SpanScores:
     """Scores for inference (start unknown), of rows with one example each."""
     allowed_bs = _allowed(targets)
@@ -165,7 +165,7 @@ def span_scores(
 
 
 def _span_losses(
-    answer: Span, targets: TaskTargets, states_bsh: Float[Tensor, "b s h"], head: nn.Module
+    targets: TaskTargets, states_bsh: Float[Tensor, "b s h"], head: nn.Module
 ) -> Predicted:
     """Mean of the cross entropies of start and end."""
     firsts_bm, lasts_bm = targets.targets.long().unbind(2)

@@ -128,7 +128,7 @@ def outputs(
     loss = tensors.loss(answer_losses(task.answer, targets, states, head), targets)
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, states, head), loss
-    return span_scores(task.answer, targets, states, head), loss
+    return span_scores(targets, states, head), loss
 
 
 def _vectors(

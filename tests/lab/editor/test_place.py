@@ -14,7 +14,8 @@ def offered(text: str) -> list[str]:
     before, _, after = text.partition("|")
     place = place_at(before + after, len(before))
     found = suggestions(place)
-    return [suggestion.insert for suggestion in found if suggestion.text.startswith(place.typed)]
+    typed = place.text[place.start : place.cursor]
+    return [suggestion.insert for suggestion in found if suggestion.text.startswith(typed)]
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def recipe(
         case "mosaicbert":
             return today.mosaicbert(task, reads, chooses)
         case "nomic":
-            return today.nomic(task, reads, chooses)
+            return today.nomic(reads, chooses)
         case "neobert":
             return today.neobert()
         case "deberta":

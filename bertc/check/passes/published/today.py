@@ -86,7 +86,7 @@ def _by_decoupled_adam(
     return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes}
 
 
-def nomic(task: Task, reads: bool, chooses: bool) -> Recipe:
+def nomic(reads: bool, chooses: bool) -> Recipe:
     """nomic-ai/contrastors, configs/train/glue.yaml, for all tasks; spans, choices in longer rows.
 
     finetune_glue.py, configure_optimizer: neither norms nor biases decay.
