@@ -10,13 +10,17 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.hub.exporting import export_model
 from bertc.ir.network.sharing import ShareAttention
 from bertc.ir.program.resolved import Resolved
+from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.records.checkpoints import _manifest
+from bertc.use import trained
+from bertc.use.fill_mask import fill
 from tests.hub.hf_models import SMALL, XLM, XLNET, case, config_of
 from tests.hub.hf_tokenizers import ROBERTA, Folder, Words
 from tests.hub.hf_tokenizers import XLNET as TOKENS_OF_XLNET
@@ -133,8 +137,6 @@ def test_a_run_that_no_layout_can_say_is_refused(tmp_path):
 
 @pytest.mark.parametrize("cls", ["BertForPreTraining", "RobertaForMaskedLM", "AlbertForMaskedLM"])
 def test_a_folder_becomes_a_run_and_a_folder_again(cls, tmp_path):
-    from bertc.api import resolve
-
     more = {"embedding_size": 16} if cls.startswith("Albert") else {}
     hf, made = tmp_path / "hf", tmp_path / "made"
     case(cls, SMALL, **more).save(hf)
@@ -211,10 +213,6 @@ def test_what_is_no_checkpoint_is_passed_over(run):
 
 @pytest.mark.parametrize(("cls", "kind"), [("BertModel", "mlm"), ("XLNetModel", "plm")])
 def test_a_folder_without_a_head_guesses_nothing(cls, kind, tmp_path):
-    from bertc.run.evaluation.evaluate import evaluate_run
-    from bertc.use import trained
-    from bertc.use.fill_mask import fill
-
     case(cls, XLNET if kind == "plm" else SMALL).save(tmp_path / "hf")
     write_tokenizer(tmp_path / "hf")
     import_run(tmp_path / "hf", tmp_path / "made")

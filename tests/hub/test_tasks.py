@@ -9,6 +9,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bertc.base.diagnostics import DataError, UsageError
+from bertc.check.passes import resolve
 from bertc.hub.exporting import JOINED, TYPED, UNASKED, export_model
 from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Span, Tags
@@ -28,6 +29,7 @@ from bertc.ir.network.positions import (
 )
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.terms.node import weights_of_head
 from bertc.ir.vocabulary import ByteBpe
 from bertc.learn.objectives import TaskTargets
@@ -49,6 +51,7 @@ from tests.hub.hf_models import (
     config_of,
     respell,
 )
+from tests.hub.programs import SMALL as OURS
 from tests.hub.programs import Wordless, assert_same, program, tensors, words
 from tests.hub.test_round_trip import close, encoded, inputs
 
@@ -384,9 +387,6 @@ def test_heads_that_a_class_cannot_hold_are_kept_beside(tmp_path):
 
 def staged(stages: dict[str, tuple[Term, ...]], **settings: Any) -> Resolved:
     """A small program of some stages."""
-    from bertc.check.passes import resolve
-    from bertc.ir.program.written import Given, Origin, Program, StageGiven
-    from tests.hub.programs import SMALL as OURS
 
     def given(values: dict[str, Any]) -> dict[str, Given]:
         return {name: Given(value, Origin("written")) for name, value in values.items()}

@@ -3,9 +3,10 @@
 import pytest
 
 from bertc.base.diagnostics import DataError, MissingInputError, StoppedError
-from bertc.check.facts.networks import begun_from
+from bertc.check.facts.networks import begun_from, taken
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.learning.optimizer import ConstantRate, Muon, StableAdam, WarmupStableDecay
+from bertc.ir.program.written import Given, Origin
 from bertc.ir.vocabulary import WordPiece
 from tests.run.conftest import stop_after
 
@@ -14,9 +15,6 @@ DECAY = WarmupStableDecay(decay=4, end=0.1)
 
 def decaying(tiny, run, **settings):
     """Four steps of decay from step 8 of a run, as ``api`` resolves them: facts are looked up."""
-    from bertc.check.facts.networks import taken
-    from bertc.ir.program.written import Given, Origin
-
     init = FromRun(path=str(run), step=8, moments="carry")
     init = taken(Given(init, Origin("written")), {}, {})[0].value
     optimizer = StableAdam(lr=1e-3, warmup=0, schedule=WarmupStableDecay(decay=1.0, end=0.1))

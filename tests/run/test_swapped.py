@@ -14,6 +14,7 @@ from bertc.lab.report.report import report_page
 from bertc.lab.results.listing import list_runs
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.runs import export_run, import_run
+from bertc.run.records import checkpoints
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
 from bertc.use.trained import load
@@ -140,8 +141,6 @@ def test_an_imported_model_keeps_its_weights(program):
 
 
 def _without_digests(manifest: Path) -> None:
-    from bertc.run.records import checkpoints
-
     content = json.loads(manifest.read_text())["content"]
     facts = {n: v for n, v in content["facts"].items() if n not in ("origin", "metrics")}
     manifest.write_bytes(checkpoints._manifest(content["step"], content["files"], facts))

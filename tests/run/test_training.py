@@ -4,24 +4,36 @@ import json
 import math
 import shutil
 import signal
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from bertc.base.diagnostics import DataError, ResumeRefusedError, StoppedError, UsageError
+from bertc.base.diagnostics import (
+    CannotWriteError,
+    DataError,
+    MachineError,
+    ResumeRefusedError,
+    StoppedError,
+    UsageError,
+)
+from bertc.base.storage import durable
+from bertc.cost.planning.plan import next_bytes
 from bertc.ir.data import StreamPair
 from bertc.ir.learning.batch_warmup import RisingBatch
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam
 from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.network.layer import Dropout
 from bertc.ir.terms.masking import of_all_positions
 from bertc.learn.step.step import TrainStep
 from bertc.machine.profile import graphs_so_far
+from bertc.run.evaluation import held_out as evaluation
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.records.folder import RunFolder
-from bertc.run.train import finish
+from bertc.run.train import finish, phase
 from bertc.run.train.finish import plot
 from bertc.run.train.loop import train
 from tests.run.conftest import lines, stop_after
@@ -173,8 +185,6 @@ def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
 def test_a_stop_in_an_evaluation_leaves_it_due(
     begun, go, tiny, tmp_path, monkeypatch, straight_and_broken_agree
 ):
-    from bertc.run.evaluation import held_out as evaluation
-
     begun("straight")
     real, calls = evaluation.corrupt, 0
 
@@ -251,8 +261,6 @@ def test_what_cannot_be_resumed_is_refused_with_the_difference(
 
 
 def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):
-    from bertc.ir.network.layer import Dropout
-
     for rows in (8, 4, 1):
         go(
             tiny(objective=PAIRS, microbatch=rows, dropout=Dropout(hidden=0, attention=0), steps=6),
@@ -294,8 +302,6 @@ def test_stages_change_what_is_trained_and_share_the_state(resumes, tiny, tmp_pa
 
 @pytest.mark.parametrize("place", ["loss", "gradient"])
 def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeypatch, place):
-    from bertc.run.train import phase
-
     real, calls = phase.make_objective, 0
 
     def poisoned(*arguments):
@@ -324,9 +330,6 @@ def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeyp
 
 
 def test_running_out_of_memory_names_what_fits(go, tiny, monkeypatch):
-    from bertc.base.diagnostics import MachineError
-    from bertc.run.train import phase
-
     def narrow(*arguments):
         def call(batch, factors):
             if len(batch.reading.token_ids) > 2:
@@ -352,9 +355,6 @@ def test_a_dry_run_trains_nothing_and_leaves_nothing(go, tiny, tmp_path):
 
 
 def test_a_dry_run_fails_where_the_run_would(begun, go, tiny, tmp_path, monkeypatch, capsys, cache):
-    from bertc.base.diagnostics import CannotWriteError
-    from bertc.base.storage import durable
-
     begun("taken")
     for of_the_run in (tiny(), tiny(seed=9)):
         capsys.readouterr()
@@ -371,8 +371,6 @@ def test_a_dry_run_fails_where_the_run_would(begun, go, tiny, tmp_path, monkeypa
 
 @pytest.mark.parametrize("step", [2, 4, 12])
 def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, monkeypatch, step):
-    from bertc.base.diagnostics import CannotWriteError
-
     real = TrainStep.__call__
 
     def removing(self, inputs, at, *others):
@@ -390,10 +388,6 @@ def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, m
 def test_a_disk_without_room_for_the_first_checkpoint_is_refused_before_a_step(
     go, tiny, tmp_path, monkeypatch, rule
 ):
-    from bertc.base.diagnostics import CannotWriteError
-    from bertc.base.storage import durable
-    from bertc.cost.planning.plan import next_bytes
-
     resolved = tiny(optimizer=rule, steps=2, save_every=1)
     go(resolved, "whole")
     step, model = tmp_path / "whole" / "checkpoints" / "step-00000001", tmp_path / "whole" / "model"
@@ -408,10 +402,6 @@ def test_a_disk_without_room_for_the_first_checkpoint_is_refused_before_a_step(
 
 
 def test_a_held_out_loss_that_is_not_finite_is_an_error(go, tiny, monkeypatch):
-    from dataclasses import replace
-
-    from bertc.run.train import phase
-
     real = phase.evaluate
 
     def poisoned(*arguments):
