@@ -73,11 +73,10 @@ def prepare(
         if not isinstance(text.corpus, Prepared)
     }
     vocabulary = vocabulary_for(resolved, sources, cache, progress, learned)
-    holdout = resolved.run.holdout
     tokenised = {
         text: open_prepared(text.corpus, spelling(vocabulary), cache, progress)
         if isinstance(text.corpus, Prepared)
-        else tokenise_source(sources[text], vocabulary, holdout, cache, progress)
+        else tokenise_source(sources[text], vocabulary, resolved.run, cache, progress)
         for text in texts
     }
     copier = Copier(cache, networks, vocabulary.token(vocabulary.mask), progress)

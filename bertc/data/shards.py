@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain
+from bertc.data.rows.cleaning import copies, keys_in, removal_text, removed_from, rules_for
 from bertc.data.rows.holdout import join_held_out
-from bertc.data.rows.rewriting import hold_out_end, holds_out, recounted
+from bertc.data.rows.rewriting import hold_out_end, holds_out, recounted, without
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, DType, Tokens, open_tokens, token_dtype
 from bertc.data.sources.source import TextSource
 from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.ir.cleaning import EVERY
+from bertc.ir.program.resolved import Run
 
 VERSION = 2
 """Version of the preparation, in every fingerprint: raised when its results change."""
@@ -53,23 +56,31 @@ def spelling(vocabulary: Vocabulary) -> str:
 
 
 def tokenise_source(
-    source: TextSource, vocabulary: Vocabulary, holdout: float, cache: Path, progress: Progress
+    source: TextSource, vocabulary: Vocabulary, run: Run, cache: Path, progress: Progress
 ) -> Tokenised:
     """Tokenise a source part by part, or open what the cache has of it."""
     dtype, parts = token_dtype(vocabulary.size), source.parts or (source,)
+    holdout, rules = run.holdout, rules_for(source, run.clean)
+    cleaned = () if rules == EVERY else (rules.model_dump(),)
 
     def made(part: TextSource) -> TokenFolder:
-        name = fingerprint(VERSION, part.identity, spelling(vocabulary), holdout)
+        name = fingerprint(VERSION, part.identity, spelling(vocabulary), holdout, *cleaned)
         least = not source.parts
         facts = obtain(
             cache / "tokens" / name,
-            lambda folder: tokenise(folder, part, vocabulary, holdout, progress, least),
+            lambda folder: tokenise(
+                folder, part, vocabulary, holdout, progress, least, rules=rules
+            ),
             progress,
             part.text_bytes * np.dtype(dtype).itemsize // 4,
         )
         return cache / "tokens" / name, facts
 
     read = [made(part) for part in parts]
+    if rules.unique and len(read) > 1:
+        for number, keys in copies([keys_in(folder) for folder, _ in read]).items():
+            drop = partial(without, dtype=dtype, gone=keys)
+            read[number] = _changed(read[number], fingerprint(keys.tolist()), drop, dtype)
     if holdout and not any(facts["heldout"]["tokens"] for _, facts in read):
         last = holds_out([facts for _, facts in read])
         end = partial(hold_out_end, dtype=dtype, separator=vocabulary.sep, holdout=holdout)
@@ -88,6 +99,8 @@ def tokenise_source(
         folder = cache / "tokens" / name
         obtain(folder, lambda folder: join_held_out(folder, texts), progress)
         heldout = (Shard(name, "heldout", partial(open_tokens, folder, "heldout", dtype)),)
+    if removed := removed_from(facts for _, facts in read):
+        progress.note(f"{source.name}: {removal_text(removed)}")
     counts = [np.fromfile(folder / "train.counts", np.int64) for folder, _ in read]
     facts = dict(read[0][1]) if len(read) == 1 else _together(source.name, [f for _, f in read])
     # Without held-out text it is text to evaluate on alone.
@@ -99,7 +112,7 @@ TokenFolder = tuple[Path, Facts]
 
 
 def _changed(
-    tokens: TokenFolder, how: str, change: Callable[[Path], None], dtype: DType
+    tokens: TokenFolder, how: str, change: Callable[[Path], int], dtype: DType
 ) -> TokenFolder:
     """A part of a source with its documents changed, in a folder of its own."""
     before, facts = tokens
@@ -109,8 +122,7 @@ def _changed(
         for path in before.iterdir():
             if path.name != MANIFEST_FILE:
                 shutil.copyfile(path, folder / path.name)
-        change(folder)
-        return recounted(folder, facts, dtype)
+        return recounted(folder, facts, dtype, change(folder))
 
     return folder, obtain(folder, fill, Silent())
 
@@ -118,6 +130,8 @@ def _changed(
 def _together(name: str, parts: list[Facts]) -> dict[str, Any]:
     """Facts of a source from those of its parts."""
     facts: dict[str, Any] = {"name": name, "content": fingerprint(*(p["content"] for p in parts))}
+    if removed := removed_from(parts):
+        facts["removed"] = removed
     for split in SPLITS:
         counted = ("tokens", "sentences", "documents")
         facts[split] = {count: sum(part[split][count] for part in parts) for count in counted}

@@ -8,6 +8,7 @@ from bertc.cost.units import bytes_text
 from bertc.data.prepared.finishing import finish_preparing
 from bertc.data.prepared.making import begin_preparing, make_parts
 from bertc.data.prepared.manifest import PreparedText, read_plan, survey
+from bertc.data.rows.cleaning import removal_text
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import Watched, choose
 from bertc.machine.signals import Stop
@@ -79,4 +80,5 @@ def _about(to: str, corpus: PreparedText) -> str:
         f"{to}: {facts['train']['tokens']:,} tokens of {facts['train']['documents']:,} documents "
         f"to train on, {facts['heldout']['tokens']:,} held out, in "
         f'{several(len(corpus.parts), "part")}; read with data=prepared("{to}")'
+        + (f"\n{removal_text(facts['removed'])}" if "removed" in facts else "")
     )

@@ -55,11 +55,11 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          f"head{'s' * (p.heads != 1)} of width {p.head_dim} in each layer",
          label="unwritten heads are derived from hidden",
          help=lambda p: f"hidden={round(p.hidden / HEAD_WIDTH) * HEAD_WIDTH}"),
-    Rule("R120", "holdout",
-         lambda p: p.origins["holdout"].kind in ("written", "set")
+    Rule("R120", ("clean", "holdout"),
+         lambda p: {p.origins[name].kind for name in ("clean", "holdout")} & {"written", "set"}
          and all(isinstance(d.corpus, Prepared) for s in p.stages for d in s.data),
-         "holdout has no effect on prepared text: its documents were held out when it was prepared",
-         help="give it to bertc prepare"),
+         "prepared text is read as it is: which documents it has and holds out is settled",
+         help="give clean and holdout to bertc prepare"),
 )  # fmt: skip
 _OF_STAGES: tuple[Rule[StageSettings], ...] = (
     Rule("R102", "optimizer.lr", lambda s: s.optimizer.lr >= HIGH_RATE,

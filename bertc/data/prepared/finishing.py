@@ -1,11 +1,12 @@
 """The end of a preparation: what follows from all parts together, and the manifest."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.base.storage.place import FolderAt
@@ -21,9 +22,10 @@ from bertc.data.prepared.manifest import (
     survey,
     write_corpus,
 )
+from bertc.data.rows.cleaning import copies, keys_in
 from bertc.data.rows.holdout import join_held_out
-from bertc.data.rows.rewriting import hold_out_end, holds_out, recounted
-from bertc.data.rows.tokens import TOKEN_FILES, DType, Tokens, open_tokens
+from bertc.data.rows.rewriting import hold_out_end, holds_out, recounted, without
+from bertc.data.rows.tokens import SPLITS, TOKEN_FILES, DType, Tokens, open_tokens
 
 
 def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
@@ -41,6 +43,12 @@ def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
             f"{plan.words('command')} --to {place.address}{share * (len(absent) == 1)} makes "
             + ("it" if len(absent) == 1 else "those alone"),
         )
+    if plan.clean.get("unique"):
+        progress.begin("comparing documents", len(parts), "parts")
+        for number, keys in copies(list(_keys(place, parts, progress))).items():
+            drop = partial(without, gone=keys)
+            parts[number] = _changed(place, plan, parts[number], drop)
+        progress.end()
     if plan.holdout and not any(part.facts["heldout"]["tokens"] for part in parts):
         last = holds_out([part.facts for part in parts])
         end = partial(hold_out_end, separator=plan.separator, holdout=plan.holdout)
@@ -54,11 +62,23 @@ def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
     return corpus
 
 
+def _keys(
+    place: FolderAt, parts: list[PreparedPart], progress: Progress
+) -> Iterator[NDArray[np.uint64]]:
+    """The keys of the documents of each part."""
+    for part in parts:
+        with tempfile.TemporaryDirectory(prefix="bertc-") as name:
+            for split in SPLITS:
+                place.get(f"{part.name}/{split}.hashes", Path(name) / f"{split}.hashes")
+            yield keys_in(Path(name))
+        progress.advance(1)
+
+
 def _changed(
     place: FolderAt,
     plan: PreparationPlan,
     part: PreparedPart,
-    change: Callable[[Path, DType], None],
+    change: Callable[[Path, DType], int],
 ) -> PreparedPart:
     """A part with some documents fewer or elsewhere, in the place of the one before."""
     dtype = np.dtype(plan.dtype).type
@@ -66,8 +86,9 @@ def _changed(
     def fill(folder: Path) -> Facts:
         for name in {*place.sizes(part.name)} - {MANIFEST_FILE}:
             place.get(f"{part.name}/{name}", folder / name)
-        change(folder, dtype)
-        return {**recounted(folder, part.facts, dtype), "rows": rows_of(plan, folder)}
+        now = part_at(place, part.name, plan) or part  # changed meanwhile by another process
+        facts = recounted(folder, now.facts, dtype, change(folder, dtype))
+        return {**facts, "rows": rows_of(plan, folder)}
 
     put_folder(place, part.name, fill, anew=True)
     changed = part_at(place, part.name, plan)

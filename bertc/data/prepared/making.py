@@ -24,12 +24,14 @@ from bertc.data.prepared.manifest import (
     part_at,
     write_plan,
 )
+from bertc.data.rows.cleaning import rules_for
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import open_tokens, token_dtype
 from bertc.data.shards import spelling
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import CorpusText, TextSource
 from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.ir.cleaning import Documents
 from bertc.ir.data import Parallel, Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.lang.read.shapes import setting_shape
@@ -70,6 +72,7 @@ def begin_preparing(
         dtype="",
         separator=0,
         holdout=resolved.run.holdout,
+        clean=rules_for(source, resolved.run.clean).model_dump(exclude_defaults=True),
         read={
             "command": command,
             "text": source.name,
@@ -79,6 +82,7 @@ def begin_preparing(
             "tokenizer": show_value(resolved.vocabulary, setting_shape("vocab")),
             "rows": ", ".join(f"{s.format.kind} of {s.seq}{' packed' * s.pack}" for s in rows),
             "parts": f"{len(parts):,}",
+            "clean": show_value(resolved.run.clean),
         },
         parts=tuple(f"{number:0{NAME_DIGITS}}" for number in range(len(parts))),
         rows=tuple(how(a, stage) for stage in rows for a in arrangements(stage, resolved)),
@@ -184,6 +188,7 @@ class _Make:
                 _Counting(report),
                 least=self.alone,
                 cores=self.cores,
+                rules=Documents(**plan.clean),
             )
             return {**facts, "rows": rows_of(plan, folder), "plan": plan.fingerprint}
 

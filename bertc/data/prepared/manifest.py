@@ -21,6 +21,7 @@ from bertc.data.cache.store import (
     intact,
     unsealed,
 )
+from bertc.data.rows.cleaning import removed_from
 from bertc.data.rows.tokens import SPLITS
 
 PLAN_FILE = "plan.json"
@@ -33,7 +34,7 @@ LARGEST_FILE_BYTES = 1 << 30
 STORE_READERS = 16
 """Requests to a store at once, where parts are looked at."""
 COUNTED = ("tokens", "sentences", "documents")
-SHARED = ("source", "tokenizer", "holdout", "rows", "parts", "version")
+SHARED = ("source", "tokenizer", "holdout", "clean", "rows", "parts", "version")
 """Settings of a plan that decide the content of parts, as messages name them."""
 
 
@@ -55,6 +56,7 @@ class PreparationPlan:
     parts: tuple[str, ...]
     version: int = VERSION
     rows: tuple[str, ...] = ()
+    clean: Mapping[str, Any] = field(default_factory=dict)
     program: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -92,7 +94,13 @@ class PreparedText:
             split: {c: sum(part.facts[split][c] for part in self.parts) for c in COUNTED}
             for split in SPLITS
         }
-        return {"name": str(self.plan.read.get("text", "")), "content": self.digest, **totals}
+        removed = removed_from(part.facts for part in self.parts)
+        return {
+            "name": str(self.plan.read.get("text", "")),
+            "content": self.digest,
+            **({"removed": removed} if removed else {}),
+            **totals,
+        }
 
 
 def read_plan(place: FolderAt) -> PreparationPlan | None:
@@ -144,7 +152,7 @@ def part_at(
     """
     if place.folder and intact(place.folder / name, checked_bytes) is None:
         return None
-    raw = place.read(f"{name}/{MANIFEST_FILE}", LARGEST_FILE_BYTES)
+    raw = place.read(f"{name}/{MANIFEST_FILE}", LARGEST_FILE_BYTES, lambda _: True)
     manifest = unsealed(raw.decode("utf-8", "replace")) if raw else None
     if raw is None or manifest is None:
         return None

@@ -7,14 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
+from bertc.data.rows.cleaning import NO_TRAITS, Traits
 from bertc.data.rows.holdout import part_of_document
 from bertc.data.sources.tokens import TokenSource, require_room
 from bertc.data.vocab.vocabulary import Vocabulary
 
 IDS_BYTES_AT_ONCE = 1 << 20
 
-Run = tuple[bool, str]
-"""A piece being encoded: whether it starts a document, and the part it is in."""
+Run = tuple[bool, str, Traits]
+"""A piece being encoded: whether it starts a document, and its part and traits."""
 Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
 """All token ids, the length of each sentence, the number of sentences of each piece."""
 
@@ -42,7 +43,7 @@ def ids_of_others(
         documents.append(document[first:last].astype("<u4"))
         raw = documents[-1].tobytes()
         digest.update(len(raw).to_bytes(8, "little") + raw)
-        runs.append((True, part_of_document(raw, holdout)))
+        runs.append((True, part_of_document(raw, holdout), NO_TRAITS))
         amount += size
         if amount >= IDS_BYTES_AT_ONCE:
             yield (runs, amount), _end_to_end(documents)

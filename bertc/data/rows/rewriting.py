@@ -1,4 +1,4 @@
-"""Changes of tokenised text: its end held out."""
+"""Changes of tokenised text: its end held out, documents taken out."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,20 +9,24 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
 from bertc.data.cache.store import Facts
-from bertc.data.rows.tokens import SPLITS, TOKEN_FILES, DType, Tokens, open_tokens
+from bertc.data.rows.tokens import SPLITS, TOKEN_FILES, DType, Tokens, mapped, open_tokens
 
 MAX_LAST_DOCUMENT_FRACTION = 0.1
 """The last document is held out whole up to this fraction of all tokens."""
 COUNTED_TOKENS = 1 << 19
 
 
-def recounted(folder: Path, facts: Facts, dtype: DType) -> dict[str, Any]:
-    """The facts of a part whose documents were fewer or moved, and its counts of tokens anew."""
+def recounted(folder: Path, facts: Facts, dtype: DType, copies: int) -> dict[str, Any]:
+    """The facts of a part without some copies of documents; its tokens are counted again."""
     path = folder / "train.counts"
     before = np.fromfile(path, np.int64)
     counts = token_counts(folder, dtype, len(before))
     counts[before == 0] = 0  # special tokens
     path.write_bytes(counts.tobytes())
+    removed = dict(facts.get("removed", {}))
+    if copies:
+        removed["unique"] = removed.get("unique", 0) + copies
+    facts = {**facts, "removed": removed} if removed else facts
     return {**facts, **split_facts(folder, dtype)}
 
 
@@ -44,6 +48,29 @@ def split_facts(folder: Path, dtype: DType) -> dict[str, dict[str, int]]:
     return facts
 
 
+def without(folder: Path, dtype: DType, gone: NDArray[np.uint64]) -> int:
+    """Take the documents with these keys out of both parts of a text; return their number."""
+    removed = 0
+    for part in SPLITS:
+        keys = mapped(folder / f"{part}.hashes", np.uint64)
+        stays = ~np.isin(keys, gone)
+        if stays.all():
+            continue
+        removed += len(keys) - int(stays.sum())
+        tokens = open_tokens(folder, part, dtype)
+        in_document, in_sentence = np.diff(tokens.documents), np.diff(tokens.sentences)
+        sentences = np.repeat(stays, in_document)
+        for name, values in (
+            ("ids", tokens.ids[np.repeat(sentences, in_sentence)]),
+            ("sentences", np.append(0, np.cumsum(in_sentence[sentences]))),
+            ("documents", np.append(0, np.cumsum(in_document[stays]))),
+            ("hashes", keys[stays]),
+        ):
+            (folder / "aside").write_bytes(values.tobytes())  # the old file is mapped
+            (folder / "aside").rename(folder / f"{part}.{name}")
+    return removed
+
+
 def holds_out(parts: Sequence[Facts]) -> int:
     """The last of the parts with two sentences, whose end is held out if no document is."""
     for number in reversed(range(len(parts))):
@@ -63,8 +90,8 @@ def too_little(name: str, held: str) -> DataError:
 
 def hold_out_end(
     folder: Path, dtype: DType, separator: int, holdout: float, paired: bool = False
-) -> None:
-    """Hold out the last document, or the last sentences of a long one, if nothing is."""
+) -> int:
+    """Hold out the last document, or the last sentences of a long one; none is removed."""
     if not len(open_tokens(folder, "train", dtype).ids):
         for name in TOKEN_FILES:
             spare = folder / f"spare.{name}"
@@ -72,7 +99,7 @@ def hold_out_end(
             (folder / f"heldout.{name}").rename(folder / f"train.{name}")
             spare.rename(folder / f"heldout.{name}")
     if len(open_tokens(folder, "heldout", dtype).ids):
-        return
+        return 0
     train = open_tokens(folder, "train", dtype)
     cut = int(train.documents[-2]) if paired else _cut(train, holdout)
     at = int(train.sentences[cut])
@@ -90,6 +117,7 @@ def hold_out_end(
         if inside_document:
             ids.write(dtype(separator).tobytes())
         ids.truncate(ids.tell())
+    return 0
 
 
 def _cut(train: Tokens, holdout: float) -> int:

@@ -13,15 +13,17 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from bertc.base.storage.foreign import as_data_error
-from bertc.data.cache.store import Progress
+from bertc.data.cache.store import Progress, fingerprint
 from bertc.data.cache.workers import processes, spread
+from bertc.data.rows.cleaning import CleanWriter, Measure, removal_text
 from bertc.data.rows.holdout import part_of_document
 from bertc.data.rows.others import Encoded, Run, ids_of_others
 from bertc.data.rows.rewriting import hold_out_end, split_facts, token_counts, too_little
-from bertc.data.rows.tokens import SPLITS, TokenWriter, token_dtype
+from bertc.data.rows.tokens import token_dtype
 from bertc.data.sources.source import TextSource, split_sentences
 from bertc.data.sources.tokens import TokenSource
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary, splits
+from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Sentences
 
 BATCH_CHARACTERS = 1 << 19
@@ -40,32 +42,34 @@ def tokenise(
     progress: Progress,
     least: bool = True,
     cores: int = 0,
+    rules: Documents = EVERY,
 ) -> dict[str, Any]:
     """Write the training and held-out parts of a source into ``folder`` in bounded memory.
 
     A document is held out if its hash is in the lowest ``holdout`` of the range, so equal documents
     are in the same part. With ``holdout=0`` all is in the training part. ``least``: text that
-    cannot be in both parts is refused. ``cores``: the most processes, 0 for all cores.
+    cannot be in both parts is refused. ``cores``: the most processes, 0 for all cores. ``rules``
+    remove documents.
     """
     dtype, digest = token_dtype(vocabulary.size), hashlib.sha256()
     progress.begin(f"tokenising {source.name}", source.total, source.unit)
-    writers = {part: TokenWriter(folder, part, dtype, vocabulary.sep) for part in SPLITS}
+    writer, measure = CleanWriter(folder, dtype, vocabulary.sep, rules), Measure(rules)
     try:
-        with closing(_encoded(source, vocabulary, holdout, digest, cores)) as finished:
+        batches = _encoded(source, vocabulary, holdout, digest, measure, cores)
+        with closing(batches) as finished:
             for (runs, amount), encoded in finished:
-                _write(writers, runs, encoded)
+                _write(writer, runs, encoded)
                 progress.advance(amount)
-        for writer in writers.values():
-            writer.close()
+        writer.close()
     finally:
-        for writer in writers.values():
-            writer.abandon()
+        writer.abandon()
     needed = (2 if holdout else 1) * (2 if source.paired else 1)
-    if least and sum(writer.sentences for writer in writers.values()) < needed:
+    if least and writer.sentences < needed:
         count = "fewer than two" if holdout else "no"
         ids = isinstance(source, TokenSource)
         noun = "pairs" if source.paired else "documents" if ids else "sentences"
-        raise too_little(source.name, f"{count} {noun}")
+        after = f" where {removal_text(writer.removed)}" if writer.removed else ""
+        raise too_little(source.name, f"{count} {noun}{after}")
     if holdout and least:
         hold_out_end(folder, dtype, vocabulary.sep, holdout, source.paired)
     progress.end()
@@ -73,30 +77,40 @@ def tokenise(
     counts[vocabulary.special] = 0
     (folder / "train.counts").write_bytes(counts.tobytes())
     facts: dict[str, Any] = {"name": source.name, "content": digest.hexdigest()}
+    if rules != EVERY:
+        facts["content"] = fingerprint(facts["content"], rules.model_dump())
+        facts["removed"] = dict(sorted(writer.removed.items()))
     return {**facts, **split_facts(folder, dtype)}
 
 
 def _encoded(
-    source: TextSource, vocabulary: Vocabulary, holdout: float, digest: Any, cores: int
+    source: TextSource,
+    vocabulary: Vocabulary,
+    holdout: float,
+    digest: Any,
+    measure: Measure,
+    cores: int,
 ) -> Generator[tuple[tuple[list[Run], int], Encoded], None, None]:
     """Batches of documents: runs and the amount read for them, and their ids."""
     if isinstance(source, TokenSource):
         return ids_of_others(source, vocabulary, holdout, digest)
     encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
     number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS, cores)
-    return spread(encode, _batches(source, holdout, digest), number)
+    return spread(encode, _batches(source, holdout, digest, measure), number)
 
 
-def _write(writers: dict[str, TokenWriter], runs: list[Run], encoded: Encoded) -> None:
+def _write(writer: CleanWriter, runs: list[Run], encoded: Encoded) -> None:
     ids, lengths, counts = encoded
     ends = np.concatenate(([0], np.cumsum(lengths)))
     sentence = 0
-    for (first, part), count in zip(runs, counts, strict=True):
+    for (first, part, traits), count in zip(runs, counts, strict=True):
         if first:
-            writers[part].begin()
+            writer.begin(part)
         sentence_lengths = lengths[sentence : sentence + count]
-        writers[part].add(
-            ids[ends[sentence] : ends[sentence + count]], sentence_lengths[sentence_lengths > 0]
+        writer.add(
+            ids[ends[sentence] : ends[sentence + count]],
+            sentence_lengths[sentence_lengths > 0],
+            traits,
         )
         sentence += count
 
@@ -139,7 +153,7 @@ class Encode:
 
 
 def _batches(
-    source: TextSource, holdout: float, digest: Any
+    source: TextSource, holdout: float, digest: Any, measure: Measure
 ) -> Iterator[tuple[tuple[list[Run], int], list[RawPiece]]]:
     """The runs of a batch of pieces and the amount read for them, and the pieces."""
     runs, pieces, amount, characters = list[Run](), list[RawPiece](), 0, 0
@@ -149,7 +163,7 @@ def _batches(
         digest.update(b"\0" * first + raw)
         if first:
             part, inside = part_of_document(kin.encode() or raw, holdout), False
-        runs.append((first, part))
+        runs.append((first, part, measure.add(text, first)))
         amount += read
         pieces.append((text, inside))
         inside = inside or not (not text or text.isspace())

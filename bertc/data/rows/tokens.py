@@ -108,13 +108,29 @@ class TokenWriter:
         self._dtype = dtype
         self._separator = separator
         self._inside = self._begun = False
-        self.tokens = self.sentences = 0
+        self.tokens = self.sentences = self.documents = 0
+        self._start = 0, 0, 0
 
     def begin(self) -> None:
         """Start a document; ends the one before with a separator."""
         if self._inside:
             self._put(np.array([self._separator]))
         self._inside, self._begun = False, True
+        self._start = self.tokens, self.sentences, self.documents
+
+    @property
+    def tokens_of_document(self) -> int:
+        """Tokens of the document that was started last."""
+        return self.tokens - self._start[0]
+
+    def take_back(self) -> None:
+        """Remove the document that was started last."""
+        self.tokens, self.sentences, self.documents = self._start
+        sizes = self.tokens * np.dtype(self._dtype).itemsize, self.sentences * 8, self.documents * 8
+        for file, size in zip((self._ids, self._sentences, self._documents), sizes, strict=True):
+            file.seek(size)
+            file.truncate()
+        self._inside = self._begun = False
 
     def add(self, ids: NDArray[Any], lengths: NDArray[np.int64]) -> None:
         """Add sentences: their ids end to end, and their lengths, none 0."""
@@ -122,6 +138,7 @@ class TokenWriter:
             return
         if self._begun:
             _write(self._documents, np.array([self.sentences]))
+            self.documents += 1
         self._inside, self._begun = True, False
         _write(self._sentences, self.tokens + np.cumsum(lengths) - lengths)
         self.sentences += len(lengths)

@@ -10,6 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import Init
 from bertc.ir.changing.pruning import Units
+from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Share
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
@@ -60,6 +61,7 @@ class Run(Node):
     layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
     deterministic: Literal["yes", "no"] = "no"
     log: Annotated[Log, Field(exclude_if=lambda log: log == "none")] = "none"
+    clean: Annotated[Documents, Field(exclude_if=EVERY.__eq__)] = EVERY
 
     @property
     def without_recipe(self) -> Self:

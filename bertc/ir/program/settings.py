@@ -13,6 +13,7 @@ from pydantic import Field
 from bertc.ir.base import Count, Initializer, Node, Tokens, TruncatedNormal, Width
 from bertc.ir.changing.growth import Drawn, Growth, Init, Stack
 from bertc.ir.changing.pruning import NOTHING, Pruning
+from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Docstrings, Format, Language, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.average import NO_AVERAGE, Average
@@ -140,6 +141,10 @@ class Settings(Node):
     )
     holdout: Annotated[float, Field(gt=0, le=0.5)] = default(
         0.01, HOUSE, "fraction of the documents held out for evaluation"
+    )
+
+    clean: Documents = default(
+        EVERY, HOUSE, "documents that are read: long enough, of letters, each once, ..."
     )
 
     # how

@@ -5,6 +5,7 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.data.tokenizers.reading import tokenizer_folder
+from bertc.ir.cleaning import EVERY
 from bertc.ir.data import PAIRED, Files, Hf, Parallel, Share
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.task import Task
@@ -27,7 +28,7 @@ def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> R
         shares = tuple(_laid_out(stage, share) for share in named)
         _refuse_shares(resolved, stage, shares)
         stage = stage.model_copy(update={"data": shares, "steps": 1, "first_batch": 0})
-        settings["holdout"] = 0.0
+        settings |= {"holdout": 0.0, "clean": EVERY}
     return resolved.model_copy(
         update={
             "stages": (stage,),
