@@ -30,7 +30,7 @@ class Shard:
     """Documents of a source, tokenised: a part of the cache folder ``name``.
 
     ``counts`` are those of its rows where they are known before it is read, by ``how``; a ``slow``
-    one comes from a store.
+    one comes from a store. ``title`` names it for people.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Shard:
     opened: Callable[[], Tokens]
     counts: Mapping[str, Facts] = field(default_factory=dict)
     slow: bool = False
+    title: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
 from bertc.ir.program.written import Given, Origin, OriginKind
-from bertc.ir.vocabulary import TokenizerFile
+from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 
 EARLIER_FIRST: tuple[OriginKind, ...] = ("default", "derived", "extends", "written", "set")
 
@@ -185,7 +185,7 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
         for index, share in enumerate(stage.data):
             if isinstance(share.corpus, Prepared) and "E212" not in known:
                 span = origin.parts.get((index, "corpus", "path"), origin.span)
-                _unprepared(share.corpus, span, diagnostics)
+                _unprepared(share.corpus, program.vocab, span, diagnostics)
             if isinstance(share.corpus, Mds | Datatrove):
                 span = origin.parts.get((index, "corpus", "path"), origin.span)
                 _others(share.corpus, program, span, diagnostics)
@@ -208,14 +208,23 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                     diagnostics.error("E308", message, span, help=help)
 
 
-def _unprepared(text: Prepared, span: Span | None, diagnostics: Diagnostics) -> None:
-    """Report prepared text that is not there, or not whole."""
+def _unprepared(
+    text: Prepared, vocab: Vocabulary, span: Span | None, diagnostics: Diagnostics
+) -> None:
+    """Report prepared text that is not there, not whole, or of another tokenizer."""
     from bertc.base.storage.place import FolderAt
     from bertc.data.prepared.manifest import read_corpus
+    from bertc.data.prepared.opening import refuse_other_tokenizer
+    from bertc.data.shards import spelling
+    from bertc.data.vocab.existing import load_vocabulary
 
     try:
-        read_corpus(FolderAt(text.path))
-    except (DataError, MissingInputError) as error:
+        corpus = read_corpus(FolderAt(text.path))
+        digest = ""  # of a vocabulary to learn, which tokens cannot give
+        if isinstance(vocab, TokenizerFile):
+            digest = spelling(load_vocabulary(vocab))
+        refuse_other_tokenizer(text, corpus, digest)
+    except (DataError, MissingInputError, UnsafeError) as error:
         diagnostics.error("E307", error.message, span, help=error.help)
 
 

@@ -204,6 +204,7 @@ def _arranged(
         max(one.texts for one in indexed),
         slow,
         window,
+        shards,
     ), total
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +23,15 @@ from bertc.data.batches.order import (
 )
 from bertc.data.batches.packs import Packs
 from bertc.data.rows.tokens import Ids
+from bertc.data.shards import Shard
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import WINDOW
 
 SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
 """Bits of an example's address: source of the stage, stored copy, row of the copy."""
+
 READERS = 4
 """Threads that open shards ahead; a store answers several better than one."""
-
-
 IndexedIds = tuple[Ids, NDArray[Any] | Packs]
 """The token ids of a shard, and the index of its rows."""
 
@@ -49,6 +49,7 @@ class ShardedRows:
     texts: int = 1
     slow: bool = False
     window: int = WINDOW
+    shards: tuple[Shard, ...] = ()
 
     def __len__(self) -> int:
         return int(self.ends[-1])
@@ -57,6 +58,16 @@ class ShardedRows:
     def ends(self) -> NDArray[np.int64]:
         """The number of rows up to the end of each shard."""
         return np.cumsum(self.sizes)
+
+
+class ShardEntries(NamedTuple):
+    """ShardEntries of the index of a shard, and the row of the batch that each is in."""
+
+    source: int
+    shard: int
+    ids: Ids
+    examples: NDArray[Any]
+    rows: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,33 +213,39 @@ class StageData:
     def _gather(self, drawn: tuple[SourceRows, ...], places: Places) -> RawBatch:
         pad, cls, sep = self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.sep
         batch = empty_batch(len(places.rows), self.seq, self.texts, pad)
+        read = [*self._entries(drawn, places)]
+        rows_n = np.concatenate([entries.rows for entries in read])
+        lay_out_rows([(e.ids, e.examples) for e in read], batch, rows_n, cls, sep)
+        for entries in read:
+            batch.languages[entries.rows] = drawn[entries.source].languages
         groups = places.sources << COPY_BITS | places.copies
-        texts, rows_n = list[tuple[NDArray[Any], NDArray[Any]]](), list[NDArray[np.int64]]()
-        for group in set(groups.tolist()):
-            source = drawn[group >> COPY_BITS]
-            at = np.flatnonzero(groups == group)
-            batch.languages[at] = source.languages
-            copy = source.copies[group & (1 << COPY_BITS) - 1]
-            shards, nth = ranges_to(copy.ends, places.rows[at])
-            for shard in set(shards.tolist()):
-                here = shards == shard
-                if copy.slow and drawn is self.train_sources:
-                    epoch = int(places.epochs[at[here][0]])
-                    self._read_ahead(group >> COPY_BITS, copy, epoch, shard)
-                ids, index = copy.opened(shard)
-                if isinstance(index, Packs):
-                    entries, which = index.unpack(nth[here])
-                    texts.append((ids, entries))
-                    rows_n.append(at[here][which])
-                else:
-                    texts.append((ids, index[nth[here]]))
-                    rows_n.append(at[here])
-        lay_out_rows(texts, batch, np.concatenate(rows_n), cls, sep)
         batch.example_ids[:] = groups << ROW_BITS | places.rows
         batch.copies[:] = (
             places.epochs % self.static_copies if self.static_copies else places.epochs
         )
         return batch
+
+    def origins(self, step: int) -> Iterator[ShardEntries]:
+        """The texts in the rows of a step, by source and shard."""
+        positions = np.arange(step * self.batch, (step + 1) * self.batch, dtype=np.int64)
+        return self._entries(self.train_sources, self._places(positions))
+
+    def _entries(self, drawn: tuple[SourceRows, ...], places: Places) -> Iterator[ShardEntries]:
+        groups = places.sources << COPY_BITS | places.copies
+        for group in set(groups.tolist()):
+            source, at = group >> COPY_BITS, np.flatnonzero(groups == group)
+            copy = drawn[source].copies[group & (1 << COPY_BITS) - 1]
+            shards, nth = ranges_to(copy.ends, places.rows[at])
+            for shard in set(shards.tolist()):
+                here = shards == shard
+                if copy.slow and drawn is self.train_sources:
+                    self._read_ahead(source, copy, int(places.epochs[at[here][0]]), shard)
+                ids, index = copy.opened(shard)
+                if isinstance(index, Packs):
+                    entries, which = index.unpack(nth[here])
+                    yield ShardEntries(source, shard, ids, entries, at[here][which])
+                else:
+                    yield ShardEntries(source, shard, ids, index[nth[here]], at[here])
 
     def _read_ahead(self, source: int, copy: ShardedRows, epoch: int, shard: int) -> None:
         """Open the other shards of a shard's window, and those of the next, in the background."""

@@ -25,6 +25,7 @@ from bertc.data.prepared.manifest import (
     LARGEST_FILE_BYTES,
     TOKENIZER,
     PreparedPart,
+    PreparedText,
     part_at,
     read_corpus,
 )
@@ -37,12 +38,7 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
     """The shards of prepared text; ``tokenizer`` is the digest of the run's."""
     place = FolderAt(text.path)
     corpus = read_corpus(place)
-    if corpus.plan.tokenizer != tokenizer:
-        raise DataError(
-            f"the text at {text.path} is prepared with another tokenizer than the run's",
-            "leave vocab out of the spec: the run then uses that of the text",
-        )
-
+    refuse_other_tokenizer(text, corpus, tokenizer)
     dtype = np.dtype(corpus.plan.dtype).type
 
     def located(part: PreparedPart, progress: Progress) -> tuple[Path, int | None]:
@@ -61,7 +57,14 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
 
     slow = place.folder is None
     train = tuple(
-        Shard(part.sha256, "train", partial(opened, part, "train"), part.facts["rows"], slow)
+        Shard(
+            part.sha256,
+            "train",
+            partial(opened, part, "train"),
+            part.facts["rows"],
+            slow,
+            part.name,
+        )
         for part in corpus.parts
         if part.facts["train"]["tokens"]
     )
@@ -71,6 +74,15 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
     if lock is not None:
         os.close(lock)
     return Tokenised(corpus.facts, train, (heldout,), counts)
+
+
+def refuse_other_tokenizer(text: Prepared, corpus: PreparedText, tokenizer: str) -> None:
+    """Refuse text that is prepared with another tokenizer than that of this digest."""
+    if corpus.plan.tokenizer != tokenizer:
+        raise DataError(
+            f"the text at {text.path} is prepared with another tokenizer than the run's",
+            "leave vocab out of the spec: the run then uses that of the text",
+        )
 
 
 def anchored(shares: tuple[Share, ...]) -> tuple[Share, ...]:
