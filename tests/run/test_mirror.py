@@ -185,8 +185,13 @@ def test_the_newest_checkpoint_waits_and_a_taker_ends_the_sending(
     assert not [*folder.checkpoints.glob(".tmp-*")]
     sender = mirror.Mirror(mirror.Mirroring(at, folder, notes, Stop(), 1))
     sender.begin(resume=True)
-    FolderAt(at).write("writer.json", b'{"host": "elsewhere", "token": "x"}')
-    assert sender.ended.wait(5)
+    end = time.monotonic() + 5
+    while not notes.lines and time.monotonic() < end:
+        FolderAt(at).write("writer.json", b'{"host": "elsewhere", "token": "x"}')
+        time.sleep(0.005)
+    sender.offer(made)
+    assert "step-00000004" in sender.close(), notes.lines
+    assert sent[2:] == [], notes.lines
     assert notes.lines == [f"warning: elsewhere sends to {at} now; training goes on"]
 
 

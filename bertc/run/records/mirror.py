@@ -40,6 +40,8 @@ FOLDERS = ("tokenizer", "sentences", "trackers", "model")
 """Folders of a run that are sent, with all files next to them."""
 STOPPED_SECONDS = 100.0
 """Most seconds that a stopped run waits for its last checkpoint to be sent."""
+GRACE_SECONDS = 5.0
+"""Seconds for a sign that is on its way when the run ends."""
 _ANOTHER = "name another --mirror"
 
 
@@ -129,6 +131,7 @@ class Mirror:
         self.place = FolderAt(self.what.address)
         self.writer = Writer(self.place)
         self._sender = threading.Thread(target=self._send_checkpoints, daemon=True)
+        self._tender = threading.Thread(target=self._tend, daemon=True)
 
     def begin(self, resume: bool) -> None:
         """Claim the address; refuse one with anything but this run."""
@@ -146,15 +149,17 @@ class Mirror:
         self.writer.sign()
         self.sent = {name: (0, 0) for name in there if belongs(name)}
         self._sender.start()
-        threading.Thread(target=self._tend, daemon=True).start()
+        self._tender.start()
 
     def offer(self, checkpoint: Path) -> None:
         """Send a checkpoint, instead of one that still waits; it may be removed here meanwhile."""
+        self.unsent = checkpoint.name
+        if self.ended.is_set():
+            return
         links = checkpoint.with_name(f"{TEMPORARY}sent-{time.monotonic_ns()}")
         shutil.copytree(checkpoint, links, copy_function=_link)
         with self.change:
             passed_over, self.waiting = self.waiting, (checkpoint.name, links)
-            self.unsent = checkpoint.name
             self.change.notify_all()
         if passed_over:
             shutil.rmtree(passed_over[1], ignore_errors=True)
@@ -174,6 +179,7 @@ class Mirror:
             display.advance(new)
         display.end()
         self.ended.set()
+        self._tender.join(GRACE_SECONDS)  # it might sign once more
         missing = [*filter(None, [self.unsent]), *(name for name, _ in self._changed())]
         if missing:
             return f"{listed(missing)} ({self.fault or 'there was no time'})"
@@ -198,6 +204,8 @@ class Mirror:
             with self.change:
                 self.change.wait_for(lambda: self.waiting or self.closing)
                 taken, self.waiting = self.waiting, None
+            if self.ended.is_set():
+                return
             if taken is None:
                 self._tried(self._send_files)
                 return
@@ -237,9 +245,12 @@ class Mirror:
 
     def _changed(self) -> list[tuple[str, tuple[int, int]]]:
         """The small files that are not there as they are here: program first, digests last."""
-        here = dict[str, tuple[int, int]]()
-        for path in self.what.folder.path.rglob("*"):
-            name = path.relative_to(self.what.folder.path).as_posix()
+        here, run = dict[str, tuple[int, int]](), self.what.folder.path
+        for path in (
+            *run.glob("*"),
+            *(path for name in FOLDERS for path in (run / name).rglob("*")),
+        ):
+            name = path.relative_to(run).as_posix()
             if belongs(name) and is_file(path):
                 with suppress(FileNotFoundError):
                     here[name] = path.stat().st_mtime_ns, path.stat().st_size
