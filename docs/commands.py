@@ -47,7 +47,8 @@ def lines() -> Iterator[str]:
     for title, names in HELP_GROUPS.items():
         yield f"## {title}\n\n| command | what it does | options |\n|---|---|---|"
         for name in names:
-            yield row(name, commands[name])
+            parts = getattr(commands[name], "commands", {"": commands[name]})
+            yield from (row(f"{name} {part}".strip(), parts[part]) for part in parts)
         yield ""
     yield END.rstrip()
 

@@ -32,6 +32,7 @@ HELP_GROUPS = {
         "prepare": "preparing",
         "show-batch": "specs",
         "train": "training",
+        "slurm": "slurm",
         "watch": "following",
         "runs": "following",
     },

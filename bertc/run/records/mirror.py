@@ -40,7 +40,7 @@ FOLDERS = ("tokenizer", "sentences", "trackers", "model")
 """Folders of a run that are sent, with all files next to them."""
 STOPPED_SECONDS = 100.0
 """Most seconds that a stopped run waits for its last checkpoint to be sent."""
-GRACE_SECONDS = 5.0
+LAST_SIGN_SECONDS = 5.0
 """Seconds for a sign that is on its way when the run ends."""
 _ANOTHER = "name another --mirror"
 
@@ -179,7 +179,7 @@ class Mirror:
             display.advance(new)
         display.end()
         self.ended.set()
-        self._tender.join(GRACE_SECONDS)  # it might sign once more
+        self._tender.join(LAST_SIGN_SECONDS)  # it might sign once more
         missing = [*filter(None, [self.unsent]), *(name for name, _ in self._changed())]
         if missing:
             return f"{listed(missing)} ({self.fault or 'there was no time'})"

@@ -1,0 +1,90 @@
+"""Commands that print batch scripts for Slurm."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertc.base.diagnostics import UsageError
+from bertc.cli.options import SetOption, SpecArgument, app, file_to_write, say
+
+slurm = typer.Typer(no_args_is_help=True, help="Print batch scripts for Slurm, to be submitted.")
+app.add_typer(slurm, name="slurm")
+
+ScriptOption = Annotated[
+    Path | None, file_to_write("the file to write, instead of stdout", "-o", "--out")
+]
+OptionsArgument = Annotated[
+    list[str] | None, typer.Argument(help="options of sbatch, after --", metavar="-- OPTIONS")
+]
+TRAINING = """\
+# One torchrun a machine, one process a GPU; --resume begins a run where there is none yet.
+run={run}
+newest() {{ ls "$run/checkpoints" 2> /dev/null | tail -n 1; }}
+before=$(newest)
+head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-4}}" TORCH_ELASTIC_SHUTDOWN_TIMEOUT=110
+srun --kill-on-bad-exit=1 torchrun --nnodes={nodes} --nproc-per-node={gpus} --max-restarts=0 \\
+    --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d \\
+    --rdzv-endpoint="$head_node:$((10000 + SLURM_JOB_ID % 50000))" \\
+    -m bertc.cli train {spec} --out "$run" --resume &
+step=$! stopped=
+# At the signal the run saves and stops, and the job waits for its next turn.
+trap 'stopped=yes; kill -TERM "$step"' TERM
+wait "$step"; code=$?
+if [ -n "$stopped" ]; then wait "$step"; code=$?; fi
+[ "$code" -eq 0 ] && exit 0
+# So it does when a machine or a process was lost, if the run went on since the job began.
+if [ ! -e "$run/failed.txt" ] && [ "$(newest)" != "$before" ]; then lost=yes; fi
+if [ -n "$stopped$lost" ]; then scontrol requeue "$SLURM_JOB_ID" && exit 0; fi
+exit "$code"
+"""
+"""The commands of a job that trains."""
+
+
+@slurm.command()
+def train(
+    spec: SpecArgument,
+    options: OptionsArgument = None,
+    nodes: Annotated[int, typer.Option(min=1, help="machines")] = 1,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs of each machine")] = 8,
+    set: SetOption = None,
+    out: ScriptOption = None,
+) -> None:
+    """Print the batch script that trains a spec on several machines, in runs/NAME.
+
+    The job saves and queues again when it is preempted, out of time, or loses a machine.
+    """
+    from bertc.api import resolve
+    from bertc.cost.planning.world import World, refuse_too_many
+    from bertc.lang.files import STANDARD_INPUT, spec_text
+
+    resolved = resolve(spec, set or [])
+    refuse_too_many(resolved, World(nodes * gpus, gpus))
+    text = spec_text(spec) if spec == STANDARD_INPUT else spec
+    words = [text, *(word for override in set or [] for word in ("--set", override))]
+    job = TRAINING.format(
+        run=shlex.quote(f"runs/{resolved.name}"), nodes=nodes, gpus=gpus, spec=shlex.join(words)
+    )
+    resources = f"--nodes={nodes} --ntasks-per-node=1 --gpus-per-node={gpus} --signal=B:TERM@120"
+    write_script(resolved.name, resources, options or [], job, out)
+
+
+def write_script(name: str, resources: str, options: list[str], job: str, out: Path | None) -> None:
+    """Print a batch script, or write it to a file: resources, options, then the job."""
+    if wrong := [option for option in options if "\n" in option]:
+        raise UsageError(f"an option of sbatch is one line, not {wrong[0]!r}")
+    given = f"#SBATCH {shlex.join(options)}\n" if options else ""
+    script = (
+        f"#!/bin/bash\n#SBATCH {resources}\n"
+        f"#SBATCH --job-name={shlex.quote(name)} --output=%x-%j.log --open-mode=append --requeue\n"
+        f"{given}{job}"
+    )
+    if out is None:
+        say(script, nl=False)
+        return
+    from bertc.base.storage import durable
+
+    durable.replace(out, script.encode(), elsewhere="name another file with -o")
+    say(f"sbatch {shlex.quote(str(out))} submits it")
