@@ -9,18 +9,22 @@ from bertc.check.passes import resolve
 from bertc.hub.families.tokens import Wordless
 from bertc.ir.learning.objective import Mlm, Nsp, Objective, Sbo, Sop, Term
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.program.written import Program, StageGiven
 from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import WordPiece
 from bertc.model import build
+from tests.run.conftest import given
 
 SMALL = {"layers": 3, "hidden": 24, "heads": 3, "ffn": 40, "vocab": WordPiece(size=97), "seq": 16}
 
 
-def program(**settings: Any) -> Resolved:
-    """A small encoder with some settings changed."""
-    given = {n: Given(value, Origin("written")) for n, value in {**SMALL, **settings}.items()}
-    return resolve(Program("small", given))
+def program(stages: Mapping[str, tuple[Term, ...]] | None = None, **settings: Any) -> Resolved:
+    """A small encoder with some settings changed, and perhaps stages by their objectives."""
+    blocks = (
+        StageGiven(name, given({"objective": terms, "steps": 3}))
+        for name, terms in (stages or {}).items()
+    )
+    return resolve(Program("small", given({**SMALL, **settings}), tuple(blocks)))
 
 
 def objective(*kinds: str) -> tuple[Term, ...]:

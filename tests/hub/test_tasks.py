@@ -9,7 +9,6 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.check.passes import resolve
 from bertc.hub.exporting import JOINED, TYPED, UNASKED, export_model
 from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Span, Tags
@@ -29,7 +28,6 @@ from bertc.ir.network.positions import (
 )
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.terms.node import weights_of_head
 from bertc.ir.vocabulary import ByteBpe
 from bertc.learn.objectives import TaskTargets
@@ -51,7 +49,6 @@ from tests.hub.hf_models import (
     config_of,
     respell,
 )
-from tests.hub.programs import SMALL as OURS
 from tests.hub.programs import Wordless, assert_same, program, tensors, words
 from tests.hub.test_round_trip import close, encoded, inputs
 
@@ -369,7 +366,7 @@ def test_heads_that_a_class_cannot_hold_are_kept_beside(tmp_path):
         for o in (Tag(name="pos", labels=("a", "b", "c")), Glue(task="mnli", data="x"))
     )
     stages = {"text": text, "read": first, "both": last}
-    resolved = staged(stages)
+    resolved = program(stages)
     weights = tensors(resolved)
     exported = export_model(resolved, weights, words(), tmp_path)
     assert exported.architecture == "BertForTokenClassification"
@@ -385,26 +382,13 @@ def test_heads_that_a_class_cannot_hold_are_kept_beside(tmp_path):
     assert any("is unknown" in note and "mnli" in note for note in back.notes)
 
 
-def staged(stages: dict[str, tuple[Term, ...]], **settings: Any) -> Resolved:
-    """A small program of some stages."""
-
-    def given(values: dict[str, Any]) -> dict[str, Given]:
-        return {name: Given(value, Origin("written")) for name, value in values.items()}
-
-    found = tuple(
-        StageGiven(name, given({"objective": terms, "steps": 3, "seq": 16}))
-        for name, terms in stages.items()
-    )
-    return resolve(Program("staged", given({**OURS, **settings}), found))
-
-
 @pytest.mark.parametrize("names", ["rte text", "plm rte"])
 def test_the_last_stage_decides_which_head_is_held(names, tmp_path):
     """Pretraining's after more text; a task's after XLNet's, whose unseen vector stays."""
     known = {"rte": Glue(task="rte", data="x"), "text": Mlm(), "plm": Plm()}
     stages = {name: (Term(objective=known[name]),) for name in names.split()}
     permuted = "plm" in stages
-    resolved = staged(stages, **(RELATIVE if permuted else {}))
+    resolved = program(stages, **(RELATIVE if permuted else {}))
     weights = tensors(resolved)
     exported = export_model(resolved, weights, Wordless(0, cls_last=permuted), tmp_path)
     cls = "XLNetForSequenceClassification" if permuted else "BertForMaskedLM"
