@@ -37,7 +37,7 @@ def places(tmp_path: Path) -> dict[str, Path]:
     }
 
 
-def test_what_is_no_plain_file_is_refused_at_once(places: dict[str, Path]) -> None:
+def test_what_is_no_plain_file_is_refused_at_once(places):
     for name, path in places.items():
         for read in (lambda p: read_bytes(p, 10), lambda p: read_json(p, 10), size_bytes):
             with pytest.raises(MissingInputError) as caught:
@@ -51,7 +51,7 @@ def test_what_is_no_plain_file_is_refused_at_once(places: dict[str, Path]) -> No
         assert paths.existing_folder(path).is_dir()
 
 
-def test_reading_is_bounded_and_text_is_utf8_with_the_ends_of_its_lines(tmp_path: Path) -> None:
+def test_reading_is_bounded_and_text_is_utf8_with_the_ends_of_its_lines(tmp_path):
     path, text = tmp_path / "file", "a\r\n\x85é\n"
     path.write_bytes(text.encode())
     assert read_bytes(path, 8) == text.encode()
@@ -82,7 +82,7 @@ GERMAN = "Für größere Flüsse braucht man Brücken.\nSchöne Häuser stehen a
         ("a.txt", bytes(range(128, 256)) * 9, "save the file as UTF-8"),
     ],
 )
-def test_the_encoding_of_other_text_is_named(name: str, raw: bytes, command: str) -> None:
+def test_the_encoding_of_other_text_is_named(name, raw, command):
     with pytest.raises(UnicodeDecodeError) as wrong:
         raw.decode()
     help = not_utf8(Path(name), raw, wrong.value.start).help
@@ -90,9 +90,7 @@ def test_the_encoding_of_other_text_is_named(name: str, raw: bytes, command: str
     assert ("then move the old file away, or name the new one" in help) == ("iconv" in help)
 
 
-def test_a_folder_that_was_removed_is_no_place_to_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_was_removed_is_no_place_to_begin(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -107,9 +105,7 @@ def test_a_folder_that_was_removed_is_no_place_to_begin(
         Exception("No space left on device (os error 28)"),  # as tokenizers says it
     ],
 )
-def test_every_librarys_words_for_a_full_disk_are_told_alike(
-    tmp_path: Path, error: Exception
-) -> None:
+def test_every_librarys_words_for_a_full_disk_are_told_alike(tmp_path, error):
     with (
         pytest.raises(CannotWriteError, match="disk is full .7 bytes needed, .* free") as f,
         durable.writing(tmp_path / "x" / "y", 7, elsewhere="name another folder"),
@@ -118,14 +114,14 @@ def test_every_librarys_words_for_a_full_disk_are_told_alike(
     assert f.value.help == "make room, or name another folder"
 
 
-def test_what_is_no_failure_to_write_passes_through(tmp_path: Path) -> None:
+def test_what_is_no_failure_to_write_passes_through(tmp_path):
     for error in (BertcError("full (os error 28)"), ValueError("x"), OSError(errno.ENOMEM, "x")):
         with pytest.raises(type(error)) as caught, durable.writing(tmp_path):
             raise error
         assert caught.value is error
 
 
-def test_what_is_replaced_or_removed_may_be_anything_but_its_target(tmp_path: Path) -> None:
+def test_what_is_replaced_or_removed_may_be_anything_but_its_target(tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "link").symlink_to("kept")
     (tmp_path / ".tmp-link").mkdir()
@@ -137,7 +133,7 @@ def test_what_is_replaced_or_removed_may_be_anything_but_its_target(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-def test_half_a_character_in_json_is_refused(tmp_path: Path) -> None:
+def test_half_a_character_in_json_is_refused(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(r'{"a": "\ud83d\ude00"}')
     assert read_json(path, 100) == {"a": "\U0001f600"}
@@ -147,7 +143,7 @@ def test_half_a_character_in_json_is_refused(tmp_path: Path) -> None:
             read_json(path, 100)
 
 
-def test_a_panic_of_another_language_is_told_as_any_error() -> None:
+def test_a_panic_of_another_language_is_told_as_any_error():
     class PanicException(BaseException):  # as pyo3 raises it
         pass
 
@@ -157,9 +153,7 @@ def test_a_panic_of_another_language_is_told_as_any_error() -> None:
         raise KeyboardInterrupt
 
 
-def test_a_disk_that_does_not_tell_its_size_is_written_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_does_not_tell_its_size_is_written_to(tmp_path, monkeypatch):
     nothing = SimpleNamespace(total=0, used=0, free=0)  # as some network file systems say
     monkeypatch.setattr(durable.shutil, "disk_usage", lambda _: nothing)
     durable.replace(tmp_path / "file", b"x" * 10)
@@ -167,9 +161,7 @@ def test_a_disk_that_does_not_tell_its_size_is_written_to(
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_worked_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_file_system_without_locks_is_worked_on(tmp_path, monkeypatch, number):
     def refuses(descriptor: int, how: int) -> None:
         raise OSError(number, os.strerror(number))
 

@@ -1,7 +1,6 @@
 """Names that no file system takes, wherever a spec or a command may name a file."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -31,9 +30,7 @@ LONG = "x" * 300
         "extends './{}.bertc'",
     ],
 )
-def test_every_name_gets_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, name: str
-) -> None:
+def test_every_name_gets_an_answer(tmp_path, monkeypatch, spec, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises((BertcError, SpecError)) as caught:
@@ -41,7 +38,7 @@ def test_every_name_gets_an_answer(
     assert "Errno" not in str(caught.value)
 
 
-def test_a_spec_that_is_a_link_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spec_that_is_a_link_to_itself(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop.bertc").symlink_to("loop.bertc")
     with pytest.raises(SpecError, match="E305"):
@@ -51,7 +48,7 @@ def test_a_spec_that_is_a_link_to_itself(tmp_path: Path, monkeypatch: pytest.Mon
         api.check("init='.' steps=2")
 
 
-def test_more_choices_than_a_head_has_and_more_labels_than_are_told_apart() -> None:
+def test_more_choices_than_a_head_has_and_more_labels_than_are_told_apart():
     choices = ", ".join(f"c{n}" for n in range(65))
     with pytest.raises(SpecError):
         api.check(f"task=choose('t.tsv', 't.tsv', choices=[{choices}])")
@@ -60,13 +57,11 @@ def test_more_choices_than_a_head_has_and_more_labels_than_are_told_apart() -> N
         found_labels(Classify(train="train.tsv"), rows)
 
 
-def test_a_head_without_a_shape_is_no_task() -> None:
+def test_a_head_without_a_shape_is_no_task():
     assert tasks_beside({"heads.a.weight": ()}) == ()
 
 
-def test_a_missing_path_is_told_with_a_name_like_it_or_what_its_folder_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_path_is_told_with_a_name_like_it_or_what_its_folder_has(tmp_path, monkeypatch):
     (tmp_path / "glue" / "SST-2").mkdir(parents=True)
     (tmp_path / "glue" / "MRPC").mkdir()
     (tmp_path / "glue" / ".hidden").touch()

@@ -5,8 +5,6 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -35,9 +33,7 @@ def costs() -> dict[str, dict[str, float]]:
     return found
 
 
-def test_the_best_of_all_candidates_or_the_nearest_is_found(
-    costs: dict[str, dict[str, float]],
-) -> None:
+def test_the_best_of_all_candidates_or_the_nearest_is_found(costs):
     draw, fitting = random.Random(3), 0
     for _ in range(20):
         kinds = draw.sample(["params", "flops", "time"], 2)
@@ -64,9 +60,7 @@ def test_the_best_of_all_candidates_or_the_nearest_is_found(
     assert 0 < fitting < 20
 
 
-def test_micro_batches_fill_the_memory_asked_for(
-    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_micro_batches_fill_the_memory_asked_for(command, capsys):
     """By default they fill a device of 140 GiB."""
     spec, most = "extends bert-base layers={1, 2}", Budget("memory", 4 * 2**30)
     choice = choose(spec, [most])
@@ -82,7 +76,7 @@ def test_micro_batches_fill_the_memory_asked_for(
     assert "help: " in choose(spec, [Budget("memory", 2**28)]).as_table()
 
 
-def test_steps_use_up_what_they_may() -> None:
+def test_steps_use_up_what_they_may():
     spent = Budget("flops", 5e12)
     choice = choose("layers=2 hidden={64, 128} vocab=1k seq=64 batch=8 steps=?", [spent])
     for candidate in choice.candidates:
@@ -93,7 +87,7 @@ def test_steps_use_up_what_they_may() -> None:
         assert estimate(again).flops.train_total == candidate.figures["flops"]
 
 
-def test_a_handful_of_steps_is_remarked_on() -> None:
+def test_a_handful_of_steps_is_remarked_on():
     spec = "layers={1, 2} hidden=64 vocab=1k seq=64 batch=8 steps=?"
     remarks = [
         choose(spec, [Budget("flops", flops)]).as_table().partition("remark: ")[2]
@@ -103,7 +97,7 @@ def test_a_handful_of_steps_is_remarked_on() -> None:
     assert remarks[1] == ""
 
 
-def test_shapes_that_nobody_trains_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shapes_that_nobody_trains_are_left_out(monkeypatch):
     monkeypatch.setattr(module, "CANDIDATES", {"layers": (1, 2, 8), "hidden": (64, 256)})
     choice = choose("layers=? hidden=? vocab=1k seq=64 steps=100", [budget("params", "10M")])
     shapes = {(e.hidden, e.depth) for e in (each.resolved.encoder for each in choice.candidates)}
@@ -121,12 +115,12 @@ def test_shapes_that_nobody_trains_are_left_out(monkeypatch: pytest.MonkeyPatch)
         ("latency", "5ms", 5e-3),
     ],
 )
-def test_budgets_are_read_with_their_units(kind: str, text: str, most: float) -> None:
+def test_budgets_are_read_with_their_units(kind, text, most):
     assert budget(kind, text) == Budget(kind, most)
 
 
 @pytest.mark.parametrize(("kind", "text"), [("time", "8"), ("params", "1X"), ("memory", "-1GiB")])
-def test_other_units_are_refused_with_one_that_is_read(kind: str, text: str) -> None:
+def test_other_units_are_refused_with_one_that_is_read(kind, text):
     with pytest.raises(UsageError) as error:
         budget(kind, text)
     option, own = error.value.help.split()
@@ -142,29 +136,27 @@ def test_other_units_are_refused_with_one_that_is_read(kind: str, text: str) -> 
         ("steps=?", ["params"], "needs a budget that steps spend"),
     ],
 )
-def test_what_cannot_be_chosen_is_refused(spec: str, kinds: list[str], message: str) -> None:
+def test_what_cannot_be_chosen_is_refused(spec, kinds, message):
     with pytest.raises(UsageError, match=message) as error:
         choose(spec, [Budget(kind, 1e9) for kind in kinds])
     assert error.value.help
 
 
-def test_without_any_program_the_mistakes_are_those_of_the_first() -> None:
+def test_without_any_program_the_mistakes_are_those_of_the_first():
     with pytest.raises(SpecError, match="E"):
         choose("heads=5 hidden={64, 128}", [Budget("params", 1e9)])
     choice = choose("heads=6 hidden={64, 96}", [Budget("params", 1e9)])
     assert (choice.tried, choice.refused) == (1, 1)
 
 
-def test_a_candidate_that_no_fewer_steps_fit_ends_no_search() -> None:
+def test_a_candidate_that_no_fewer_steps_fit_ends_no_search():
     spec = "hidden={64, 128} vocab=1k seq=64 batch=32 batch_warmup=rising(8, 300) steps=?"
     choice = choose(spec, [Budget("flops", 2e12)])
     assert (choice.tried, choice.fits) == (2, False)
 
 
 @pytest.mark.parametrize(("most", "code"), [("1M", 0), ("1k", 1)])
-def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(
-    most: str, code: int, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(most, code, command, capsys):
     assert command("fit", LISTS, "--params", most, "--json") == code
     told = json.loads(capsys.readouterr().out)
     assert told["fits"] == (not code)
@@ -176,7 +168,7 @@ def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(
     assert ("fit; the first uses the most" in said.err) == (not code)
 
 
-def test_a_file_may_say_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_may_say_what_is_free(tmp_path, monkeypatch):
     file = tmp_path / "mine.bertc"
     file.write_text("layers = 2\nhidden = ?\nvocab = 1k\nseq = 64\nsteps = ?\n")
     monkeypatch.setattr(module, "CANDIDATES", {"hidden": (64, 128)})
