@@ -1,6 +1,6 @@
 """Python functions of the compiler, on a spec's text or on values.
 
-Each imports what it needs when it runs, so that checking and estimating never load torch.
+Those that need torch import it when they run: checking and estimating never load it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertc.base.diagnostics import Diagnostics, SpecError, UsageError
+from bertc.check.compiling import points as points
+from bertc.check.showing import show as show
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 
 if TYPE_CHECKING:
-    from bertc.check.showing import Showing
     from bertc.cost import Convention, Estimate
     from bertc.cost.machines.device import Device
     from bertc.lang import SpecLocation
@@ -54,24 +55,6 @@ def formatted(spec: str | Program, name: str = "<spec>") -> str:
     from bertc import lang
 
     return lang.show(spec) if isinstance(spec, Program) else lang.format_text(spec, name)
-
-
-def points(
-    spec: str | SpecLocation | Program,
-    overrides: Sequence[str] = (),
-    diagnostics: Diagnostics | None = None,
-) -> tuple[Resolved, ...]:
-    """Every program of a spec, one per point of a grid; overrides read ``key=value``.
-
-    Remarks on valid settings go to ``diagnostics``, if given.
-
-    Raises:
-        SpecError: with every mistake found in any of them.
-        UsageError: if the text is empty.
-    """
-    from bertc.check.compiling import points as run
-
-    return run(spec, overrides, diagnostics)
 
 
 def check(
@@ -126,17 +109,6 @@ def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
             help=f"give each list one value with --set, such as those of: {programs[0].name}",
         )
     return programs[0]
-
-
-def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
-    """Every setting of a spec with its value and its source; a notebook shows it as a table.
-
-    Raises:
-        SpecError: with every mistake found.
-    """
-    from bertc.check.showing import show as run
-
-    return run(spec, overrides)
 
 
 def estimate(

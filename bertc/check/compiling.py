@@ -54,7 +54,7 @@ def points(
     overrides: Sequence[str] = (),
     diagnostics: Diagnostics | None = None,
 ) -> tuple[Resolved, ...]:
-    """Every program of a spec: one, or one per point of a grid; overrides read ``key=value``.
+    """Every program of a spec, one per point of a grid; overrides read ``key=value``.
 
     Remarks on valid settings go to ``diagnostics``, if given.
 

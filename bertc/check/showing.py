@@ -76,10 +76,10 @@ def _table(program: Program) -> Table:
 
 
 def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
-    """Every setting of a spec with its value and its source.
+    """Every setting of a spec with its value and its source; a notebook shows it as a table.
 
     Raises:
-        SpecError: with every mistake of the spec.
+        SpecError: with every mistake found.
     """
     diagnostics = Diagnostics()
     complete = compile_spec(spec, overrides, diagnostics)
