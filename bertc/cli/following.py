@@ -1,12 +1,14 @@
 """Commands on runs and their results: listing, watching, reporting and inspecting them."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from bertc.base.diagnostics import UsageError
+from bertc.base.storage import durable
 from bertc.cli.options import JsonOption, RunArgument, app, file_to_write, refuse_others, say
 
 LISTED, RESULTS = ("where", "sort", "json"), ("results", "json")
@@ -121,3 +123,23 @@ def inspect_(
     page = attention_page(run, text, pair)
     durable.replace(out, page.encode(), elsewhere="name another file with -o")
     say(out)
+
+
+@app.command("data")
+def data_(
+    run: RunArgument,
+    steps: Annotated[str, typer.Option(help="the first step and the end, counted from 0: 0:100")],
+    out: Annotated[Path | None, file_to_write("a file [default: print]", "-o", "--out")] = None,
+) -> None:
+    """List the documents that the steps of a run read, a JSON line for each piece of one."""
+    from bertc.use.order import read_order
+
+    first, _, end = steps.partition(":")
+    if not (first.isdecimal() and end.isdecimal()):
+        raise UsageError(f"--steps {steps} is no range of steps", "--steps 1000:2000")
+    if out is None:
+        read_order(run, int(first), int(end), partial(say, nl=False))
+        return
+    with durable.writing(out, elsewhere="choose another --out"), out.open("w") as file:
+        lines = read_order(run, int(first), int(end), file.write)
+    say(f"{lines:,} lines in {out}")

@@ -33,6 +33,7 @@ HELP_GROUPS = {
         "show-batch": "specs",
         "train": "training",
         "slurm": "slurm",
+        "data": "following",
         "watch": "following",
         "runs": "following",
     },

@@ -16,6 +16,7 @@ from bertc.base.diagnostics import (
     UnsafeError,
     UsageError,
 )
+from bertc.base.storage.paths import is_folder
 from bertc.cli.options import (
     JsonOption,
     SetOption,
@@ -244,12 +245,24 @@ def build(
 
 @app.command("show-batch")
 def show_batch(
-    spec: SpecArgument,
+    spec: Annotated[
+        str, typer.Argument(help="a spec, or a run folder", autocompletion=complete_spec)
+    ],
     set: SetOption = None,
     examples: Annotated[int, typer.Option(min=1, max=64, help="how many")] = 3,
+    step: Annotated[
+        int | None, typer.Option(min=0, help="those that this step reads, counted from 0")
+    ] = None,
 ) -> None:
     """Print examples as the model reads them: masks, labels, segments."""
     from bertc.api import resolve
+    from bertc.run.records.folder import RunFolder
     from bertc.use.preview import preview
 
-    say(preview(resolve(spec, set or ()), examples, color=in_color(sys.stdout)), styled=True)
+    folder = RunFolder(Path(spec))
+    run = folder.path if is_folder(spec) and folder.holds_a_run else None
+    if run and set:
+        raise UsageError("a run has its settings", "leave --set out, or show its spec.bertc")
+    program = folder.read_resolved() if run else resolve(spec, set or ())
+    color = in_color(sys.stdout)
+    say(preview(program, examples, color=color, step=step, run=run), styled=True)

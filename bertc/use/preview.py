@@ -8,8 +8,9 @@ from typing import assert_never
 
 import torch
 
-from bertc.base.diagnostics import escaped, listed, several
+from bertc.base.diagnostics import UsageError, escaped, listed, several
 from bertc.base.storage.paths import cache_folder
+from bertc.data.batches.arranged import TextData
 from bertc.data.batches.batch import RawBatch
 from bertc.data.corpus import prepare
 from bertc.data.examples.task import TaskBatch, TaskSet, cut, gather
@@ -25,7 +26,9 @@ from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.display import Watched, choose
 from bertc.machine.signals import AGAIN, Stop
 from bertc.run.evaluation.held_out import named
+from bertc.run.evaluation.open_run import read_text
 from bertc.run.evaluation.word_networks import TrainedNetworks
+from bertc.run.records.folder import RunFolder
 
 PREDICTING = listed(
     name
@@ -44,44 +47,66 @@ RELATED = ("text", "positive", "negative")
 """The rows of an example of a task that embeds."""
 
 
-def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | None = None) -> str:
-    """The first examples of every stage, with masks, segments and labels."""
-    display = choose(quiet=False)
+def preview(
+    resolved: Resolved,
+    examples: int,
+    *,
+    color: bool,
+    cache: Path | None = None,
+    step: int | None = None,
+    run: Path | None = None,
+) -> str:
+    """Examples of the first batch of every stage, or of a step, with masks, segments and labels.
+
+    With ``run``, the folder of a run, its text is that which it was trained on.
+    """
+    if step is not None and step >= resolved.steps:
+        raise UsageError(f"step {step:,} is none of {resolved.steps:,}, the first of which is 0")
+    display, where = choose(quiet=False), cache or cache_folder()
     with Stop(way_on=AGAIN) as stop:
-        networks = TrainedNetworks(resolved.run.device)
-        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop), networks)
+        watched = Watched(display, stop)
+        if run:
+            corpus = read_text(RunFolder(run), resolved, where, watched)
+        else:
+            corpus = prepare(resolved, where, watched, TrainedNetworks(resolved.run.device))
     display.close()
-    device = torch.device("cpu")
-    vocab = vocab_tensors(corpus.vocabulary, device)
-    text = any(isinstance(stage, TextStage) for stage in resolved.stages)
-    parts = [LEGEND] if text else []
-    for index, stage in enumerate(resolved.stages):
-        data = corpus.stage(index)
+    shown = resolved.stages if step is None else (resolved.stage_at(step),)
+    parts = [LEGEND] if any(isinstance(stage, TextStage) for stage in shown) else []
+    for stage in shown:
+        data = corpus.stage(resolved.stages.index(stage))
+        at = 0 if step is None else stage.first_batch + step - stage.first_step
         if isinstance(data, TaskData):
             parts.append(f"stage {stage.name}: {several(stage.batch, 'example')} a step")
-            parts += _examples(data, examples)
-            continue
-        batch = data.train(0, slice(0, examples))
-        micro_batch = corrupt(stage, to_inputs(batch, device), vocab, mask_key(resolved.run.seed))
-        tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
-        titles = [
-            escaped(f"row {number}" + (f" ({name})" if resolved.languages else ""))
-            for number, name in enumerate(tongues, 1)
-        ]
-        parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
-        parts += [
-            _row_text(title, stage, corpus.vocabulary, micro_batch, batch, row, color)
-            for row, title in enumerate(titles)
-        ]
+            parts += _examples(data, examples, None if step is None else at)
+        else:
+            parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
+            parts += _rows(resolved, stage, data, slice(0, examples), at, color)
     return "\n\n".join(parts)
 
 
-def _examples(data: TaskData, examples: int) -> list[str]:
-    """Rows of the first batch of every task as the model reads them, with the correct answers."""
-    shown = []
-    for task_set in data.sets:
-        alone = replace(data, sets=(task_set,))
-        _, chosen = alone.drawn(0, slice(0, examples))
+def _rows(
+    resolved: Resolved, stage: Stage, data: TextData, rows: slice, at: int, color: bool
+) -> list[str]:
+    """Rows of a batch of text, as the model reads them in training."""
+    device, batch = torch.device("cpu"), data.train(at, rows)
+    vocab, inputs = vocab_tensors(data.vocabulary, device), to_inputs(batch, device)
+    micro_batch = corrupt(stage, inputs, vocab, mask_key(resolved.run.seed))
+    tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
+    titles = [
+        escaped(f"row {number}" + (f" ({name})" if resolved.languages else ""))
+        for number, name in enumerate(tongues, 1)
+    ]
+    return [
+        _row_text(title, stage, data.vocabulary, micro_batch, batch, row, color)
+        for row, title in enumerate(titles)
+    ]
+
+
+def _examples(data: TaskData, examples: int, at: int | None) -> list[str]:
+    """Rows of the first batch of every task, or of batch ``at``, with the correct answers."""
+    shown, rows_shown = [], slice(0, examples)
+    firsts = [replace(data, sets=(task_set,)).drawn(0, rows_shown) for task_set in data.sets]
+    for task_set, chosen in firsts if at is None else [data.drawn(at, rows_shown)]:
         (rows,) = cut(
             task_set.train.lengths, chosen, task_set.rows_an_example, len(task_set.train.owners)
         )

@@ -1,13 +1,16 @@
 """Reading of text in many shards: how often what is opened, and which rows are read when."""
 
 import errno
+import json
 import os
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bertc.api import check
-from bertc.base.diagnostics import CannotWriteError, SpecError
+from bertc.base.diagnostics import CannotWriteError, SpecError, UsageError
 from bertc.base.storage import durable
 from bertc.data.cache import copies
 from bertc.data.cache.copies import copied, make_room
@@ -16,6 +19,9 @@ from bertc.data.corpus import prepare
 from bertc.data.prepared import manifest
 from bertc.data.prepared.manifest import read_corpus
 from bertc.data.prepared.opening import tokenizer_at
+from bertc.run.records.folder import RunFolder
+from bertc.use.order import read_order
+from bertc.use.preview import preview
 
 from .conftest import resolved, same
 from .test_parts import write
@@ -129,3 +135,42 @@ def test_check_compares_tokenizers(tmp_path: Path, place) -> None:
     for vocab in (f'"{other}"', "wordpiece(300)"):
         with pytest.raises(SpecError, match="another tokenizer than the run's"):
             check(f"{data} vocab={vocab}")
+
+
+@pytest.mark.parametrize("more", ["format=blocks", "format=segment-pair", "pack=true"])
+def test_the_listed_documents_are_those_of_the_batch(tmp_path: Path, more: str) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    made(spec(tmp_path / "a.jsonl", more), f"{tmp_path}/here", tmp_path / "made")
+    program = reading(f"{tmp_path}/here", tmp_path / "here/tokenizer", more)
+    RunFolder(tmp_path / "run").path.mkdir()
+    RunFolder(tmp_path / "run").start(program, "")
+    listed: list[str] = []
+    assert read_order(tmp_path / "run", 3, 9, listed.append, tmp_path / "cache") == len(listed)
+    corpus = prepare(program, tmp_path / "cache", Silent())
+    special = {corpus.vocabulary.cls, corpus.vocabulary.sep, corpus.vocabulary.pad}
+    lines = [json.loads(line) for line in listed]
+    assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
+    for step in range(3, 9):
+        for row, ids in enumerate(corpus.stage(0).train(step).token_ids.tolist()):
+            tokens = []
+            for line in (line for line in lines if (line["step"], line["row"]) == (step, row)):
+                part = tmp_path / "here" / line["shard"]
+                first, end = line["tokens"]
+                tokens += np.fromfile(part / "train.ids", np.uint16)[first:end].tolist()
+                sentences = np.fromfile(part / "train.sentences", np.int64)
+                bounds = sentences[np.fromfile(part / "train.documents", np.int64)]
+                assert bounds[line["document"]] <= first < end <= bounds[line["document"] + 1]
+            assert [t for t in tokens if t not in special] == [t for t in ids if t not in special]
+    with pytest.raises(UsageError, match="the run has steps 0 to 39"):
+        read_order(tmp_path / "run", 30, 41, listed.append, tmp_path / "cache")
+
+
+def test_a_preview_of_a_step_shows_its_batch(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    program = spec(tmp_path / "a.jsonl", "format=doc-sentences")
+    corpus = prepare(program, tmp_path / "cache", Silent())
+    text = preview(program, 2, color=False, cache=tmp_path / "cache", step=17)
+    lengths = corpus.stage(0).train(17).lengths.tolist()[:2]
+    assert re.findall(r"row \d, (\d+) tokens", text) == list(map(str, lengths))
+    with pytest.raises(UsageError, match="step 40 is none of 40"):
+        preview(program, 2, color=False, cache=tmp_path / "cache", step=40)

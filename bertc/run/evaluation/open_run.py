@@ -8,7 +8,8 @@ from typing import NamedTuple
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.world import World
-from bertc.data.corpus import AnyData, prepare
+from bertc.data.cache.store import Progress
+from bertc.data.corpus import AnyData, PreparedCorpus, prepare
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.machine.display import Display, Watched
@@ -67,20 +68,30 @@ def open_run(
             if not lock:
                 kinds = {share.corpus.kind for part in resolved.stages for share in part.data}
                 display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
-            corpus = prepare(resolved, where, watched, networks, folder.tokenizer)
-            if lock and lock.data != corpus.fingerprint:
-                raise DataError(
-                    "the text files have changed since this run was trained",
-                    help="restore the files: otherwise held-out text may overlap with training "
-                    "text",
-                )
-            data = corpus.stage(index)
+            data = read_text(folder, resolved, where, watched).stage(index)
         is_stream = trained.format.kind == "stream"
         if manner.data or manner.objective or (manner.sliding and not is_stream):
             program = evaluated_alone(resolved, stage, folder.path, manner.data)
             data, stage = prepare(program, where, watched, networks).stage(0), program.stages[0]
         microbatch, examples = plan.microbatches[index], resolved.run.eval_examples
         yield OpenRun(model, stage, data, microbatch, examples, ranks, stop)
+
+
+def read_text(
+    folder: RunFolder, resolved: Resolved, cache: Path, progress: Progress
+) -> PreparedCorpus:
+    """The text that a run was trained on, if it is the same."""
+    networks = TrainedNetworks(resolved.run.device)
+    corpus, lock = (
+        prepare(resolved, cache, progress, networks, folder.tokenizer),
+        folder.read_lock(),
+    )
+    if lock and lock.data != corpus.fingerprint:
+        raise DataError(
+            "the text files have changed since this run was trained",
+            help="restore the files: otherwise held-out text may overlap with training text",
+        )
+    return corpus
 
 
 def _loaded(folder: Path) -> Model:
