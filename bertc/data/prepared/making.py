@@ -34,6 +34,7 @@ from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.cleaning import Documents
 from bertc.ir.data import Parallel, Prepared
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.vocabulary import TokenizerFile
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
 
@@ -56,14 +57,23 @@ def begin_preparing(
     cache: Path,
     progress: Progress,
     command: str = "bertc prepare SPEC",
+    source: TextSource | None = None,
 ) -> Preparation:
     """Settle what every worker has to have alike: the parts, the rows, and the tokenizer.
 
     What is known before any text is read is put first, so a place that cannot be written, or holds
     something else, is refused at once. The tokenizer is the one that the first worker put there.
+    ``source`` is text that is read once, if it is not that of the program.
     """
-    text = _only_text(resolved)
-    source = open_source(*text)
+    texts = dict[CorpusText, TextSource]()
+    if source is None:
+        text = _only_text(resolved)
+        source = texts[text] = open_source(*text)
+    elif not isinstance(resolved.vocabulary, TokenizerFile):
+        raise UsageError(
+            "documents of a pipeline come once, so no vocabulary is learned from them",
+            'vocab="FOLDER" names a tokenizer; bertc prepare learns one from a sample',
+        )
     parts = source.parts or (source,)
     rows = [stage for stage in resolved.stages if arrangements(stage, resolved)]
     plan = PreparationPlan(
@@ -89,7 +99,7 @@ def begin_preparing(
         program=resolved.model_dump(mode="json", exclude={"origins"}),
     )
     write_plan(place, plan)
-    vocabulary = vocabulary_for(resolved, {text: source}, cache, progress, None)
+    vocabulary = vocabulary_for(resolved, texts, cache, progress, None)
     plan = replace(
         plan,
         tokenizer=spelling(vocabulary),
