@@ -65,17 +65,8 @@ def begin_preparing(
     something else, is refused at once. The tokenizer is the one that the first worker put there.
     ``source`` is text that is read once, if it is not that of the program.
     """
-    texts = dict[CorpusText, TextSource]()
-    if source is None:
-        text = _only_text(resolved)
-        source = texts[text] = open_source(*text)
-    elif not isinstance(resolved.vocabulary, TokenizerFile):
-        raise UsageError(
-            "documents of a pipeline come once, so no vocabulary is learned from them",
-            'vocab="FOLDER" names a tokenizer; bertc prepare learns one from a sample',
-        )
+    source, texts = _opened(resolved, source)
     parts = source.parts or (source,)
-    rows = [stage for stage in resolved.stages if arrangements(stage, resolved)]
     plan = PreparationPlan(
         source=fingerprint([_content(part.identity) for part in parts]),
         tokenizer="",
@@ -83,19 +74,11 @@ def begin_preparing(
         separator=0,
         holdout=resolved.run.holdout,
         clean=rules_for(source, resolved.run.clean).model_dump(exclude_defaults=True),
-        read={
-            "command": command,
-            "text": source.name,
-            "bytes": source.text_bytes,
-            "sentences": source.sentences,
-            "source": f"{source.name} with {bytes_text(source.text_bytes)}",
-            "tokenizer": show_value(resolved.vocabulary, setting_shape("vocab")),
-            "rows": ", ".join(f"{s.format.kind} of {s.seq}{' packed' * s.pack}" for s in rows),
-            "parts": f"{len(parts):,}",
-            "clean": show_value(resolved.run.clean),
-        },
+        read=_words(resolved, source, command),
         parts=tuple(f"{number:0{NAME_DIGITS}}" for number in range(len(parts))),
-        rows=tuple(how(a, stage) for stage in rows for a in arrangements(stage, resolved)),
+        rows=tuple(
+            how(a, stage) for stage in resolved.stages for a in arrangements(stage, resolved)
+        ),
         program=resolved.model_dump(mode="json", exclude={"origins"}),
     )
     write_plan(place, plan)
@@ -110,6 +93,38 @@ def begin_preparing(
     if part_at(place, TOKENIZER) is None:
         put_folder(place, TOKENIZER, partial(_saved, vocabulary))
     return Preparation(place, plan, dict(zip(plan.parts, parts, strict=True)), vocabulary)
+
+
+def _words(resolved: Resolved, source: TextSource, command: str) -> dict[str, Any]:
+    """The settings of a preparation for people."""
+    rows = [stage for stage in resolved.stages if arrangements(stage, resolved)]
+    return {
+        "command": command,
+        "text": source.name,
+        "bytes": source.text_bytes,
+        "sentences": source.sentences,
+        "source": f"{source.name} with {bytes_text(source.text_bytes)}",
+        "tokenizer": show_value(resolved.vocabulary, setting_shape("vocab")),
+        "rows": ", ".join(f"{s.format.kind} of {s.seq}{' packed' * s.pack}" for s in rows),
+        "parts": f"{len(source.parts or (source,)):,}",
+        "clean": show_value(resolved.run.clean),
+    }
+
+
+def _opened(
+    resolved: Resolved, source: TextSource | None
+) -> tuple[TextSource, dict[CorpusText, TextSource]]:
+    """The text to prepare, and that from which a vocabulary is learned."""
+    if source is None:
+        text = _only_text(resolved)
+        source = open_source(*text)
+        return source, {text: source}
+    if not isinstance(resolved.vocabulary, TokenizerFile):
+        raise UsageError(
+            "documents of a pipeline come once, so no vocabulary is learned from them",
+            'vocab="FOLDER" names a tokenizer; bertc prepare learns one from a sample',
+        )
+    return source, {}
 
 
 def _saved(vocabulary: Vocabulary, folder: Path) -> Facts:
