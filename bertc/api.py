@@ -128,11 +128,13 @@ def estimate(
         MissingInputError, DataError: if a file that decides the length of rows cannot be read.
     """
     from bertc.check.facts.examples import row_lengths
+    from bertc.check.facts.texts import with_texts
     from bertc.cost import estimate as run
 
     resolved = resolve(spec)
     (lengths,) = row_lengths([resolved])
-    return run(resolved, device, convention, devices, lengths, memory_bytes)
+    estimated = run(resolved, device, convention, devices, lengths, memory_bytes)
+    return with_texts([estimated], [resolved])[0]
 
 
 def build(spec: Spec) -> Model:

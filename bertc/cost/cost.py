@@ -13,7 +13,6 @@ from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
 from bertc.cost.memory import whole_step
 from bertc.cost.memory_points import Step
-from bertc.cost.messages import spread_over
 from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.cost.planning.world import ALONE, Layout, World
@@ -211,12 +210,13 @@ def _stage(
         reads_twice=layout.world.reads_twice(stage, memory.microbatch),
     )
     parts = {part: spent.times(rounds) for part, spent in parts.items()}
-    parts, seconds = step_time(
-        parts | step_spent(stage, trained.total // layout.shards, target), target
-    )
+    update = step_spent(stage, trained.total // layout.shards, target)
+    parts, seconds = step_time(parts | update, target)
     planned = replace(whole_step(full, counts, budget), recompute=memory.recompute)
     spread, where = None, part_costs(planned, memory.microbatch, parts)
     if layout.world.size > 1:
+        from bertc.cost.messages import spread_over
+
         spread = spread_over(stage, trained, parts, rounds, budget.execution, layout, target)
         seconds += spread.exposed_seconds
         where = (*where, PartCost("messages", spread.exposed_seconds, *[0] * 5))

@@ -1,10 +1,13 @@
 """The estimate as a value, and as the JSON of ``bertc estimate --json``."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bertc.base.diagnostics import UsageError
 from bertc.cost.units import range_text
+
+if TYPE_CHECKING:
+    from bertc.cost.texts import DataEstimate
 
 Convention = Literal["exact", "electra", "6n"]
 """Rules for counting FLOPs.
@@ -17,7 +20,7 @@ CONVENTIONS: tuple[Convention, ...] = ("exact", "electra", "6n")
 
 IF_ANY = (
     "generator", "frozen", "frozen_per_example", "update_per_step", "average_bytes", "within",
-    "spread", "pruned",
+    "spread", "pruned", "data",
 )  # fmt: skip
 """Figures that JSON has only where they are not 0 or absent."""
 
@@ -169,6 +172,7 @@ class StageEstimate(NamedTuple):
     time: Time
     where: tuple[PartCost, ...]
     spread: Spread | None
+    data: "DataEstimate | None" = None
 
 
 class Pruned(NamedTuple):

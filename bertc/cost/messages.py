@@ -27,10 +27,6 @@ BUCKET_BYTES = 25 * 2**20
 """Gradients that DDP sums at once (torch, DistributedDataParallel: bucket_cap_mb)."""
 FORWARD = 1 / 3
 """Forward's share of the time of a micro-batch; backward has the rest."""
-TALK_SOURCE = (
-    "Messages: fp32, but sharded layers as they compute; in rings, at 0.8 of NVLink, PCIe or main\n"
-    "memory within a machine of up to 8 devices, of each one's network link between machines."
-)
 
 
 class NetworkSlice(NamedTuple):

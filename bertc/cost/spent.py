@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bertc.cost.execution import FP32, Execution, passes_of
 from bertc.cost.figures import Time
-from bertc.cost.machines.device import Device
+from bertc.cost.machines.device import LOADED_TOKENS, Device
 from bertc.cost.machines.rates import rate_at
 from bertc.cost.parameters import of_heads
 from bertc.cost.rules import Cost, cost, is_fused
@@ -33,8 +33,6 @@ CLIP_BYTES = 3 * FP32
 """Bytes moved per weight to clip each tensor apart: its norm, and its gradient times a number."""
 OUTSIDE_LAYERS = ("embeddings", "head")
 """Parts outside the layers, which are never recomputed."""
-LOADED_TOKENS = 20e6
-"""Tokens per second that one core fetches and masks (docs/measured.md)."""
 
 
 class Spent(NamedTuple):

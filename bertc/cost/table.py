@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bertc.base.diagnostics import InNotebooks, Table
 from bertc.cost.figures import (
@@ -15,8 +16,11 @@ from bertc.cost.figures import (
     Time,
     plain,
 )
-from bertc.cost.messages import TALK_SOURCE
+from bertc.cost.sharing import TALK_SOURCE
 from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
+
+if TYPE_CHECKING:
+    from bertc.cost.texts import DataEstimate
 
 PARTS = ("embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head")
 TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
@@ -45,6 +49,7 @@ class Estimate(InNotebooks):
     stages: tuple[StageEstimate, ...]
     spread: Spread | None
     pruned: Pruned | None
+    data: "DataEstimate | None" = None
 
     def __str__(self) -> str:
         """The table that ``bertc estimate`` prints."""
@@ -256,7 +261,17 @@ def _sections(
                 ("device hours", lambda c: _hours(c.time, devices)),
             ],
         ),
+        *([("data", _data_rows(run.data))] if run.data else []),
     ]
+
+
+def _data_rows(run: "DataEstimate") -> list[Row]:
+    from bertc.cost.texts import data_rows
+
+    def row(label: str, text: Callable[["DataEstimate"], str]) -> Row:
+        return (label, lambda c: text(c.data) if c.data else "")
+
+    return [row(*one) for one in data_rows(run)]
 
 
 def _messages(column: Estimate | StageEstimate) -> str:

@@ -9,6 +9,8 @@ from bertc.ir.base import DeviceKind
 
 BANDWIDTH_SHARE = 0.8
 """Assumed share of nominal memory bandwidth that copying kernels reach."""
+LOADED_TOKENS = 20e6
+"""Tokens per second that one core fetches and masks (docs/measured.md)."""
 LOOPS_SLOWER = 12
 """Speed of fp32 products over bf16 ones in torch's loops: 11 to 24 as measured with AVX2."""
 
