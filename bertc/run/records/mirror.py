@@ -34,14 +34,13 @@ from bertc.run.records.checkpoints import MANIFEST, TEMPORARY
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lines import Attempt
 from bertc.run.records.lock import LARGEST_BYTES
-from bertc.run.records.writer import BEAT_SECONDS, WRITER, Writer
 
 FOLDERS = ("tokenizer", "sentences", "trackers", "model")
 """Folders of a run that are sent, with all files next to them."""
 STOPPED_SECONDS = 100.0
 """Most seconds that a stopped run waits for its last checkpoint to be sent."""
-LAST_SIGN_SECONDS = 5.0
-"""Seconds for a sign that is on its way when the run ends."""
+BEAT_SECONDS = 30.0
+"""Seconds between two looks at the small files, and before what failed is sent again."""
 _ANOTHER = "name another --mirror"
 
 
@@ -49,7 +48,7 @@ def belongs(name: str) -> bool:
     """True for the name of a small file that a run has at an address."""
     parts = PurePosixPath(name).parts
     is_hidden = any(part.startswith(".") for part in parts)
-    return (len(parts) == 1 or parts[0] in FOLDERS) and not is_hidden and name != WRITER
+    return (len(parts) == 1 or parts[0] in FOLDERS) and not is_hidden
 
 
 def address_for(run: Path, named: str | None, resume: bool) -> str:
@@ -109,52 +108,45 @@ def mirrored(what: Mirroring, resume: bool) -> Iterator["Mirror | None"]:
 
 @dataclass(eq=False)
 class Mirror:
-    """Threads that send what a run folder has; a failure is noted once, and tried again.
+    """A thread that sends what a run folder has; a failure is noted once, and tried again.
 
     ``sent`` has age and size of the small files that are there.
     """
 
     what: Mirroring
     place: FolderAt = field(init=False)
-    writer: Writer = field(init=False)
     sent: dict[str, tuple[int, int]] = field(init=False, default_factory=dict)
     waiting: tuple[str, Path] | None = field(init=False, default=None)
     unsent: str = field(init=False, default="")
     fault: str = field(init=False, default="")
     done_bytes: int = field(init=False, default=0)
     closing: bool = field(init=False, default=False)
-    ended: threading.Event = field(init=False, default_factory=threading.Event)
+    ended: bool = field(init=False, default=False)
     change: threading.Condition = field(init=False, default_factory=threading.Condition)
-    files: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.place = FolderAt(self.what.address)
-        self.writer = Writer(self.place)
-        self._sender = threading.Thread(target=self._send_checkpoints, daemon=True)
-        self._tender = threading.Thread(target=self._tend, daemon=True)
+        self._sender = threading.Thread(target=self._send_all, daemon=True)
 
     def begin(self, resume: bool) -> None:
-        """Claim the address; refuse one with anything but this run."""
+        """Start to send; refuse an address with anything but this run."""
         there, address, folder = self.place.tree(), self.place.address, self.what.folder
         if self.place.folder and real_path(self.place.folder) == real_path(folder.path):
             raise UsageError(f"{address} is the run itself", help=_ANOTHER)
-        if RESOLVED not in there and (others := sorted({*there} - {WRITER})):
-            content = listed(others[:3])
+        if RESOLVED not in there and there:
+            content = listed(sorted(there)[:3])
             raise UsageError(f"{address} is not empty and holds no run ({content})", help=_ANOTHER)
         if RESOLVED in there and not resume:
             help = f"--resume goes on with it, or {_ANOTHER}"
             raise UsageError(f"{address} holds a run already", help=help)
         refuse_another(self.place, folder)
-        self.writer.await_silence(self.what.display.note, self.what.stop.check_alone)
-        self.writer.sign()
         self.sent = {name: (0, 0) for name in there if belongs(name)}
         self._sender.start()
-        self._tender.start()
 
     def offer(self, checkpoint: Path) -> None:
         """Send a checkpoint, instead of one that still waits; it may be removed here meanwhile."""
         self.unsent = checkpoint.name
-        if self.ended.is_set():
+        if self.ended:
             return
         links = checkpoint.with_name(f"{TEMPORARY}sent-{time.monotonic_ns()}")
         shutil.copytree(checkpoint, links, copy_function=_link)
@@ -178,40 +170,24 @@ class Mirror:
             shown, new = self.done_bytes, self.done_bytes - shown
             display.advance(new)
         display.end()
-        self.ended.set()
-        self._tender.join(LAST_SIGN_SECONDS)  # it might sign once more
+        self.ended = True
         missing = [*filter(None, [self.unsent]), *(name for name, _ in self._changed())]
-        if missing:
-            return f"{listed(missing)} ({self.fault or 'there was no time'})"
-        self._tried(self.writer.end)
-        return ""
+        return f"{listed(missing)} ({self.fault or 'there was no time'})" if missing else ""
 
-    def _tend(self) -> None:
-        """Give signs of this process, and send the small files that changed."""
-        while not self.ended.wait(BEAT_SECONDS):
-            self._tried(self._beat)
-
-    def _beat(self) -> None:
-        if host := self.writer.other():
-            self.ended.set()
-            raise CannotWriteError(f"{host} sends to {self.place.address} now", help=_ANOTHER)
-        self.writer.sign()
-        self._send_files()
-
-    def _send_checkpoints(self) -> None:
-        """Send checkpoints as they come, and at the end what else has changed."""
-        while not self.ended.is_set():
+    def _send_all(self) -> None:
+        """Send checkpoints as they come, and small files that changed between and after them."""
+        while not self.ended:
             with self.change:
-                self.change.wait_for(lambda: self.waiting or self.closing)
+                self.change.wait_for(lambda: self.waiting or self.closing, BEAT_SECONDS)
                 taken, self.waiting = self.waiting, None
-            if self.ended.is_set():
-                return
             if taken is None:
                 self._tried(self._send_files)
-                return
+                if self.closing:
+                    return
+                continue
             is_sent = self._tried(lambda: self._send(*taken))  # noqa: B023 - called at once
             with self.change:
-                if not is_sent and not self.closing:
+                if not is_sent and not (self.closing or self.ended):
                     self.change.wait(BEAT_SECONDS)
                     if self.waiting is None:
                         self.waiting = taken
@@ -223,6 +199,11 @@ class Mirror:
         self._send_files()  # its metrics have to reach to it
         there, manifest = self.place.tree(), f"checkpoints/{name}/{MANIFEST}"
         steps = {entry.split("/")[1] for entry in there if entry.startswith("checkpoints/step-")}
+        whole = {step for step in steps if f"checkpoints/{step}/{MANIFEST}" in there}
+        if (newest := max(whole, default="")) > name:
+            self.ended = True
+            message = f"another process has sent {newest} to {self.place.address} meanwhile"
+            raise CannotWriteError(message, help=_ANOTHER)
         if self.place.read(manifest, LARGEST_BYTES) != read_bytes(links / MANIFEST, LARGEST_BYTES):
             if name in steps:
                 self._remove(name)
@@ -230,9 +211,9 @@ class Mirror:
                 self._put(path, f"checkpoints/{name}/{path.name}")
         with self.change:
             self.unsent = "" if self.unsent == name else self.unsent
-        older = [s for s in steps if s < name and f"checkpoints/{s}/{MANIFEST}" in there]
+        older = sorted(whole - {name})
         surplus = 0 if self.what.keep == "all" else max(0, len(older) + 1 - self.what.keep)
-        for step in steps - {name, *sorted(older)[surplus:]}:
+        for step in steps - {name, *older[surplus:]}:
             self._remove(step)
 
     def _remove(self, step: str) -> None:
@@ -260,17 +241,16 @@ class Mirror:
 
     def _send_files(self) -> None:
         """Send the small files that changed; no digests are there before what they are of."""
-        with self.files:
-            changed = self._changed() if self.what.folder.holds_a_run else []
-            if any(name == DIGESTS for name, _ in changed):
-                self.place.remove(DIGESTS)
-            for name, age in changed:
-                if is_file(self.what.folder.path / name):
-                    self._put(self.what.folder.path / name, name)
-                    self.sent[name] = age
-                else:
-                    self.place.remove(name)
-                    self.sent.pop(name, None)
+        changed = self._changed() if self.what.folder.holds_a_run else []
+        if any(name == DIGESTS for name, _ in changed):
+            self.place.remove(DIGESTS)
+        for name, age in changed:
+            if is_file(self.what.folder.path / name):
+                self._put(self.what.folder.path / name, name)
+                self.sent[name] = age
+            else:
+                self.place.remove(name)
+                self.sent.pop(name, None)
 
     def _tried(self, work: Callable[[], None]) -> bool:
         """Do a piece of work; note the first failure of several, and that they are over."""
