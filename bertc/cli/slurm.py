@@ -81,10 +81,55 @@ def write_script(name: str, resources: str, options: list[str], job: str, out: P
         f"#SBATCH --job-name={shlex.quote(name)} --output=%x-%j.log --open-mode=append --requeue\n"
         f"{given}{job}"
     )
+    put_script(script, out, "sbatch")
+
+
+def put_script(script: str, out: Path | None, submit: str) -> None:
+    """Print a script, or write it to a file that ``submit`` reads."""
     if out is None:
         say(script, nl=False)
         return
     from bertc.base.storage import durable
 
     durable.replace(out, script.encode(), elsewhere="name another file with -o")
-    say(f"sbatch {shlex.quote(str(out))} submits it")
+    say(f"{submit} {shlex.quote(str(out))} submits it")
+
+
+@slurm.command()
+def prepare(
+    spec: SpecArgument,
+    to: Annotated[str, typer.Option(help="a folder of all nodes, or an address: s3://bucket/x")],
+    parts: Annotated[int, typer.Option(min=1, help="jobs, each of which makes a share")],
+    options: OptionsArgument = None,
+    set: SetOption = None,
+    out: ScriptOption = None,
+) -> None:
+    """Print a script that submits the preparation of a text as a job array.
+
+    The first share learns the vocabulary, then the others run at once, and a last job writes the
+    manifest. Submitted again it makes what is missing.
+    """
+    from bertc.api import resolve
+    from bertc.lang.files import STANDARD_INPUT, spec_text
+
+    resolve(spec, set or ())
+    text = spec_text(spec) if spec == STANDARD_INPUT else spec
+    settings = [word for setting in set or () for word in ("--set", setting)]
+    share = shlex.join(["bertc", "prepare", text, *settings, "--to", to, "--part"])
+    script = prepare_script(share, shlex.join(["bertc", "prepare", "--to", to]), parts, options)
+    put_script(script, out, "bash")
+
+
+def prepare_script(share: str, whole: str, parts: int, options: list[str] | None) -> str:
+    """The script: commands of one share and of the whole become jobs that wait for each other."""
+    submit = shlex.join(["sbatch", "--parsable", "--job-name=bertc-prepare", *(options or ())])
+    jobs = [("", f"{share} 1/{parts}")]
+    if parts > 1:
+        jobs.append((f" --array=2-{parts}", f'{share} "$SLURM_ARRAY_TASK_ID"/{parts}'))
+    jobs.append(("", f"{whole} --finish"))
+    lines = ["#!/bin/bash", "# bash submits the jobs, from the folder of the spec", "set -eu"]
+    after = ""
+    for job, command in jobs:
+        lines.append(f"job=$({submit}{job}{after} --wrap={shlex.quote(command)})")
+        after = ' --dependency=afterok:"${job%%;*}"'
+    return "\n".join([*lines, 'echo "submitted; the last job is $job"']) + "\n"

@@ -29,6 +29,7 @@ from bertc.data.prepared.finishing import finish_preparing
 from bertc.data.prepared.making import begin_preparing, make_parts
 from bertc.data.prepared.manifest import part_at
 from bertc.data.prepared.opening import open_prepared, tokenizer_at
+from bertc.data.shards import spelling
 from bertc.data.sources import files
 from bertc.ir.data import Prepared
 from bertc.ir.program.resolved import Resolved
@@ -164,7 +165,7 @@ def test_another_preparation_is_refused(tmp_path: Path) -> None:
     place = made(spec(tmp_path / "a.jsonl"), f"{tmp_path}/to", tmp_path / "cache")
     for old, new, said in (
         ("holdout=10%", "holdout=20%", "holdout: 0.1 there, 0.2 here"),
-        ("(300)", "(200)", r"tokenizer: wordpiece\(size=300\) there, .*200\) here"),
+        ("(300)", "(200)", r"vocab: wordpiece\(size=300\) there, .*200\) here"),
         ("seq=48", "seq=32", "rows: doc-sentences of 48 there, doc-sentences of 32 here"),
     ):
         other = spec(tmp_path / "a.jsonl", change=(old, new))
@@ -204,6 +205,9 @@ def test_a_place_is_refused_before_the_text_is_read(
     with pytest.raises(AssertionError, match="the text is read"):
         begin_preparing(program, FolderAt(f"{tmp_path}/new"), tmp_path / "cache", Silent())
     assert "0 of 8" in standing(f"{tmp_path}/new")[0]
+    # A later worker has the tokenizer of the first.
+    work = begin_preparing(program, FolderAt(f"{tmp_path}/to"), tmp_path / "none", Silent())
+    assert spelling(work.vocabulary) == work.plan.tokenizer
 
 
 def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(tmp_path: Path) -> None:

@@ -1,12 +1,18 @@
-"""The batch script of a run on several machines: what it does when the run stops, or fails."""
+"""Batch scripts: a run on several machines that stops or fails, and a job array that prepares."""
 
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from bertc.data.sources import files
+from tests.data.test_parts import write
+from tests.data.test_prepared import SETTINGS
 
 LOST = "mkdir -p runs/mine/checkpoints/step-00000004; exit 3"
 CASES = {
@@ -47,3 +53,31 @@ def test_a_stopped_job_queues_again_and_a_failed_one_does_not(tmp_path, how, com
         job.send_signal(signal.SIGTERM)
     assert job.wait(30) == code
     assert (tmp_path / "again").exists() == requeued
+
+
+def test_a_job_array_prepares_a_text(tmp_path, monkeypatch, command, capsys):
+    monkeypatch.setattr(files, "PART_BYTES", 6000)
+    write(tmp_path / "a.jsonl", 60)
+    text, to = f'data="{tmp_path}/a.jsonl" {SETTINGS} layers=1 hidden=16 heads=1', f"{tmp_path}/to"
+    more = ("--parts", "3", "-o", f"{tmp_path}/p.sh", "--", "--partition=cpu", "--comment=a b")
+    assert command("slurm", "prepare", text, "--to", to, *more) == 0
+    for name, script in {
+        "bertc": f"{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "
+        f'"$@" >> {tmp_path}/commands',
+        "sbatch": f'echo "$@" >> {tmp_path}/submitted\nfirst=0 last=0\nfor word in "$@"; do\n'
+        'case "$word" in --array=*) word=${word#*=}; first=${word%-*} last=${word#*-};;\n'
+        "--wrap=*) wrap=${word#*=};; esac\ndone\nfor id in $(seq $first $last); do "
+        'SLURM_ARRAY_TASK_ID=$id bash -c "$wrap"; done\necho "7;cluster"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["bash", tmp_path / "p.sh"], env=path, check=True, capture_output=True)
+    submitted = (tmp_path / "submitted").read_text().splitlines()
+    assert all("--partition=cpu --comment=a b" in line for line in submitted)
+    assert ["afterok:7" in line for line in submitted] == [False, True, True]
+    commands = [json.loads(line) for line in (tmp_path / "commands").read_text().splitlines()]
+    assert [words[-1] for words in commands] == ["1/3", "2/3", "3/3", "--finish"]
+    for words in commands:
+        assert command(*words, *(() if "--finish" in words else ("--workers", "1"))) == 0
+    assert "to train on" in capsys.readouterr().out

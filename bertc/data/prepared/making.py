@@ -30,6 +30,7 @@ from bertc.data.rows.tokens import open_tokens, token_dtype
 from bertc.data.shards import spelling
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import CorpusText, TextSource
+from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.cleaning import Documents
 from bertc.ir.data import Parallel, Prepared
@@ -66,33 +67,54 @@ def begin_preparing(
     ``source`` is text that is read once, if it is not that of the program.
     """
     source, texts = _opened(resolved, source)
-    parts = source.parts or (source,)
-    plan = PreparationPlan(
+    plan = _plan(resolved, source, command)
+
+    def completed() -> tuple[Vocabulary, PreparationPlan]:
+        vocabulary = vocabulary_for(resolved, texts, cache, progress, None)
+        dtype = np.dtype(token_dtype(vocabulary.size)).name
+        return vocabulary, replace(
+            plan, tokenizer=spelling(vocabulary), dtype=dtype, separator=vocabulary.sep
+        )
+
+    agreed = write_plan(place, plan if plan.vocab else completed()[1])
+    vocabulary = _vocabulary_at(place, agreed)
+    if vocabulary is None:
+        vocabulary, agreed = completed()
+        if part_at(place, TOKENIZER) is None:
+            put_folder(place, TOKENIZER, partial(_saved, vocabulary))
+        write_plan(place, agreed)
+    parts = dict(zip(agreed.parts, source.parts or (source,), strict=True))
+    return Preparation(place, agreed, parts, vocabulary)
+
+
+def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPlan:
+    """The plan of a preparation before it has a tokenizer."""
+    parts, words = source.parts or (source,), _words(resolved, source, command)
+    return PreparationPlan(
         source=fingerprint([_content(part.identity) for part in parts]),
         tokenizer="",
         dtype="",
         separator=0,
         holdout=resolved.run.holdout,
         clean=rules_for(source, resolved.run.clean).model_dump(exclude_defaults=True),
-        read=_words(resolved, source, command),
+        read=words,
         parts=tuple(f"{number:0{NAME_DIGITS}}" for number in range(len(parts))),
         rows=tuple(
             how(a, stage) for stage in resolved.stages for a in arrangements(stage, resolved)
         ),
+        vocab="" if isinstance(resolved.vocabulary, TokenizerFile) else words["tokenizer"],
         program=resolved.model_dump(mode="json", exclude={"origins"}),
     )
-    write_plan(place, plan)
-    vocabulary = vocabulary_for(resolved, texts, cache, progress, None)
-    plan = replace(
-        plan,
-        tokenizer=spelling(vocabulary),
-        dtype=np.dtype(token_dtype(vocabulary.size)).name,
-        separator=vocabulary.sep,
-    )
-    write_plan(place, plan)
-    if part_at(place, TOKENIZER) is None:
-        put_folder(place, TOKENIZER, partial(_saved, vocabulary))
-    return Preparation(place, plan, dict(zip(plan.parts, parts, strict=True)), vocabulary)
+
+
+def _vocabulary_at(place: FolderAt, plan: PreparationPlan) -> Vocabulary | None:
+    """The vocabulary that the first worker put into a place, None before that."""
+    if not plan.tokenizer or part_at(place, TOKENIZER) is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="bertc-") as name:
+        for file in {*place.sizes(TOKENIZER)} - {MANIFEST_FILE}:
+            place.get(f"{TOKENIZER}/{file}", Path(name) / file)
+        return load_vocabulary(TokenizerFile(path=name))
 
 
 def _words(resolved: Resolved, source: TextSource, command: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ LARGEST_FILE_BYTES = 1 << 30
 STORE_READERS = 16
 """Requests to a store at once, where parts are looked at."""
 COUNTED = ("tokens", "sentences", "documents")
-SHARED = ("source", "tokenizer", "holdout", "clean", "rows", "parts", "version")
+SHARED = ("source", "vocab", "tokenizer", "holdout", "clean", "rows", "parts", "version")
 """Settings of a plan that decide the content of parts, as messages name them."""
 
 
@@ -42,9 +42,10 @@ SHARED = ("source", "tokenizer", "holdout", "clean", "rows", "parts", "version")
 class PreparationPlan:
     """The settings of a preparation that every worker shares, written once.
 
-    ``tokenizer`` is the digest of the vocabulary, empty before there is one, ``source`` the
-    identity of the text, ``rows`` what their counts follow from. The part of each name has its
-    share of the text. ``read`` says for people what these are, and ``program`` reads the text.
+    ``tokenizer`` is the digest of the vocabulary, empty before there is one, ``vocab`` how it is
+    learned, empty of one that is there. ``source`` is the identity of the text, ``rows`` what their
+    counts follow from. The part of each name has its share of the text. ``read`` says for people
+    what these are, and ``program`` reads the text.
     """
 
     source: str
@@ -57,6 +58,7 @@ class PreparationPlan:
     version: int = VERSION
     rows: tuple[str, ...] = ()
     clean: Mapping[str, Any] = field(default_factory=dict)
+    vocab: str = ""
     program: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -110,8 +112,11 @@ def read_plan(place: FolderAt) -> PreparationPlan | None:
     return _plan(place, fields)
 
 
-def write_plan(place: FolderAt, plan: PreparationPlan) -> None:
-    """Put the plan; refuse a place that holds other files or another preparation."""
+def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
+    """Put the plan, or return the one that is there, with its tokenizer.
+
+    A place that holds other files or another preparation is refused.
+    """
     fields = _json(place, PLAN_FILE, damaged={})
     known = _plan(place, fields) if fields else None
     if fields is None and (others := place.names()):
@@ -126,6 +131,8 @@ def write_plan(place: FolderAt, plan: PreparationPlan) -> None:
         )
     if known is None or (plan.tokenizer and not known.tokenizer):
         place.write(PLAN_FILE, _digested(asdict(plan)))
+        return plan
+    return known
 
 
 def _differences(known: PreparationPlan, plan: PreparationPlan) -> list[str]:
