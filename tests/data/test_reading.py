@@ -67,18 +67,18 @@ def test_the_shards_opened_longest_ago_make_room_but_for_those_that_are_read(
     for nth, name in enumerate(("aa", "bb", "bb-rows", "cc", "dd", "ee-rows"), 1):
         shard(tmp_path, name, 1000 * nth)
     for name in ("ff.tmp-1", "gg.tmp-1"):  # of a process that copies, and of one that is gone
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "train.ids").write_bytes(b"i" * 100)
-    os.utime(tmp_path / "gg.tmp-1/train.ids", (1, 1))
+        shard(tmp_path, name, 1)
+    os.utime(tmp_path / "gg.tmp-1", (1, 1))
+    shard(tmp_path, "ff-rows", 1)
     read = copies._locked(tmp_path / "aa", copies.fcntl.LOCK_SH)
-    assert not make_room(tmp_path, 0, 800)
-    assert make_room(tmp_path, 150, 800)  # 100 too many, then 50
-    assert names(tmp_path) == {"aa", "cc", "dd", "ee-rows", "ff.tmp-1"}
+    assert not make_room(tmp_path, 0, 900)
+    assert make_room(tmp_path, 150, 900)  # 100 too many, then 50
+    assert names(tmp_path) == {"aa", "cc", "dd", "ee-rows", "ff.tmp-1", "ff-rows"}
     make_room(tmp_path, 10**6)
-    assert names(tmp_path) == {"aa", "ff.tmp-1"}
+    assert names(tmp_path) == {"aa", "ff.tmp-1", "ff-rows"}
     os.close(read)
     assert make_room(tmp_path, 1)
-    assert names(tmp_path) == {"ff.tmp-1"}
+    assert names(tmp_path) == {"ff.tmp-1", "ff-rows"}
 
 
 def test_a_full_disk_is_emptied_of_shards_that_nobody_reads(

@@ -63,8 +63,8 @@ def make_room(shards: Path, needed_bytes: int, most_bytes: int | None = None) ->
     if most_bytes is not None:
         surplus += sum(size for _, size, _ in sized) - most_bytes
     before = surplus
-    for opened, size, folders in sized:
-        if surplus > 0 and _removed(folders, opened):
+    for _, size, folders in sized:
+        if surplus > 0 and _removed(folders):
             surplus -= size
     return surplus < before
 
@@ -80,13 +80,14 @@ def _opened_and_size(folders: list[Path]) -> tuple[float, int]:
     return opened, size
 
 
-def _removed(folders: list[Path], opened: float) -> bool:
+def _removed(folders: list[Path]) -> bool:
     """Remove the folders of a shard, unless it is read, or may be copied now."""
-    finished = [folder for folder in folders if is_file(folder / MANIFEST_FILE)]
-    if not finished and opened > time.time() - LEFT_SECONDS:
-        return False
-    descriptor = None
+    descriptor, now = None, time.time()
     try:
+        finished = [f for f in folders if not f.suffix and is_file(f / MANIFEST_FILE)]
+        unfinished = [folder.stat().st_mtime for folder in folders if folder not in finished]
+        if any(begun > now - LEFT_SECONDS for begun in unfinished):
+            return False
         if finished:  # the name of the shard itself is the shortest
             shard = min(finished, key=lambda folder: len(folder.name))
             if (descriptor := _locked(shard, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None:
