@@ -25,15 +25,8 @@ HOP_SECONDS, NETWORK_HOP_SECONDS = 3.4e-6, 9.6e-6
 Between machines there are as many as a tree has, which NCCL picks where a ring takes longer."""
 BUCKET_BYTES = 25 * 2**20
 """Gradients that DDP sums at once (torch, DistributedDataParallel: bucket_cap_mb)."""
-FORWARD = 1 / 3
-"""Forward's share of the time of a micro-batch; backward has the rest."""
-
-
-class NetworkSlice(NamedTuple):
-    """Seconds of a part of a network in a micro-batch, and the number of its weights."""
-
-    seconds: float
-    weights: float
+FORWARD, BACKWARD = 1 / 3, 2 / 3
+"""Shares of the time of a micro-batch."""
 
 
 class Links(NamedTuple):
@@ -46,17 +39,14 @@ class Links(NamedTuple):
 
     def inside(self, size_bytes: float) -> float:
         """Seconds to gather a tensor within a machine, or to sum and scatter it."""
-        latency = (self.per_host - 1) * HOP_SECONDS
-        return _ring(size_bytes, self.per_host, self.link_bytes, latency)
+        others, rate = self.per_host - 1, LINK_SHARE * self.link_bytes
+        return others / self.per_host * size_bytes / rate + others * HOP_SECONDS
 
     def between(self, size_bytes: float) -> float:
         """The same between machines, for the part that each device has of a tensor."""
-        latency = ceil(log2(self.machines)) * NETWORK_HOP_SECONDS
-        return _ring(size_bytes / self.per_host, self.machines, self.network_bytes, latency)
-
-
-def _ring(size_bytes: float, members: int, bytes_a_second: float, latency: float) -> float:
-    return (members - 1) / members * size_bytes / (LINK_SHARE * bytes_a_second) + latency
+        moved = (self.machines - 1) / self.machines * size_bytes / self.per_host
+        hops = ceil(log2(self.machines))
+        return moved / (LINK_SHARE * self.network_bytes) + hops * NETWORK_HOP_SECONDS
 
 
 def not_hidden(work: Iterable[tuple[float, float]]) -> float:
@@ -81,60 +71,50 @@ def spread_over(
     layout: Layout,
     device: Device,
 ) -> Spread:
-    """The devices of a run, with the messages of a step whose parts take ``step``."""
-    world = layout.world
+    """The devices of a run, with the messages of a step whose parts take ``step``.
+
+    Heads, layers and embeddings are computed backward in this order. Weights that layers share
+    have their gradients last, with the token table; so have heads that are sharded.
+    """
+    world, depth = layout.world, stage.encoder.depth
     network = min(device.link_bytes, device.network_bytes)
     links = Links(world.size // world.per_host, world.per_host, device.link_bytes, network)
     hides = device.kind != "cpu"  # there messages and computing share the cores
-    pieces = _pieces(stage, trained, step, hides / microbatches, layout.sharded)
-    if layout.sharded:
-        seconds, exposed = _sharded(pieces, microbatches, how, layout, links)
-    else:
-        buckets = [
-            (computing, 2 * (links.inside(size) + links.between(size)))
-            for computing, size in _buckets(pieces)
-        ]
-        seconds, exposed = sum(message for _, message in buckets), not_hidden(buckets)
-    return Spread(world.size, world.per_host, layout.strategy, seconds, exposed)
-
-
-def _pieces(
-    stage: Stage, trained: Parameters, step: ByPart, times: float, sharded: bool
-) -> list[NetworkSlice]:
-    """Heads, layers and embeddings, in the order of backward.
-
-    Weights that layers share have their gradients last, with the token table. Sharded, heads are
-    gathered with these, as no layer's own.
-    """
-    depth, layers = stage.encoder.depth, min(sum(unshared(stage.encoder)), trained.layers)
-    layers += trained.generator
-    heads = 0 if sharded else trained.heads
-    last = trained.total - heads - layers
-    spent = {part: times * seconds.seconds for part, seconds in step.items()}
+    spent = {part: hides * seconds.seconds / microbatches for part, seconds in step.items()}
     apart = ("head", "embeddings", "teacher", "optimiser", "loader")
     inside = sum(seconds for part, seconds in spent.items() if part not in apart)
-    return [
-        NetworkSlice(spent["head"], heads),
-        *[NetworkSlice(inside / depth, layers / depth)] * depth,
-        NetworkSlice(spent["embeddings"], last),
-    ]
+    layers = min(sum(unshared(stage.encoder)), trained.layers) + trained.generator
+    heads = 0 if layout.sharded else trained.heads
+    seconds = [spent["head"], *[inside / depth] * depth, spent["embeddings"]]
+    weights = [heads, *[layers / depth] * depth, trained.total - heads - layers]
+    if layout.sharded:
+        talk = _sharded(seconds, weights, ceil(microbatches), how, layout, links)
+    else:
+        work = [
+            (s, 2 * (links.inside(n) + links.between(n))) for s, n in _buckets(seconds, weights)
+        ]
+        talk = sum(message for _, message in work), not_hidden(work)
+    return Spread(world.size, world.per_host, layout.strategy, *talk)
 
 
-def _buckets(pieces: Iterable[NetworkSlice]) -> Iterator[tuple[float, float]]:
+def _buckets(seconds: list[float], weights: list[float]) -> Iterator[tuple[float, float]]:
     """Seconds of backward until each bucket is full, and its bytes."""
-    seconds = size_bytes = 0.0
-    for piece in pieces:
-        seconds += (1 - FORWARD) * piece.seconds
-        size_bytes += FP32 * piece.weights
-        if size_bytes >= BUCKET_BYTES:
-            yield seconds, size_bytes
-            seconds = size_bytes = 0.0
-    if size_bytes:
-        yield seconds, size_bytes
+    passed = size_bytes = 0.0
+    for at, (computing, number) in enumerate(zip(seconds, weights, strict=True), 1):
+        passed += BACKWARD * computing
+        size_bytes += FP32 * number
+        if size_bytes >= BUCKET_BYTES or at == len(weights):
+            yield passed, size_bytes
+            passed = size_bytes = 0.0
 
 
 def _sharded(
-    pieces: list[NetworkSlice], microbatches: float, how: Execution, layout: Layout, links: Links
+    seconds: list[float],
+    weights: list[float],
+    microbatches: int,
+    how: Execution,
+    layout: Layout,
+    links: Links,
 ) -> tuple[float, float]:
     """Seconds of messages about sharded weights, and those not hidden.
 
@@ -142,26 +122,20 @@ def _sharded(
     gradients are summed once.
     """
     copied = layout.strategy == "hsdp"
-
-    def gather(size_bytes: float) -> float:
-        return links.inside(size_bytes) + (0 if copied else links.between(size_bytes))
-
-    def reduce(weights: float) -> float:
-        return links.inside(FP32 * weights) + (1 + copied) * links.between(FP32 * weights)
-
-    *layers, last = pieces
-    first = gather(FP32 * last.weights)
-    gathers = [gather(how.value_bytes * layer.weights) if layer.weights else 0 for layer in layers]
-    reduces = [reduce(piece.weights) if piece.weights else 0 for piece in pieces]
-    ahead = [FORWARD * piece.seconds for piece in pieces]
-    behind = [(1 - FORWARD) * piece.seconds for piece in pieces]
-    forward = not_hidden(zip(ahead, (*gathers, first), strict=True))
-    backward = not_hidden(zip(behind[::-1], (0, *gathers[::-1]), strict=True))
-    rounds = ceil(microbatches)
-    exposed = rounds * (forward + backward)
+    gathers = [
+        links.inside(size) + (not copied) * links.between(size)
+        for size in (*(how.value_bytes * number for number in weights[:-1]), FP32 * weights[-1])
+    ]
+    reduces = [
+        links.inside(FP32 * number) + (1 + copied) * links.between(FP32 * number)
+        for number in weights
+    ]
+    behind = [BACKWARD * computing for computing in seconds]
+    forward = not_hidden(zip((FORWARD * one for one in seconds), gathers, strict=True))
+    again = (0.0, *gathers[-2::-1])
+    backward = not_hidden(zip(behind[::-1], again, strict=True))
     # The last backward sends gradients on the same links.
-    both = sum(gathers) + sum(reduces) - sum(behind)
-    summing = not_hidden(zip(behind, reduces, strict=True))
-    exposed += max(summing, both - backward)
-    seconds = rounds * (first + 2 * sum(gathers)) + sum(reduces)
-    return seconds, exposed
+    both = sum(again) + sum(reduces) - sum(behind) - backward
+    last = max(both, not_hidden(zip(behind, reduces, strict=True)))
+    total = microbatches * (sum(gathers) + sum(again)) + sum(reduces)
+    return total, microbatches * (forward + backward) + last

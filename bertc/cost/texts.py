@@ -29,10 +29,16 @@ class TextFacts(NamedTuple):
     name: str
     text_bytes: int
     tokens: int
-    prepared_bytes: int
+    sentences: int
+    id_bytes: int
     counted: bool
     remote: bool = False
     cache_bytes: int = 0
+
+    @property
+    def prepared_bytes(self) -> int:
+        """Bytes of the text as it is prepared: ids, and the starts of sentences."""
+        return self.id_bytes * self.tokens + START_BYTES * self.sentences
 
 
 class DataEstimate(NamedTuple):
@@ -56,28 +62,16 @@ class DataEstimate(NamedTuple):
     reader_share: float
 
 
-TextShare = tuple[float, TextFacts]
-"""A text with its weight: rows are drawn in proportion to weight x tokens."""
-
-
-def prepared_bytes(tokens: float, sentences: float, vocabulary: int) -> int:
-    """Bytes of prepared text: ids, and the starts of sentences."""
-    return int(tokens * (2 if vocabulary <= 1 << 16 else 4) + sentences * START_BYTES)
-
-
-def unread(name: str, text_bytes: int, vocabulary: int) -> TextFacts:
+def unread(name: str, size_bytes: int, id_bytes: int) -> TextFacts:
     """Facts of text that was not read, by the means of English books."""
-    tokens = max(1, int(text_bytes / BYTES_A_TOKEN))
-    made = prepared_bytes(tokens, tokens / TOKENS_A_SENTENCE, vocabulary)
-    return TextFacts(name, text_bytes, tokens, made, counted=False)
+    tokens = max(1, int(size_bytes / BYTES_A_TOKEN))
+    return TextFacts(name, size_bytes, tokens, tokens // TOKENS_A_SENTENCE, id_bytes, counted=False)
 
 
-class Reading(NamedTuple):
-    """Tokens that a stage reads, its seconds, and its texts, of which None is unknown."""
-
-    tokens: int
-    seconds: float
-    texts: Sequence[TextShare] | None
+Weighted = tuple[float, TextFacts]
+"""A text with its weight: rows are drawn in proportion to weight x tokens."""
+Reading = tuple[int, float, Sequence[Weighted] | None]
+"""Tokens that a stage reads, its seconds, and its texts; None: not known."""
 
 
 def data_of(read: Sequence[Reading], processes: int) -> DataEstimate | None:

@@ -29,7 +29,7 @@ def copied(passes: int, cache: int, shards: int = 500) -> float:
 
 @pytest.mark.parametrize("cache", [50, 250, 400, 500])
 def test_a_cache_saves_what_one_of_shards_in_keyed_orders_does(cache: int) -> None:
-    text = TextFacts("a", 0, 1, 500, counted=True, remote=True, cache_bytes=cache)
+    text = TextFacts("a", 0, 500, 0, 1, counted=True, remote=True, cache_bytes=cache)
     assert downloaded(text, 0.4) == 200
     assert downloaded(text, 11) / 500 == pytest.approx(copied(11, cache), rel=0.02)
 

@@ -3,97 +3,81 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage.place import FolderAt
 from bertc.ir.data import Corpus, Files, Parallel, Prepared, named_files
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 
 if TYPE_CHECKING:
     from bertc.cost import Estimate
-    from bertc.cost.texts import TextFacts, TextShare
+    from bertc.cost.texts import TextFacts, Weighted
 
 
 def with_texts(estimates: "list[Estimate]", programs: Sequence[Resolved]) -> "list[Estimate]":
     """Add the sizes of texts to the estimates of programs."""
     look = cache(_looked_at)
     return [
-        _with_texts(one, program, partial(look, vocabulary=program.vocabulary.size))
+        _with_texts(one, [_weighted(stage, program, look) for stage in program.stages])
         for one, program in zip(estimates, programs, strict=True)
     ]
 
 
-def _with_texts(
-    estimate: "Estimate", program: Resolved, look: "Callable[[Corpus], TextFacts | None]"
-) -> "Estimate":
-    texts = [_shares(stage, look) for stage in program.stages]
+def _with_texts(one: "Estimate", texts: "list[Sequence[Weighted] | None]") -> "Estimate":
     if not any(texts):
-        return estimate
-    from bertc.cost.texts import Reading, data_of
+        return one
+    from bertc.cost.texts import data_of
 
-    processes = estimate.spread.devices if estimate.spread else 1
-    read = [
-        Reading(stage.steps * stage.batch * stage.seq, stage.time.seconds_total, of)
-        for stage, of in zip(estimate.stages, texts, strict=True)
-    ]
+    processes = one.spread.devices if one.spread else 1
+    pairs = [*zip(one.stages, texts, strict=True)]
+    read = [(s.steps * s.batch * s.seq, s.time.seconds_total, of) for s, of in pairs]
     stages = (
-        stage._replace(data=data_of([one], processes))
-        for stage, one in zip(estimate.stages, read, strict=True)
+        stage._replace(data=data_of([reading], processes))
+        for stage, reading in zip(one.stages, read, strict=True)
     )
-    return replace(estimate, stages=tuple(stages), data=data_of(read, processes))
+    return replace(one, stages=tuple(stages), data=data_of(read, processes))
 
 
-def _shares(stage: Stage, look: "Callable[[Corpus], TextFacts | None]") -> "list[TextShare] | None":
+def _weighted(
+    stage: Stage, program: Resolved, look: "Callable[[Corpus, int], TextFacts | None]"
+) -> "list[Weighted] | None":
     """The texts of a stage with their weights; None where a look does not tell all of them."""
-    data = () if isinstance(stage, TaskStage) else stage.data
-    shares = list["TextShare"]()
-    languages: defaultdict[tuple[str, ...], float] = defaultdict(float)
-    for share in data:
-        if (text := look(share.corpus)) is None:
-            return None
-        shares.append((share.weight, text))
-        languages[share.corpus.languages] += share.weight * text.tokens
-    of = [languages[share.corpus.languages] for share in data]
-    return [(w * n ** (stage.smoothing - 1), text) for n, (w, text) in zip(of, shares, strict=True)]
+    shares = () if isinstance(stage, TaskStage) else stage.data
+    id_bytes = 2 if program.vocabulary.size <= 1 << 16 else 4
+    texts = [text for share in shares if (text := look(share.corpus, id_bytes))]
+    if len(texts) < len(shares):
+        return None
+    of_language: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    for share, text in zip(shares, texts, strict=True):
+        of_language[share.corpus.languages] += share.weight * text.tokens
+    return [
+        (share.weight * of_language[share.corpus.languages] ** (stage.smoothing - 1), text)
+        for share, text in zip(shares, texts, strict=True)
+    ]
 
 
-def _looked_at(corpus: Corpus, vocabulary: int) -> "TextFacts | None":
+def _looked_at(corpus: Corpus, id_bytes: int) -> "TextFacts | None":
+    if not isinstance(corpus, Files | Parallel | Prepared):
+        return None
+    from bertc.cost.texts import TextFacts, unread
+
     try:
-        match corpus:
-            case Files() | Parallel():
-                return _sizes([name for name, _ in named_files(corpus)], vocabulary)
-            case Prepared():
-                return _manifest(corpus, vocabulary)
-            case _:
-                return None
+        if not isinstance(corpus, Prepared):
+            from bertc.data.sources.files import matching_files, unpacked_bytes
+
+            names = [name for name, _ in named_files(corpus)]
+            size = sum(unpacked_bytes(matching_files(name)) for name in names)
+            return unread(" ".join(names), size, id_bytes)
+        from bertc.data.prepared.manifest import read_corpus
+
+        prepared = read_corpus(place := FolderAt(corpus.path))
     except (DataError, MissingInputError):  # reported by those who need the text
         return None
-
-
-def _sizes(names: list[str], vocabulary: int) -> "TextFacts":
-    from bertc.cost.texts import unread
-    from bertc.data.sources.files import matching_files, unpacked_bytes
-
-    text_bytes = sum(unpacked_bytes(matching_files(name)) for name in names)
-    return unread(" ".join(names), text_bytes, vocabulary)
-
-
-def _manifest(text: Prepared, vocabulary: int) -> "TextFacts":
-    from bertc.base.storage.place import FolderAt
-    from bertc.cost.texts import TextFacts, prepared_bytes
-    from bertc.data.prepared.manifest import read_corpus
-
-    place = FolderAt(text.path)
-    corpus = read_corpus(place)
-    counts = corpus.facts["train"]
+    counts, size = prepared.facts["train"], int(prepared.plan.read.get("bytes", 0))
     return TextFacts(
-        name=text.path,
-        text_bytes=int(corpus.plan.read.get("bytes", 0)),
-        tokens=max(1, counts["tokens"]),
-        prepared_bytes=prepared_bytes(counts["tokens"], counts["sentences"], vocabulary),
-        counted=True,
-        remote=place.folder is None,
-        cache_bytes=text.cache,
-    )
+        corpus.path, size, counts["tokens"], counts["sentences"], id_bytes,
+        counted=True, remote=place.folder is None, cache_bytes=corpus.cache,
+    )  # fmt: skip
