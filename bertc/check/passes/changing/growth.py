@@ -22,6 +22,9 @@ from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin
 
+Copying = Stack | Interleave | Tile
+"""Ways to grow in which a new layer starts as a copy of another."""
+
 
 def growth(program: Complete, diagnostics: Diagnostics) -> None:
     """Report every stage that cannot start from the network of the stage before.
@@ -33,6 +36,7 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
     _generator_possible(program, diagnostics)
     if not diagnostics.found:
         _something_grows(program, diagnostics)
+    check = Checker(program, diagnostics)
     for earlier, later in pairwise(program.stages):
         before, after = earlier.layers, later.layers
         old, new = earlier.optimizer, later.optimizer
@@ -59,10 +63,10 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
                     fix=fix(later.own.get("layers"), instead),
                 )
             case Identity() if after > before:
-                _identity_possible(program, later, before, diagnostics)
+                _identity_possible(check, later, before)
             case Stack() | Interleave() | Tile() as grow if after > before:
-                _alike(program, later, grow, before, diagnostics)
-                _together(program, later, grow, before, diagnostics)
+                _alike(check, later, grow, before)
+                _together(check, later, grow, before)
 
 
 def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
@@ -154,22 +158,16 @@ def _sizes(
     return (depth, program.hidden, heads, ffn, program.head_dim, program.embedding)
 
 
-def _alike(
-    program: Complete,
-    stage: StageSettings,
-    grow: Stack | Interleave | Tile,
-    before: int,
-    diagnostics: Diagnostics,
-) -> None:
+def _alike(check: Checker[Complete], stage: StageSettings, grow: Copying, before: int) -> None:
     """Check that each new layer has the widths of the layer it copies."""
-    after = stage.layers
+    program, after = check.settings, stage.layers
     for setting, value in (("heads", program.heads), ("ffn", program.ffn)):
         widths = layer_values(value, after)
         for layer in range(after):
             source = grow.source(layer, before, after)
             if widths[layer] != widths[source]:
                 alike = one_for_all(program, setting, widths[0])
-                diagnostics.error(
+                check.diagnostics.error(
                     "E261",
                     f"layer {layer} cannot start as a copy of layer {source}: they differ in "
                     f"{setting}: {widths[layer]} and {widths[source]}",
@@ -182,23 +180,17 @@ def _alike(
                 return
 
 
-def _together(
-    program: Complete,
-    stage: StageSettings,
-    grow: Stack | Interleave | Tile,
-    before: int,
-    diagnostics: Diagnostics,
-) -> None:
+def _together(check: Checker[Complete], stage: StageSettings, grow: Copying, before: int) -> None:
     """Check that layers that share weights start as copies of layers that shared them."""
-    after, share = stage.layers, program.share
+    program, after = check.settings, stage.layers
     for part in get_args(SharedPart):
-        old, new = (owners(share, part, depth) for depth in (before, after))
+        old, new = (owners(program.share, part, depth) for depth in (before, after))
         layer = parted(grow, old, new)
         if layer is None:
             continue
         mine, theirs = (grow.source(at, before, after) for at in (layer, new[layer]))
         interleaving_fits = parted(Interleave(), old, new) is None
-        diagnostics.error(
+        check.diagnostics.error(
             "E266",
             f"layer {layer} cannot start as a copy of layer {mine}: it shares its {part} with "
             f"layer {new[layer]}, which starts as layer {theirs}",
@@ -214,11 +206,9 @@ def _together(
         return
 
 
-def _identity_possible(
-    program: Complete, stage: StageSettings, before: int, diagnostics: Diagnostics
-) -> None:
+def _identity_possible(check: Checker[Complete], stage: StageSettings, before: int) -> None:
     """Check that new layers can be the identity: a free residual path, and weights of their own."""
-    after, problem, way = stage.layers, "", "share=none"
+    program, after, problem, way = check.settings, stage.layers, "", "share=none"
     notes = note("the sharing is set here", program.span("share"))
     if not program.norm.residual_free:
         problem = "a layer with norm=post is never the identity: its residual path is normalised "
@@ -231,7 +221,7 @@ def _identity_possible(
             problem = f"layer {borrower} cannot be added as an identity: its {part} is "
             problem += f"that of layer {new[borrower]}"
     if problem:
-        diagnostics.error(
+        check.diagnostics.error(
             "E262",
             problem,
             stage.span("grow") or stage.span("layers"),
