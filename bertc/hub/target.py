@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
-from bertc.base.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.hub.families import family_for
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.keys import keys, part_of, parts_of
@@ -141,13 +141,13 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
     unshipped = [span for span in spans if not span.source.name.startswith("shipped ")]
     if spans and not unshipped:
         return
-    diagnostics.remark(
-        "R108",
+    message = (
         "the trained model fits no Hugging Face layout and will be saved in bertc's own: "
-        f"{obstacle.setting} stands in the way",
-        unshipped[0] if unshipped else None,
-        label=obstacle.why,
-        help=obstacle.instead,
+        f"{obstacle.setting} stands in the way"
+    )
+    place = unshipped[0] if unshipped else None
+    diagnostics.remark(
+        Diagnostic("R108", message, place, label=obstacle.why, help=obstacle.instead)
     )
 
 

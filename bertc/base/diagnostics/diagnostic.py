@@ -139,23 +139,12 @@ class Diagnostics:
         if mistake not in self.found:
             self.found.append(mistake)
 
-    def remark(
-        self,
-        code: str,
-        message: str,
-        span: Span | None = None,
-        *,
-        label: str = "",
-        notes: tuple[Note, ...] = (),
-        help: str = "",
-        fix: Fix | None = None,
-    ) -> None:
+    def remark(self, remark: Diagnostic) -> None:
         """Record a remark, once; where another stage has it too is a note of the first."""
-        remark = Diagnostic(code, message, span, label, notes, help, fix)
         for number, earlier in enumerate(self.remarks):
-            if (earlier.code, earlier.message) == (code, message):
-                here = Note("here too", span)
-                if span not in (None, earlier.span) and here not in earlier.notes:
+            if (earlier.code, earlier.message) == (remark.code, remark.message):
+                here = Note("here too", remark.span)
+                if remark.span not in (None, earlier.span) and here not in earlier.notes:
                     self.remarks[number] = earlier._replace(notes=(*earlier.notes, here))
                 return
         self.remarks.append(remark)

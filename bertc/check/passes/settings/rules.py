@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from bertc.base.diagnostics import Diagnostics, Span
+from bertc.base.diagnostics import Diagnostic, Diagnostics, Span
 from bertc.check.passes.settings.fixes import Way, fix, note
 from bertc.ir.program.complete import CompleteSettings
 
@@ -83,6 +83,8 @@ class Checker(NamedTuple, Generic[_S]):
         setting = instead.partition("=")[0]
         edit = fix(self.settings.origins[setting], instead) if instead else None
         words = note(also[1], self.settings.span(also[0])) if also else ()
-        report = self.diagnostics.remark if code.startswith("R") else self.diagnostics.error
         way = way or {"help": help or instead, "fix": edit}
-        report(code, message, at, label=label, notes=words, **way)
+        if code.startswith("R"):
+            self.diagnostics.remark(Diagnostic(code, message, at, label, words, **way))
+        else:
+            self.diagnostics.error(code, message, at, label=label, notes=words, **way)
