@@ -3,6 +3,7 @@
 import contextlib
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,6 +46,19 @@ def dying(rank: int) -> Iterator[SimpleNamespace]:
 def contents(folder: Path) -> dict[str, bytes]:
     files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def put_often(to: str) -> None:
+    for number in range(100):
+        FolderAt(to).write("plan.json", b"x" * number)
+
+
+def test_processes_may_put_the_same_file_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(put_often, str(tmp_path / "to")) for _ in range(4)]:
+            done.result()
+    assert FolderAt(str(tmp_path / "to")).names() == {"plan.json"}
+    assert len([*(tmp_path / "to").iterdir()]) == 1
 
 
 def test_tasks_in_any_order_killed_and_repeated_make_the_same_text(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, MissingInputError
@@ -82,7 +83,14 @@ class FolderAt:
         """Put a small file; a reader finds the old content or the new, never a part."""
         if self.folder:
             durable.make_folder(self.folder)
-            durable.replace(self.folder / name, content, "choose another --to")
+            # Several processes may put the same file at once.
+            with (
+                durable.writing(self.folder / name, len(content), "choose another --to"),
+                TemporaryDirectory(prefix=".tmp-", dir=self.folder) as aside,
+            ):
+                durable.write(Path(aside) / name, content)
+                os.replace(Path(aside) / name, self.folder / name)
+                durable.sync(self.folder)
             return
         self._tried(lambda: self._files.pipe_file(self._at(name), content), name, writes=True)
 

@@ -118,12 +118,15 @@ def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
     A place that holds other files or another preparation is refused.
     """
     fields = _json(place, PLAN_FILE, damaged={})
-    known = _plan(place, fields) if fields else None
-    if fields is None and (others := place.names()):
+    others = place.names() if fields is None else set()
+    if others and PLAN_FILE not in others:  # else another worker put it meanwhile
         raise UsageError(
             f"{place.address} holds other files: {listed(sorted(others))}",
             f"a folder for this text alone: --to {place.address.rstrip('/')}/corpus",
         )
+    if others:
+        fields = _json(place, PLAN_FILE, damaged={})
+    known = _plan(place, fields) if fields else None
     if known and (differing := _differences(known, plan)):
         raise DataError(
             f"{place.address} holds another preparation: {'; '.join(differing)}",
