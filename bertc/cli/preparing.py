@@ -29,6 +29,9 @@ def prepare(
     workers: Annotated[
         int | None, typer.Option(min=1, help="processes; by default one for each core")
     ] = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="leave out what cannot be read, and list it")
+    ] = False,
     status: Annotated[bool, typer.Option("--status", help="list what is done and missing")] = False,
     finish: Annotated[
         bool, typer.Option("--finish", help="write the manifest when all parts are there")
@@ -42,7 +45,7 @@ def prepare(
     from bertc.run import preparing
 
     if status or finish:
-        if spec or set or part or workers or (status and finish):
+        if spec or set or part or workers or skip_damaged or (status and finish):
             raise UsageError("--status and --finish go with --to alone")
         if finish:
             say(preparing.finished(to))
@@ -57,7 +60,7 @@ def prepare(
     settings = [word for setting in set or () for word in ("--set", setting)]
     command, share = shlex.join(["bertc", "prepare", spec, *settings]), _share(part)
     program, cores = resolve(spec, set or ()), workers or available_cores()
-    say(preparing.prepare_text(program, to, cache_folder(), share, cores, command))
+    say(preparing.prepare_text(program, to, cache_folder(), share, cores, command, skip_damaged))
 
 
 def _share(text: str | None) -> tuple[int, int] | None:

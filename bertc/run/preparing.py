@@ -23,6 +23,7 @@ def prepare_text(
     part: tuple[int, int] | None,
     workers: int,
     command: str,
+    skip_damaged: bool = False,
 ) -> str:
     """Prepare the text of a spec, or one share of its parts; return a line about it.
 
@@ -31,7 +32,7 @@ def prepare_text(
     place, display = FolderAt(to), choose(quiet=False)
     with Stop(way_on=GO_ON) as stop:
         progress = Watched(display, stop)
-        work = begin_preparing(resolved, place, cache, progress, command)
+        work = begin_preparing(resolved, place, cache, progress, command, skip_damaged=skip_damaged)
         nth, of = part or (1, 1)
         names = work.plan.parts[nth - 1 :: of]
         make_parts(work, names, progress, workers)
@@ -76,9 +77,11 @@ def standing(to: str) -> tuple[str, bool]:
 
 def _about(to: str, corpus: PreparedText) -> str:
     facts = corpus.facts
+    damaged = [error for part in corpus.parts for error in part.facts.get("damaged", ())]
     return (
         f"{to}: {facts['train']['tokens']:,} tokens of {facts['train']['documents']:,} documents "
         f"to train on, {facts['heldout']['tokens']:,} held out, in "
         f'{several(len(corpus.parts), "part")}; read with data=prepared("{to}")'
         + (f"\n{removal_text(facts['removed'])}" if "removed" in facts else "")
+        + "".join(f"\nthe rest is left out: {error}" for error in damaged)
     )

@@ -1,6 +1,7 @@
 """Prepared text: the same rows from a cache, a folder and a store, however the parts were made."""
 
 import contextlib
+import gzip
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -259,6 +260,32 @@ def test_workers_make_the_same_parts_and_count_what_they_do(tmp_path: Path) -> N
     assert counted.amount == counted.total == (tmp_path / "a.jsonl").stat().st_size
     finish_preparing(work.place, Silent())
     assert contents(work.place) == straight
+
+
+def test_damaged_inputs_are_named_or_left_out_and_listed(
+    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "a.jsonl", 20)
+    (tmp_path / "b.txt").write_bytes(b"A hen. " * 900 + b"\xff\xfe" * 9)
+    raw = gzip.compress((tmp_path / "a.jsonl").read_bytes() * 300)
+    (tmp_path / "c.jsonl.gz").write_bytes(raw[: len(raw) // 2])
+    (tmp_path / "d.jsonl").write_text(json.dumps({"text": "One duck."}) + "\nno JSON\n")
+    (tmp_path / "e.txt").write_text("")
+    names = ["b.txt", "c.jsonl.gz", "d.jsonl:2"]
+    for name in names:
+        text = f'data="{tmp_path}/[a{name[0]}e].*" {SETTINGS} layers=1 hidden=16 heads=1'
+        words = ("prepare", text, "--to", f"{tmp_path}/{name[0]}", "--workers", "1")
+        assert command(*words) == 65
+        assert name in capsys.readouterr().err
+        assert command(*words, "--skip-damaged") == 0
+        out, err = capsys.readouterr()
+        assert "the rest is left out: " in out
+        assert name in out
+        assert f"1 input without text: {tmp_path}/e.txt" in err
+        parts = json.loads((tmp_path / name[0] / "corpus.json").read_text())["parts"]
+        assert any(name in str(part["facts"].get("damaged")) for part in parts)
+        documents = sum(part["facts"]["train"]["documents"] for part in parts)
+        assert documents > (100 if name[0] == "c" else 12)
 
 
 class Counted(Silent):

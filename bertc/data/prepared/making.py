@@ -6,11 +6,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from bertc.base.diagnostics import UsageError, several
+from bertc.base.diagnostics import UsageError, listed, several
 from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.data.batches.arranged import arrangements, count_rows, how
@@ -28,12 +28,13 @@ from bertc.data.rows.cleaning import rules_for
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import open_tokens, token_dtype
 from bertc.data.shards import spelling
+from bertc.data.sources.files import open_files
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import CorpusText, TextSource
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.cleaning import Documents
-from bertc.ir.data import Parallel, Prepared
+from bertc.ir.data import Files, Parallel, Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.lang.read.shapes import setting_shape
@@ -50,6 +51,7 @@ class Preparation:
     plan: PreparationPlan
     parts: dict[str, TextSource]
     vocabulary: Vocabulary
+    skip_damaged: bool = False
 
 
 def begin_preparing(
@@ -59,15 +61,19 @@ def begin_preparing(
     progress: Progress,
     command: str = "bertc prepare SPEC",
     source: TextSource | None = None,
+    skip_damaged: bool = False,
 ) -> Preparation:
     """Settle what every worker has to have alike: the parts, the rows, and the tokenizer.
 
     What is known before any text is read is put first, so a place that cannot be written, or holds
     something else, is refused at once. The tokenizer is the one that the first worker put there.
-    ``source`` is text that is read once, if it is not that of the program.
+    ``source`` is text that is read once, if it is not that of the program. ``skip_damaged``: the
+    rest of a file that cannot be read is left out, and its error is in the manifest.
     """
-    source, texts = _opened(resolved, source)
+    source, texts = _opened(resolved, source, skip_damaged)
     plan = _plan(resolved, source, command)
+    if empty := [file[0] for file in source.identity if _is_file(file) and not file[1]]:
+        progress.note(f"{several(len(empty), 'input')} without text: {listed(empty)}")
 
     def completed() -> tuple[Vocabulary, PreparationPlan]:
         vocabulary = vocabulary_for(resolved, texts, cache, progress, None)
@@ -84,7 +90,7 @@ def begin_preparing(
             put_folder(place, TOKENIZER, partial(_saved, vocabulary))
         write_plan(place, agreed)
     parts = dict(zip(agreed.parts, source.parts or (source,), strict=True))
-    return Preparation(place, agreed, parts, vocabulary)
+    return Preparation(place, agreed, parts, vocabulary, skip_damaged)
 
 
 def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPlan:
@@ -133,13 +139,23 @@ def _words(resolved: Resolved, source: TextSource, command: str) -> dict[str, An
     }
 
 
+def _ignored(_: str) -> None:
+    """Leave an error to the reading of its part."""
+
+
 def _opened(
-    resolved: Resolved, source: TextSource | None
+    resolved: Resolved, source: TextSource | None, skip_damaged: bool
 ) -> tuple[TextSource, dict[CorpusText, TextSource]]:
     """The text to prepare, and that from which a vocabulary is learned."""
     if source is None:
         text = _only_text(resolved)
-        source = open_source(*text)
+        if skip_damaged and not isinstance(text.corpus, Files):
+            raise UsageError("--skip-damaged is for files(...)", "leave it out")
+        source = (
+            open_files(text.corpus, _ignored)
+            if skip_damaged and isinstance(text.corpus, Files)
+            else open_source(*text)
+        )
         return source, {text: source}
     if not isinstance(resolved.vocabulary, TokenizerFile):
         raise UsageError(
@@ -173,11 +189,14 @@ def _only_text(resolved: Resolved) -> CorpusText:
 def _content(identity: Iterable[Any]) -> list[Any]:
     """The parts of an identity that every machine has alike: sizes and samples."""
     return [
-        [Path(str(value[0])).name, value[1], value[3]]
-        if isinstance(value, tuple) and len(value) == 4
-        else value
+        [Path(str(value[0])).name, value[1], value[3]] if _is_file(value) else value
         for value in identity
     ]
+
+
+def _is_file(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    """True of what identifies a file: name, bytes, time or version, digest."""
+    return isinstance(value, tuple) and len(value) == 4
 
 
 def make_parts(
@@ -190,15 +209,16 @@ def make_parts(
     missing = [name for name in names if part_at(work.place, name, work.plan) is None]
     number = max(1, min(workers, len(missing)))
     alone, cores = len(work.parts) == 1, workers // number
-    make = _Make(work.place.address, work.plan, work.vocabulary, alone, cores)
+    make = _Make(work.place.address, work.plan, work.vocabulary, work.skip_damaged, alone, cores)
     jobs = [(name, (name, work.parts[name])) for name in missing]
     if jobs:
         sources = [source for _, (_, source) in jobs]
         task = f"preparing {several(len(jobs), 'part')} of {work.plan.words('text')}"
         progress.begin(task, sum(source.total for source in sources), sources[0].unit)
         with closing(spread(make, jobs, number, progress.advance)) as finished:
-            for _ in finished:
-                pass
+            for _, damaged in finished:
+                for error in damaged:
+                    progress.note(f"the rest is left out: {error}")
         progress.end()
 
 
@@ -220,11 +240,15 @@ class _Make:
     to: str
     plan: PreparationPlan
     vocabulary: Vocabulary
+    skip_damaged: bool
     alone: bool
     cores: int
 
-    def __call__(self, job: tuple[str, TextSource], report: Advance) -> None:
+    def __call__(self, job: tuple[str, TextSource], report: Advance) -> list[str]:
         (name, source), place, plan = job, FolderAt(self.to), self.plan
+        damaged = list[str]()
+        if self.skip_damaged:
+            source = replace(source, read=partial(source.read, damaged=damaged.append))
 
         def fill(folder: Path) -> Facts:
             facts = tokenise(
@@ -237,10 +261,12 @@ class _Make:
                 cores=self.cores,
                 rules=Documents(**plan.clean),
             )
+            facts |= {"damaged": damaged} if damaged else {}
             return {**facts, "rows": rows_of(plan, folder), "plan": plan.fingerprint}
 
         # One that is whole may be of another preparation.
         put_folder(place, name, fill, anew=part_at(place, name) is not None)
+        return damaged
 
 
 def put_folder(

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain, zip_longest
@@ -40,10 +40,14 @@ class Span(NamedTuple):
     of: int = 1
 
 
-def open_files(corpus: Files) -> TextSource:
-    """Open the files that match the glob, in order of name."""
+def open_files(corpus: Files, damaged: Callable[[str], object] | None = None) -> TextSource:
+    """Open the files that match the glob, in order of name.
+
+    The rest of a file is left out from where it cannot be read, if ``damaged`` receives the error.
+    """
     paths = matching_files(corpus.path)
-    begin_as_text(paths)
+    if damaged is None:
+        begin_as_text(paths)
     identities = {path: file_identity(path) for path in paths}
     sizes = {path: unpacked_bytes([path]) for path in paths}
 
@@ -57,7 +61,7 @@ def open_files(corpus: Files) -> TextSource:
             total=sum(size_of(span.path) // span.of for span in spans),
             unit="bytes",
             text_bytes=sum(sizes[span.path] // span.of for span in spans),
-            read=partial(_read, spans, corpus.column, corpus.sentences),
+            read=partial(_read, spans, corpus.column, corpus.sentences, damaged=damaged),
         )
 
     parts = _parts(sizes, corpus.sentences)
@@ -134,25 +138,38 @@ def file_identity(path: AnyFile) -> tuple[object, ...]:
     return path.as_posix(), stat.st_size, stat.st_mtime_ns, digest.hexdigest()
 
 
-def _read(spans: list[Span], column: str, sentences: Sentences) -> Iterator[Piece]:
+def _read(
+    spans: list[Span],
+    column: str,
+    sentences: Sentences,
+    damaged: Callable[[str], object] | None,
+) -> Iterator[Piece]:
     for span in spans:
-        path = span.path
-        with opened_stream(path) as file:
-            start = _limit(file, span, sentences)
-            try:
-                if not has_columns(path):
-                    yield from _lines(file) if sentences == "lines" else _text(file)
-                    continue
-                for (cell,) in rows(file, (column,)):
-                    yield from pieces_of_text(cell, file.amount())
-            except MissingColumnError as error:
-                help = f'files("{path.name}", column=...) names the column of the text'
-                raise DataError(error.message, f"{help}: {error.help}") from None
-            except DataError as error:
-                if not start:
-                    raise
-                where = f"{error.message} (lines are counted from byte {start:,} on)"
-                raise DataError(where, error.help) from None
+        try:
+            yield from _read_span(span, column, sentences)
+        except MissingColumnError as error:
+            help = f'files("{span.path.name}", column=...) names the column of the text'
+            raise DataError(error.message, f"{help}: {error.help}") from None
+        except DataError as error:
+            if damaged is None:
+                raise
+            damaged(error.message)
+
+
+def _read_span(span: Span, column: str, sentences: Sentences) -> Iterator[Piece]:
+    with opened_stream(span.path) as file:
+        start = _limit(file, span, sentences)
+        try:
+            if not has_columns(span.path):
+                yield from _lines(file) if sentences == "lines" else _text(file)
+                return
+            for (cell,) in rows(file, (column,)):
+                yield from pieces_of_text(cell, file.amount())
+        except DataError as error:
+            if not start or isinstance(error, MissingColumnError):
+                raise
+            where = f"{error.message} (lines are counted from byte {start:,} on)"
+            raise DataError(where, error.help) from None
 
 
 def _limit(file: OpenFile, span: Span, sentences: Sentences) -> int:

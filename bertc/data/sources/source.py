@@ -61,7 +61,7 @@ class TextSource:
     total: int
     unit: str
     text_bytes: int
-    read: Callable[[], Iterator[Piece]]
+    read: Callable[..., Iterator[Piece]]
     slow: bool = False
     paired: bool = False
     parts: tuple["TextSource", ...] = ()
