@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copytree
 from typing import Annotated, Literal
 
 import numpy as np
@@ -35,7 +34,7 @@ from bertc.run.beginning.synthetic import RandomText
 from tests.bench.rig import make_step
 from tests.hub.programs import tensors, words
 from tests.kinds import NETWORKS, UNIONS
-from tests.net.programs import FARM
+from tests.net.programs import FARM, copied
 
 TOY = {
     "layers": 2, "hidden": 16, "heads": 2, "head_dim": 8, "ffn": 16, "vocab": 100, "seq": 32,
@@ -50,7 +49,7 @@ CPU = torch.device("cpu")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The farm, with a model of the toy's size in it."""
     before, here = Path.cwd(), tmp_path_factory.mktemp("farm")
-    copytree(FARM, here, dirs_exist_ok=True)
+    copied(FARM, here)
     os.chdir(here)
     pieces = [*SPECIAL_TOKENS, *(f"w{number}" for number in range(95))]
     Path("vocab.txt").write_text("\n".join(pieces) + "\n")

@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from shutil import copytree, rmtree
+from shutil import rmtree
 from typing import Any
 from unittest.mock import patch
 
@@ -52,7 +52,7 @@ from bertc.run.train import finish
 from bertc.run.train.loop import train
 from tests.campaigns.ideas import AXES, written
 from tests.lang.test_helps import Written, alternatives
-from tests.net.programs import FARM
+from tests.net.programs import FARM, copied
 
 SEEN, WHOLE = '"window":16', '"window":128'
 """A window, and one that sees all of a row."""
@@ -235,7 +235,7 @@ def undrawn(lines: object, path: Path) -> None:
 
 def material(place: Path) -> None:
     """The farm's files, vectors, and a run of the base to begin with and learn from."""
-    copytree(FARM, place, dirs_exist_ok=True)
+    copied(FARM, place)
     os.chdir(place)
     vectors = [f"{word} {' '.join(['0.1'] * 32)}" for word in ("hens", "barn", "pond")]
     (place / "vectors.txt").write_text("\n".join(vectors) + "\n")

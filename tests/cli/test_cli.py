@@ -252,7 +252,7 @@ def test_a_remark_that_several_stages_have_is_one(call: Call) -> None:
         (["train", "layers=2", "hidden=64"], "a spec of several settings stands in quotes"),
         (["train", "layers=2", "--set", "seed", "=", "3"], 'as does --set "name = value"'),
         (["check", "--set", "seed", "=", "3"], 'a setting is one word: --set "NAME=3"'),
-        (["check", "data=files('s3://bucket/*.txt')"], "copy or mount what s3:// names"),
+        (["check", "data=files('s3://bucket/*.txt')"], "help: pip install s3fs"),
         (["check", "empty.bertc"], "the spec empty.bertc is empty"),
         (["check", "comments.bertc"], "the spec comments.bertc is empty"),
         (["check", "mine.bretc"], "did you mean mine.bertc?"),

@@ -3,9 +3,18 @@
 Paths are those of ``farm/``, where the tests that read this go first.
 """
 
+import shutil
 from pathlib import Path
 
 FARM = Path(__file__).parent / "farm"
+
+
+def copied(source: Path, folder: Path) -> None:
+    """Copy a folder of files that may be read-only, to be written."""
+    shutil.copytree(source, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    for path in (folder, *folder.rglob("*/")):
+        path.chmod(0o755)
+
 
 TOY = {
     "layers": "2", "hidden": "32", "heads": "2", "ffn": "64", "seq": "32", "batch": "4",

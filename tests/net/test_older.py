@@ -8,7 +8,6 @@ RTE. Of ``lock.json`` the name of the processor was left out. What comes of them
 """
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from bertc.run.records.folder import RunFolder
 from bertc.run.train import finish
 from bertc.run.train.loop import train
 from tests.net import goldens, steps
-from tests.net.programs import FARM
+from tests.net.programs import FARM, copied
 
 OLD_RUNS = Path(__file__).parent / "old_runs"
 NAMES = ("electra", "task")
@@ -29,7 +28,7 @@ NAMES = ("electra", "task")
 def used(name: str, folder: Path) -> dict[str, Any]:
     """Go on with a copy of a run, and evaluate and export it before and after that."""
     run, cache = folder / name, folder / "cache"
-    shutil.copytree(OLD_RUNS / name, run)
+    copied(OLD_RUNS / name, run)
     before = _used(run, cache, folder / f"{name} before")
     train(RunFolder(run).read_resolved(), run, resume=True, cache=cache, quiet=True)
     return {

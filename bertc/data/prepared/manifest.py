@@ -225,8 +225,8 @@ def _corpus(address: str, _: str) -> PreparedText:
         if read_plan(place) is None:
             raise MissingInputError(
                 f"there is no prepared text at {place.address}",
-                f"bertc prepare SPEC --to {place.address} makes it; one that was moved is named by "
-                "--set 'data=prepared(\"ADDRESS\")', also with --resume",
+                f"bertc prepare SPEC --to {place.address} makes it; one that was moved is named "
+                "by --set, also with --resume",
             )
         raise MissingInputError(
             f"the text at {place.address} is not prepared to its end",
