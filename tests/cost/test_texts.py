@@ -2,7 +2,6 @@
 
 import random
 from collections import OrderedDict
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +13,9 @@ from bertc.data.prepared.manifest import PreparationPlan, PreparedPart, write_co
 SPEC = "vocab=wordpiece(300) layers=2 hidden=64 seq=100 batch=10 steps=20"
 
 
-def copied(passes: int, cache: int, shards: int = 500) -> float:
-    """Shards that a cache of so many copies, the one read longest ago going first, over all."""
-    cached, draws, count = OrderedDict[int, None](), random.Random(0), 0
+def copied(passes, cache, shards=500):
+    """Shards that a cache of so many copies over all, if the one read longest ago goes first."""
+    cached, draws, count = OrderedDict(), random.Random(0), 0
     for _ in range(passes):
         for shard in draws.sample(range(shards), shards):
             count += shard not in cached
@@ -28,18 +27,17 @@ def copied(passes: int, cache: int, shards: int = 500) -> float:
 
 
 @pytest.mark.parametrize("cache", [50, 250, 400, 500])
-def test_a_cache_saves_what_one_of_shards_in_keyed_orders_does(cache: int) -> None:
+def test_a_cache_saves_what_one_of_shards_in_keyed_orders_does(cache):
     text = TextFacts("a", 0, 500, 0, 1, counted=True, remote=True, cache_bytes=cache)
     assert downloaded(text, 0.4) == 200
     assert downloaded(text, 11) / 500 == pytest.approx(copied(11, cache), rel=0.02)
 
 
-def test_sizes_and_passes_follow_from_files_and_weights(tmp_path: Path) -> None:
+def test_sizes_and_passes_follow_from_files_and_weights(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text("word " * 9200)
     a, b = (f'files("{tmp_path}/{name}.txt")' for name in "ab")
     data = estimate(f"{SPEC} data={a}*3+{b}").data
-    assert data is not None
     assert (data.text_bytes, data.tokens, data.tokens_read) == (92_000, 20_000, 20_000)
     assert data.passes == pytest.approx(1.5)
     assert 2 * 20_000 < data.prepared_bytes < 2.5 * 20_000
@@ -48,14 +46,13 @@ def test_sizes_and_passes_follow_from_files_and_weights(tmp_path: Path) -> None:
     assert estimate(f'{SPEC} data="no such file.txt"').data is None
 
 
-def test_prepared_text_is_known_by_its_manifest() -> None:
+def test_prepared_text_is_known_by_its_manifest():
     counts = {"tokens": 5000, "sentences": 100, "documents": 1}
     part = PreparedPart("00000", "", {"train": counts, "heldout": counts})
     plan = PreparationPlan("", "", "uint16", 3, 0.01, {"bytes": 23_000}, ("00000",))
     write_corpus(FolderAt("memory://known"), plan, [part], part)
     found = estimate(f'{SPEC} data=prepared("memory://known", cache=1)', devices=2)
     data = found.data
-    assert data is not None
     assert (data.tokens, data.passes, data.prepared_bytes) == (5000, 4, 10_800)
     assert (data.download_bytes, data.prepare_seconds) == (43_199, 0)
     assert "about" not in str(found)
