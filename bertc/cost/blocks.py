@@ -170,7 +170,7 @@ class NetworkPass:
         """Bytes of weights that are cast when the losses are made."""
         if self.budget.precision != "bf16":
             return self.copies
-        numbers = self.heads + self.reads * self.table
+        numbers = self.heads + self.network.vocabulary_heads * self.table
         return self.copies + numbers * self.how.value_bytes
 
     @cached_property
@@ -227,11 +227,6 @@ class NetworkPass:
         """Number of weights of the heads and the pooler."""
         pooler = (weight.numel for weight in self.network.body.weights() if weight.part == "pooler")
         return of_heads(self.network) + sum(pooler)
-
-    @cached_property
-    def reads(self) -> int:
-        """Number of heads that use the token table as their projection."""
-        return self.network.vocabulary_heads
 
     @property
     def table(self) -> int:

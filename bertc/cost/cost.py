@@ -45,21 +45,11 @@ def part_costs(step: Step, microbatch: int, seconds: ByPart) -> tuple[PartCost, 
     passes = (one for one in step.passes if one.network.learned)
     layers = (layer for one in passes for layer in one.forward.layers)
     inside = dict.fromkeys(block.part for layer in layers for block in layer)
-    parts = []
-    for part in ("embeddings", *inside, "head", *taught, "optimiser", "loader"):
-        spent = seconds.get(part, Spent())
-        parts.append(
-            PartCost(
-                part=part,
-                seconds=spent.seconds,
-                arithmetic_seconds=spent.arithmetic,
-                memory_seconds=spent.memory,
-                start_seconds=spent.starts,
-                state_bytes=states.get(part, 0),
-                activations_bytes=microbatch * saved[part],
-            )
-        )
-    return tuple(parts)
+    return tuple(
+        PartCost(part, spent.seconds, *spent, states.get(part, 0), microbatch * saved[part])
+        for part in ("embeddings", *inside, "head", *taught, "optimiser", "loader")
+        for spent in [seconds.get(part, Spent())]
+    )
 
 
 def _kept(step: Step) -> Counter[str]:
@@ -167,12 +157,11 @@ def largest_microbatches(
     precision = resolved.run.precision
     if precision == "auto":
         precision = "bf16" if machine.fast_bf16 else "fp32"
-    compiled = compiles(resolved, machine.device)
     budget = DeviceBudget(
         machine.memory_bytes,
         machine.device,
         precision,
-        compiled,
+        compiles(resolved, machine.device),
         resolved.run.recompute,
         strategy=layout.strategy,
         begun=True,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bertc.cost.blocks import MemoryPoint
-from bertc.cost.execution import FP32, DeviceBudget, passes_of
+from bertc.cost.execution import FP32, DeviceBudget
 from bertc.cost.figures import Memory, Parameters
 from bertc.cost.memory_points import Step
 from bertc.cost.planning.plan import Fit, choose_fit, largest_divisor
@@ -50,10 +50,7 @@ def stage_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Fit
 
 def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Step:
     """The step with its batch as one micro-batch, nothing recomputed; DDP accumulates."""
-    forwards = tuple(forward for _, forward in passes_of(stage, stage.rows_an_example))
-    return Step(
-        stage, parameters, budget, forwards, accumulating=budget.strategy == "ddp", recompute=False
-    )
+    return Step(stage, parameters, budget, budget.strategy == "ddp", recompute=False)
 
 
 def _fit(step: Step) -> Fit:

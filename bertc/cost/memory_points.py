@@ -14,10 +14,9 @@ from functools import cached_property
 
 from bertc.cost.batch import batch_bytes
 from bertc.cost.blocks import MemoryPoint, NetworkPass, block_bytes, largest_scores
-from bertc.cost.execution import FP32, DeviceBudget, networks_of
+from bertc.cost.execution import FP32, DeviceBudget, passes_of
 from bertc.cost.figures import Parameters
 from bertc.cost.update import state_bytes, temporary_bytes
-from bertc.ir import operation as op
 from bertc.ir.program.stage import Stage
 
 CUBLAS_BYTES = 2**25
@@ -35,7 +34,6 @@ class Step:
     stage: Stage
     parameters: Parameters
     budget: DeviceBudget
-    forwards: tuple[op.Forward, ...]
     accumulating: bool
     recompute: bool
 
@@ -51,7 +49,7 @@ class Step:
                 block_bytes(forward, self.budget.execution),
                 self.recompute,
             )
-            for network, forward in zip(networks_of(self.stage), self.forwards, strict=True)
+            for network, forward in passes_of(self.stage, self.stage.rows_an_example)
         )
 
     @cached_property
@@ -115,7 +113,7 @@ class Step:
         fixed = one.cast + sum(loss.table for loss in one.in_blocks)
         for loss in one.in_blocks:  # each gradient beside the same times the one from above
             yield MemoryPoint(fixed + loss.table, loss.kept + loss.saved)
-        if not one.reads and one.network.terms:
+        if not one.network.vocabulary_heads and one.network.terms:
             yield MemoryPoint(fixed, one.kept)
             return
         slope = one.table * budget.execution.value_bytes
@@ -141,7 +139,7 @@ class Step:
         users = Counter(block.owner for layer in one.layers for block in layer)
         gradients, done = 0, set[str]()
         # The token table's gradient from the head lives until the embeddings add theirs.
-        fixed = one.table * FP32 if one.reads else 0
+        fixed = one.table * FP32 if one.network.vocabulary_heads else 0
         for layer in reversed(one.layers):
             if self.recompute:
                 saved += sum(block.kept for block in layer) - one.input
@@ -162,7 +160,7 @@ class Step:
         first = next(one for one in self.passes if one.network.learned)
         begun = 0 if self.accumulating else gradients - first.table * FP32
         # The head's gradient of the table is added to the embeddings' only here.
-        halves = 2 if first.reads else 1
+        halves = 2 if first.network.vocabulary_heads else 1
         embedded = self.stage.seq * first.network.body.embedding * FP32
         yield MemoryPoint(self._start + begun + halves * first.table * FP32, embedded)
         held = 0 if self.accumulating else gradients

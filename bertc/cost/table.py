@@ -154,15 +154,10 @@ def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
             for one in estimates
             if not one.memory.largest_microbatch
         ),
-        *(
-            (
-                f"{spread.strategy} on {spread.devices} devices; memory is that of one device, "
-                "weights and gradients in flight included.",
-                TALK_SOURCE,
-            )
-            if spread
-            else ()
-        ),
+        f"{spread.strategy} on {spread.devices} devices; memory is that of one device, "
+        f"weights and gradients in flight included.\n{TALK_SOURCE}"
+        if spread
+        else "",
         *(
             f"Stage {stage.name} reads rows of {stage.row_tokens:,} tokens on average, of at most "
             f"{stage.seq:,}: so for FLOPs and time, while memory is of full ones."
@@ -176,7 +171,7 @@ def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
         f"peak: in {estimate.name}{messages} an MFU of {time.assumed_mfu:.2g}.",
         time.basis,
     )
-    return tuple(line for text in lines for line in text.split("\n"))
+    return tuple(line for text in filter(None, lines) for line in text.split("\n"))
 
 
 def _left_after_pruning(estimate: Estimate) -> list[str]:
@@ -222,9 +217,6 @@ def _sections(
     update: Row = ("optimiser, of it", lambda c: flops_text(c.flops.update_per_step))
     average: Row = ("averages, of it", lambda c: bytes_text(c.memory.average_bytes))
     averaged = any(stage.memory.average_bytes for stage in run.stages)
-    talk: list[Row] = []
-    if spread:
-        talk = [("messages, a step", _messages), ("not hidden", _not_hidden)]
     return [
         ("parameters", _parameter_rows(columns[0], run)),
         (
@@ -257,7 +249,7 @@ def _sections(
             [
                 ("a step", lambda c: c.time.step_text),
                 ("in all", lambda c: c.time.total_text),
-                *talk,
+                *([("messages, a step", _messages), ("not hidden", _not_hidden)] if spread else []),
                 ("device hours", lambda c: _hours(c.time, devices)),
             ],
         ),
