@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Any
 
 from bertc.base.storage.paths import cache_folder
 from bertc.base.storage.place import FolderAt
@@ -12,14 +12,6 @@ from bertc.data.prepared.making import begin_preparing, make_parts
 from bertc.data.sources.source import Piece, TextSource, pieces_of_text
 from bertc.ir.data import Files, Hf, Sentences
 from bertc.ir.program.resolved import Resolved
-
-
-class Document(Protocol):
-    """A document of datatrove, of which the text is read."""
-
-    @property
-    def text(self) -> str:
-        """Its text."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,7 @@ class PreparedWriter:
     resolved: Resolved
     to: str
 
-    def __call__(self, data: Iterable[Document] | None, rank: int = 0, world_size: int = 1) -> None:
+    def __call__(self, data: Iterable[Any] | None, rank: int = 0, world_size: int = 1) -> None:
         """Prepare the documents of a task."""
         corpora = [share.corpus for stage in self.resolved.stages for share in stage.data]
         texts = (text.sentences for text in corpora if isinstance(text, Files | Hf))
@@ -58,6 +50,6 @@ class PreparedWriter:
         make_parts(work, work.plan.parts[rank : rank + 1], Silent())
 
 
-def _pieces(documents: Iterable[Document]) -> Iterator[Piece]:
+def _pieces(documents: Iterable[Any]) -> Iterator[Piece]:
     for document in documents:
         yield from pieces_of_text(document.text, 1)

@@ -5,7 +5,6 @@ import io
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
@@ -50,11 +49,7 @@ AnyFile = Path | FileAt
 
 class _Ranges(io.RawIOBase):
     def __init__(self, file: FileAt) -> None:
-        self._file, self._at = file, 0
-
-    @cached_property
-    def _store(self) -> FolderAt:
-        return FolderAt(self._file.address)
+        self._file, self._store, self._at = file, FolderAt(file.address), 0
 
     def readable(self) -> bool:
         return True

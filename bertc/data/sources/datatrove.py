@@ -6,6 +6,7 @@ tokens of eight; .ds.metadata has the tokenizer's name and the bytes of an id.
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -62,23 +63,10 @@ def _shares(file: AnyFile, index: AnyFile, metadata: AnyFile | None) -> list[Tok
             )
     dtype = np.dtype(f"<u{width}")
     count = max(1, min(documents, round(tokens / PART_TOKENS)))
-    return [
-        TokenFile(
-            file,
-            width * tokens // count,
-            dtype,
-            partial(
-                _documents,
-                file,
-                index,
-                dtype,
-                documents * nth // count,
-                documents * (nth + 1) // count,
-            ),
-            (nth, count),
-        )
-        for nth in range(count)
-    ]
+    bounds = [documents * nth // count for nth in range(count + 1)]
+    reads = [partial(_documents, file, index, dtype, *ends) for ends in pairwise(bounds)]
+    size = width * tokens // count
+    return [TokenFile(file, size, dtype, read, (nth, count)) for nth, read in enumerate(reads)]
 
 
 def _ends(index: AnyFile, first: int, last: int) -> list[int]:
