@@ -161,6 +161,16 @@ def test_the_newest_checkpoint_waits_and_another_process_ends_the_sending(
     sender.close()
     assert sent == ["step-00000001", "step-00000003"]
     assert not [*folder.checkpoints.glob(".tmp-*")]
+    # One that comes, and then the end, while small files are on their way.
+    busy, free = threading.Event(), threading.Event()
+    monkeypatch.setattr(mirror.Mirror, "_send_files", lambda self: (busy.set(), free.wait(5)))
+    sender = mirror.Mirror(mirror.Mirroring(at, folder, notes, Stop(), 1))
+    sender.begin(resume=True)
+    assert busy.wait(5)
+    sender.offer(made)
+    threading.Timer(0.1, free.set).start()
+    sender.close()
+    assert sent[2:] == ["step-00000004"]
     monkeypatch.undo()
     FolderAt(at).write("checkpoints/step-00000005/manifest.json", b"{}")
     sender = mirror.Mirror(mirror.Mirroring(at, folder, notes, Stop(), 1))

@@ -179,10 +179,10 @@ class Mirror:
         while not self.ended:
             with self.change:
                 self.change.wait_for(lambda: self.waiting or self.closing, BEAT_SECONDS)
-                taken, self.waiting = self.waiting, None
+                taken, self.waiting, closing = self.waiting, None, self.closing
             if taken is None:
                 self._tried(self._send_files)
-                if self.closing:
+                if closing:  # not set since: a checkpoint may have come meanwhile
                     return
                 continue
             is_sent = self._tried(lambda: self._send(*taken))  # noqa: B023 - called at once
@@ -193,6 +193,8 @@ class Mirror:
                         self.waiting = taken
                         continue
             shutil.rmtree(taken[1], ignore_errors=True)
+            if closing and not is_sent:  # a try takes a minute, and another would fail as well
+                return
 
     def _send(self, name: str, links: Path) -> None:
         """Send a checkpoint, unless it is there; then remove there what is removed here."""
