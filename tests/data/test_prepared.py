@@ -108,6 +108,9 @@ def test_shares_stops_and_second_starts_change_nothing(tmp_path: Path, shares: i
         with contextlib.suppress(Stop):
             work = begin_preparing(program, place, tmp_path / "cache", Stopping(after))
             make_parts(work, work.plan.parts, Stopping(after))
+    (tmp_path / "two/00003.tmp-1").mkdir()  # of a second start that was killed
+    (tmp_path / "two/00003.tmp-1/train.ids").write_bytes(b"half")
+    (tmp_path / "two/00003.lock").write_bytes(b"")
     assert contents(made(program, place.address, tmp_path / "cache", shares)) == straight
     assert contents(made(program, place.address, tmp_path / "cache")) == straight
 

@@ -148,6 +148,16 @@ def intact(folder: Path, checked_bytes: int = CHECKED_BYTES) -> Facts | None:
     return dict(manifest["facts"])
 
 
+def clear(folder: Path) -> None:
+    """Remove the locks that no process holds, and what killed processes left aside."""
+    for path in folder.glob("*.lock"):
+        with path.open("a") as lock:
+            if _locked(lock):
+                for leftover in folder.glob(f"{path.stem}.tmp-*"):
+                    durable.remove(leftover)
+                path.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def _lock(folder: Path, progress: Progress) -> Iterator[None]:
     """Hold the lock of a folder; the system releases it however the process ends."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.base.storage.place import FolderAt
-from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress
+from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, clear
 from bertc.data.prepared.making import put_folder, rows_of
 from bertc.data.prepared.manifest import (
     HELD_OUT,
@@ -57,8 +57,8 @@ def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
     heldout = part_at(place, HELD_OUT)
     assert heldout is not None
     corpus = write_corpus(place, plan, parts, heldout)
-    for lock in place.folder.glob("*.lock") if place.folder else ():
-        lock.unlink(missing_ok=True)
+    if place.folder:
+        clear(place.folder)
     return corpus
 
 
