@@ -75,11 +75,11 @@ def write_script(name: str, resources: str, options: list[str], job: str, out: P
     """Print a batch script, or write it to a file: resources, options, then the job."""
     if wrong := [option for option in options if "\n" in option]:
         raise UsageError(f"an option of sbatch is one line, not {wrong[0]!r}")
-    given = f"#SBATCH {shlex.join(options)}\n" if options else ""
+    chosen = f"#SBATCH {shlex.join(options)}\n" if options else ""
     script = (
         f"#!/bin/bash\n#SBATCH {resources}\n"
         f"#SBATCH --job-name={shlex.quote(name)} --output=%x-%j.log --open-mode=append --requeue\n"
-        f"{given}{job}"
+        f"{chosen}{job}"
     )
     put_script(script, out, "sbatch")
 

@@ -148,7 +148,7 @@ def test_the_newest_checkpoint_waits_and_another_process_ends_the_sending(
     monkeypatch.setattr(
         mirror.Mirror, "_send", lambda self, name, links: (sent.append(name), first.wait(5))
     )
-    sender = mirror.Mirror(mirror.Mirroring(at, folder, notes, Stop(), 1))
+    sender = mirror.Mirror(at, folder, notes, Stop(), 1)
     sender.begin(resume=True)
     for step in (1, 2, 3):
         other = made.with_name(f"step-0000000{step}")
@@ -164,7 +164,7 @@ def test_the_newest_checkpoint_waits_and_another_process_ends_the_sending(
     # One that comes, and then the end, while small files are on their way.
     busy, free = threading.Event(), threading.Event()
     monkeypatch.setattr(mirror.Mirror, "_send_files", lambda self: (busy.set(), free.wait(5)))
-    sender = mirror.Mirror(mirror.Mirroring(at, folder, notes, Stop(), 1))
+    sender = mirror.Mirror(at, folder, notes, Stop(), 1)
     sender.begin(resume=True)
     assert busy.wait(5)
     sender.offer(made)
@@ -173,7 +173,7 @@ def test_the_newest_checkpoint_waits_and_another_process_ends_the_sending(
     assert sent[2:] == ["step-00000004"]
     monkeypatch.undo()
     FolderAt(at).write("checkpoints/step-00000005/manifest.json", b"{}")
-    sender = mirror.Mirror(mirror.Mirroring(at, folder, notes, Stop(), 1))
+    sender = mirror.Mirror(at, folder, notes, Stop(), 1)
     sender.begin(resume=True)
     sender.offer(made)
     assert "step-00000004" in sender.close()

@@ -70,39 +70,27 @@ def refuse_another(place: FolderAt, run: RunFolder) -> None:
         raise ResumeRefusedError(message, help="name another --out or --mirror")
 
 
-@dataclass(frozen=True)
-class Mirroring:
-    """Address and folder of a run, its display and signals, and how many checkpoints stay."""
-
-    address: str
-    folder: RunFolder
-    display: Display
-    stop: Stop
-    keep: int | Literal["all"]
-
-
 @contextmanager
-def mirrored(what: Mirroring, resume: bool) -> Iterator["Mirror | None"]:
-    """Send a run to its address, if any, during this block, and the rest after it.
+def mirrored(mirror: "Mirror | None", resume: bool) -> Iterator[None]:
+    """Send a run to its mirror, if any, during this block, and the rest after it.
 
     Raises:
         CannotWriteError: if something is missing there at the end.
     """
-    if not what.address:
-        yield None
+    if mirror is None:
+        yield
         return
-    mirror = Mirror(what)
     mirror.begin(resume)
     try:
-        yield mirror
+        yield
     except BaseException:
         missing = mirror.close(STOPPED_SECONDS)
-        lacks = f"warning: {what.address} lacks {missing}"
-        what.display.note(lacks if missing else f"{what.address} has all of it")
+        lacks = f"warning: {mirror.address} lacks {missing}"
+        mirror.display.note(lacks if missing else f"{mirror.address} has all of it")
         raise
     if missing := mirror.close():
-        path = what.folder.path
-        message = f"{path} is trained to its end, but {what.address} lacks {missing}"
+        path = mirror.folder.path
+        message = f"{path} is trained to its end, but {mirror.address} lacks {missing}"
         raise CannotWriteError(message, help=f"bertc train --resume {path} sends it")
 
 
@@ -110,10 +98,15 @@ def mirrored(what: Mirroring, resume: bool) -> Iterator["Mirror | None"]:
 class Mirror:
     """A thread that sends what a run folder has; a failure is noted once, and tried again.
 
-    ``sent`` has age and size of the small files that are there.
+    ``keep`` is the number of checkpoints that stay there, ``sent`` has age and size of the small
+    files that are there.
     """
 
-    what: Mirroring
+    address: str
+    folder: RunFolder
+    display: Display
+    stop: Stop
+    keep: int | Literal["all"]
     place: FolderAt = field(init=False)
     sent: dict[str, tuple[int, int]] = field(init=False, default_factory=dict)
     waiting: tuple[str, Path] | None = field(init=False, default=None)
@@ -125,12 +118,12 @@ class Mirror:
     change: threading.Condition = field(init=False, default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
-        self.place = FolderAt(self.what.address)
+        self.place = FolderAt(self.address)
         self._sender = threading.Thread(target=self._send_all, daemon=True)
 
     def begin(self, resume: bool) -> None:
         """Start to send; refuse an address with anything but this run."""
-        there, address, folder = self.place.tree(), self.place.address, self.what.folder
+        there, address, folder = self.place.tree(), self.address, self.folder
         if self.place.folder and real_path(self.place.folder) == real_path(folder.path):
             raise UsageError(f"{address} is the run itself", help=_ANOTHER)
         if RESOLVED not in there and there:
@@ -161,11 +154,11 @@ class Mirror:
         with self.change:
             self.closing = True
             self.change.notify_all()
-        display, end, shown = self.what.display, time.monotonic() + seconds, self.done_bytes
-        display.begin(f"sending to {self.place.address}", 0, "bytes")
+        display, end, shown = self.display, time.monotonic() + seconds, self.done_bytes
+        display.begin(f"sending to {self.address}", 0, "bytes")
         while self._sender.is_alive() and time.monotonic() < end:
             self._sender.join(0.05)
-            if self.what.stop.received and end == float("inf"):
+            if self.stop.received and end == float("inf"):
                 end = time.monotonic() + STOPPED_SECONDS
             shown, new = self.done_bytes, self.done_bytes - shown
             display.advance(new)
@@ -201,10 +194,10 @@ class Mirror:
         self._send_files()  # its metrics have to reach to it
         there, manifest = self.place.tree(), f"checkpoints/{name}/{MANIFEST}"
         steps = {entry.split("/")[1] for entry in there if entry.startswith("checkpoints/step-")}
-        whole = {step for step in steps if f"checkpoints/{step}/{MANIFEST}" in there}
-        if (newest := max(whole, default="")) > name:
+        sound = {step for step in steps if f"checkpoints/{step}/{MANIFEST}" in there}
+        if (newest := max(sound, default="")) > name:
             self.ended = True
-            message = f"another process has sent {newest} to {self.place.address} meanwhile"
+            message = f"another process has sent {newest} to {self.address} meanwhile"
             raise CannotWriteError(message, help=_ANOTHER)
         if self.place.read(manifest, LARGEST_BYTES) != read_bytes(links / MANIFEST, LARGEST_BYTES):
             if name in steps:
@@ -213,8 +206,8 @@ class Mirror:
                 self._put(path, f"checkpoints/{name}/{path.name}")
         with self.change:
             self.unsent = "" if self.unsent == name else self.unsent
-        older = sorted(whole - {name})
-        surplus = 0 if self.what.keep == "all" else max(0, len(older) + 1 - self.what.keep)
+        older = sorted(sound - {name})
+        surplus = 0 if self.keep == "all" else max(0, len(older) + 1 - self.keep)
         for step in steps - {name, *older[surplus:]}:
             self._remove(step)
 
@@ -228,7 +221,7 @@ class Mirror:
 
     def _changed(self) -> list[tuple[str, tuple[int, int]]]:
         """The small files that are not there as they are here: program first, digests last."""
-        here, run = dict[str, tuple[int, int]](), self.what.folder.path
+        here, run = dict[str, tuple[int, int]](), self.folder.path
         for path in (
             *run.glob("*"),
             *(path for name in FOLDERS for path in (run / name).rglob("*")),
@@ -243,12 +236,12 @@ class Mirror:
 
     def _send_files(self) -> None:
         """Send the small files that changed; no digests are there before what they are of."""
-        changed = self._changed() if self.what.folder.holds_a_run else []
+        changed = self._changed() if self.folder.holds_a_run else []
         if any(name == DIGESTS for name, _ in changed):
             self.place.remove(DIGESTS)
         for name, age in changed:
-            if is_file(self.what.folder.path / name):
-                self._put(self.what.folder.path / name, name)
+            if is_file(self.folder.path / name):
+                self._put(self.folder.path / name, name)
                 self.sent[name] = age
             else:
                 self.place.remove(name)
@@ -263,9 +256,9 @@ class Mirror:
         except (BertcError, OSError) as error:
             self.fault = error.message if isinstance(error, BertcError) else reason(error)
         if bool(before) != bool(self.fault):
-            over = f"{self.place.address} is written again"
+            over = f"{self.address} is written again"
             note = f"warning: {self.fault}; training goes on"
-            self.what.display.note(note if self.fault else over)
+            self.display.note(note if self.fault else over)
         return not self.fault
 
 

@@ -35,7 +35,7 @@ from bertc.run.evaluation.remarks import loss_line, plateau_lines, score_lines
 from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
-from bertc.run.records.mirror import Mirroring, address_for, mirrored
+from bertc.run.records.mirror import Mirror, address_for, mirrored
 from bertc.run.train.clock import Clock
 from bertc.run.train.finish import finish, update_patience
 from bertc.run.train.opening import open_session, saying_nothing_began
@@ -83,9 +83,9 @@ def train(
         with kernels(resolved.run, machine.device), claimed:
             _look_at(place, resolved, resume, dry_run)
             address = address_for(out, mirror, resume) if main and not dry_run else ""
-            sending = Mirroring(address, folder, display, stop, resolved.run.keep)
-            with mirrored(sending, resume) as mirror_of_run:
-                place = place._replace(mirror=mirror_of_run)
+            sending = Mirror(address, folder, display, stop, resolved.run.keep) if address else None
+            place = place._replace(mirror=sending)
+            with mirrored(sending, resume):
                 with saying_nothing_began(folder, ranks):
                     start = settle(resolved, machine, place, resume)
                     if dry_run:

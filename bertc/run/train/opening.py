@@ -162,7 +162,7 @@ def _metrics(
         return
     durable.remove(folder.failure)
     host, now = platform.node(), time.time()
-    address = place.mirror.what.address if place.mirror else ""
+    address = place.mirror.address if place.mirror else ""
     attempt = Attempt(progress.step, now, host, start.machine.name, ranks.world.size, address)
     append_line(folder.attempts, asdict(attempt))
     with (
