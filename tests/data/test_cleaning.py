@@ -118,8 +118,8 @@ def test_prepared_text_is_cleaned_as_text_is(
     assert np.array_equal(read.texts[0].counts, straight.texts[0].counts)
     for split in ("train", "heldout"):
         assert ids(read, split) == ids(straight, split)
-    place.write("00002/train.ids", b"")
-    place.write("00003/manifest.json", b"")
+    for part, name in (("00002", "train.ids"), ("00003", "manifest.json")):
+        FolderAt(f"{place.address}/{part}").write(name, b"")
     for _ in range(2):
         made(spec(text), place.address, tmp_path / "made")
         assert finish_preparing(FolderAt(place.address), Silent()) == corpus

@@ -1,7 +1,7 @@
 """Tokenisation of a source: split, encode on all cores, write training and held-out parts."""
 
 import hashlib
-import itertools
+from array import array
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -148,8 +148,10 @@ class Encode:
             encodings = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
-        flat = np.fromiter(itertools.chain.from_iterable(ids), np.uint32, int(lengths.sum()))
-        return flat, lengths, [len(of_piece) for of_piece in split_pieces]
+        flat = array("I")
+        for of_sentence in ids:
+            flat.fromlist(of_sentence)
+        return np.frombuffer(flat, np.uint32), lengths, [len(of_piece) for of_piece in split_pieces]
 
 
 def _batches(

@@ -104,6 +104,8 @@ def _cut(text: str, start: int) -> int:
 
 
 _LINE_END = re.compile(r"\r\n?|\x0b|\x0c|\x85|\u2028")
+_LINE_ENDS = "\r\x0b\x0c\x85\u2028"
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n|\u2029")
 
 
@@ -115,13 +117,15 @@ def split_sentences(text: str, how: Sentences) -> list[str]:
     """
     if how == "whole":
         return text.splitlines(keepends=True)
-    text = _LINE_END.sub("\n", text)
+    if any(end in text for end in _LINE_ENDS):  # the patterns are slow where none is
+        text = _LINE_END.sub("\n", text)
     if how == "lines":
         raw_sentences = text.split("\n")
     else:
+        end = _PARAGRAPH_END if "\u2029" in text else _BLANK_LINE
         raw_sentences = [
             sentence
-            for paragraph in _PARAGRAPH_END.split(text)
+            for paragraph in end.split(text)
             for sentence in sentencex.segment("en", paragraph)
         ]
     return [clean for sentence in raw_sentences if (clean := " ".join(sentence.split()))]
