@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -23,7 +24,7 @@ from bertc.run.records.folder import RunFolder
 from bertc.use.order import read_order
 from bertc.use.preview import preview
 
-from .conftest import resolved, same
+from .conftest import joined, resolved, same
 from .test_parts import write
 from .test_prepared import made, reading, small_parts, spec  # noqa: F401
 
@@ -174,3 +175,27 @@ def test_a_preview_of_a_step_shows_its_batch(tmp_path: Path) -> None:
     assert re.findall(r"row \d, (\d+) tokens", text) == list(map(str, lengths))
     with pytest.raises(UsageError, match="step 40 is none of 40"):
         preview(program, 2, color=False, cache=tmp_path / "cache", step=40)
+
+
+def test_mixtures_of_stages_are_equal_wherever_they_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    made(spec(tmp_path / "a.jsonl"), f"{tmp_path}/text/a", tmp_path / "made")
+    rows = "holdout=20% objective=mlm format=doc-sentences seq=48 batch=4"
+    other = f'data="{tmp_path}/a.jsonl" vocab="{tmp_path}/text/a/tokenizer" {rows}'
+    made(resolved(other), f"{tmp_path}/text/b", tmp_path / "made")
+    far = f"memory://{tmp_path.name}/mix"
+    fsspec.filesystem("memory").put(f"{tmp_path}/text/", far, recursive=True)
+
+    def opened(store: str, cache: str) -> list:
+        a, b = (f'prepared("{store}/{name}", window=3{cache})' for name in "ab")
+        stages = f'stage "main" {{ data = {a}*0.7 + {b}*0.3 }} stage "decay" {{ data = {b} }}'
+        read = resolved(f'vocab="{tmp_path}/text/a/tokenizer" steps=40 {rows[12:]} {stages}')
+        return list(prepare(read, tmp_path / f"cache{cache[-3:]}", Silent()).stages)
+
+    straight = opened(f"{tmp_path}/text", "")
+    for ranks, stages in ((4, straight), (2, opened(far, ", cache=20k"))):
+        for stage, expected in zip(stages, straight, strict=True):
+            for step in (0, 30, 7, 8):
+                parts = [slice(rank * 4 // ranks, (rank + 1) * 4 // ranks) for rank in range(ranks)]
+                batch = joined(*(stage.train(step, rows) for rows in parts))
+                assert same(batch, expected.train(step))

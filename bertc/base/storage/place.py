@@ -31,6 +31,7 @@ LIBRARIES = {
     "hf": "huggingface_hub", "http": "aiohttp", "https": "aiohttp",
 }  # fmt: skip
 """The package that reads addresses of each scheme."""
+OPTIONS = {"s3": {"config_kwargs": {"retries": {"max_attempts": 0}}}}
 VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "LastModified", "mtime", "created")
 """Names in stores of the version of a file, the surest first."""
 
@@ -239,7 +240,8 @@ class FolderAt:
 
         scheme = self.address.split("://")[0]
         try:
-            files, root = fsspec.core.url_to_fs(self.address, use_listings_cache=False)
+            options = OPTIONS.get(scheme, {})
+            files, root = fsspec.core.url_to_fs(self.address, use_listings_cache=False, **options)
         except ImportError:
             package = LIBRARIES.get(scheme, f"the package of fsspec for {scheme}://")
             raise MissingInputError(
@@ -250,6 +252,7 @@ class FolderAt:
                 f"{self.address}: no store has addresses with {scheme}://",
                 "a folder, or an address such as s3://bucket/folder",
             ) from None
+        files.retries = 1  # those of s3fs, and of botocore, would multiply the tries made here
         return files, root
 
     def _tried(self, work: Callable[[], AnswerT], name: str, writes: bool = False) -> AnswerT:
