@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from copy import copy
 from glob import escape, glob
 from importlib import import_module
@@ -166,6 +166,14 @@ ProfileOption = Annotated[
 QUIET_PROFILER = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 """Environment that keeps torch's profiler silent, if it is set before torch is imported."""
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
+
+
+def spec_words(spec: str, overrides: Sequence[str] | None) -> list[str]:
+    """The words of a spec for other processes, which do not share standard input."""
+    from bertc.lang.files import STANDARD_INPUT, spec_text
+
+    text = spec_text(spec) if spec == STANDARD_INPUT else spec
+    return [text, *(word for override in overrides or () for word in ("--set", override))]
 
 
 def refuse_others(context: typer.Context, what: str, names: Collection[str]) -> None:

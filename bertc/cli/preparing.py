@@ -9,7 +9,7 @@ import typer
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import cache_folder
-from bertc.cli.options import SetOption, app, complete_spec, say
+from bertc.cli.options import SetOption, app, complete_spec, say, spec_words
 
 
 @app.command()
@@ -57,8 +57,7 @@ def prepare(
         raise UsageError("which text? bertc prepare SPEC --to ADDRESS")
     from bertc.api import resolve
 
-    settings = [word for setting in set or () for word in ("--set", setting)]
-    command, share = shlex.join(["bertc", "prepare", spec, *settings]), _share(part)
+    command, share = shlex.join(["bertc", "prepare", *spec_words(spec, set)]), _share(part)
     program, cores = resolve(spec, set or ()), workers or available_cores()
     say(preparing.prepare_text(program, to, cache_folder(), share, cores, command, skip_damaged))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bertc.base.diagnostics import UsageError
-from bertc.cli.options import SetOption, SpecArgument, app, file_to_write, say
+from bertc.cli.options import SetOption, SpecArgument, app, file_to_write, say, spec_words
 
 slurm = typer.Typer(no_args_is_help=True, help="Print batch scripts for Slurm, to be submitted.")
 app.add_typer(slurm, name="slurm")
@@ -19,7 +19,10 @@ OptionsArgument = Annotated[
     list[str] | None, typer.Argument(help="options of sbatch, after --", metavar="-- OPTIONS")
 ]
 TRAINING = """\
-# One torchrun a machine, one process a GPU; --resume begins a run where there is none yet.
+#!/bin/bash
+#SBATCH --nodes={nodes} --ntasks-per-node=1 --gpus-per-node={gpus} --signal=B:TERM@120
+#SBATCH --job-name={name} --output=%x-%j.log --open-mode=append --requeue
+{options}# One torchrun a machine, one process a GPU; --resume begins a run where there is none yet.
 run={run}
 newest() {{ ls "$run/checkpoints" 2> /dev/null | tail -n 1; }}
 before=$(newest)
@@ -40,7 +43,7 @@ if [ ! -e "$run/failed.txt" ] && [ "$(newest)" != "$before" ]; then lost=yes; fi
 if [ -n "$stopped$lost" ]; then scontrol requeue "$SLURM_JOB_ID" && exit 0; fi
 exit "$code"
 """
-"""The commands of a job that trains."""
+"""The batch script of a job that trains."""
 
 
 @slurm.command()
@@ -58,33 +61,23 @@ def train(
     """
     from bertc.api import resolve
     from bertc.cost.planning.world import World, refuse_too_many
-    from bertc.lang.files import STANDARD_INPUT, spec_text
 
     resolved = resolve(spec, set or [])
     refuse_too_many(resolved, World(nodes * gpus, gpus))
-    text = spec_text(spec) if spec == STANDARD_INPUT else spec
-    words = [text, *(word for override in set or [] for word in ("--set", override))]
-    job = TRAINING.format(
-        run=shlex.quote(f"runs/{resolved.name}"), nodes=nodes, gpus=gpus, spec=shlex.join(words)
-    )
-    resources = f"--nodes={nodes} --ntasks-per-node=1 --gpus-per-node={gpus} --signal=B:TERM@120"
-    write_script(resolved.name, resources, options or [], job, out)
-
-
-def write_script(name: str, resources: str, options: list[str], job: str, out: Path | None) -> None:
-    """Print a batch script, or write it to a file: resources, options, then the job."""
-    if wrong := [option for option in options if "\n" in option]:
+    if wrong := [option for option in options or () if "\n" in option]:
         raise UsageError(f"an option of sbatch is one line, not {wrong[0]!r}")
-    chosen = f"#SBATCH {shlex.join(options)}\n" if options else ""
-    script = (
-        f"#!/bin/bash\n#SBATCH {resources}\n"
-        f"#SBATCH --job-name={shlex.quote(name)} --output=%x-%j.log --open-mode=append --requeue\n"
-        f"{chosen}{job}"
+    script = TRAINING.format(
+        nodes=nodes,
+        gpus=gpus,
+        name=shlex.quote(resolved.name),
+        options=f"#SBATCH {shlex.join(options)}\n" if options else "",
+        run=shlex.quote(f"runs/{resolved.name}"),
+        spec=shlex.join(spec_words(spec, set)),
     )
-    put_script(script, out, "sbatch")
+    _put_script(script, out, "sbatch")
 
 
-def put_script(script: str, out: Path | None, submit: str) -> None:
+def _put_script(script: str, out: Path | None, submit: str) -> None:
     """Print a script, or write it to a file that ``submit`` reads."""
     if out is None:
         say(script, nl=False)
@@ -110,26 +103,18 @@ def prepare(
     manifest. Submitted again it makes what is missing.
     """
     from bertc.api import resolve
-    from bertc.lang.files import STANDARD_INPUT, spec_text
 
     resolve(spec, set or ())
-    text = spec_text(spec) if spec == STANDARD_INPUT else spec
-    settings = [word for setting in set or () for word in ("--set", setting)]
-    share = shlex.join(["bertc", "prepare", text, *settings, "--to", to, "--part"])
-    script = prepare_script(share, shlex.join(["bertc", "prepare", "--to", to]), parts, options)
-    put_script(script, out, "bash")
-
-
-def prepare_script(share: str, whole: str, parts: int, options: list[str] | None) -> str:
-    """The script: commands of one share and of the whole become jobs that wait for each other."""
+    share = shlex.join(["bertc", "prepare", *spec_words(spec, set), "--to", to, "--part"])
     submit = shlex.join(["sbatch", "--parsable", "--job-name=bertc-prepare", *(options or ())])
     jobs = [("", f"{share} 1/{parts}")]
     if parts > 1:
         jobs.append((f" --array=2-{parts}", f'{share} "$SLURM_ARRAY_TASK_ID"/{parts}'))
-    jobs.append(("", f"{whole} --finish"))
+    jobs.append(("", shlex.join(["bertc", "prepare", "--to", to, "--finish"])))
     lines = ["#!/bin/bash", "# bash submits the jobs, from the folder of the spec", "set -eu"]
     after = ""
     for job, command in jobs:
         lines.append(f"job=$({submit}{job}{after} --wrap={shlex.quote(command)})")
         after = ' --dependency=afterok:"${job%%;*}"'
-    return "\n".join([*lines, 'echo "submitted; the last job is $job"']) + "\n"
+    script = "\n".join([*lines, 'echo "submitted; the last job is $job"']) + "\n"
+    _put_script(script, out, "bash")

@@ -19,6 +19,7 @@ from bertc.cli.options import (
     complete_spec,
     in_color,
     say,
+    spec_words,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def train(
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
     from bertc.api import points
-    from bertc.lang.files import STANDARD_INPUT, spec_text
+    from bertc.lang.files import spec_text
     from bertc.machine.signals import end_with_launcher
 
     end_with_launcher()
@@ -78,10 +79,8 @@ def train(
     if resume and mirror and not run:
         _fetch(mirror, folder)
     if nproc > 1:
-        text = spec_text(spec) if spec == STANDARD_INPUT else spec  # which processes do not share
         command = [
-            *("train", text, "--out", str(folder)),
-            *(word for override in set for word in ("--set", override)),
+            *("train", *spec_words(spec, set), "--out", str(folder)),
             *[*["--resume"] * resume, *["--dry-run"] * dry_run],
             *(["--mirror", mirror] if mirror is not None else []),
             *(["--profile", str(profile)] if profile else []),

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bertc.cost.blocks import kept_by
-from bertc.cost.execution import FP32, DeviceBudget, bf16_products
+from bertc.cost.execution import FP32, DeviceBudget
 from bertc.cost.figures import Convention, Parameters, PartCost, Pruned, Spread, StageEstimate
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
 from bertc.cost.memory import whole_step
 from bertc.cost.memory_points import Step
+from bertc.cost.messages import spread_over
 from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.cost.planning.world import ALONE, Layout, World
@@ -28,6 +29,7 @@ from bertc.cost.spent import (
 )
 from bertc.cost.table import Estimate
 from bertc.cost.update import state_bytes
+from bertc.ir.base import DeviceKind
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.weight_maps.prune import expected
@@ -107,15 +109,8 @@ def estimate(
     target = device if isinstance(device, Device) else device_named(device, world.per_host)
     target = replace(target, memory_bytes=int(min(target.memory_bytes, memory_bytes)))
     layout = layout_on(resolved, target.memory_bytes, world)
-    budget = DeviceBudget(
-        target.memory_bytes,
-        target.kind,
-        target.precision(resolved.run.precision),
-        compiles(resolved, target.kind),
-        resolved.run.recompute,
-        strategy=layout.strategy,
-        bf16=bf16_products(target.bf16_flops > 0, target.loops_bf16),
-    )
+    bf16 = target.bf16_flops > 0, target.loops_bf16
+    budget = _budget(resolved, target.kind, target.memory_bytes, *bf16, layout)
     lengths = lengths or [stage.seq for stage in resolved.stages]
     counts = [count(stage, resolved.terms()) for stage in resolved.stages]
     stages = tuple(
@@ -154,22 +149,29 @@ def largest_microbatches(
     resolved: Resolved, machine: Machine, layout: Layout = ALONE
 ) -> tuple[Fit, ...]:
     """Largest micro-batch that fits on a machine, in examples, per stage; 0 if none fits."""
+    bf16 = machine.fast_bf16, machine.loops_bf16
+    budget = _budget(resolved, machine.device, machine.memory_bytes, *bf16, layout)
+    begun = budget._replace(begun=True)
+    return tuple(
+        process_fit(stage, count(stage, resolved.terms()), begun, layout)
+        for stage in resolved.stages
+    )
+
+
+def _budget(
+    resolved: Resolved, kind: DeviceKind, memory_bytes: int, fast: bool, loops: bool, layout: Layout
+) -> DeviceBudget:
     precision = resolved.run.precision
     if precision == "auto":
-        precision = "bf16" if machine.fast_bf16 else "fp32"
-    budget = DeviceBudget(
-        machine.memory_bytes,
-        machine.device,
+        precision = "bf16" if fast else "fp32"
+    return DeviceBudget(
+        memory_bytes,
+        kind,
         precision,
-        compiles(resolved, machine.device),
+        compiles(resolved, kind),
         resolved.run.recompute,
         strategy=layout.strategy,
-        begun=True,
-        bf16=bf16_products(machine.fast_bf16, machine.loops_bf16),
-    )
-    return tuple(
-        process_fit(stage, count(stage, resolved.terms()), budget, layout)
-        for stage in resolved.stages
+        bf16="native" if fast else "looped" if loops else "rounded",
     )
 
 
@@ -204,8 +206,6 @@ def _stage(
     planned = replace(whole_step(full, counts, budget), recompute=memory.recompute)
     spread, where = None, part_costs(planned, memory.microbatch, parts)
     if layout.world.size > 1:
-        from bertc.cost.messages import spread_over
-
         spread = spread_over(stage, trained, parts, rounds, budget.execution, layout, target)
         seconds += spread.exposed_seconds
         where = (*where, PartCost("messages", spread.exposed_seconds, *[0] * 5))

@@ -19,11 +19,6 @@ In fp32 they are rounded afterwards; looped by torch's own code there is no copy
 """
 
 
-def bf16_products(fast: bool, looped: bool) -> Bf16:
-    """Name the way of a device: ``looped`` counts where bf16 is not fast."""
-    return "native" if fast else "looped" if looped else "rounded"
-
-
 class Execution(NamedTuple):
     """Device kind, activation precision and compilation; weights are always fp32."""
 

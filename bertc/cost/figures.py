@@ -1,13 +1,10 @@
 """The estimate as a value, and as the JSON of ``bertc estimate --json``."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bertc.base.diagnostics import UsageError
 from bertc.cost.units import range_text
-
-if TYPE_CHECKING:
-    from bertc.cost.texts import DataEstimate
 
 Convention = Literal["exact", "electra", "6n"]
 """Rules for counting FLOPs.
@@ -155,6 +152,27 @@ class PartCost(NamedTuple):
     activations_bytes: int
 
 
+class DataEstimate(NamedTuple):
+    """The text of a run or a stage; ``passes`` are over the text that is drawn most often.
+
+    ``prepare_seconds`` are of ``cores`` cores. Each machine downloads ``download_bytes`` of what
+    is in a store, and has ``cache_hit_share`` of its reading from its cache. ``reader_share`` is
+    the time of reading over that of training; above 1 training waits.
+    """
+
+    text_bytes: int
+    tokens: int
+    counted: bool
+    tokens_read: int
+    passes: float
+    prepared_bytes: int
+    prepare_seconds: float
+    cores: int
+    download_bytes: int
+    cache_hit_share: float
+    reader_share: float
+
+
 class StageEstimate(NamedTuple):
     """Cost of one stage; ``parameters`` counts the weights that it trains.
 
@@ -172,7 +190,7 @@ class StageEstimate(NamedTuple):
     time: Time
     where: tuple[PartCost, ...]
     spread: Spread | None
-    data: "DataEstimate | None" = None
+    data: DataEstimate | None = None
 
 
 class Pruned(NamedTuple):

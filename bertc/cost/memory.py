@@ -1,6 +1,7 @@
 """Memory of a training step: its parts, its peak, and the micro-batch that fits on a device."""
 
 from dataclasses import replace
+from functools import partial
 
 from bertc.cost.blocks import MemoryPoint
 from bertc.cost.execution import FP32, DeviceBudget
@@ -54,10 +55,8 @@ def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> St
 
 
 def _fit(step: Step) -> Fit:
-    def recomputed() -> int:
-        return _most(replace(step, recompute=True))
-
     setting, device = step.budget.recompute, step.budget.device
+    recomputed = partial(_most, replace(step, recompute=True))
     return choose_fit(step.stage, setting, device, _most(step), recomputed)
 
 

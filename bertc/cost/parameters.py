@@ -41,13 +41,12 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
         else:
             generator += once
     counts = encoder + generator + heads
-    parts = {part: encoder[part] for part in ("embeddings", "pooler")}
     return Parameters(
         encoder=encoder.total(),
         generator=generator.total(),
-        embeddings=parts["embeddings"],
-        layers=encoder.total() - sum(parts.values()),
-        pooler=parts["pooler"],
+        embeddings=encoder["embeddings"],
+        layers=encoder.total() - encoder["embeddings"] - encoder["pooler"],
+        pooler=encoder["pooler"],
         heads=heads.total(),
         total=counts.total(),
         # Of frozen networks at work, with the heads that they are asked for.

@@ -13,11 +13,6 @@ from bertc.ir.network.body_node import unshared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 
-TALK_SOURCE = (
-    "Messages: fp32, but sharded layers as they compute; in rings, at 0.8 of NVLink, PCIe or main\n"
-    "memory within a machine of up to 8 devices, of each one's network link between machines."
-)
-
 
 def layout_on(resolved: Resolved, memory_bytes: int, world: World) -> Layout:
     """Distribute weights, gradients and optimiser state over devices of ``memory_bytes``."""

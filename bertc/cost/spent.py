@@ -8,6 +8,7 @@ larger of the two. Evaluation and checkpoints are excluded.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import add
 from typing import NamedTuple
 
 from bertc.cost.execution import FP32, Execution, passes_of
@@ -43,11 +44,7 @@ class Spent(NamedTuple):
     starts: float = 0.0
 
     def __add__(self, more: "Spent") -> "Spent":  # type: ignore[override]
-        return Spent(
-            self.arithmetic + more.arithmetic,
-            self.memory + more.memory,
-            self.starts + more.starts,
-        )
+        return Spent(*map(add, self, more))
 
     def times(self, count: float) -> "Spent":
         """These seconds ``count`` times."""
@@ -127,10 +124,7 @@ def step_time(parts: ByPart, device: Device) -> tuple[ByPart, float]:
         return parts, spent.seconds
     working = spent.arithmetic + spent.memory
     waiting = max(0.0, spent.starts - working) / (spent.starts or 1.0)
-    shown = {
-        part: Spent(seconds.arithmetic, seconds.memory, seconds.starts * waiting)
-        for part, seconds in parts.items()
-    }
+    shown = {part: s._replace(starts=s.starts * waiting) for part, s in parts.items()}
     return shown, max(working, spent.starts)
 
 
@@ -211,11 +205,8 @@ def _arithmetic(operation: op.Operation, costs: Cost, how: Execution, device: De
     if rates is None:
         return costs.train_flops / (device.peak_flops(how.precision) * device.product_share)
     match operation:
-        case op.Product():
-            widths = sorted((operation.inner, operation.columns))
-            return costs.train_flops / rate_at(rates.products[how.precision], *widths)
-        case op.Recurrence():
-            widths = sorted((operation.width, operation.rows))
+        case op.Product(inner=one, columns=other) | op.Recurrence(width=one, rows=other):
+            widths = sorted((one, other))
             return costs.train_flops / rate_at(rates.products[how.precision], *widths)
         case op.Attention():
             alone = is_fused(operation, how) and operation.mask != "scores"

@@ -1,12 +1,12 @@
 """Estimates as text: one in detail, several side by side, a step by part, and as JSON."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from bertc.base.diagnostics import InNotebooks, Table
+from bertc.base.diagnostics import InNotebooks, Table, several
 from bertc.cost.figures import (
+    DataEstimate,
     Flops,
     Memory,
     Parameters,
@@ -16,11 +16,7 @@ from bertc.cost.figures import (
     Time,
     plain,
 )
-from bertc.cost.sharing import TALK_SOURCE
 from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
-
-if TYPE_CHECKING:
-    from bertc.cost.texts import DataEstimate
 
 PARTS = ("embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head")
 TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
@@ -49,7 +45,7 @@ class Estimate(InNotebooks):
     stages: tuple[StageEstimate, ...]
     spread: Spread | None
     pruned: Pruned | None
-    data: "DataEstimate | None" = None
+    data: DataEstimate | None = None
 
     def __str__(self) -> str:
         """The table that ``bertc estimate`` prints."""
@@ -92,7 +88,7 @@ def table_of(estimate: Estimate) -> Table:
     stages = estimate.stages if len(estimate.stages) > 1 else ()
     columns: tuple[Estimate | StageEstimate, ...] = (estimate, *stages)
     rows = list[Sequence[str]]()
-    for title, lines in _sections(columns, estimate):
+    for title, lines in _sections(estimate).items():
         rows.append((title,))
         rows += [(f"  {label}", *(text(column) for column in columns)) for label, text in lines]
     head = ("", "whole run", *(f"stage {stage.name}" for stage in stages))
@@ -155,7 +151,10 @@ def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
             if not one.memory.largest_microbatch
         ),
         f"{spread.strategy} on {spread.devices} devices; memory is that of one device, "
-        f"weights and gradients in flight included.\n{TALK_SOURCE}"
+        "weights and gradients in flight included.\n"
+        "Messages: fp32, but sharded layers as they compute; in rings, at 0.8 of NVLink, PCIe or "
+        "main\nmemory within a machine of up to 8 devices, of each one's network link between "
+        "machines."
         if spread
         else "",
         *(
@@ -191,79 +190,74 @@ def _left_after_pruning(estimate: Estimate) -> list[str]:
 Row = tuple[str, Callable[[Estimate | StageEstimate], str]]
 
 
-def _parameter_rows(first: Estimate | StageEstimate, run: Estimate) -> list[Row]:
-    """Rows of the parameters: parts, the encoder, and totals."""
-
-    def part_row(part: str) -> Row:
-        return (part, lambda c: count_text(c.parameters.by_part.get(part, 0)))
-
-    generator: Row = ("generator, beside it", lambda c: f"{c.parameters.generator:,}")
-    frozen: Row = ("frozen, beside it", lambda c: f"{c.parameters.frozen:,}")
-    return [
-        *(part_row(part) for part in PARTS if part in first.parameters.by_part),
-        ("encoder", lambda c: f"{c.parameters.encoder:,}"),
-        *([generator] if run.parameters.generator else []),
-        *([frozen] if run.parameters.frozen else []),
-        ("total", lambda c: f"{c.parameters.total:,}"),
-        ("applied", lambda c: f"{c.parameters.applied:,}"),
-    ]
-
-
-def _sections(
-    columns: Sequence[Estimate | StageEstimate], run: Estimate
-) -> list[tuple[str, list[Row]]]:
+def _sections(run: Estimate) -> dict[str, list[Row]]:
     spread, devices = run.spread, run.spread.devices if run.spread else 1
+    generator: Row = ("generator, beside it", lambda c: f"{c.parameters.generator:,}")
+    apart: Row = ("frozen, beside it", lambda c: f"{c.parameters.frozen:,}")
     frozen: Row = ("frozen, of it", lambda c: flops_text(c.flops.frozen_per_example))
     update: Row = ("optimiser, of it", lambda c: flops_text(c.flops.update_per_step))
     average: Row = ("averages, of it", lambda c: bytes_text(c.memory.average_bytes))
     averaged = any(stage.memory.average_bytes for stage in run.stages)
-    return [
-        ("parameters", _parameter_rows(columns[0], run)),
-        (
-            "FLOPs",
-            [
-                ("steps", lambda c: f"{_steps(c):,}"),
-                ("forward, an example", lambda c: flops_text(c.flops.forward_per_example)),
-                *([frozen] if run.flops.frozen_per_example else []),
-                ("training, a step", lambda c: flops_text(c.flops.train_per_step)),
-                *([update] if run.flops.update_per_step else []),
-                ("training, in all", lambda c: flops_text(c.flops.train_total)),
-            ],
-        ),
-        (
-            "memory",
-            [
-                ("weights", lambda c: bytes_text(c.memory.weights_bytes)),
-                ("gradients", lambda c: bytes_text(c.memory.gradients_bytes)),
-                ("optimiser", lambda c: bytes_text(c.memory.optimizer_bytes)),
-                *([average] if averaged else []),
-                ("activations", lambda c: bytes_text(c.memory.activations_bytes)),
-                ("peak", lambda c: bytes_text(c.memory.peak_bytes)),
-                ("micro-batch", lambda c: f"{c.memory.microbatch:,}"),
-                ("largest that fits", lambda c: f"{c.memory.largest_microbatch:,}"),
-                ("layers recomputed", lambda c: "yes" if c.memory.recompute else "no"),
-            ],
-        ),
-        (
-            "time",
-            [
-                ("a step", lambda c: c.time.step_text),
-                ("in all", lambda c: c.time.total_text),
-                *([("messages, a step", _messages), ("not hidden", _not_hidden)] if spread else []),
-                ("device hours", lambda c: _hours(c.time, devices)),
-            ],
-        ),
-        *([("data", _data_rows(run.data))] if run.data else []),
-    ]
+    return {
+        "parameters": [
+            *(_part_row(part) for part in PARTS if part in run.parameters.by_part),
+            ("encoder", lambda c: f"{c.parameters.encoder:,}"),
+            *([generator] if run.parameters.generator else []),
+            *([apart] if run.parameters.frozen else []),
+            ("total", lambda c: f"{c.parameters.total:,}"),
+            ("applied", lambda c: f"{c.parameters.applied:,}"),
+        ],
+        "FLOPs": [
+            ("steps", lambda c: f"{_steps(c):,}"),
+            ("forward, an example", lambda c: flops_text(c.flops.forward_per_example)),
+            *([frozen] if run.flops.frozen_per_example else []),
+            ("training, a step", lambda c: flops_text(c.flops.train_per_step)),
+            *([update] if run.flops.update_per_step else []),
+            ("training, in all", lambda c: flops_text(c.flops.train_total)),
+        ],
+        "memory": [
+            ("weights", lambda c: bytes_text(c.memory.weights_bytes)),
+            ("gradients", lambda c: bytes_text(c.memory.gradients_bytes)),
+            ("optimiser", lambda c: bytes_text(c.memory.optimizer_bytes)),
+            *([average] if averaged else []),
+            ("activations", lambda c: bytes_text(c.memory.activations_bytes)),
+            ("peak", lambda c: bytes_text(c.memory.peak_bytes)),
+            ("micro-batch", lambda c: f"{c.memory.microbatch:,}"),
+            ("largest that fits", lambda c: f"{c.memory.largest_microbatch:,}"),
+            ("layers recomputed", lambda c: "yes" if c.memory.recompute else "no"),
+        ],
+        "time": [
+            ("a step", lambda c: c.time.step_text),
+            ("in all", lambda c: c.time.total_text),
+            *([("messages, a step", _messages), ("not hidden", _not_hidden)] if spread else []),
+            ("device hours", lambda c: _hours(c.time, devices)),
+        ],
+        **({"data": [*_data_rows(run.data)]} if run.data else {}),
+    }
 
 
-def _data_rows(run: "DataEstimate") -> list[Row]:
-    from bertc.cost.texts import data_rows
+def _part_row(part: str) -> Row:
+    return (part, lambda c: count_text(c.parameters.by_part.get(part, 0)))
 
-    def row(label: str, text: Callable[["DataEstimate"], str]) -> Row:
+
+def _data_rows(run: DataEstimate) -> Iterator[Row]:
+    """Rows of text; those of preparing and of a store only where there is some of it."""
+
+    def row(label: str, text: Callable[[DataEstimate], str]) -> Row:
         return (label, lambda c: text(c.data) if c.data else "")
 
-    return [row(*one) for one in data_rows(run)]
+    yield row("text", lambda d: bytes_text(d.text_bytes))
+    yield row("tokens", lambda d: "about " * (not d.counted) + count_text(d.tokens))
+    yield row("passes", lambda d: f"{d.passes:.3g}")
+    yield row("prepared", lambda d: bytes_text(d.prepared_bytes))
+    if run.prepare_seconds:
+        preparing = f"preparing, {several(run.cores, 'core')}"
+        yield row(preparing, lambda d: duration_text(d.prepare_seconds))
+    if run.download_bytes:
+        yield row("download, a machine", lambda d: bytes_text(d.download_bytes))
+        yield row("read from its cache", lambda d: f"{d.cache_hit_share:.0%}")
+    waits = ", it waits"
+    yield row("reader, of a step", lambda d: f"{d.reader_share:.1%}" + waits * (d.reader_share > 1))
 
 
 def _messages(column: Estimate | StageEstimate) -> str:
@@ -271,7 +265,6 @@ def _messages(column: Estimate | StageEstimate) -> str:
 
 
 def _not_hidden(column: Estimate | StageEstimate) -> str:
-    """Seconds that a step waits for messages, and their share of it."""
     seconds = column.spread.exposed_seconds if column.spread else 0.0
     return f"{duration_text(seconds)}, {100 * seconds / column.time.seconds_per_step:.1f}%"
 

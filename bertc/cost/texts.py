@@ -1,14 +1,13 @@
 """Text of a run: passes over it, its preparation and download, and whether reading keeps up."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from math import log
 from typing import NamedTuple
 
 from bertc.base.cores import available_cores
-from bertc.base.diagnostics import several
+from bertc.cost.figures import DataEstimate
 from bertc.cost.machines.device import LOADED_TOKENS
-from bertc.cost.units import bytes_text, count_text, duration_text
 
 PREPARED_BYTES = 2.5e6
 """Bytes of text that a core of an EPYC prepares in a second.
@@ -41,27 +40,6 @@ class TextFacts(NamedTuple):
         return self.id_bytes * self.tokens + START_BYTES * self.sentences
 
 
-class DataEstimate(NamedTuple):
-    """The text of a run or a stage; ``passes`` are over the text that is drawn most often.
-
-    ``prepare_seconds`` are of ``cores`` cores. Each machine downloads ``download_bytes`` of what
-    is in a store, and has ``cache_hit_share`` of its reading from its cache. ``reader_share`` is
-    the time of reading over that of training; above 1 training waits.
-    """
-
-    text_bytes: int
-    tokens: int
-    counted: bool
-    tokens_read: int
-    passes: float
-    prepared_bytes: int
-    prepare_seconds: float
-    cores: int
-    download_bytes: int
-    cache_hit_share: float
-    reader_share: float
-
-
 def unread(name: str, size_bytes: int, id_bytes: int) -> TextFacts:
     """Facts of text that was not read, by the means of English books."""
     tokens = max(1, int(size_bytes / BYTES_A_TOKEN))
@@ -77,7 +55,7 @@ Reading = tuple[int, float, Sequence[Weighted] | None]
 def data_of(read: Sequence[Reading], processes: int) -> DataEstimate | None:
     """The text of stages of a run on ``processes``; None if a look does not tell."""
     passes: defaultdict[TextFacts, float] = defaultdict(float)
-    tokens_read, busy, seconds = 0, 0.0, 0.0
+    tokens_read, seconds = 0, 0.0
     for stage_read, stage_seconds, texts in read:
         if texts is None:
             return None
@@ -87,7 +65,6 @@ def data_of(read: Sequence[Reading], processes: int) -> DataEstimate | None:
         for weight, text in texts:
             passes[text] += weight * stage_read / drawn
         tokens_read += stage_read
-        busy += stage_read / (processes * LOADED_TOKENS)
         seconds += stage_seconds
     if not passes:
         return None
@@ -107,24 +84,7 @@ def data_of(read: Sequence[Reading], processes: int) -> DataEstimate | None:
         cores=cores,
         download_bytes=int(download),
         cache_hit_share=1 - download / asked if asked else 0.0,
-        reader_share=busy / seconds,
-    )
-
-
-def data_rows(run: DataEstimate) -> Iterator[tuple[str, Callable[[DataEstimate], str]]]:
-    """Rows of a table; those of preparing and of a store only where there is some of it."""
-    yield "text", lambda d: bytes_text(d.text_bytes)
-    yield "tokens", lambda d: "about " * (not d.counted) + count_text(d.tokens)
-    yield "passes", lambda d: f"{d.passes:.3g}"
-    yield "prepared", lambda d: bytes_text(d.prepared_bytes)
-    if run.prepare_seconds:
-        yield f"preparing, {several(run.cores, 'core')}", lambda d: duration_text(d.prepare_seconds)
-    if run.download_bytes:
-        yield "download, a machine", lambda d: bytes_text(d.download_bytes)
-        yield "read from its cache", lambda d: f"{d.cache_hit_share:.0%}"
-    yield (
-        "reader, of a step",
-        lambda d: f"{d.reader_share:.1%}" + ", it waits" * (d.reader_share > 1),
+        reader_share=tokens_read / (processes * LOADED_TOKENS) / seconds,
     )
 
 

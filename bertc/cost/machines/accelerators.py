@@ -111,26 +111,18 @@ ACCELERATORS: Mapping[str, Device] = {
 }
 
 _TITLES = {
-    "b200": "b200",
     "gh200": "gh200 480gb",
-    "h200": "h200",
     "h100": "h100 (80gb hbm3|sxm5?( 80gb)?)",
-    "h100-pcie": "h100 pcie",
-    "h100-nvl": "h100 nvl",
     "a100": "a100 (sxm4? )?80(gb)?|a100 sxm4?",
     "a100-pcie": "a100 80gb pcie",
     "a100-40": "a100 (sxm4|pcie) 40gb|a100 40(gb)?",
-    "l40s": "l40s",
-    "l4": "l4",
-    "a10": "a10",
     "a6000": "(rtx )?a6000",
     "rtx3090": "(rtx )?3090",
     "rtx4090": "(rtx )?4090",
     "rtx5090": "(rtx )?5090",
     "v100": "v100 (sxm2|sxm3) (16|32)gb",
-    "t4": "t4",
 }
-"""Regular expressions of driver titles, without maker and product range.
+"""Regular expressions of driver titles other than the name, without maker and product range.
 
 A longer title is another device: laptop chips and partitions of a GPU carry the names of large
 ones."""

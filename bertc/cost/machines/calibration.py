@@ -106,11 +106,8 @@ def calibration_path() -> Path:
     model = cpu_info("model name") or platform.processor()
     limits = (os.environ.get(name, "").lower() for name in LIMITS)
     description = "\n".join((platform.machine(), model, *limits))
-    return (
-        cache_folder()
-        / "calibration"
-        / f"{hashlib.sha256(description.encode()).hexdigest()[:16]}.json"
-    )
+    digest = hashlib.sha256(description.encode()).hexdigest()
+    return cache_folder() / "calibration" / f"{digest[:16]}.json"
 
 
 def calibration_here() -> Calibration | None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -32,7 +33,6 @@ from bertc.machine.display import Display
 from bertc.machine.signals import Stop
 from bertc.run.records.checkpoints import MANIFEST, TEMPORARY
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.lines import Attempt
 from bertc.run.records.lock import LARGEST_BYTES
 
 FOLDERS = ("tokenizer", "sentences", "trackers", "model")
@@ -54,10 +54,9 @@ def belongs(name: str) -> bool:
 def address_for(run: Path, named: str | None, resume: bool) -> str:
     """The address of a run's mirror, as named, or on resume that of its last attempt."""
     if named is None:
-        attempts = list[Attempt]()
-        with suppress(DataError):
-            attempts = RunFolder(run).read_attempts() if resume else []
-        return attempts[-1].mirror if attempts else ""
+        with suppress(DataError, IndexError):
+            return RunFolder(run).read_attempts()[-1].mirror if resume else ""
+        return ""
     here = named and "://" not in named
     return str(working_folder() / user_path(named)) if here else named.rstrip("/")
 
@@ -222,10 +221,7 @@ class Mirror:
     def _changed(self) -> list[tuple[str, tuple[int, int]]]:
         """The small files that are not there as they are here: program first, digests last."""
         here, run = dict[str, tuple[int, int]](), self.folder.path
-        for path in (
-            *run.glob("*"),
-            *(path for name in FOLDERS for path in (run / name).rglob("*")),
-        ):
+        for path in chain(run.glob("*"), *((run / name).rglob("*") for name in FOLDERS)):
             name = path.relative_to(run).as_posix()
             if belongs(name) and is_file(path):
                 with suppress(FileNotFoundError):
