@@ -200,7 +200,7 @@ def test_a_place_is_refused_before_the_text_is_read(
     for to, kind, said in (
         (f"{tmp_path}/runs", UsageError, "holds other files: notes.txt"),
         ("memory://others", UsageError, "holds other files: x"),
-        (f"{tmp_path}/file", CannotWriteError, "not a directory"),
+        (f"{tmp_path}/file", CannotWriteError, "file exists"),
         (f"{tmp_path}/to", DataError, "holds another preparation: holdout: 0.1 there, 0.2 here"),
     ):
         other = spec(tmp_path / "a.jsonl", change=("10%", "20%"))

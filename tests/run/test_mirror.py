@@ -53,7 +53,7 @@ def at(tmp_path, monkeypatch):
 
 def content(folder):
     place = FolderAt(str(folder))
-    names = [name for name in place.tree() if name[0] != "."]
+    names = [name for name in place.sizes(below=True) if name[0] != "."]
     return {name: place.read(name, 2**30, lambda raw: True) for name in names}
 
 
@@ -178,7 +178,7 @@ def test_the_newest_checkpoint_waits_and_another_process_ends_the_sending(
     sender.offer(made)
     assert "step-00000004" in sender.close()
     assert "another process has sent step-00000005" in notes.lines[0]
-    assert "checkpoints/step-00000005/manifest.json" in FolderAt(at).tree()
+    assert "checkpoints/step-00000005/manifest.json" in FolderAt(at).sizes(below=True)
 
 
 def test_runs_from_before_have_no_mirror(tmp_path):

@@ -4,9 +4,9 @@ import glob
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Protocol
+from pathlib import Path, PurePosixPath
 
 from bertc.base.diagnostics import MissingInputError, listed, nearest
 
@@ -114,24 +114,37 @@ NO_TEXT = (".json", ".html", ".xml", ".pdf", ".docx", ".zip", ".tar", ".tgz", ".
 """Endings of files that are never plain text, whatever bytes they hold."""
 
 
-class Named(Protocol):
-    """A file, by what its name says."""
+@dataclass(frozen=True)
+class FileAt:
+    """A file in a store: what its readers use of a path; ``version`` changes with its content."""
+
+    address: str
+    size: int
+    version: str
+
+    def __str__(self) -> str:
+        return self.address
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """Its name in its folder."""
+        return PurePosixPath(self.address.partition("?")[0]).name
 
     @property
     def suffix(self) -> str:
         """The ending of its name."""
+        return PurePosixPath(self.name).suffix
 
 
-def suffix(path: Named) -> str:
+AnyFile = Path | FileAt
+
+
+def suffix(path: AnyFile) -> str:
     """The ending that names the format, without that of the compression."""
     return Path(path.name).with_suffix("").suffix if path.suffix in PACKED else path.suffix
 
 
-def no_text(path: Named) -> tuple[str, str]:
+def no_text(path: AnyFile) -> tuple[str, str]:
     """Message and help for a file whose ending is in ``NO_TEXT``."""
     return (
         f"{path}: a {suffix(path)} file is neither plain text nor rows of columns",

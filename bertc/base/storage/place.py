@@ -3,8 +3,8 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from bertc.base.diagnostics import BertcError, CannotWriteError, MissingInputError
 from bertc.base.diagnostics.render import SECRET
 from bertc.base.storage import durable
-from bertc.base.storage.paths import is_file, real_path, user_path
+from bertc.base.storage.paths import is_file, names_in, real_path, user_path
 from bertc.base.storage.plain_file import read_bytes
 
 AnswerT = TypeVar("AnswerT")
@@ -83,31 +83,19 @@ class FolderAt:
     def write(self, name: str, content: bytes) -> None:
         """Put a small file; a reader finds the old content or the new, never a part."""
         if self.folder:
-            durable.make_folder(self.folder)
-            # Several processes may put the same file at once.
-            with (
-                durable.writing(self.folder / name, len(content), "choose another --to"),
-                TemporaryDirectory(prefix=".tmp-", dir=self.folder) as aside,
-            ):
-                durable.write(Path(aside) / name, content)
-                os.replace(Path(aside) / name, self.folder / name)
-                durable.sync(self.folder)
-            return
-        self._tried(lambda: self._files.pipe_file(self._at(name), content), name, writes=True)
+            with _replacing(self.folder / name, len(content)) as aside:
+                durable.write(aside, content)
+        else:
+            self._tried(lambda: self._files.pipe_file(self._at(name), content), name, writes=True)
 
     def send(self, path: Path, name: str) -> None:
         """Copy a file to the place; a reader finds the old content or the new, never a part."""
         if self.folder:
-            target = self.folder / name
-            aside = target.with_name(f".tmp-{target.name}")
-            with durable.writing(target, path.stat().st_size, "choose another address"):
-                durable.make_folder(target.parent)
+            with _replacing(self.folder / name, path.stat().st_size) as aside:
                 shutil.copyfile(path, aside)
                 durable.sync(aside)
-                os.replace(aside, target)
-                durable.sync(target.parent)
-            return
-        self._tried(lambda: self._files.put_file(str(path), self._at(name)), name, writes=True)
+        else:
+            self._tried(lambda: self._files.put_file(str(path), self._at(name)), name, writes=True)
 
     def put(self, folder: Path, name: str, last: str) -> None:
         """Copy a folder of files to the place, the file ``last`` after the others."""
@@ -139,16 +127,32 @@ class FolderAt:
 
         self._tried(copy, name)
 
-    def sizes(self, name: str) -> dict[str, int]:
-        """The sizes in bytes of the files in a folder of the place, by name; none if it is not."""
+    def sizes(self, name: str = "", below: bool = False) -> dict[str, int]:
+        """The sizes in bytes of the files in a folder of the place, and those ``below``, by name.
+
+        There are none in what is not there.
+        """
         if self.folder:
-            paths = (self.folder / name).glob("*")
-            return {path.name: path.stat().st_size for path in paths if is_file(path)}
+            top = self.folder / name
+            paths = filter(is_file, top.rglob("*") if below else top.glob("*"))
+            return {path.relative_to(top).as_posix(): path.stat().st_size for path in paths}
+
+        def listed() -> list[dict[str, Any]]:
+            if below:
+                return list(self._files.find(self._at(name), detail=True).values())
+            return list(self._files.ls(self._at(name), detail=True))
+
         try:
-            listed = self._tried(lambda: self._files.ls(self._at(name), detail=True), name)
+            entries = self._tried(listed, name)
         except FileNotFoundError:
             return {}
-        return {Path(entry["name"]).name: entry["size"] or 0 for entry in listed}
+        start = len(self._at(name).strip("/")) + 1
+        return {entry["name"].strip("/")[start:]: entry["size"] or 0 for entry in entries}
+
+    def names(self) -> set[str]:
+        """The names in the place, but for hidden ones; none if it is not there."""
+        names = names_in(self.folder) if self.folder else self.sizes()
+        return {name for name in names if not name.startswith(".")}
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
         """The bytes of a file of a store from ``start`` up to ``end``."""
@@ -192,29 +196,6 @@ class FolderAt:
             for entry in entries
             if entry["type"] == "file"
         ]
-
-    def names(self) -> set[str]:
-        """The names in the place, but for hidden ones; none if it is not there."""
-        if self.folder:
-            with durable.writing(self.folder, elsewhere="choose another --to"):
-                there = self.folder.exists()
-                names = {path.name for path in self.folder.iterdir()} if there else set[str]()
-        else:
-            names = {*self.sizes("")}
-        return {name for name in names if not name.startswith(".")}
-
-    def tree(self) -> dict[str, int]:
-        """The sizes in bytes of all files of the place, by their names below it."""
-        if self.folder:
-            paths = (path for path in self.folder.rglob("*") if is_file(path))
-            sized = {path.relative_to(self.folder): path.stat().st_size for path in paths}
-            return {path.as_posix(): size for path, size in sized.items()}
-        try:
-            listed = self._tried(lambda: self._files.find(self.root, detail=True), "")
-        except FileNotFoundError:
-            return {}
-        start = len(self.root.strip("/")) + 1
-        return {name.strip("/")[start:]: entry["size"] or 0 for name, entry in listed.items()}
 
     def _content(self, name: str, is_whole: Callable[[bytes], bool]) -> bytes:
         raw = bytes(self._files.cat_file(self._at(name)))
@@ -293,6 +274,18 @@ class FolderAt:
         work, kind = ("write", CannotWriteError) if writes else ("read", MissingInputError)
         where = f"{self.address}/{name}" if name else self.address
         return kind(f"cannot {work} {where}: {tries}{_said(error)}", remedy)
+
+
+@contextmanager
+def _replacing(target: Path, size: int) -> Iterator[Path]:
+    """A path for the block to fill with ``size`` bytes; the file is then put at ``target``."""
+    with durable.writing(target, size, "choose another address"):
+        durable.make_folder(target.parent)
+        # Several processes may put the same file at once.
+        with TemporaryDirectory(prefix=".tmp-", dir=target.parent) as aside:
+            yield Path(aside) / target.name
+            os.replace(Path(aside) / target.name, target)
+        durable.sync(target.parent)
 
 
 def _said(error: BaseException) -> str:

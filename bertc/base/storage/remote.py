@@ -4,47 +4,16 @@ import glob
 import io
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from bertc.base.storage import plain_file
-from bertc.base.storage.paths import files_matching, user_path
+from bertc.base.storage.paths import AnyFile, FileAt, files_matching, user_path
 from bertc.base.storage.place import FolderAt
 
 BLOCK_BYTES = 4 << 20
 """Bytes of a store that one request asks for when a file is read in order."""
 LARGEST_RANGE_BYTES = 64 << 20
 """Most bytes of one request, so that little is asked for again after a failure."""
-
-
-@dataclass(frozen=True)
-class FileAt:
-    """A file in a store: what its readers use of a path; ``version`` changes with its content."""
-
-    address: str
-    size: int
-    version: str
-
-    def __str__(self) -> str:
-        return self.address
-
-    @property
-    def name(self) -> str:
-        """Its name in its folder."""
-        return PurePosixPath(self.address.partition("?")[0]).name
-
-    @property
-    def suffix(self) -> str:
-        """The ending of its name."""
-        return PurePosixPath(self.name).suffix
-
-    def opened(self) -> BinaryIO:
-        """Its bytes by ranges; a range that fails is asked for again, then is an error."""
-        return cast(BinaryIO, io.BufferedReader(_Ranges(self), BLOCK_BYTES))
-
-
-AnyFile = Path | FileAt
 
 
 class _Ranges(io.RawIOBase):
@@ -106,8 +75,10 @@ def files_below(folder: str) -> dict[str, AnyFile]:
 
 
 def opened_anywhere(file: AnyFile) -> AbstractContextManager[BinaryIO]:
-    """Open a file for reading; a failure to read it says why."""
-    return file.opened() if isinstance(file, FileAt) else plain_file.opened(file)
+    """Open a file for reading, in a store by ranges of it; a failure to read it says why."""
+    if isinstance(file, FileAt):
+        return cast(BinaryIO, io.BufferedReader(_Ranges(file), BLOCK_BYTES))
+    return plain_file.opened(file)
 
 
 def size_of(file: AnyFile) -> int:

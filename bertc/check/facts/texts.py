@@ -77,7 +77,7 @@ def _looked_at(corpus: Corpus, id_bytes: int) -> "TextFacts | None":
             from bertc.data.sources.opening import token_files
 
             files = token_files(corpus)
-            tokens = sum(one.size // (one.dtype.itemsize if one.dtype else 2) for one in files)
+            tokens = sum(one.tokens for one in files)
             size = sum(one.size for one in files)
             return TextFacts(corpus.path, size, tokens, 0, id_bytes, counted=True)
         if not isinstance(corpus, Prepared):

@@ -183,12 +183,14 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     for stage in program.stages:
         origin = stage.origins["data"]
         for index, share in enumerate(stage.data):
-            if isinstance(share.corpus, Prepared) and "E212" not in known:
-                span = origin.parts.get((index, "corpus", "path"), origin.span)
-                _unprepared(share.corpus, program.vocab, span, diagnostics)
-            if isinstance(share.corpus, Mds | Datatrove):
-                span = origin.parts.get((index, "corpus", "path"), origin.span)
-                _others(share.corpus, program, span, diagnostics)
+            span = origin.parts.get((index, "corpus", "path"), origin.span)
+            try:
+                if isinstance(share.corpus, Prepared) and "E212" not in known:
+                    _require_prepared(share.corpus, program.vocab)
+                if isinstance(share.corpus, Mds | Datatrove):
+                    _require_tokens(share.corpus, program.vocab)
+            except (DataError, MissingInputError, UnsafeError) as error:
+                diagnostics.error("E307", error.message, span, help=error.help)
             for name, argument in named_files(share.corpus):
                 span = origin.parts.get((index, "corpus", argument), origin.span)
                 paths = files_anywhere(name)
@@ -208,40 +210,31 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                     diagnostics.error("E308", message, span, help=help)
 
 
-def _unprepared(
-    text: Prepared, vocab: Vocabulary, span: Span | None, diagnostics: Diagnostics
-) -> None:
-    """Report prepared text that is not there, not whole, or of another tokenizer."""
+def _require_prepared(text: Prepared, vocab: Vocabulary) -> None:
+    """Refuse prepared text that is not there, not whole, or of another tokenizer."""
     from bertc.base.storage.place import FolderAt
     from bertc.data.prepared.manifest import read_corpus
     from bertc.data.prepared.opening import refuse_other_tokenizer
     from bertc.data.shards import spelling
     from bertc.data.vocab.existing import load_vocabulary
 
-    try:
-        corpus = read_corpus(FolderAt(text.path))
-        digest = ""  # of a vocabulary to learn, which tokens cannot give
-        if isinstance(vocab, TokenizerFile):
-            digest = spelling(load_vocabulary(vocab))
-        refuse_other_tokenizer(text, corpus, digest)
-    except (DataError, MissingInputError, UnsafeError) as error:
-        diagnostics.error("E307", error.message, span, help=error.help)
+    corpus = read_corpus(FolderAt(text.path))
+    digest = ""  # of a vocabulary to learn, which tokens cannot give
+    if isinstance(vocab, TokenizerFile):
+        digest = spelling(load_vocabulary(vocab))
+    refuse_other_tokenizer(text, corpus, digest)
 
 
-def _others(
-    text: Mds | Datatrove, program: Complete, span: Span | None, diagnostics: Diagnostics
-) -> None:
-    """Report tokens of others that are not there, or not what their index or the spec says."""
+def _require_tokens(text: Mds | Datatrove, vocab: Vocabulary) -> None:
+    """Refuse tokens of others that are not there, or not what their index or the spec says."""
     from bertc.data.sources.opening import token_files
-    from bertc.data.sources.tokens import largest_id, require_room
 
-    try:
-        files = token_files(text)
-        if isinstance(program.vocab, TokenizerFile):
-            largest = min(largest_id(file.dtype) for file in files)
-            require_room(text.path, largest, program.vocab.size)
-    except (DataError, MissingInputError) as error:
-        diagnostics.error("E307", error.message, span, help=error.help)
+    largest = min(file.largest for file in token_files(text))
+    if isinstance(vocab, TokenizerFile) and largest < vocab.size - 1:
+        raise DataError(
+            f"{text.path} has ids up to {largest:,}, but the vocabulary has {vocab.size:,} tokens",
+            "vocab names the tokenizer that made them",
+        )
 
 
 def _missing(

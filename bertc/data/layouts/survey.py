@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import Literal
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_file, is_folder, suffix, user_path
-from bertc.base.storage.remote import AnyFile
+from bertc.base.storage.paths import (
+    FORMATS,
+    NO_TEXT,
+    PACKED,
+    AnyFile,
+    is_file,
+    is_folder,
+    suffix,
+    user_path,
+)
 from bertc.base.storage.tagged import is_tagged_file
 from bertc.data.layouts.passages import read_document
 from bertc.data.sources.files import begin_as_text, has_columns, matching_files, unpacked_bytes

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import DataError
 from bertc.data.rows.cleaning import NO_TRAITS, Traits
 from bertc.data.rows.holdout import part_of_document
-from bertc.data.sources.tokens import TokenSource, require_room
+from bertc.data.sources.tokens import TokenSource
 from bertc.data.vocab.vocabulary import Vocabulary
 
 IDS_BYTES_AT_ONCE = 1 << 20
@@ -24,7 +24,6 @@ def ids_of_others(
     source: TokenSource, vocabulary: Vocabulary, holdout: float, digest: Any
 ) -> Generator[tuple[tuple[list[Run], int], Encoded], None, None]:
     """The documents of tokens that others made, without the special tokens around them."""
-    require_room(source.name, source.largest, vocabulary.size)
     names = (vocabulary.cls, vocabulary.sep, vocabulary.pad, vocabulary.bos, vocabulary.eos)
     around = {token for token in names if token is not None}
     runs, documents, amount = list[Run](), list[NDArray[np.uint32]](), 0

@@ -1,7 +1,7 @@
 """Files of datatrove's DocumentTokenizer: ids in .ds, ends of documents in .ds.index.
 
-The layout is that of datatrove/pipeline/tokens/tokenizer.py: ids of two or four bytes, ends in
-tokens of eight; .ds.metadata has the tokenizer's name and the bytes of an id.
+The layout is that of datatrove/pipeline/tokens/tokenizer.py: ids of two or four bytes, and ends in
+tokens, of eight.
 """
 
 from collections.abc import Iterator
@@ -11,18 +11,19 @@ from itertools import pairwise
 import numpy as np
 
 from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.base.storage.remote import AnyFile, opened_anywhere, size_of
+from bertc.base.storage.paths import AnyFile
+from bertc.base.storage.remote import opened_anywhere, size_of
 from bertc.data.sources.tokens import COPY_AGAIN, PART_TOKENS, TokenDocument, TokenFile, files_of
 from bertc.ir.data import Datatrove
 
-IDS, INDEX, METADATA = ".ds", ".ds.index", ".ds.metadata"
+IDS, INDEX = ".ds", ".ds.index"
 END_BYTES = 8
 
 
 def datatrove_files(corpus: Datatrove) -> list[TokenFile]:
     """The files of ids in a folder and those below; large ones in shares of their documents."""
     files = files_of(corpus)
-    names = [name.removesuffix(IDS) for name in sorted(files) if name.endswith(IDS)]
+    names = [name for name in sorted(files) if name.endswith(IDS)]
     if not names:
         raise MissingInputError(
             f"there is no {IDS} file of datatrove in {corpus.path}",
@@ -30,21 +31,20 @@ def datatrove_files(corpus: Datatrove) -> list[TokenFile]:
         )
     found = list[TokenFile]()
     for name in names:
-        file, index, metadata = (files.get(name + ending) for ending in (IDS, INDEX, METADATA))
-        assert file is not None
+        file, index = files[name], files.get(name.removesuffix(IDS) + INDEX)
         if index is None:
             raise MissingInputError(
                 f"{file} has no {INDEX}, which says where its documents end",
                 "write it with save_index=True",
             )
         if size_of(file) or size_of(index):
-            found += _shares(file, index, metadata)
+            found += _shares(file, index)
     if not found:
         raise DataError(f"{corpus.path} has no documents", COPY_AGAIN)
     return found
 
 
-def _shares(file: AnyFile, index: AnyFile, metadata: AnyFile | None) -> list[TokenFile]:
+def _shares(file: AnyFile, index: AnyFile) -> list[TokenFile]:
     documents, rest = divmod(size_of(index), END_BYTES)
     tokens = 0 if rest or not documents else _ends(index, documents - 1, documents)[0]
     width = size_of(file) // tokens if tokens else 0
@@ -53,14 +53,6 @@ def _shares(file: AnyFile, index: AnyFile, metadata: AnyFile | None) -> list[Tok
             f"{file} has {size_of(file):,} bytes, its index says {tokens:,} tokens of 2 or 4",
             COPY_AGAIN,
         )
-    if metadata is not None:
-        with opened_anywhere(metadata) as stream:
-            stated = stream.readline(1 << 16).decode("utf-8", "replace").strip()
-        if stated.rpartition("|")[2] not in ("", str(width)):
-            raise DataError(
-                f"{file} has ids of {width} bytes, its metadata says {stated.rpartition('|')[2]}",
-                COPY_AGAIN,
-            )
     dtype = np.dtype(f"<u{width}")
     count = max(1, min(documents, round(tokens / PART_TOKENS)))
     bounds = [documents * nth // count for nth in range(count + 1)]

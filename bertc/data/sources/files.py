@@ -10,9 +10,9 @@ from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError
-from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, no_text, suffix
+from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, AnyFile, FileAt, no_text, suffix
 from bertc.base.storage.plain_file import no_match
-from bertc.base.storage.remote import AnyFile, FileAt, files_anywhere, is_address, size_of
+from bertc.base.storage.remote import files_anywhere, is_address, size_of
 from bertc.data.sources.cells import text
 from bertc.data.sources.source import Piece, TextSource, grouped, pieces_of_text
 from bertc.data.sources.streams import OpenFile, chunks, decode, lines, opened_stream

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.json_file import parse_json
-from bertc.base.storage.remote import AnyFile, opened_anywhere, size_of
+from bertc.base.storage.paths import AnyFile
+from bertc.base.storage.remote import opened_anywhere, size_of
 from bertc.data.sources.tokens import COPY_AGAIN, TokenDocument, TokenFile, files_of
 from bertc.ir.data import Mds
 
 INDEX_FILE = "index.json"
 LARGEST_INDEX_BYTES = 1 << 30
-COMPRESSIONS = {"zstd": "zstd", "gz": "gzip", "br": "brotli", "snappy": "snappy"}
+COMPRESSIONS = {"zstd": "zstd", "gz": "gzip"}
 """Compressions of shards, each with its name in pyarrow."""
 DTYPES = {
     8: "uint8", 9: "int8", 16: "uint16", 17: "int16",
@@ -42,16 +43,15 @@ class Column(NamedTuple):
 def mds_shards(corpus: Mds) -> list[TokenFile]:
     """The shards that the index of a folder names, or the indices of the folders below it."""
     files = files_of(corpus)
-    indices = [PurePosixPath(name) for name in sorted(files) if name.endswith(INDEX_FILE)]
-    indices = [path for path in indices if path.name == INDEX_FILE]
-    folders = {path.parent for path in indices}
-    # The index of a folder may hold those of the folders below it (streaming's merge_index).
-    first = [path for path in indices if folders.isdisjoint(path.parent.parents)]
-    if not first:
+    paths = [path for name in sorted(files) if (path := PurePosixPath(name)).name == INDEX_FILE]
+    folders = {path.parent for path in paths}
+    if not folders:
         raise MissingInputError(
             f"there is no {INDEX_FILE} of MDS in {corpus.path}",
             "name the folder that mosaicml-streaming's MDSWriter wrote",
         )
+    # The index of a folder may hold those of the folders below it (streaming's merge_index).
+    first = [path for path in paths if folders.isdisjoint(path.parent.parents)]
     shards = [shard for path in first for shard in _in_index(path, files, corpus)]
     if not shards:
         raise DataError(f"{corpus.path} has no samples", COPY_AGAIN)
@@ -62,15 +62,10 @@ def _in_index(path: PurePosixPath, files: Mapping[str, AnyFile], corpus: Mds) ->
     file = files[str(path)]
     with opened_anywhere(file) as stream:
         content = stream.read(LARGEST_INDEX_BYTES + 1)
-    try:
-        index = parse_json(content, LARGEST_INDEX_BYTES)
-    except ValueError as error:
-        raise DataError(f"{file} {error}", COPY_AGAIN) from None
     with as_data_error(f"{file} is no index of MDS", COPY_AGAIN):
-        listed = [dict(shard) for shard in index["shards"]]
-        return [
-            _shard(shard, path.parent, files, corpus) for shard in listed if int(shard["samples"])
-        ]
+        shards = parse_json(content, LARGEST_INDEX_BYTES)["shards"]
+        used = [shard for shard in shards if shard["samples"]]
+        return [_shard(shard, path.parent, files, corpus) for shard in used]
 
 
 def _shard(
@@ -78,26 +73,19 @@ def _shard(
 ) -> TokenFile:
     raw, packed = shard["raw_data"], shard["zip_data"]
     where = f"{corpus.path}/{folder / raw['basename']}"
-    if (shard["format"], shard["version"]) != ("mds", 2):
-        raise DataError(
-            f"{where} is of format {shard['format']} {shard['version']}, mds 2 expected",
-            "write it with mosaicml-streaming's MDSWriter",
-        )
     column = _column(shard, corpus, where)
-    compression = ""
-    if (file := files.get(str(folder / raw["basename"]))) is not None:
-        size = int(raw["bytes"])
-    elif packed and (file := files.get(str(folder / packed["basename"]))) is not None:
-        size, compression = int(packed["bytes"]), str(shard["compression"]).partition(":")[0]
-        if compression not in COMPRESSIONS:
-            raise DataError(
-                f"{file} is compressed by {compression}, one of {', '.join(COMPRESSIONS)} expected",
-                "unpack its shards",
-            )
-    else:
+    stored = [data for data in (raw, packed) if data and str(folder / data["basename"]) in files]
+    if not stored:
         raise MissingInputError(f"{where} is not there, though its index names it", COPY_AGAIN)
+    file, size = files[str(folder / stored[0]["basename"])], int(stored[0]["bytes"])
     if size_of(file) != size:
         raise DataError(f"{file} has {size_of(file):,} bytes, its index says {size:,}", COPY_AGAIN)
+    compression = "" if stored[0] is raw else str(shard["compression"]).partition(":")[0]
+    if compression and compression not in COMPRESSIONS:
+        raise DataError(
+            f"{file} is compressed by {compression}, {' or '.join(COMPRESSIONS)} expected",
+            "unpack its shards",
+        )
     count, raw_bytes = int(shard["samples"]), int(raw["bytes"])
     documents = partial(_documents, file, compression, count, raw_bytes, column)
     return TokenFile(file, raw_bytes, column.dtype, documents)

@@ -3,7 +3,7 @@
 from bertc.base.diagnostics import DataError
 from bertc.data.sources.datatrove import datatrove_files
 from bertc.data.sources.docstrings import open_docstrings
-from bertc.data.sources.files import file_identity, open_files, open_parallel
+from bertc.data.sources.files import open_files, open_parallel
 from bertc.data.sources.hub import open_hf
 from bertc.data.sources.mds import mds_shards
 from bertc.data.sources.source import TextSource
@@ -32,7 +32,7 @@ def open_source(corpus: Corpus, side: int | None = None) -> TextSource:
         case Parallel():
             return open_parallel(corpus, side)
         case Mds() | Datatrove():
-            return open_tokens_of_others(corpus, token_files(corpus), file_identity)
+            return open_tokens_of_others(corpus, token_files(corpus))
         case Prepared():
             raise DataError(
                 f"the text at {corpus.path} is prepared: it is tokens already, nothing is learned",

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, listed, nearest
 from bertc.base.storage.foreign import as_data_error
-from bertc.base.storage.paths import PACKED, suffix
-from bertc.base.storage.remote import AnyFile
+from bertc.base.storage.paths import PACKED, AnyFile, suffix
 from bertc.data.sources.streams import OpenFile, lines
 
 ColumnNames = tuple[str, ...]

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.diagnostics import MissingInputError
+from bertc.base.storage.paths import AnyFile
 from bertc.base.storage.plain_file import no_folder
-from bertc.base.storage.remote import AnyFile, files_below, is_address
-from bertc.data.sources.source import Piece, TextSource, grouped
+from bertc.base.storage.remote import files_below, is_address
+from bertc.data.sources.files import file_identity
+from bertc.data.sources.source import TextSource, grouped
 from bertc.ir.data import Datatrove, Mds
 
 PART_TOKENS = 32 << 20
@@ -42,13 +44,22 @@ class TokenFile(NamedTuple):
     documents: Callable[[], Iterator[TokenDocument]]
     share: tuple[int, int] = (0, 1)
 
+    @property
+    def tokens(self) -> int:
+        """The ids in it; about, where each document has a dtype."""
+        return self.size // (self.dtype.itemsize if self.dtype else 2)
+
+    @property
+    def largest(self) -> int:
+        """The largest id that it can hold."""
+        return int(np.iinfo(self.dtype).max) if self.dtype else sys.maxsize
+
 
 @dataclass(frozen=True, kw_only=True)
 class TokenSource(TextSource):
-    """A corpus whose documents are token ids; ``largest`` is the largest id it can hold."""
+    """A corpus whose documents are token ids."""
 
     documents: Callable[[], Iterator[TokenDocument]]
-    largest: int
 
 
 def files_of(corpus: Mds | Datatrove) -> dict[str, AnyFile]:
@@ -59,33 +70,27 @@ def files_of(corpus: Mds | Datatrove) -> dict[str, AnyFile]:
     return files
 
 
-def open_tokens_of_others(
-    corpus: Mds | Datatrove,
-    files: list[TokenFile],
-    identity: Callable[[AnyFile], tuple[object, ...]],
-) -> TokenSource:
+def open_tokens_of_others(corpus: Mds | Datatrove, files: list[TokenFile]) -> TokenSource:
     """Open files of tokens, some together as a part of about ``PART_TOKENS``."""
 
     def opened(name: str, chosen: list[TokenFile]) -> TokenSource:
-        size = sum(one.size for one in chosen)
         return TokenSource(
             name=name,
             identity=(
                 corpus.kind,
                 corpus.column if isinstance(corpus, Mds) else "",
-                *(identity(one.file) for one in chosen),
+                *(file_identity(one.file) for one in chosen),
                 *(one.share for one in chosen if one.share != (0, 1)),
             ),
             sentences="whole",
-            total=size,
+            total=sum(one.size for one in chosen),
             unit="bytes",
-            text_bytes=sum(map(_tokens, chosen)) * BYTES_PER_TOKEN,
-            read=_no_text,
+            text_bytes=sum(one.tokens for one in chosen) * BYTES_PER_TOKEN,
+            read=partial(iter, ()),  # no vocabulary is learned from tokens
             documents=partial(_documents, chosen),
-            largest=min(largest_id(one.dtype) for one in chosen),
         )
 
-    parts = grouped([(one, _tokens(one)) for one in files], PART_TOKENS)
+    parts = grouped([(one, one.tokens) for one in files], PART_TOKENS)
     if len(parts) == 1:
         return opened(corpus.path, files)
     names = (f"{corpus.path} ({nth} of {len(parts)})" for nth in range(1, len(parts) + 1))
@@ -95,28 +100,3 @@ def open_tokens_of_others(
 def _documents(files: list[TokenFile]) -> Iterator[TokenDocument]:
     for file in files:
         yield from file.documents()
-
-
-def _tokens(file: TokenFile) -> int:
-    return file.size // (file.dtype.itemsize if file.dtype else 2)
-
-
-def largest_id(dtype: np.dtype[Any] | None) -> int:
-    """The largest id of a dtype."""
-    return int(np.iinfo(dtype).max) if dtype else sys.maxsize
-
-
-def require_room(where: str, largest: int, size: int) -> None:
-    """Refuse ids that cannot name every token of a vocabulary of ``size``."""
-    if largest < size - 1:
-        raise DataError(
-            f"{where} has ids up to {largest:,}, but the vocabulary has {size:,} tokens",
-            "vocab names the tokenizer that made them",
-        )
-
-
-def _no_text() -> Iterator[Piece]:
-    raise DataError(
-        "a vocabulary is learned from text, not from tokens",
-        'vocab="FOLDER" names the tokenizer that made the tokens',
-    )

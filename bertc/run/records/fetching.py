@@ -28,7 +28,7 @@ def fetch(address: str, folder: Path | None, display: Display) -> Path | None:
     call this at once: one copies, and the others wait for it.
     """
     place = FolderAt(address)
-    there = place.tree()
+    there = place.sizes(below=True)
     if RESOLVED not in there:
         return None
     program, saved = _program(place), _whole(there)

@@ -122,7 +122,7 @@ class Mirror:
 
     def begin(self, resume: bool) -> None:
         """Start to send; refuse an address with anything but this run."""
-        there, address, folder = self.place.tree(), self.address, self.folder
+        there, address, folder = self.place.sizes(below=True), self.address, self.folder
         if self.place.folder and real_path(self.place.folder) == real_path(folder.path):
             raise UsageError(f"{address} is the run itself", help=_ANOTHER)
         if RESOLVED not in there and there:
@@ -191,7 +191,7 @@ class Mirror:
     def _send(self, name: str, links: Path) -> None:
         """Send a checkpoint, unless it is there; then remove there what is removed here."""
         self._send_files()  # its metrics have to reach to it
-        there, manifest = self.place.tree(), f"checkpoints/{name}/{MANIFEST}"
+        there, manifest = self.place.sizes(below=True), f"checkpoints/{name}/{MANIFEST}"
         steps = {entry.split("/")[1] for entry in there if entry.startswith("checkpoints/step-")}
         sound = {step for step in steps if f"checkpoints/{step}/{MANIFEST}" in there}
         if (newest := max(sound, default="")) > name:
