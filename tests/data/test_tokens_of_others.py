@@ -1,6 +1,5 @@
 """Tokens that others made: the ids that were written, from MDS and datatrove, whole or refused."""
 
-import importlib.util
 import json
 import pickle
 from collections.abc import Callable
@@ -25,7 +24,10 @@ from .conftest import resolved, same
 
 SPECIAL, CLS, SEP, SIZE = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), 2, 3, 200
 SETTINGS = "seq=32 batch=4 steps=20 holdout=20% objective=mlm"
-Write = Callable[[Path, list[np.ndarray], str], None]
+
+
+def spec(data: str, more: str = "") -> str:
+    return f'data={data} vocab="vocab.txt" {SETTINGS} {more}'
 
 
 @pytest.fixture
@@ -90,15 +92,6 @@ def write_datatrove(folder: Path, documents: list[np.ndarray], name: str = "0_sh
     (folder / f"{name}.ds.metadata").write_text(f"bert|2\n{sum(map(len, ids))}\n1 T")
 
 
-def by_library(folder: Path, documents: list[np.ndarray]) -> None:
-    from streaming import MDSWriter
-
-    columns, options = {"input_ids": "ndarray:uint16"}, {"compression": "zstd:3"}
-    with MDSWriter(columns=columns, out=str(folder), size_limit=2000, **options) as writer:
-        for document in documents:
-            writer.write({"input_ids": framed(document)})
-
-
 def nested(folder: Path, documents: list[np.ndarray]) -> None:
     write_mds(folder / "a" / "0-tokenized", documents[:30])
     write_mds(folder / "b", documents[30:], compression="zstd:3")
@@ -124,7 +117,7 @@ def several(folder: Path, documents: list[np.ndarray]) -> None:
 
 WRITERS = {
     "mds": write_mds, "mds-any-dtype": lambda f, d: write_mds(f, d, "ndarray"), "mds-zstd": nested,
-    "mds-merged": merged, "mds-library": by_library, "datatrove": several,
+    "mds-merged": merged, "datatrove": several,
 }  # fmt: skip
 
 
@@ -150,46 +143,36 @@ def test_the_documents_are_those_written(
     written: str,
     part_tokens: int,
 ) -> None:
-    if written == "mds-library" and not importlib.util.find_spec("streaming"):
-        pytest.skip("mosaicml-streaming is not installed")
     for module in (tokens, datatrove):
         monkeypatch.setattr(module, "PART_TOKENS", part_tokens)
     WRITERS[written](tmp_path / "data", documents)
-    data = f'{written.split("-")[0]}("data")'
-    assert check(f'data={data} vocab="vocab.txt" {SETTINGS}') == 1
-    program = resolved(f'data={data} vocab="vocab.txt" {SETTINGS} format=doc-sentences')
+    kind = written.split("-")[0]
+    assert check(spec(f'{kind}("data")')) == 1
+    program = resolved(spec(f'{kind}("data")', "format=doc-sentences"))
     straight = prepare(program, tmp_path / "cache", Silent())
     assert read_back(straight) == sorted(tuple(document.tolist()) for document in documents)
+    fsspec.filesystem("memory").put("data", f"/{tmp_path.name}-data", recursive=True)
+    stored = resolved(spec(f'{kind}("memory://{tmp_path.name}-data")', "format=doc-sentences"))
+    assert prepare(stored, tmp_path / "stored", Silent()).fingerprint == straight.fingerprint
     place = FolderAt(f"memory://{tmp_path.name}")
     work = begin_preparing(program, place, tmp_path / "other", Silent())
     assert (len(work.parts) > 1) == (part_tokens == 300)
     make_parts(work, pickle.loads(pickle.dumps(work)).plan.parts, Silent())
     finish_preparing(place, Silent())
-    there = resolved(
-        f'data=prepared("{place.address}") vocab="vocab.txt" {SETTINGS} format=doc-sentences'
-    )
+    there = resolved(spec(f'prepared("{place.address}")', "format=doc-sentences"))
     read = prepare(there, tmp_path / "third", Silent()).stage(0)
     for step in range(20):
         assert same(read.train(step), straight.stage(0).train(step))
 
 
-def test_tokens_are_read_from_a_store(tmp_path: Path, documents: list[np.ndarray]) -> None:
-    files = fsspec.filesystem("memory")
-    for kind, write in (("mds", merged), ("datatrove", several)):
-        write(tmp_path / kind, documents)
-        files.put(f"{tmp_path}/{kind}", f"/{tmp_path.name}-{kind}", recursive=True)
-        texts = [
-            prepare(resolved(f'data={kind}("{at}") vocab="vocab.txt" {SETTINGS}'), cache, Silent())
-            for at, cache in (
-                (f"memory://{tmp_path.name}-{kind}", tmp_path / "c"), (kind, tmp_path / "d")
-            )
-        ]  # fmt: skip
-        assert read_back(texts[0]) == read_back(texts[1])
-        assert texts[0].fingerprint == texts[1].fingerprint
-
-
-def changed(path: str, old: str, new: str) -> Callable[[], None]:
+def changed(path: str, old: str, new: str) -> Callable[[], object]:
     return lambda: Path(path).write_text(Path(path).read_text().replace(old, new))
+
+
+def overwrite(path: str, at: int) -> None:
+    raw = bytearray(Path(path).read_bytes())
+    raw[at : at + 2] = b"\xff\xff"
+    Path(path).write_bytes(raw)
 
 
 WRONG: list[tuple[str, Callable[[], object], str]] = [
@@ -209,46 +192,33 @@ WRONG: list[tuple[str, Callable[[], object], str]] = [
     ("ds", lambda: Path("ds/0_shuffled.ds").write_bytes(b"abc"), "has 3 bytes, its index says"),
     ("ds", lambda: write_datatrove(Path("ds"), []), "ds has no documents"),
     ("ds", lambda: Path("ds/0_shuffled.ds").unlink(), "there is no .ds file of datatrove in ds"),
+    ("mds", lambda: overwrite("mds/shard.00002.mds", -20), "00002.mds: a document has ids from 2"),
+    ("mds", lambda: overwrite("mds/shard.00002.mds", 4), "shard.00002.mds is damaged"),
+    ("ds", lambda: overwrite("ds/0_shuffled.ds", 40), "0_shuffled.ds: a document has ids from 3"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "spoil", "said"), WRONG, ids=[wrong[2] for wrong in WRONG])
-def test_what_an_index_says_wrong_is_reported_by_check(
-    documents: list[np.ndarray], kind: str, spoil: Callable[[], object], said: str
+def test_what_an_index_says_wrong_is_reported_by_check_and_damage_when_it_is_read(
+    tmp_path: Path, documents: list[np.ndarray], kind: str, spoil: Callable[[], object], said: str
 ) -> None:
     write_mds(Path("mds"), documents)
     write_mds(Path("zip"), documents, compression="zstd:3")
     write_datatrove(Path("ds"), documents)
-    data = {"mds": 'mds("mds")', "zip": 'mds("zip")', "ds": 'datatrove("ds")'}[kind]
-    assert check(f'data={data} vocab="vocab.txt" {SETTINGS}') == 1
+    program = spec({"mds": 'mds("mds")', "zip": 'mds("zip")', "ds": 'datatrove("ds")'}[kind])
+    assert check(program) == 1
     spoil()
-    with pytest.raises(SpecError) as caught:
-        check(f'data={data} vocab="vocab.txt" {SETTINGS}')
-    assert [found.code for found in caught.value.diagnostics] == ["E307"]
-    assert said in caught.value.diagnostics[0].message
-    assert caught.value.diagnostics[0].help
-
-
-@pytest.mark.parametrize(
-    ("kind", "where", "new", "said"),
-    [
-        ("mds", -20, b"\xff\xff", r"shard.00002.mds: a document has ids from 2 to 65535, but the"),
-        ("mds", 4, b"\xff\xff", "shard.00002.mds is damaged"),
-        ("ds", 40, b"\xff\xff", r"0_shuffled.ds: a document has ids from 3 to 65535, but the"),
-    ],
-)
-def test_damage_inside_a_shard_is_named(
-    tmp_path: Path, documents: list[np.ndarray], kind: str, where: int, new: bytes, said: str
-) -> None:
-    write_mds(Path("mds"), documents)
-    write_datatrove(Path("ds"), documents)
-    path = Path({"mds": "mds/shard.00002.mds", "ds": "ds/0_shuffled.ds"}[kind])
-    raw = bytearray(path.read_bytes())
-    raw[where : where + 2] = new
-    path.write_bytes(raw)
-    data = {"mds": 'mds("mds")', "ds": 'datatrove("ds")'}[kind]
-    with pytest.raises(DataError, match=said):
-        prepare(resolved(f'data={data} vocab="vocab.txt" {SETTINGS}'), tmp_path / "c", Silent())
+    try:
+        check(program)
+    except SpecError as error:
+        (found,) = error.diagnostics
+        assert found.code == "E307"
+    else:
+        with pytest.raises(DataError) as caught:
+            prepare(resolved(program), tmp_path / "cache", Silent())
+        found = caught.value
+    assert said in found.message
+    assert found.help
 
 
 @pytest.mark.parametrize("settings", ["vocab=bytes", 'vocab="vocab.txt" format=segment-pair'])
