@@ -65,10 +65,9 @@ def prepare(
 def _share(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
-    nth, of = map(int, match.groups()) if match else (0, 0)
-    if not match:
+    if not (match := re.fullmatch(r"(\d+)/(\d+)", text)):
         raise UsageError(f"--part {text} is no share", "--part 17/400 is share 17 of 400")
+    nth, of = map(int, match.groups())
     if not 1 <= nth <= of:
         shares = f"--part 1/{of} up to --part {of}/{of}"
         raise UsageError(f"--part {text}: of {of} shares there is no number {nth}", shares)

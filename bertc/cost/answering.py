@@ -49,11 +49,8 @@ def answer_cost(
     heads = (operation for task in tasks for operation in task.operations(body, shape, rows))
     passed = [*body.operations(call).operations(), *heads]
     spent = sum((forward_spent(operation, how, device) for operation in passed), Spent())
-    weights = {
-        weight.name: weight.numel
-        for task in tasks
-        for weight in task.head_node.weights(task.head_name, body)
-    }
+    in_heads = (one for task in tasks for one in task.head_node.weights(task.head_name, body))
+    weights = {one.name: one.numel for one in in_heads}
     numbers = sum(weight.numel for weight in body.weights()) + sum(weights.values())
     # The weights, what the operation that reads the most reads, and the output states.
     memory = numbers * (FP32 if precision == "fp32" else how.value_bytes)

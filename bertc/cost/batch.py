@@ -36,19 +36,10 @@ def targets_bytes(stage: Stage) -> int:
     by_token += LONG * (stage.pack + bool(stage.encoder.languages) + stage.translates)
     starts = LONG * (stage.texts + 1) if stage.pack else 0
     networks = networks_of(stage)
-    outputs = sum(
-        number
-        for network in networks
-        for number in (network.num_outputs, network.num_decoded)
-        if number is not None
-    )
+    outputs = sum((one.num_outputs or 0) + (one.num_decoded or 0) for one in networks)
     # Positions and weights of masked tokens, and a flag per row for translations.
     shared = stage.predictions() * (LONG + FP32) if stage.masked_terms() else 0
     shared += FP32 if stage.translates else 0
-    of_terms = sum(
-        one.target_bytes(stage.row)
-        for network in networks
-        if network.terms
-        for one in network.scored
-    )
+    scored = (one for network in networks if network.terms for one in network.scored)
+    of_terms = sum(one.target_bytes(stage.row) for one in scored)
     return by_token * stage.seq + starts + LONG * outputs + shared + of_terms

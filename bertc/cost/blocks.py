@@ -138,17 +138,11 @@ class NetworkPass:
         network, unrounded, points = self.network, self.budget.unrounded_bytes(self.how), []
         blocks = zip(self.forward.layers, self.layers, strict=True)
         for block, figures in (pair for both in blocks for pair in zip(*both, strict=True)):
-            alone = tuple(
-                operation.operation
-                for operation in block.operations
-                if isinstance(operation, op.Alone)
-            )
+            alone = tuple(one.operation for one in block.operations if isinstance(one, op.Alone))
             if network.learned and len(alone) < len(block.operations):
                 continue
             done = alone or block.operations
-            most = max(
-                forward_bytes(operation, self.how, unrounded, network.learned) for operation in done
-            )
+            most = max(forward_bytes(one, self.how, unrounded, network.learned) for one in done)
             points.append(MemoryPoint(figures.copies, max(kept_by(done, self.how), most)))
         return points
 
@@ -194,11 +188,8 @@ class NetworkPass:
         """True if backward has queries, keys and values of a layer, from 1, and not copies."""
         if not self.network.learned or self.recompute or layer > len(self.forward.layers):
             return False
-        operations = (
-            operation for block in self.forward.layers[layer - 1] for operation in block.operations
-        )
-        attention = [operation for operation in operations if isinstance(operation, op.Attention)]
-        return all(is_fused(operation, self.how) for operation in attention)
+        operations = (one for block in self.forward.layers[layer - 1] for one in block.operations)
+        return all(is_fused(one, self.how) for one in operations if isinstance(one, op.Attention))
 
     @property
     def states(self) -> int:

@@ -122,14 +122,10 @@ def _sharded(
     gradients are summed once.
     """
     copied = layout.strategy == "hsdp"
-    gathers = [
-        links.inside(size) + (not copied) * links.between(size)
-        for size in (*(how.value_bytes * number for number in weights[:-1]), FP32 * weights[-1])
-    ]
-    reduces = [
-        links.inside(FP32 * number) + (1 + copied) * links.between(FP32 * number)
-        for number in weights
-    ]
+    sizes = [FP32 * number for number in weights]
+    computed = [*(how.value_bytes * number for number in weights[:-1]), sizes[-1]]
+    gathers = [links.inside(n) + (not copied) * links.between(n) for n in computed]
+    reduces = [links.inside(n) + (1 + copied) * links.between(n) for n in sizes]
     behind = [BACKWARD * computing for computing in seconds]
     forward = not_hidden(zip((FORWARD * one for one in seconds), gathers, strict=True))
     again = (0.0, *gathers[-2::-1])

@@ -59,11 +59,9 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
         case op.Pointwise(function, elements, stored):
             return _pointwise(function, elements, stored, how)
         case op.Dropout(rows, width):
-            masks = rows * width * how.mask_bytes
-            moved = 4 * rows * width * how.value_bytes + 2 * masks
-            return Cost(
-                kept=masks, moved=moved, function="dropout", elements=rows * width, starts=2
-            )
+            elements, masks = rows * width, rows * width * how.mask_bytes
+            moved = 4 * elements * how.value_bytes + 2 * masks
+            return Cost(kept=masks, moved=moved, function="dropout", elements=elements, starts=2)
         case op.Copy(elements, stored):
             saved = elements * how.value_bytes * stored
             moved = 4 * elements * how.value_bytes

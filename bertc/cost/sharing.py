@@ -61,9 +61,7 @@ def _own(stage: Stage, layout: Layout) -> Stage:
     share = layout.world.share(stage.batch)
     if share == stage.batch:
         return stage
-    return stage.model_copy(
-        update={"batch": share, "microbatch": min(stage.microbatch, share)},
-    )
+    return stage.model_copy(update={"batch": share, "microbatch": min(stage.microbatch, share)})
 
 
 def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> _Held:

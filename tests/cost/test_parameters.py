@@ -112,12 +112,6 @@ def test_every_number_of_groups() -> None:
     assert found == list(GOLDEN["groups, encoder"].values())
 
 
-def test_sharing_changes_what_is_held_and_not_what_is_applied() -> None:
-    shared, own = (estimate(resolve(f"extends albert-base share={s}")) for s in ("all", "none"))
-    assert shared.parameters.total < own.parameters.total
-    assert shared.parameters.applied == own.parameters.applied == own.parameters.total
-
-
 PRE = "norm=pre(1e-5, bias=false, embeddings=true, first=false) activation=geglu(bias=false) "
 MODERN = PRE + "head=transform(bias=false) segments=0 vocab=50368 "
 LLAMA = "norm=pre(function=rms) activation=swiglu(bias=false) segments=0 "

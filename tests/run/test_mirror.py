@@ -17,7 +17,6 @@ from bertc.machine.signals import Stop
 from bertc.run.records import mirror
 from bertc.run.records.fetching import fetch
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.lines import Attempt
 
 from .conftest import stop_after
 
@@ -88,6 +87,7 @@ def test_what_is_no_mirror_of_this_run_is_refused(at, tiny, go, tmp_path):
     program = tiny(steps=4)
     go(program, "run", mirror=at)
     go(program, "same")
+    assert mirror.address_for(tmp_path / "same", None, True) == ""
     FolderAt(f"{at}-others").write("notes.txt", b"mine")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
@@ -179,8 +179,3 @@ def test_the_newest_checkpoint_waits_and_another_process_ends_the_sending(
     assert "step-00000004" in sender.close()
     assert "another process has sent step-00000005" in notes.lines[0]
     assert "checkpoints/step-00000005/manifest.json" in FolderAt(at).sizes(below=True)
-
-
-def test_runs_from_before_have_no_mirror(tmp_path):
-    assert Attempt(0, 0.0, "host", "cpu", 1).mirror == ""
-    assert mirror.address_for(tmp_path, None, True) == ""

@@ -36,11 +36,6 @@ MOST = 1e6
 """Upper limit for a given figure, in its unit."""
 HOW_TO_GIVE = '--device "NAME,bf16=312,fp32=19.5,memory=79,bandwidth=2039" (TFLOP/s, GiB, GB/s)'
 
-UNCALIBRATED = (
-    "from {cores} of {ghz:.1f} GHz, {flops} FLOPs a cycle: expected within a factor of "
-    "{within:g};\nbertc calibrate measures this processor in less than a minute"
-)
-
 
 def device_named(name: str, processes: int = 1) -> Device:
     """Find a device: a known name, perhaps with figures (``HOW_TO_GIVE``).
@@ -126,7 +121,7 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
     elif most.isdecimal() and int(most):
         cores = min(cores, int(most))
     core, count = core_here(), f"{cores:.2g} core{'s' * (cores != 1)}"
-    flops = f"{core.fp32_flops / core.clock:.0f}"
+    ghz, flops = core.clock / GIGA, f"{core.fp32_flops / core.clock:.0f}"
     if core.bf16_flops:
         flops += f" (bf16: {core.bf16_flops / core.clock:.0f})"
     cpu = Device(
@@ -141,9 +136,8 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
         launch_seconds=CPU_START_SECONDS,
         cores=cores,
         time_within=CPU_WITHIN,
-        source=UNCALIBRATED.format(
-            cores=count, ghz=core.clock / GIGA, flops=flops, within=CPU_WITHIN
-        ),
+        source=f"from {count} of {ghz:.1f} GHz, {flops} FLOPs a cycle: expected within a factor of "
+        f"{CPU_WITHIN:g};\nbertc calibrate measures this processor in less than a minute",
     )
     calibration = calibration_here()
     if calibration is None:
