@@ -52,14 +52,13 @@ def write_mds(
     documents: list[np.ndarray],
     encoding: str = "ndarray:uint16",
     compression: str | None = None,
-    per_shard: int = 25,
 ) -> None:
     """Write MDS as mosaicml-streaming does: a name, an int of eight bytes, and the ids."""
     folder.mkdir(parents=True, exist_ok=True)
     shards = []
-    for first in range(0, len(documents), per_shard):
+    for first in range(0, len(documents), 25):
         samples = []
-        for number, ids in enumerate(map(framed, documents[first : first + per_shard])):
+        for number, ids in enumerate(map(framed, documents[first : first + 25])):
             dynamic = b"" if ":" in encoding else bytes([16])
             shape = bytes([1 << 2 | 1]) + np.uint16(len(ids)).tobytes()
             fields = (b"name" * number, dynamic + shape + ids.tobytes())
@@ -175,50 +174,52 @@ def overwrite(path: str, at: int) -> None:
     Path(path).write_bytes(raw)
 
 
+MDS, ZIP, DS = 'mds("mds")', 'mds("zip")', 'datatrove("ds")'
 WRONG: list[tuple[str, Callable[[], object], str]] = [
-    ("mds", lambda: Path("mds/shard.00001.mds").unlink(), "shard.00001.mds is not there"),
-    ("mds", lambda: Path("mds/shard.00001.mds").write_bytes(b"x"), "has 1 bytes, its index says"),
-    ("mds", changed("mds/index.json", "ndarray:uint16", "ndarray:float32"), "integers expected"),
-    ("mds", changed("mds/index.json", "ndarray:uint16", "str"), "is str, integers expected"),
-    ("mds", changed("mds/index.json", "ndarray:uint16", "ndarray:int8"), "ids up to 127, but the"),
-    ("mds", changed("mds/index.json", '"input_ids"', '"tokens"'), "no column 'input_ids'; there"),
-    ("mds", changed("mds/index.json", "shards", "shard"), "is no index of MDS"),
-    ("mds", changed("mds/index.json", "{", "["), "index.json is no index of MDS"),
-    ("mds", changed("mds/index.json", '"samples": ', '"samples": 0, "n": '), "has no samples"),
-    ("mds", lambda: Path("mds/index.json").unlink(), "there is no index.json of MDS in mds"),
-    ("mds", lambda: Path("mds").rename("there"), "there is no folder mds"),
-    ("zip", changed("zip/index.json", "zstd:3", "bz2"), "compressed by bz2, zstd or gz expected"),
-    ("ds", lambda: Path("ds/0_shuffled.ds.index").unlink(), "has no .ds.index"),
-    ("ds", lambda: Path("ds/0_shuffled.ds").write_bytes(b"abc"), "has 3 bytes, its index says"),
-    ("ds", lambda: write_datatrove(Path("ds"), []), "ds has no documents"),
-    ("ds", lambda: Path("ds/0_shuffled.ds").unlink(), "there is no .ds file of datatrove in ds"),
-    ("mds", lambda: overwrite("mds/shard.00002.mds", -20), "00002.mds: a document has ids from 2"),
-    ("mds", lambda: overwrite("mds/shard.00002.mds", 4), "shard.00002.mds is damaged"),
-    ("ds", lambda: overwrite("ds/0_shuffled.ds", 40), "0_shuffled.ds: a document has ids from 3"),
+    (MDS, lambda: Path("mds/shard.00001.mds").unlink(), "shard.00001.mds is not there"),
+    (MDS, lambda: Path("mds/shard.00001.mds").write_bytes(b"x"), "has 1 bytes, its index says"),
+    (MDS, changed("mds/index.json", "ndarray:uint16", "ndarray:float32"), "integers expected"),
+    (MDS, changed("mds/index.json", "ndarray:uint16", "str"), "is str, integers expected"),
+    (MDS, changed("mds/index.json", "ndarray:uint16", "ndarray:int8"), "ids up to 127, but the"),
+    (MDS, changed("mds/index.json", '"input_ids"', '"tokens"'), "no column 'input_ids'; there"),
+    (MDS, changed("mds/index.json", "shards", "shard"), "is no index of MDS"),
+    (MDS, changed("mds/index.json", "{", "["), "index.json is no index of MDS"),
+    (MDS, changed("mds/index.json", '"samples": ', '"samples": 0, "n": '), "has no samples"),
+    (MDS, lambda: Path("mds/index.json").unlink(), "there is no index.json of MDS in mds"),
+    (MDS, lambda: Path("mds").rename("there"), "there is no folder mds"),
+    (ZIP, changed("zip/index.json", "zstd:3", "bz2"), "compressed by bz2, zstd or gz expected"),
+    (DS, lambda: Path("ds/0_shuffled.ds.index").unlink(), "has no .ds.index"),
+    (DS, lambda: Path("ds/0_shuffled.ds").write_bytes(b"abc"), "has 3 bytes, its index says"),
+    (DS, lambda: write_datatrove(Path("ds"), []), "ds has no documents"),
+    (DS, lambda: Path("ds/0_shuffled.ds").unlink(), "there is no .ds file of datatrove in ds"),
+]
+DAMAGED: list[tuple[str, Callable[[], object], str]] = [
+    (MDS, lambda: overwrite("mds/shard.00002.mds", -20), "00002.mds: a document has ids from 2"),
+    (MDS, lambda: overwrite("mds/shard.00002.mds", 4), "shard.00002.mds is damaged"),
+    (DS, lambda: overwrite("ds/0_shuffled.ds", 40), "0_shuffled.ds: a document has ids from 3"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "spoil", "said"), WRONG, ids=[wrong[2] for wrong in WRONG])
+@pytest.mark.parametrize(("data", "spoil", "said"), [*WRONG, *DAMAGED])
 def test_what_an_index_says_wrong_is_reported_by_check_and_damage_when_it_is_read(
-    tmp_path: Path, documents: list[np.ndarray], kind: str, spoil: Callable[[], object], said: str
+    tmp_path: Path, documents: list[np.ndarray], data: str, spoil: Callable[[], object], said: str
 ) -> None:
     write_mds(Path("mds"), documents)
     write_mds(Path("zip"), documents, compression="zstd:3")
     write_datatrove(Path("ds"), documents)
-    program = spec({"mds": 'mds("mds")', "zip": 'mds("zip")', "ds": 'datatrove("ds")'}[kind])
+    program = spec(data)
     assert check(program) == 1
     spoil()
-    try:
-        check(program)
-    except SpecError as error:
-        (found,) = error.diagnostics
+    if (data, spoil, said) in WRONG:
+        with pytest.raises(SpecError) as caught:
+            check(program)
+        (found,) = caught.value.diagnostics
         assert found.code == "E307"
+        assert found.help
+        assert said in found.message
     else:
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(DataError, match=said):
             prepare(resolved(program), tmp_path / "cache", Silent())
-        found = caught.value
-    assert said in found.message
-    assert found.help
 
 
 @pytest.mark.parametrize("settings", ["vocab=bytes", 'vocab="vocab.txt" format=segment-pair'])

@@ -16,6 +16,7 @@ from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
 from bertc.data.prepared.finishing import finish_preparing
 from bertc.run.pipeline import PreparedWriter
+from tests.data.test_prepared import contents
 
 TASKS = 3
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -43,19 +44,14 @@ def dying(rank: int) -> Iterator[SimpleNamespace]:
     raise KeyboardInterrupt
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
-def test_processes_may_put_the_same_file_at_once(tmp_path: Path) -> None:
+def test_processes_may_put_the_same_file_at_once() -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(FolderAt("to").write, ["plan.json"] * 400, [b"x"] * 400))
     assert [path.name for path in Path("to").iterdir()] == ["plan.json"]
 
 
 def test_tasks_in_any_order_killed_and_repeated_make_the_same_text(tmp_path: Path) -> None:
-    writers = [PreparedWriter(resolve(SPEC), str(tmp_path / name)) for name in ("one", "two")]
+    writers = [PreparedWriter(resolve(SPEC), name) for name in ("one", "two")]
     for rank in range(TASKS):
         writers[0](documents(rank), rank, TASKS)
     again = pickle.loads(pickle.dumps(writers[1]))
@@ -65,7 +61,7 @@ def test_tasks_in_any_order_killed_and_repeated_make_the_same_text(tmp_path: Pat
         again(documents(rank), rank, TASKS)
         again(dying(rank), rank, TASKS)  # what is there is not made again
     corpora = [finish_preparing(FolderAt(writer.to), Silent()) for writer in writers]
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert contents(FolderAt("one")) == contents(FolderAt("two"))
     splits = [corpora[0].facts[split]["documents"] for split in ("train", "heldout")]
     assert sum(splits) == 60
     program = resolve(SPEC.replace('vocab="vocab.txt"', 'data=prepared("one")'))
@@ -73,10 +69,10 @@ def test_tasks_in_any_order_killed_and_repeated_make_the_same_text(tmp_path: Pat
     assert batches.train(3).token_ids.shape == (4, 32)
 
 
-def test_a_pipeline_needs_a_tokenizer_and_a_place_of_as_many_tasks(tmp_path: Path) -> None:
+def test_a_pipeline_needs_a_tokenizer_and_a_place_of_as_many_tasks() -> None:
     with pytest.raises(UsageError, match="no vocabulary is learned"):
         PreparedWriter(resolve(SPEC.replace('"vocab.txt"', "bytes")), "to")(documents(0))
-    writer = PreparedWriter(resolve(SPEC), str(tmp_path / "to"))
+    writer = PreparedWriter(resolve(SPEC), "to")
     writer(documents(0), 0, TASKS)
     with pytest.raises(DataError, match="holds another preparation"):
         writer(documents(0), 0, TASKS + 1)

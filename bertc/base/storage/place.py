@@ -241,6 +241,8 @@ class FolderAt:
         for nth in range(TRIES):
             try:
                 result = work()
+                self.answered = True
+                return result
             except BertcError:
                 raise
             except FileNotFoundError as error:
@@ -263,9 +265,6 @@ class FolderAt:
                     raise self._failed(name, writes, error, LATER, f"{TRIES} tries, ") from None
                 self.answered = True
                 time.sleep(FIRST_WAIT_SECONDS * 2**nth)
-            else:
-                self.answered = True
-                return result
         raise AssertionError
 
     def _failed(
@@ -273,7 +272,9 @@ class FolderAt:
     ) -> BertcError:
         work, kind = ("write", CannotWriteError) if writes else ("read", MissingInputError)
         where = f"{self.address}/{name}" if name else self.address
-        return kind(f"cannot {work} {where}: {tries}{_said(error)}", remedy)
+        # An error of a store may name no secrets, but be long.
+        said = (str(error) or type(error).__name__).splitlines()[0][:200]
+        return kind(f"cannot {work} {where}: {tries}{said}", remedy)
 
 
 @contextmanager
@@ -286,8 +287,3 @@ def _replacing(target: Path, size: int) -> Iterator[Path]:
             yield Path(aside) / target.name
             os.replace(Path(aside) / target.name, target)
         durable.sync(target.parent)
-
-
-def _said(error: BaseException) -> str:
-    """The first line of an error of a store, which may name no secrets but be long."""
-    return (str(error) or type(error).__name__).splitlines()[0][:200]

@@ -193,19 +193,14 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                 diagnostics.error("E307", error.message, span, help=error.help)
             for name, argument in named_files(share.corpus):
                 span = origin.parts.get((index, "corpus", argument), origin.span)
-                paths = files_anywhere(name)
                 try:
-                    first = next(paths, None)
+                    paths = list(files_anywhere(name))
                 except MissingInputError as error:  # of a store
                     diagnostics.error("E307", error.message, span, help=error.help)
                     continue
-                if first is None:
+                if not paths:
                     _missing(name, span, diagnostics, reported)
-                    continue
-                unreadable = next(
-                    (path for path in (first, *paths) if suffix(path) in NO_TEXT), None
-                )
-                if unreadable is not None:
+                elif unreadable := next((path for path in paths if suffix(path) in NO_TEXT), None):
                     message, help = no_text(unreadable)
                     diagnostics.error("E308", message, span, help=help)
 
