@@ -79,10 +79,8 @@ def microbatch_spent(
         for name, weights, operations in _parts(stage, network, passed, rows):
             part = name if network.learned else "teacher"
             if id(operations) not in once:
-                timed = ((operation, _spent(operation, how, device)) for operation in operations)
-                once[id(operations)] = [
-                    (s, _forward_alone(operation, s, how)) for operation, s in timed
-                ]
+                timed = ((one, _spent(one, how, device)) for one in operations)
+                once[id(operations)] = [(s, _forward_alone(one, s, how)) for one, s in timed]
             for spent, again in once[id(operations)]:
                 costs[part] += spent if learns else again
                 if learns:
