@@ -1,6 +1,5 @@
 """Tokenised text, part by part, in the cache."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,10 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain
-from bertc.data.rows.cleaning import copies, keys_in, removal_text, removed_from, rules_for
+from bertc.base.storage.place import FolderAt
+from bertc.data.cache.store import Facts, Progress, Silent, fingerprint, obtain
+from bertc.data.rows.cleaning import copies, keys_in, removal_text, rules_for
 from bertc.data.rows.holdout import join_held_out
-from bertc.data.rows.rewriting import hold_out_end, holds_out, recounted, without
+from bertc.data.rows.rewriting import (
+    Rewriting,
+    hold_out_end,
+    holds_out,
+    rewrite,
+    together,
+    without,
+)
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, DType, Tokens, open_tokens, token_dtype
 from bertc.data.sources.source import TextSource
@@ -66,25 +73,22 @@ def tokenise_source(
 
     def made(part: TextSource) -> TokenFolder:
         name = fingerprint(VERSION, part.identity, spelling(vocabulary), holdout, *cleaned)
-        least = not source.parts
-        facts = obtain(
-            cache / "tokens" / name,
-            lambda folder: tokenise(
-                folder, part, vocabulary, holdout, progress, least, rules=rules
-            ),
-            progress,
-            part.text_bytes * np.dtype(dtype).itemsize // 4,
-        )
-        return cache / "tokens" / name, facts
+        folder, least = cache / "tokens" / name, not source.parts
+        fill = partial(
+            tokenise, source=part, vocabulary=vocabulary, holdout=holdout, progress=progress,
+            least=least, rules=rules,
+        )  # fmt: skip
+        expected_bytes = part.text_bytes * np.dtype(dtype).itemsize // 4
+        return folder, obtain(folder, fill, progress, expected_bytes)
 
     read = [made(part) for part in parts]
     if rules.unique and len(read) > 1:
         for number, keys in copies([keys_in(folder) for folder, _ in read]).items():
-            drop = partial(without, dtype=dtype, gone=keys)
+            drop = partial(without, gone=keys)
             read[number] = _changed(read[number], fingerprint(keys.tolist()), drop, dtype)
     if holdout and not any(facts["heldout"]["tokens"] for _, facts in read):
         last = holds_out([facts for _, facts in read])
-        end = partial(hold_out_end, dtype=dtype, separator=vocabulary.sep, holdout=holdout)
+        end = partial(hold_out_end, separator=vocabulary.sep, holdout=holdout)
         read[last] = _changed(read[last], "both parts", end, dtype)
     train, heldout = (
         tuple(
@@ -100,10 +104,13 @@ def tokenise_source(
         folder = cache / "tokens" / name
         obtain(folder, lambda folder: join_held_out(folder, texts), progress)
         heldout = (Shard(name, "heldout", partial(open_tokens, folder, "heldout", dtype)),)
-    if removed := removed_from(facts for _, facts in read):
-        progress.note(f"{source.name}: {removal_text(removed)}")
     counts = [np.fromfile(folder / "train.counts", np.int64) for folder, _ in read]
-    facts = dict(read[0][1]) if len(read) == 1 else _together(source.name, [f for _, f in read])
+    facts = dict(read[0][1])
+    if len(read) > 1:
+        content = fingerprint(*(facts["content"] for _, facts in read))
+        facts = together(source.name, content, [facts for _, facts in read])
+    if removed := facts.get("removed"):
+        progress.note(f"{source.name}: {removal_text(removed)}")
     # Without held-out text it is text to evaluate on alone.
     return Tokenised(facts, train, heldout if holdout else train, np.sum(counts, axis=0))
 
@@ -112,28 +119,12 @@ TokenFolder = tuple[Path, Facts]
 """A folder of tokens in the cache, and its facts."""
 
 
-def _changed(
-    tokens: TokenFolder, how: str, change: Callable[[Path], int], dtype: DType
-) -> TokenFolder:
+def _changed(tokens: TokenFolder, how: str, change: Rewriting, dtype: DType) -> TokenFolder:
     """A part of a source with its documents changed, in a folder of its own."""
     before, facts = tokens
-    folder = before.parent / fingerprint(before.name, how)
+    folder, place = before.parent / fingerprint(before.name, how), FolderAt(str(before.parent))
 
     def fill(folder: Path) -> Facts:
-        for path in before.iterdir():
-            if path.name != MANIFEST_FILE:
-                shutil.copyfile(path, folder / path.name)
-        return recounted(folder, facts, dtype, change(folder))
+        return rewrite(folder, place, before.name, facts, dtype, change)
 
     return folder, obtain(folder, fill, Silent())
-
-
-def _together(name: str, parts: list[Facts]) -> dict[str, Any]:
-    """Facts of a source from those of its parts."""
-    facts: dict[str, Any] = {"name": name, "content": fingerprint(*(p["content"] for p in parts))}
-    if removed := removed_from(parts):
-        facts["removed"] = removed
-    for split in SPLITS:
-        counted = ("tokens", "sentences", "documents")
-        facts[split] = {count: sum(part[split][count] for part in parts) for count in counted}
-    return facts

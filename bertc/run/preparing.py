@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from bertc.base.diagnostics import UsageError, listed, several
+from bertc.base.diagnostics import listed, several
 from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.data.prepared.finishing import finish_preparing
 from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.prepared.manifest import PreparedText, read_plan, survey
+from bertc.data.prepared.manifest import PreparedText, survey
 from bertc.data.rows.cleaning import removal_text
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import Watched, choose
@@ -57,13 +57,9 @@ def finished(to: str) -> str:
 
 def standing(to: str) -> tuple[str, bool]:
     """The progress of a preparation with its missing and damaged parts; True if it has none."""
-    place = FolderAt(to)
-    plan = read_plan(place)
-    if plan is None:
-        raise UsageError(f"nothing is prepared at {to}", f"bertc prepare SPEC --to {to} begins it")
     display = choose(quiet=False)
     with Stop(way_on="nothing was changed") as stop:
-        parts, missing, damaged = survey(place, plan, Watched(display, stop))
+        plan, parts, missing, damaged = survey(FolderAt(to), Watched(display, stop))
     display.close()
     size = bytes_text(int(plan.read.get("bytes", 0)))
     lines = [f"{to}: {plan.words('text')}, {size} of text"]

@@ -25,7 +25,7 @@ from bertc.base.diagnostics import Table
 from bertc.data.sources import files
 from tests.campaigns import forking
 from tests.data.test_parts import write
-from tests.data.test_prepared import SETTINGS
+from tests.data.test_prepared import SETTINGS, contents
 
 PORT = 5917
 SHARES = (1, 7, 64)
@@ -44,8 +44,7 @@ def start(words: list[str]) -> int:
 def content(to: str) -> dict[str, bytes]:
     """Every file of a place but locks, read by a process that ends, as its threads do."""
     if "://" not in to:
-        paths = [p for p in Path(to).rglob("*") if p.is_file() and p.suffix != ".lock"]
-        return {str(path.relative_to(to)): path.read_bytes() for path in paths}
+        return contents(Path(to))
     system, root = fsspec.core.url_to_fs(to, use_listings_cache=False, skip_instance_cache=True)
     return {path.removeprefix(f"{root}/"): system.cat_file(path) for path in system.find(root)}
 

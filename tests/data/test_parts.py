@@ -98,17 +98,6 @@ def test_rows_of_many_parts_are_read_once_and_any_step_at_once(
     assert facts["train"]["tokens"] == pytest.approx(corpus.texts[0].counts.sum(), rel=0.01)
 
 
-def test_a_part_is_held_out_of_text_in_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    monkeypatch.setattr(files, "PART_BYTES", 4000)
-    data = f'data=files("{tmp_path}/a.jsonl") holdout=0.0001% objective=mlm'
-    program = resolved(data, "vocab=wordpiece(300) seq=48 batch=4 steps=40")
-    corpus = prepare(program, tmp_path / "cache", Silent())
-    assert corpus.texts[0].facts["heldout"]["sentences"]
-
-
 @pytest.mark.parametrize("window", [1, 3, 5])
 def test_shards_are_read_a_window_at_a_time(window: int) -> None:
     sizes = np.array([5, 0, 9, 1, 30, 7, 7, 2])

@@ -51,13 +51,34 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 0.001)
 
 
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A text of eight parts."""
+    write(tmp_path / "a.jsonl", 60)
+    return tmp_path / "a.jsonl"
+
+
 def spec(
-    path: Path,
-    more: str = "format=doc-sentences",
-    data: str = "",
-    change: tuple[str, str] = ("", ""),
+    path: Path, more: str = "format=doc-sentences", change: tuple[str, str] = ("", "")
 ) -> Resolved:
-    return resolved(f"data={data or json.dumps(str(path))} {SETTINGS.replace(*change)} {more}")
+    return resolved(f"data={json.dumps(str(path))} {SETTINGS.replace(*change)} {more}")
+
+
+@pytest.fixture
+def program(text: Path) -> Resolved:
+    return spec(text)
+
+
+@pytest.fixture
+def place(program: Resolved, tmp_path: Path) -> FolderAt:
+    """The text prepared in a folder at once."""
+    return made(program, f"{tmp_path}/to", tmp_path / "cache")
+
+
+@pytest.fixture
+def straight(place: FolderAt) -> dict[str, bytes]:
+    """The files of prepared text before a test damages them."""
+    return contents(place.folder)
 
 
 def made(program: Resolved, to: str, cache: Path, shares: int = 1) -> FolderAt:
@@ -78,9 +99,8 @@ def reading(to: str, tokenizer: Path, more: str = "", cache: str = "") -> Resolv
 
 
 @pytest.mark.parametrize("more", [*(f"format={form}" for form in FORMATS), "pack=true"])
-def test_rows_are_the_same_from_everywhere(tmp_path: Path, more: str) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    program = spec(tmp_path / "a.jsonl", more)
+def test_rows_are_the_same_from_everywhere(text: Path, tmp_path: Path, more: str) -> None:
+    program = spec(text, more)
     straight = prepare(program, tmp_path / "cache", Silent()).stage(0)
     for to, shares in ((f"{tmp_path}/here", 1), (f"memory://{tmp_path.name}/{more}", 3)):
         made(program, to, tmp_path / "made", shares)
@@ -93,16 +113,15 @@ def test_rows_are_the_same_from_everywhere(tmp_path: Path, more: str) -> None:
         assert all(same(one, other) for one, other in pairs)
 
 
-def contents(place: FolderAt) -> dict[str, bytes]:
-    paths = [path for path in place.folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
-    return {str(path.relative_to(place.folder)): path.read_bytes() for path in paths}
+def contents(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 @pytest.mark.parametrize("shares", [2, 7])
-def test_shares_stops_and_second_starts_change_nothing(tmp_path: Path, shares: int) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    program = spec(tmp_path / "a.jsonl")
-    straight = contents(made(program, f"{tmp_path}/one", tmp_path / "cache"))
+def test_shares_stops_and_second_starts_change_nothing(
+    program: Resolved, straight: dict[str, bytes], tmp_path: Path, shares: int
+) -> None:
     place = FolderAt(f"{tmp_path}/two")
     for after in (3, 11, 30, 31):
         with contextlib.suppress(Stop):
@@ -111,15 +130,14 @@ def test_shares_stops_and_second_starts_change_nothing(tmp_path: Path, shares: i
     (tmp_path / "two/00003.tmp-1").mkdir()  # of a second start that was killed
     (tmp_path / "two/00003.tmp-1/train.ids").write_bytes(b"half")
     (tmp_path / "two/00003.lock").write_bytes(b"")
-    assert contents(made(program, place.address, tmp_path / "cache", shares)) == straight
-    assert contents(made(program, place.address, tmp_path / "cache")) == straight
+    for again in (shares, 1):
+        made(program, place.address, tmp_path / "cache", again)
+        assert contents(place.folder) == straight
 
 
-def test_a_damaged_part_is_found_and_made_again(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    program = spec(tmp_path / "a.jsonl")
-    place = made(program, f"{tmp_path}/to", tmp_path / "cache")
-    straight = contents(place)
+def test_a_damaged_part_is_found_and_made_again(
+    program: Resolved, place: FolderAt, straight: dict[str, bytes], tmp_path: Path
+) -> None:
     (tmp_path / "to/00002/train.ids").write_bytes(b"")
     (tmp_path / "to/corpus.json").unlink()
     assert "00002" in standing(place.address)[0]
@@ -127,57 +145,50 @@ def test_a_damaged_part_is_found_and_made_again(tmp_path: Path) -> None:
         finish_preparing(place, Silent())
     with pytest.raises(MissingInputError, match="not prepared to its end"):
         open_prepared(Prepared(path=place.address), "", tmp_path / "cache", Silent())
-    assert contents(made(program, place.address, tmp_path / "cache")) == straight
+    made(program, place.address, tmp_path / "cache")
+    assert contents(place.folder) == straight
 
 
-def read_all(program: Resolved, cache: Path) -> None:
-    batches = prepare(program, cache, Silent()).stage(0)
+def read_all(to: str, cache: Path) -> None:
+    batches = prepare(reading(to, tokenizer_at(to, cache)), cache, Silent()).stage(0)
     for step in range(batches.examples // 4 + 1):
         batches.train(step)
 
 
 @pytest.mark.parametrize(
-    "name", ["00002/train.ids", "00001/train.documents", "heldout/heldout.ids"]
+    ("part", "file"),
+    [
+        ("00002", "train.ids"),
+        ("00001", "train.documents"),
+        ("heldout", "heldout.ids"),
+        ("tokenizer", "tokenizer.json"),
+    ],
 )
-@pytest.mark.parametrize("how", ["flip", "cut", "remove"])
-def test_damage_of_a_folder_is_refused_and_repaired(tmp_path: Path, name: str, how: str) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    program = spec(tmp_path / "a.jsonl")
-    place = made(program, f"{tmp_path}/to", tmp_path / "cache")
-    straight = contents(place)
-    damage(tmp_path / "to" / name, how)
-    program_there = reading(place.address, tmp_path / "to/tokenizer")
-    with pytest.raises(DataError, match=f"{name.split('/')[0]} is damaged, gone or of another"):
-        read_all(program_there, tmp_path)
-    if "heldout" not in name:
-        assert name.split("/")[0] in standing(place.address)[0]
-    assert contents(made(program, place.address, tmp_path / "cache")) == straight
+def test_damage_of_a_folder_is_refused_and_repaired(
+    program: Resolved, place: FolderAt, straight: dict[str, bytes], tmp_path: Path, part: str,
+    file: str,
+) -> None:  # fmt: skip
+    for how in ("flip", "cut", "remove"):
+        damage(tmp_path / "to" / part / file, how)
+        with pytest.raises(DataError, match=f"{part} is damaged, gone or of another"):
+            read_all(place.address, tmp_path)
+        assert (part in standing(place.address)[0]) == part.isdigit()
+        made(program, place.address, tmp_path / "cache")
+        assert contents(place.folder) == straight
 
 
-def test_a_damaged_tokenizer_is_named_and_repaired(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    place = made(spec(tmp_path / "a.jsonl"), f"{tmp_path}/to", tmp_path / "cache")
-    straight = contents(place)
-    damage(tmp_path / "to/tokenizer/tokenizer.json", "flip")
-    with pytest.raises(DataError, match="tokenizer is damaged, gone or of another"):
-        tokenizer_at(place.address, tmp_path)
-    assert contents(made(spec(tmp_path / "a.jsonl"), place.address, tmp_path / "cache")) == straight
-
-
-def test_another_preparation_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    place = made(spec(tmp_path / "a.jsonl"), f"{tmp_path}/to", tmp_path / "cache")
+def test_another_preparation_is_refused(text: Path, place: FolderAt, tmp_path: Path) -> None:
     for old, new, said in (
         ("holdout=10%", "holdout=20%", "holdout: 0.1 there, 0.2 here"),
         ("(300)", "(200)", r"vocab: wordpiece\(size=300\) there, .*200\) here"),
         ("seq=48", "seq=32", "rows: doc-sentences of 48 there, doc-sentences of 32 here"),
     ):
-        other = spec(tmp_path / "a.jsonl", change=(old, new))
+        other = spec(text, change=(old, new))
         with pytest.raises(DataError, match=f"holds another preparation: {said}"):
             begin_preparing(other, place, tmp_path / "cache", Silent())
     with pytest.raises(DataError, match="another tokenizer"):
         open_prepared(Prepared(path=place.address), "", tmp_path / "cache", Silent())
-    two = resolved(f'data="{tmp_path}/a.jsonl" + docstrings {SETTINGS}')
+    two = resolved(f'data="{text}" + docstrings {SETTINGS}')
     with pytest.raises(UsageError, match="one is prepared at a time"):
         begin_preparing(two, place, tmp_path / "cache", Silent())
 
@@ -187,11 +198,9 @@ def no_vocabulary(*_: Any) -> None:
 
 
 def test_a_place_is_refused_before_the_text_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: Path, place: FolderAt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    program = spec(tmp_path / "a.jsonl")
-    made(program, f"{tmp_path}/to", tmp_path / "cache")
+    program, other = spec(text), spec(text, change=("10%", "20%"))
     (tmp_path / "runs").mkdir()
     for name in ("runs/notes.txt", "file"):
         (tmp_path / name).write_text("")
@@ -201,29 +210,27 @@ def test_a_place_is_refused_before_the_text_is_read(
         (f"{tmp_path}/runs", UsageError, "holds other files: notes.txt"),
         ("memory://others", UsageError, "holds other files: x"),
         (f"{tmp_path}/file", CannotWriteError, "file exists"),
-        (f"{tmp_path}/to", DataError, "holds another preparation: holdout: 0.1 there, 0.2 here"),
+        (place.address, DataError, "holds another preparation: holdout: 0.1 there, 0.2 here"),
     ):
-        other = spec(tmp_path / "a.jsonl", change=("10%", "20%"))
         with pytest.raises(kind, match=said):
             begin_preparing(other, FolderAt(to), tmp_path / "cache", Silent())
     with pytest.raises(AssertionError, match="the text is read"):
         begin_preparing(program, FolderAt(f"{tmp_path}/new"), tmp_path / "cache", Silent())
     assert "0 of 8" in standing(f"{tmp_path}/new")[0]
     # A later worker has the tokenizer of the first.
-    work = begin_preparing(program, FolderAt(f"{tmp_path}/to"), tmp_path / "none", Silent())
+    work = begin_preparing(program, place, tmp_path / "none", Silent())
     assert spelling(work.vocabulary) == work.plan.tokenizer
 
 
-def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    program = spec(tmp_path / "a.jsonl")
-    place = made(program, f"{tmp_path}/to", tmp_path / "cache")
-    straight = contents(place)
-    made(spec(tmp_path / "a.jsonl", change=("48", "32")), f"{tmp_path}/other", tmp_path / "cache")
+def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(
+    text: Path, place: FolderAt, straight: dict[str, bytes], tmp_path: Path
+) -> None:
+    made(spec(text, change=("48", "32")), f"{tmp_path}/other", tmp_path / "cache")
     shutil.rmtree(tmp_path / "to/00003")
     shutil.copytree(tmp_path / "other/00003", tmp_path / "to/00003")
     (tmp_path / "to/plan.json").write_text('{"parts": [')
-    assert contents(made(program, place.address, tmp_path / "cache", 2)) == straight
+    made(spec(text), place.address, tmp_path / "cache", 2)
+    assert contents(place.folder) == straight
     (tmp_path / "to/00003/train.ids").write_bytes(b"")
     (tmp_path / "to/00004/manifest.json").unlink()
     text, complete = standing(place.address)
@@ -236,10 +243,12 @@ def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(tmp_path
 
 
 @pytest.mark.parametrize("to", ["{}/to", "memory://{}"])
-def test_where_no_document_is_held_out_the_last_ones_are(tmp_path: Path, to: str) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    program = spec(tmp_path / "a.jsonl", change=("10%", "0.0001%"))
+def test_where_no_document_is_held_out_the_last_ones_are(
+    text: Path, tmp_path: Path, to: str
+) -> None:
+    program = spec(text, change=("10%", "0.0001%"))
     straight = prepare(program, tmp_path / "cache", Silent())
+    assert straight.texts[0].facts["heldout"]["sentences"]
     place = made(program, to.format(tmp_path), tmp_path / "made", 3)
     corpus = finish_preparing(place, Silent())
     assert corpus == finish_preparing(made(program, place.address, tmp_path / "made"), Silent())
@@ -253,16 +262,15 @@ def test_where_no_document_is_held_out_the_last_ones_are(tmp_path: Path, to: str
     assert all(same(one, other) for one, other in pairs)
 
 
-def test_workers_make_the_same_parts_and_count_what_they_do(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    program = spec(tmp_path / "a.jsonl")
-    straight = contents(made(program, f"{tmp_path}/one", tmp_path / "cache"))
+def test_workers_make_the_same_parts_and_count_what_they_do(
+    program: Resolved, straight: dict[str, bytes], tmp_path: Path
+) -> None:
     work = begin_preparing(program, FolderAt(f"{tmp_path}/two"), tmp_path / "cache", Silent())
     counted = Counted()
     make_parts(work, work.plan.parts, counted, workers=2)
     assert counted.amount == counted.total == (tmp_path / "a.jsonl").stat().st_size
     finish_preparing(work.place, Silent())
-    assert contents(work.place) == straight
+    assert contents(work.place.folder) == straight
 
 
 def test_damaged_inputs_are_named_or_left_out_and_listed(
@@ -302,23 +310,22 @@ class Counted(Silent):
 
 
 def test_commands_say_what_is_missing_and_how_it_is_made(
-    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+    text: Path, tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path / "a.jsonl", 60)
-    (tmp_path / "a.bertc").write_text(f'data="{tmp_path}/a.jsonl" {SETTINGS} layers=1 hidden=64')
-    text, to = str(tmp_path / "a.bertc"), str(tmp_path / "to")
+    (tmp_path / "a.bertc").write_text(f'data="{text}" {SETTINGS} layers=1 hidden=64')
+    file, to = str(tmp_path / "a.bertc"), str(tmp_path / "to")
     small = ("--set", "seq=32")
-    part = f"bertc prepare {text} --set seq=32 --to {to} --part 8/8 makes it"
+    part = f"bertc prepare {file} --set seq=32 --to {to} --part 8/8 makes it"
     for arguments, code, said in (
-        ((text, "--part", "x"), 2, "--part 17/400 is share 17 of 400"),
-        ((text, "--part", "5/3"), 2, "of 3 shares there is no number 5"),
-        ((text, *small, "--part", "9/9"), 0, "the text has 8 parts, so this share has"),
+        ((file, "--part", "x"), 2, "--part 17/400 is share 17 of 400"),
+        ((file, "--part", "5/3"), 2, "of 3 shares there is no number 5"),
+        ((file, *small, "--part", "9/9"), 0, "the text has 8 parts, so this share has"),
         (("--status",), 1, "missing  8: 00000, 00001"),
-        ((text, *small, "--part", "1/2"), 0, "share 1 of 2, 4 parts, is prepared"),
-        ((text, *small, "--part", "2/4"), 0, "share 2 of 4, 2 parts, is prepared"),
-        ((text, *small, "--part", "4/8"), 0, "share 4 of 8, 1 part, is prepared"),
+        ((file, *small, "--part", "1/2"), 0, "share 1 of 2, 4 parts, is prepared"),
+        ((file, *small, "--part", "2/4"), 0, "share 2 of 4, 2 parts, is prepared"),
+        ((file, *small, "--part", "4/8"), 0, "share 4 of 8, 1 part, is prepared"),
         (("--finish",), 65, "7 of 8 parts are whole"),
-        ((text, *small), 0, "tokens of 51 documents to train on"),
+        ((file, *small), 0, "tokens of 51 documents to train on"),
         (("--status",), 0, "8 of 8"),
         (("--finish", "--workers", "2"), 2, "--status and --finish go with --to alone"),
     ):
@@ -352,17 +359,17 @@ class Faulty(MemoryFileSystem):
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[str]:
-    write(tmp_path / "a.jsonl", 60)
+def store(program: Resolved, tmp_path: Path) -> Iterator[str]:
     fsspec.register_implementation("faulty", Faulty, clobber=True)
     to = f"faulty://{tmp_path.name}"
-    made(spec(tmp_path / "a.jsonl"), to, tmp_path / "made")
+    made(program, to, tmp_path / "made")
     yield to
     Faulty.faults.clear()
 
 
-def test_a_store_that_answers_late_or_wrongly_is_read_again(store: str, tmp_path: Path) -> None:
-    program = spec(tmp_path / "a.jsonl")
+def test_a_store_that_answers_late_or_wrongly_is_read_again(
+    store: str, program: Resolved, tmp_path: Path
+) -> None:
     straight = prepare(program, tmp_path / "cache", Silent()).stage(0)
     there = reading(store, tokenizer_at(store, tmp_path / "cache"))
     Faulty.faults[:] = [TimeoutError(), b"cut", ConnectionError(), OSError("503 slow down")]

@@ -1,16 +1,14 @@
 """The end of a preparation: what follows from all parts together, and the manifest."""
 
 import tempfile
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bertc.base.diagnostics import DataError, UsageError, several
+from bertc.base.diagnostics import DataError, several
 from bertc.base.storage.place import FolderAt
-from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, clear
+from bertc.data.cache.store import Facts, Progress, clear
 from bertc.data.prepared.making import put_folder, rows_of
 from bertc.data.prepared.manifest import (
     HELD_OUT,
@@ -18,22 +16,18 @@ from bertc.data.prepared.manifest import (
     PreparedPart,
     PreparedText,
     part_at,
-    read_plan,
     survey,
     write_corpus,
 )
 from bertc.data.rows.cleaning import copies, keys_in
 from bertc.data.rows.holdout import join_held_out
-from bertc.data.rows.rewriting import hold_out_end, holds_out, recounted, without
-from bertc.data.rows.tokens import SPLITS, TOKEN_FILES, DType, Tokens, open_tokens
+from bertc.data.rows.rewriting import Rewriting, hold_out_end, holds_out, rewrite, without
+from bertc.data.rows.tokens import SPLITS, TOKEN_FILES, Tokens, open_tokens
 
 
 def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
     """Write the manifest of a place whose parts are all there."""
-    plan = read_plan(place)
-    if plan is None:
-        raise UsageError(f"nothing is prepared at {place.address}", "bertc prepare SPEC --to")
-    parts, missing, damaged = survey(place, plan, progress)
+    plan, parts, missing, damaged = survey(place, progress)
     if absent := sorted([*missing, *damaged]):
         named = f"{several(len(missing), 'part')} missing, {len(damaged):,} damaged"
         share = f" --part {int(absent[0]) + 1}/{len(plan.parts)}"
@@ -45,7 +39,13 @@ def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
         )
     if plan.clean.get("unique"):
         progress.begin("comparing documents", len(parts), "parts")
-        for number, keys in copies(list(_keys(place, parts, progress))).items():
+        read = []
+        for part in parts:
+            with tempfile.TemporaryDirectory(prefix="bertc-") as name:
+                hashes = [f"{split}.hashes" for split in SPLITS]
+                read.append(keys_in(_copied(place, part, hashes, Path(name))))
+            progress.advance(1)
+        for number, keys in copies(read).items():
             drop = partial(without, gone=keys)
             parts[number] = _changed(place, plan, parts[number], drop)
         progress.end()
@@ -62,32 +62,15 @@ def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
     return corpus
 
 
-def _keys(
-    place: FolderAt, parts: list[PreparedPart], progress: Progress
-) -> Iterator[NDArray[np.uint64]]:
-    """The keys of the documents of each part."""
-    for part in parts:
-        with tempfile.TemporaryDirectory(prefix="bertc-") as name:
-            for split in SPLITS:
-                place.get(f"{part.name}/{split}.hashes", Path(name) / f"{split}.hashes")
-            yield keys_in(Path(name))
-        progress.advance(1)
-
-
 def _changed(
-    place: FolderAt,
-    plan: PreparationPlan,
-    part: PreparedPart,
-    change: Callable[[Path, DType], int],
+    place: FolderAt, plan: PreparationPlan, part: PreparedPart, change: Rewriting
 ) -> PreparedPart:
     """A part with some documents fewer or elsewhere, in the place of the one before."""
     dtype = np.dtype(plan.dtype).type
 
     def fill(folder: Path) -> Facts:
-        for name in {*place.sizes(part.name)} - {MANIFEST_FILE}:
-            place.get(f"{part.name}/{name}", folder / name)
         now = part_at(place, part.name, plan) or part  # changed meanwhile by another process
-        facts = recounted(folder, now.facts, dtype, change(folder, dtype))
+        facts = rewrite(folder, place, part.name, now.facts, dtype, change)
         return {**facts, "rows": rows_of(plan, folder)}
 
     put_folder(place, part.name, fill, anew=True)
@@ -103,22 +86,23 @@ def _held_out(
     dtype = np.dtype(plan.dtype).type
     with tempfile.TemporaryDirectory(prefix="bertc-") as name:
         aside = Path(name)
-        counts = [_fetched(place, part, "train.counts", aside) for part in parts]
-        total = np.sum([np.fromfile(path, np.int64) for path in counts], axis=0)
+        counted = [_copied(place, part, ["train.counts"], aside) for part in parts]
+        total = np.sum([np.fromfile(at / "train.counts", np.int64) for at in counted], axis=0)
 
         def opened(part: PreparedPart) -> Tokens:
-            paths = [_fetched(place, part, f"heldout.{file}", aside) for file in TOKEN_FILES]
-            return open_tokens(paths[0].parent, "heldout", dtype)
+            files = [f"heldout.{file}" for file in TOKEN_FILES]
+            return open_tokens(_copied(place, part, files, aside), "heldout", dtype)
 
         facts = join_held_out(folder, (opened(p) for p in parts if p.facts["heldout"]["tokens"]))
     (folder / "train.counts").write_bytes(total.tobytes())
     return facts
 
 
-def _fetched(place: FolderAt, part: PreparedPart, name: str, folder: Path) -> Path:
-    """A file of a part, on this machine."""
+def _copied(place: FolderAt, part: PreparedPart, files: list[str], aside: Path) -> Path:
+    """A folder on this machine with these files of a part."""
     if place.folder:
-        return place.folder / part.name / name
-    (folder / part.name).mkdir(exist_ok=True)
-    place.get(f"{part.name}/{name}", folder / part.name / name)
-    return folder / part.name / name
+        return place.folder / part.name
+    (aside / part.name).mkdir(exist_ok=True)
+    for file in files:
+        place.get(f"{part.name}/{file}", aside / part.name / file)
+    return aside / part.name

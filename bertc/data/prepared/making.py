@@ -95,7 +95,19 @@ def begin_preparing(
 
 def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPlan:
     """The plan of a preparation before it has a tokenizer."""
-    parts, words = source.parts or (source,), _words(resolved, source, command)
+    parts = source.parts or (source,)
+    tokenizer = show_value(resolved.vocabulary, setting_shape("vocab"))
+    stages = [stage for stage in resolved.stages if arrangements(stage, resolved)]
+    read = {
+        "command": command,
+        "text": source.name,
+        "bytes": source.text_bytes,
+        "source": f"{source.name} with {bytes_text(source.text_bytes)}",
+        "tokenizer": tokenizer,
+        "rows": ", ".join(f"{s.format.kind} of {s.seq}{' packed' * s.pack}" for s in stages),
+        "parts": f"{len(parts):,}",
+        "clean": show_value(resolved.run.clean),
+    }
     return PreparationPlan(
         source=fingerprint([_content(part.identity) for part in parts]),
         tokenizer="",
@@ -103,12 +115,12 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
         separator=0,
         holdout=resolved.run.holdout,
         clean=rules_for(source, resolved.run.clean).model_dump(exclude_defaults=True),
-        read=words,
+        read=read,
         parts=tuple(f"{number:0{NAME_DIGITS}}" for number in range(len(parts))),
         rows=tuple(
             how(a, stage) for stage in resolved.stages for a in arrangements(stage, resolved)
         ),
-        vocab="" if isinstance(resolved.vocabulary, TokenizerFile) else words["tokenizer"],
+        vocab="" if isinstance(resolved.vocabulary, TokenizerFile) else tokenizer,
         program=resolved.model_dump(mode="json", exclude={"origins"}),
     )
 
@@ -123,39 +135,18 @@ def _vocabulary_at(place: FolderAt, plan: PreparationPlan) -> Vocabulary | None:
         return load_vocabulary(TokenizerFile(path=name))
 
 
-def _words(resolved: Resolved, source: TextSource, command: str) -> dict[str, Any]:
-    """The settings of a preparation for people."""
-    rows = [stage for stage in resolved.stages if arrangements(stage, resolved)]
-    return {
-        "command": command,
-        "text": source.name,
-        "bytes": source.text_bytes,
-        "sentences": source.sentences,
-        "source": f"{source.name} with {bytes_text(source.text_bytes)}",
-        "tokenizer": show_value(resolved.vocabulary, setting_shape("vocab")),
-        "rows": ", ".join(f"{s.format.kind} of {s.seq}{' packed' * s.pack}" for s in rows),
-        "parts": f"{len(source.parts or (source,)):,}",
-        "clean": show_value(resolved.run.clean),
-    }
-
-
-def _ignored(_: str) -> None:
-    """Leave an error to the reading of its part."""
-
-
 def _opened(
     resolved: Resolved, source: TextSource | None, skip_damaged: bool
 ) -> tuple[TextSource, dict[CorpusText, TextSource]]:
     """The text to prepare, and that from which a vocabulary is learned."""
     if source is None:
         text = _only_text(resolved)
-        if skip_damaged and not isinstance(text.corpus, Files):
+        if not skip_damaged:
+            source = open_source(*text)
+        elif isinstance(text.corpus, Files):
+            source = open_files(text.corpus, Silent().note)  # parts list errors as they are read
+        else:
             raise UsageError("--skip-damaged is for files(...)", "leave it out")
-        source = (
-            open_files(text.corpus, _ignored)
-            if skip_damaged and isinstance(text.corpus, Files)
-            else open_source(*text)
-        )
         return source, {text: source}
     if not isinstance(resolved.vocabulary, TokenizerFile):
         raise UsageError(
@@ -208,8 +199,8 @@ def make_parts(
     """
     missing = [name for name in names if part_at(work.place, name, work.plan) is None]
     number = max(1, min(workers, len(missing)))
-    alone, cores = len(work.parts) == 1, workers // number
-    make = _Make(work.place.address, work.plan, work.vocabulary, work.skip_damaged, alone, cores)
+    shared = replace(work, place=FolderAt(work.place.address), parts={})  # for every process
+    make = partial(_make, shared, workers // number)
     jobs = [(name, (name, work.parts[name])) for name in missing]
     if jobs:
         sources = [source for _, (_, source) in jobs]
@@ -233,40 +224,29 @@ class _Counting(Silent):
         self._report(amount)
 
 
-@dataclass(frozen=True)
-class _Make:
-    """The work of a process that makes parts."""
+def _make(work: Preparation, cores: int, job: tuple[str, TextSource], report: Advance) -> list[str]:
+    """Make a part in this process; return the errors of what is left out."""
+    (name, source), plan, damaged = job, work.plan, list[str]()
+    if work.skip_damaged:
+        source = replace(source, read=partial(source.read, damaged=damaged.append))
 
-    to: str
-    plan: PreparationPlan
-    vocabulary: Vocabulary
-    skip_damaged: bool
-    alone: bool
-    cores: int
+    def fill(folder: Path) -> Facts:
+        facts = tokenise(
+            folder,
+            source,
+            work.vocabulary,
+            plan.holdout,
+            _Counting(report),
+            least=len(plan.parts) == 1,
+            cores=cores,
+            rules=Documents(**plan.clean),
+        )
+        facts |= {"damaged": damaged} if damaged else {}
+        return {**facts, "rows": rows_of(plan, folder), "plan": plan.fingerprint}
 
-    def __call__(self, job: tuple[str, TextSource], report: Advance) -> list[str]:
-        (name, source), place, plan = job, FolderAt(self.to), self.plan
-        damaged = list[str]()
-        if self.skip_damaged:
-            source = replace(source, read=partial(source.read, damaged=damaged.append))
-
-        def fill(folder: Path) -> Facts:
-            facts = tokenise(
-                folder,
-                source,
-                self.vocabulary,
-                plan.holdout,
-                _Counting(report),
-                least=self.alone,
-                cores=self.cores,
-                rules=Documents(**plan.clean),
-            )
-            facts |= {"damaged": damaged} if damaged else {}
-            return {**facts, "rows": rows_of(plan, folder), "plan": plan.fingerprint}
-
-        # One that is whole may be of another preparation.
-        put_folder(place, name, fill, anew=part_at(place, name) is not None)
-        return damaged
+    # One that is whole may be of another preparation.
+    put_folder(work.place, name, fill, anew=part_at(work.place, name) is not None)
+    return damaged
 
 
 def put_folder(

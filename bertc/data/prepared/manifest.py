@@ -21,8 +21,7 @@ from bertc.data.cache.store import (
     intact,
     unsealed,
 )
-from bertc.data.rows.cleaning import removed_from
-from bertc.data.rows.tokens import SPLITS
+from bertc.data.rows.rewriting import together
 
 PLAN_FILE = "plan.json"
 CORPUS_FILE = "corpus.json"
@@ -33,7 +32,6 @@ VERSION = 1
 LARGEST_FILE_BYTES = 1 << 30
 STORE_READERS = 16
 """Requests to a store at once, where parts are looked at."""
-COUNTED = ("tokens", "sentences", "documents")
 SHARED = ("source", "vocab", "tokenizer", "holdout", "clean", "rows", "parts", "version")
 """Settings of a plan that decide the content of parts, as messages name them."""
 
@@ -92,17 +90,8 @@ class PreparedText:
     @property
     def facts(self) -> dict[str, Any]:
         """Name, content and counts, as of any text."""
-        totals = {
-            split: {c: sum(part.facts[split][c] for part in self.parts) for c in COUNTED}
-            for split in SPLITS
-        }
-        removed = removed_from(part.facts for part in self.parts)
-        return {
-            "name": str(self.plan.read.get("text", "")),
-            "content": self.digest,
-            **({"removed": removed} if removed else {}),
-            **totals,
-        }
+        name = str(self.plan.read.get("text", ""))
+        return together(name, self.digest, [part.facts for part in self.parts])
 
 
 def read_plan(place: FolderAt) -> PreparationPlan | None:
@@ -175,9 +164,17 @@ def part_at(
 
 
 def survey(
-    place: FolderAt, plan: PreparationPlan, progress: Progress
-) -> tuple[list[PreparedPart], list[str], list[str]]:
-    """The parts of a place that are whole, all bytes of a folder read; missing, damaged ones."""
+    place: FolderAt, progress: Progress
+) -> tuple[PreparationPlan, list[PreparedPart], list[str], list[str]]:
+    """The plan of a place, its parts that are whole, all bytes of a folder read; missing ones,
+    damaged ones.
+    """
+    plan = read_plan(place)
+    if plan is None:
+        raise UsageError(
+            f"nothing is prepared at {place.address}",
+            f"bertc prepare SPEC --to {place.address} begins it",
+        )
     parts, missing, damaged = list[PreparedPart](), list[str](), list[str]()
     progress.begin("reading the parts", len(plan.parts), "parts")
     with ThreadPoolExecutor(available_cores() if place.folder else STORE_READERS) as pool:
@@ -192,7 +189,7 @@ def survey(
         finally:
             pool.shutdown(cancel_futures=True)
     progress.end()
-    return parts, missing, damaged
+    return plan, parts, missing, damaged
 
 
 def write_corpus(

@@ -4,7 +4,7 @@ import hashlib
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,11 +87,6 @@ class CleanWriter:
         self._known = set[int]()
         self.removed = Counter[str]()
 
-    @property
-    def sentences(self) -> int:
-        """Sentences of both splits."""
-        return sum(writer.sentences for writer in self._writers.values())
-
     def begin(self, split: str) -> None:
         """Start a document, after the decision on the one before."""
         self._decide()
@@ -165,14 +160,6 @@ def copies(parts: Sequence[NDArray[np.uint64]]) -> dict[int, NDArray[np.uint64]]
     places = np.sort(np.concatenate(later))
     split = np.split(keys[places], np.searchsorted(places, ends[:-1]))
     return {number: part for number, part in enumerate(split) if len(part)}
-
-
-def removed_from(parts: Iterable[Facts]) -> dict[str, int]:
-    """Documents that each rule removed from some parts."""
-    total = Counter[str]()
-    for facts in parts:
-        total.update(facts.get("removed", {}))
-    return dict(sorted(total.items()))
 
 
 def removal_text(removed: Facts) -> str:

@@ -1,6 +1,7 @@
-"""Changes of tokenised text: its end held out, documents taken out."""
+"""Changes of tokenised text: its end held out, documents taken out; what it then holds."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,21 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
-from bertc.data.cache.store import Facts
+from bertc.base.storage.place import FolderAt
+from bertc.data.cache.store import MANIFEST_FILE, Facts
 from bertc.data.rows.tokens import SPLITS, TOKEN_FILES, DType, Tokens, mapped, open_tokens
 
 MAX_LAST_DOCUMENT_FRACTION = 0.1
 """The last document is held out whole up to this fraction of all tokens."""
 COUNTED_TOKENS = 1 << 19
+COUNTS = ("tokens", "sentences", "documents")
+
+Rewriting = Callable[[Path, DType], int]
+"""A change of the files in a folder, which returns the number of copies that it removes."""
 
 
-def recounted(folder: Path, facts: Facts, dtype: DType, copies: int) -> dict[str, Any]:
-    """The facts of a part without some copies of documents; its tokens are counted again."""
-    path = folder / "train.counts"
-    before = np.fromfile(path, np.int64)
-    counts = token_counts(folder, dtype, len(before))
-    counts[before == 0] = 0  # special tokens
-    path.write_bytes(counts.tobytes())
+def rewrite(
+    folder: Path, place: FolderAt, name: str, facts: Facts, dtype: DType, change: Rewriting
+) -> dict[str, Any]:
+    """Copy a part of a place into ``folder`` and change it; return its facts, counted again."""
+    for file in {*place.sizes(name)} - {MANIFEST_FILE}:
+        place.get(f"{name}/{file}", folder / file)
+    copies = change(folder, dtype)
+    before = np.fromfile(folder / "train.counts", np.int64)
+    write_counts(folder, dtype, len(before), before == 0)  # special tokens
     removed = dict(facts.get("removed", {}))
     if copies:
         removed["unique"] = removed.get("unique", 0) + copies
@@ -30,12 +38,13 @@ def recounted(folder: Path, facts: Facts, dtype: DType, copies: int) -> dict[str
     return {**facts, **split_facts(folder, dtype)}
 
 
-def token_counts(folder: Path, dtype: DType, size: int) -> NDArray[np.int64]:
-    """Counts (v,) of each token of the training text."""
+def write_counts(folder: Path, dtype: DType, size: int, uncounted: Any) -> None:
+    """Write counts (v,) of each token of the training text, 0 of those ``uncounted``."""
     counts, ids = np.zeros(size, dtype=np.int64), open_tokens(folder, "train", dtype).ids
     for start in range(0, len(ids), COUNTED_TOKENS):
         counts += np.bincount(ids[start : start + COUNTED_TOKENS], minlength=size)
-    return counts
+    counts[uncounted] = 0
+    (folder / "train.counts").write_bytes(counts.tobytes())
 
 
 def split_facts(folder: Path, dtype: DType) -> dict[str, dict[str, int]]:
@@ -44,7 +53,20 @@ def split_facts(folder: Path, dtype: DType) -> dict[str, dict[str, int]]:
     for part in SPLITS:
         tokens = open_tokens(folder, part, dtype)
         sentences, documents = len(tokens.sentences) - 1, len(tokens.documents) - 1
-        facts[part] = {"tokens": tokens.count, "sentences": sentences, "documents": documents}
+        facts[part] = dict(zip(COUNTS, (tokens.count, sentences, documents), strict=True))
+    return facts
+
+
+def together(name: str, content: str, parts: Sequence[Facts]) -> dict[str, Any]:
+    """The facts of a text from those of its parts."""
+    facts: dict[str, Any] = {"name": name, "content": content}
+    removed = Counter[str]()
+    for part in parts:
+        removed.update(part.get("removed", {}))
+    if removed:
+        facts["removed"] = dict(sorted(removed.items()))
+    for split in SPLITS:
+        facts[split] = {count: sum(part[split][count] for part in parts) for count in COUNTS}
     return facts
 
 

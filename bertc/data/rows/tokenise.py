@@ -18,7 +18,7 @@ from bertc.data.cache.workers import processes, spread
 from bertc.data.rows.cleaning import CleanWriter, Measure, removal_text
 from bertc.data.rows.holdout import part_of_document
 from bertc.data.rows.others import Encoded, Run, ids_of_others
-from bertc.data.rows.rewriting import hold_out_end, split_facts, token_counts, too_little
+from bertc.data.rows.rewriting import hold_out_end, split_facts, too_little, write_counts
 from bertc.data.rows.tokens import token_dtype
 from bertc.data.sources.source import TextSource, split_sentences
 from bertc.data.sources.tokens import TokenSource
@@ -64,7 +64,8 @@ def tokenise(
     finally:
         writer.abandon()
     needed = (2 if holdout else 1) * (2 if source.paired else 1)
-    if least and writer.sentences < needed:
+    held = sum(counts["sentences"] for counts in split_facts(folder, dtype).values())
+    if least and held < needed:
         count = "fewer than two" if holdout else "no"
         ids = isinstance(source, TokenSource)
         noun = "pairs" if source.paired else "documents" if ids else "sentences"
@@ -73,9 +74,7 @@ def tokenise(
     if holdout and least:
         hold_out_end(folder, dtype, vocabulary.sep, holdout, source.paired)
     progress.end()
-    counts = token_counts(folder, dtype, vocabulary.size)
-    counts[vocabulary.special] = 0
-    (folder / "train.counts").write_bytes(counts.tobytes())
+    write_counts(folder, dtype, vocabulary.size, vocabulary.special)
     facts: dict[str, Any] = {"name": source.name, "content": digest.hexdigest()}
     if rules != EVERY:
         facts["content"] = fingerprint(facts["content"], rules.model_dump())
