@@ -61,7 +61,7 @@ def test_tasks_in_any_order_killed_and_repeated_make_the_same_text(tmp_path: Pat
         again(documents(rank), rank, TASKS)
         again(dying(rank), rank, TASKS)  # what is there is not made again
     corpora = [finish_preparing(FolderAt(writer.to), Silent()) for writer in writers]
-    assert contents(FolderAt("one")) == contents(FolderAt("two"))
+    assert contents(Path("one")) == contents(Path("two"))
     splits = [corpora[0].facts[split]["documents"] for split in ("train", "heldout")]
     assert sum(splits) == 60
     program = resolve(SPEC.replace('vocab="vocab.txt"', 'data=prepared("one")'))
