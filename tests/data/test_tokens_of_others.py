@@ -91,6 +91,14 @@ def write_datatrove(folder: Path, documents: list[np.ndarray], name: str = "0_sh
     (folder / f"{name}.ds.metadata").write_text(f"bert|2\n{sum(map(len, ids))}\n1 T")
 
 
+def by_library(folder: Path, documents: list[np.ndarray]) -> None:
+    columns = {"input_ids": "ndarray:uint16"}
+    writer = pytest.importorskip("streaming").MDSWriter
+    with writer(columns=columns, out=str(folder), size_limit=2000, compression="zstd:3") as out:
+        for document in documents:
+            out.write({"input_ids": framed(document)})
+
+
 def nested(folder: Path, documents: list[np.ndarray]) -> None:
     write_mds(folder / "a" / "0-tokenized", documents[:30])
     write_mds(folder / "b", documents[30:], compression="zstd:3")
@@ -116,7 +124,7 @@ def several(folder: Path, documents: list[np.ndarray]) -> None:
 
 WRITERS = {
     "mds": write_mds, "mds-any-dtype": lambda f, d: write_mds(f, d, "ndarray"), "mds-zstd": nested,
-    "mds-merged": merged, "datatrove": several,
+    "mds-merged": merged, "mds-library": by_library, "datatrove": several,
 }  # fmt: skip
 
 
