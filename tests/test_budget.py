@@ -21,14 +21,14 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 55_900,
-    "lab": 8_310,
-    "tests": 36_950,
-    "words of docs": 28_400,
+    "core": 58_400,
+    "lab": 8_300,
+    "tests": 38_450,
+    "words of docs": 29_600,
     "lines of README": 120,
-    "lines a kind": 425,
-    "floors": 9,
-    "vague names": 25,
+    "lines a kind": 430,
+    "floors": 10,
+    "vague names": 27,
 }
 """What the house may have today."""
 VAGUE = {"each", "found", "own", "kept", "whole", "given"}

@@ -105,6 +105,8 @@ def prepare(
     from bertc.api import resolve
 
     resolve(spec, set or ())
+    if taken := [o for o in options or () if o.startswith(("-a", "--array", "--dep", "-d"))]:
+        raise UsageError(f"{taken[0]} is set by the script itself", "leave it out")
     share = shlex.join(["bertc", "prepare", *spec_words(spec, set), "--to", to, "--part"])
     submit = shlex.join(["sbatch", "--parsable", "--job-name=bertc-prepare", *(options or ())])
     jobs = [("", f"{share} 1/{parts}")]
@@ -115,6 +117,6 @@ def prepare(
     after = ""
     for job, command in jobs:
         lines.append(f"job=$({submit}{job}{after} --wrap={shlex.quote(command)})")
-        after = ' --dependency=afterok:"${job%%;*}"'
+        after = ' --kill-on-invalid-dep=yes --dependency=afterok:"${job%%;*}"'
     script = "\n".join([*lines, 'echo "submitted; the last job is $job"']) + "\n"
     _put_script(script, out, "bash")

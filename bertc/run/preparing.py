@@ -7,7 +7,7 @@ from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.data.prepared.finishing import finish_preparing
 from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.prepared.manifest import PreparedText, survey
+from bertc.data.prepared.manifest import CORPUS_FILE, PreparedText, survey
 from bertc.data.rows.cleaning import removal_text
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import Watched, choose
@@ -68,7 +68,10 @@ def standing(to: str) -> tuple[str, bool]:
         if names:
             lines.append(f"  {word}  {len(names):,}: {listed(names)}")
     lines.append(f"  tokens   {sum(part.facts['train']['tokens'] for part in parts):,}")
-    return "\n".join(lines), len(parts) == len(plan.parts)
+    whole = len(parts) == len(plan.parts)
+    if whole and not FolderAt(to).sizes("").get(CORPUS_FILE):
+        lines.append("  not finished: --finish writes the manifest")
+    return "\n".join(lines), whole
 
 
 def _about(to: str, corpus: PreparedText) -> str:

@@ -40,7 +40,7 @@ def read_order(
     resolved = folder.read_resolved()
     if not 0 <= first < end <= resolved.steps:
         raise UsageError(
-            f"the run has steps 0 to {resolved.steps - 1:,}",
+            f"the run has steps 0 to {resolved.steps - 1:,}, not {first:,} up to {end:,}",
             f"--steps 0:{resolved.steps} lists all",
         )
     with Stop(way_on=AGAIN) as stop:

@@ -231,6 +231,8 @@ def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(
     (tmp_path / "to/plan.json").write_text('{"parts": [')
     made(spec(text), place.address, tmp_path / "cache", 2)
     assert contents(place.folder) == straight
+    (tmp_path / "to/corpus.json").unlink()
+    assert "not finished: --finish" in standing(place.address)[0]
     (tmp_path / "to/00003/train.ids").write_bytes(b"")
     (tmp_path / "to/00004/manifest.json").unlink()
     text, complete = standing(place.address)

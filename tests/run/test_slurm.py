@@ -61,6 +61,7 @@ def test_a_job_array_prepares_a_text(tmp_path, monkeypatch, command, capsys):
     text, to = f'data="{tmp_path}/a.jsonl" {SETTINGS} layers=1 hidden=16 heads=1', f"{tmp_path}/to"
     more = ("--parts", "3", "-o", f"{tmp_path}/p.sh", "--", "--partition=cpu", "--comment=a b")
     assert command("slurm", "prepare", text, "--to", to, *more) == 0
+    assert command("slurm", "prepare", text, "--to", to, "--parts", "3", "--", "--array=0-3") == 2
     for name, script in {
         "bertc": f"{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "
         f'"$@" >> {tmp_path}/commands',

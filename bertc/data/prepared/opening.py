@@ -81,7 +81,8 @@ def refuse_other_tokenizer(text: Prepared, corpus: PreparedText, tokenizer: str)
     if corpus.plan.tokenizer != tokenizer:
         raise DataError(
             f"the text at {text.path} is prepared with another tokenizer than the run's",
-            "leave vocab out of the spec: the run then uses that of the text",
+            "leave vocab out of the spec; texts of a mixture are prepared with one vocabulary, as "
+            'in vocab="OTHER/tokenizer"',
         )
 
 
