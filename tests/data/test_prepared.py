@@ -399,6 +399,22 @@ def test_a_store_that_stays_wrong_is_named(
         [read.train(step) for step in range(40)]
 
 
+def test_a_store_that_was_given_up_has_one_try_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, calls = FolderAt("memory://nowhere"), list[str]()
+
+    def slow(name: str, _: object) -> bytes:
+        calls.append(name)
+        raise TimeoutError("slow")
+
+    monkeypatch.setattr(place, "_content", slow)
+    for seconds, tries in ((60.0, 7), (60.0, 1), (0.0, 7)):
+        monkeypatch.setattr(places, "GIVEN_UP_SECONDS", seconds)
+        calls.clear()
+        with pytest.raises(MissingInputError, match="7 tries, slow"):
+            place.read("plan.json", 1)
+        assert len(calls) == tries
+
+
 def test_a_store_that_never_answered_is_not_tried_again(tmp_path: Path) -> None:
     fsspec.register_implementation("faulty", Faulty, clobber=True)
     FolderAt("faulty://x").write("a", b"")

@@ -1,5 +1,6 @@
 """Folders at addresses: on this machine, or in any store that fsspec knows."""
 
+import math
 import os
 import shutil
 import time
@@ -25,6 +26,8 @@ FIRST_WAIT_SECONDS = 1.0
 WRONG = "its content is not what the manifest says"
 CREDENTIALS = "credentials come from the environment, as the store's own tools read them"
 UNANSWERED = "check the address, the network, and the store's endpoint"
+GIVEN_UP_SECONDS = 60.0
+"""Time in which a store that was given up has one try, so that readers do not wait in turns."""
 LATER = "what was done before is intact; try again when the store answers well"
 LIBRARIES = {
     "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs",
@@ -45,6 +48,7 @@ class FolderAt:
 
     address: str
     answered: bool = field(default=False, init=False, repr=False)
+    given_up: float = field(default=-math.inf, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if SECRET.search(self.address):
@@ -238,7 +242,8 @@ class FolderAt:
 
     def _tried(self, work: Callable[[], AnswerT], name: str, writes: bool = False) -> AnswerT:
         """The result of ``work``, tried again where a store does not answer as it should."""
-        for nth in range(TRIES):
+        tries = 1 if time.monotonic() < self.given_up + GIVEN_UP_SECONDS else TRIES
+        for nth in range(tries):
             try:
                 result = work()
                 self.answered = True
@@ -261,7 +266,8 @@ class FolderAt:
                     raise self._failed(name, writes, error, CREDENTIALS) from None
                 if unreached and not self.answered:
                     raise self._failed(name, writes, error, UNANSWERED) from None
-                if nth == TRIES - 1:
+                if nth == tries - 1:
+                    self.given_up = time.monotonic()
                     raise self._failed(name, writes, error, LATER, f"{TRIES} tries, ") from None
                 self.answered = True
                 time.sleep(FIRST_WAIT_SECONDS * 2**nth)
