@@ -118,8 +118,10 @@ class Step:
             return
         slope = one.table * budget.execution.value_bytes
         if budget.compiled:
-            # Compiled code keeps the scores' gradient beside them, on a CPU in fp32 too.
-            beside = budget.execution.value_bytes + (FP32 if budget.device == "cpu" else 0)
+            # Compiled code keeps the scores' gradient next to them, in fp32 and rounded from it; in
+            # fp32 a GPU writes it over the scores.
+            over = budget.device != "cpu" and budget.precision == "fp32"
+            beside = 0 if over else budget.execution.value_bytes + FP32
             yield MemoryPoint(fixed + slope, one.kept + one.scores * beside)
         else:
             # A chunk before and after its bias is added (in fp32 only after), and the last chunk.

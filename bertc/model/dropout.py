@@ -22,7 +22,12 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     if not training or rate == 0:
         return x
     if x.device.type != "cpu" or torch.compiler.is_compiling() or rate == 1:
-        return F.dropout(x, rate, training=True)
+        dropped = F.dropout(x, rate, training=True)
+        if x.is_cuda and x.dtype == torch.bfloat16 and not torch.compiler.is_compiling():
+            # In bf16 the library's kernel uses up to four draws more than it counts, and the next
+            # call would repeat them (seen in torch 2.11); one number counts as four draws.
+            x.new_empty(1).uniform_()
+        return dropped
     y: Tensor = _Dropout.apply(x, drop(rate), kernels_for(x))  # type: ignore[no-untyped-call]
     return y
 

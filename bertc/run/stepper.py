@@ -129,6 +129,11 @@ class Gauge:
         """Wait until all work that was queued is done."""
         finish(self._device)
 
+    def release(self) -> None:
+        """Give memory that is not in use back to the device, for other processes."""
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
     @property
     def peak_bytes(self) -> int | None:
         """The most memory since the beginning beyond that in use then; None if unknown."""

@@ -144,8 +144,11 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
             steps = max(1, math.ceil(TURN_SECONDS / warm))
             pipe.send((first, *compiled, gauge.peak_bytes))
             while True:
+                gauge.release()
                 pipe.recv()
                 graphs = gauge.graphs
+                if device.type != "cpu":
+                    step()  # takes the memory again
                 seconds, waited = _timed(step, steps, gauge)
                 pipe.send((seconds, waited, gauge.graphs - graphs))
     except EOFError:

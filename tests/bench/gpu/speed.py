@@ -32,12 +32,11 @@ def run(setting: Setting, results: Results) -> None:
     device = peaks(setting, results)
     specs = TINY if setting.tiny else SPECS
     programs = {name: timed_spec(setting, *spec) for name, spec in specs.items()}
-    for name, resolved in programs.items():
-        for title, take in (
-            (f"{name}, step", beside_transformers),
-            (f"{name}, beside a loop by hand", beside_a_loop_by_hand),
-        ):
-            results.measure(title, partial(take, setting, results, name, resolved))
+    takes = ("step", beside_transformers), ("beside a loop by hand", beside_a_loop_by_hand)
+    for title, take in takes:
+        for name, resolved in programs.items():
+            measure = partial(take, setting, results, name, resolved)
+            results.measure(f"{name}, {title}", measure)
             put_device(results, device, programs)
 
 

@@ -80,7 +80,8 @@ def dropout_shares(setting: Setting, results: Results) -> None:
     b, n = (4, 2) if setting.tiny else (64, 12)
     zeros = torch.zeros(b, n, size, size, device=setting.device, dtype=torch.bfloat16)
     unit = torch.eye(size, device=setting.device, dtype=torch.bfloat16).expand(b, n, -1, -1)
-    spread = 4 * math.sqrt(RATE * (1 - RATE) / zeros.numel())
+    # The flash kernel compares draws of eight bits.
+    spread = 1 / 256 + 4 * math.sqrt(RATE * (1 - RATE) / zeros.numel())
 
     def share(mixed: Tensor) -> float:
         return (mixed == 0).double().mean().item()
@@ -179,7 +180,7 @@ def adam_without_correction(setting: Setting, results: Results) -> None:
 
     def moved(device: torch.device) -> Tensor:
         draws = torch.Generator().manual_seed(1)
-        weight = torch.randn(1000, generator=draws).to(device).requires_grad_()
+        weight = torch.zeros(1000, device=device, requires_grad=True)
         slope = torch.randn(1000, generator=draws).to(device)
         named = {"weight": weight}
         moments = {name: torch.zeros_like(slope) for name in ("m.weight", "v.weight")}
@@ -191,8 +192,9 @@ def adam_without_correction(setting: Setting, results: Results) -> None:
         return weight.detach().cpu()
 
     here, there = moved(torch.device("cpu")), moved(setting.device)
-    apart = (here - there).abs().max().item()
-    results.check("Adam without bias correction", apart < 1e-6, largest_difference=apart)
+    # The kernel has 1 - beta in fp32, where 1 - 0.999 is 1.3e-5 off.
+    apart = (there / here - 1).abs().max().item()
+    results.check("Adam without bias correction", apart < 1e-4, largest_difference=apart)
 
 
 def same_masks(setting: Setting, results: Results) -> None:

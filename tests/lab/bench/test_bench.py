@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -150,9 +151,13 @@ def test_the_other_side_has_nothing_of_our_settings(monkeypatch):
 
 
 def test_forms_of_the_other_side():
-    for precision, forms in (("bf16", ["fp32", "bf16", "bf16, compiled"]),
-                             ("fp32", ["fp32", "fp32, compiled"])):  # fmt: skip
+    for precision, device, forms in (
+        ("bf16", "cpu", ["fp32", "bf16", "bf16, compiled"]),
+        ("fp32", "cpu", ["fp32", "fp32, compiled"]),
+        ("bf16", "cuda", ["bf16", "bf16, compiled"]),
+    ):
         stepper = Stepper(resolve(TOY, [f"precision={precision}"]))
+        stepper.plan = replace(stepper.plan, device=device)
         names = [contender.name for contender in transformers(stepper, compiled=True)]
         assert names == [f"transformers {form}" for form in forms]
 
