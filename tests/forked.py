@@ -14,7 +14,7 @@ for name in (
     "torch.distributed.fsdp",
     "torch._dynamo",
     "tests.data.test_prepare",
-    "tests.run.test_killed",
+    "tests.run.test_stopping",
     "tests.run.test_ranks_exchanged",
 ):
     import_module(name)

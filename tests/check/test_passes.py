@@ -1,5 +1,6 @@
 """What the passes leave: complete programs, derived dimensions, stages, and owner maps."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,11 +9,12 @@ from bertc import lang
 from bertc.api import resolve
 from bertc.base.diagnostics import Diagnostics, MachineError, SpecError
 from bertc.check import passes
-from bertc.check.compiling import compile_spec
+from bertc.check.compiling import PASSES, compile_spec
 from bertc.check.passes import complete
 from bertc.check.passes.settings.stages import typed
 from bertc.cost.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
 from bertc.ir.network.bilstm import BiLstmBody
+from bertc.ir.program.complete import Complete
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
 
@@ -263,3 +265,40 @@ def test_typed_settings_agree_with_the_printed_program_after_each_pass():
             assert (getattr(known, name), known.origins[name]) == (given.value, given.origin)
     assert [stage.steps for stage in known.stages] == [8, 5]
     assert (known.hidden, diagnostics.found) == (300, [])
+
+
+EXAMPLE = re.compile(r"``([^`]+)``\s+(?:becomes\s+``([^`]+)``|is\s+([ER]\d{3}))")
+
+
+def completed(spec: str) -> tuple[Complete, Diagnostics]:
+    diagnostics = Diagnostics()
+    (program,) = lang.load(spec, (), diagnostics)
+    return passes.complete(program, diagnostics), diagnostics
+
+
+ON_FILES = ("facts", "vectors")
+"""Passes on files, of which other tests have examples."""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [step for step in PASSES if step.__name__ not in ON_FILES],
+    ids=lambda step: step.__name__,
+)
+def test_examples_of_passes_hold(step, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bert").mkdir()
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(30517))]
+    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(tokens))
+    text = re.sub(r"\s+", " ", step.__doc__)
+    found = EXAMPLE.findall(text)
+    assert found, "a pass says what it does by an example"
+    for spec, after, code in found:
+        complete, diagnostics = completed(spec)
+        if code:
+            assert [each.code for each in [*diagnostics.found, *diagnostics.remarks]] == [code]
+            continue
+        assert not diagnostics.found
+        (wanted,) = lang.load(after.removesuffix(" ..."), (), Diagnostics())
+        for setting, given in wanted.settings.items():
+            assert getattr(complete.stages[0], setting) == given.value, setting

@@ -13,6 +13,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.hub.exporting import export_model
+from bertc.hub.folders import read_resolved
+from bertc.ir.learning.answer import Conditioned, Plain, Span
+from bertc.ir.learning.augmentation import EditedCopies
+from bertc.ir.mixing import MixedBatches
 from bertc.ir.network.sharing import ShareAttention
 from bertc.ir.program.resolved import Resolved
 from bertc.run.evaluation.evaluate import evaluate_run
@@ -229,3 +233,21 @@ def test_a_folder_without_a_head_guesses_nothing(cls, kind, tmp_path):
         case("BertForMaskedLM", SMALL).save(tmp_path / "hf")
         assert load(tmp_path / "hf").untrained == frozenset()
         assert len(fill(tmp_path / "hf", "w5 [MASK]", top=3).masks[0]) == 3
+
+
+OLDER = Path(__file__).parent / "older_resolved.json"
+
+
+def test_copies_without_parts_of_speech_are_read_as_copies():
+    older = {"kind": "edit", "mask": 0.2, "pos": 0.0, "ngram": 0.1, "tagger": ""}
+    assert EditedCopies.model_validate(older) == EditedCopies(mask=0.2, ngram=0.1)
+
+
+def test_the_name_of_a_kind_is_read_as_that_kind():
+    resolved = read_resolved(OLDER)
+    assert [stage.mixing for stage in resolved.stages] == [MixedBatches()] * 3
+    answers = [task.answer for stage in resolved.stages for task in stage.tasks]
+    assert [answer.head for answer in answers if isinstance(answer, Span)] == [
+        Plain(),
+        Conditioned(),
+    ]

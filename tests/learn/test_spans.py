@@ -8,12 +8,13 @@ import torch
 from scipy import stats
 
 from bertc.ir.terms.masking import SpanUnit
-from bertc.learn.objectives import MicroBatch
+from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.learn.objectives.draws import earliest_cover, first_come, union
-from bertc.learn.objectives.spans import geometric
+from bertc.learn.objectives.spans import _draw, geometric, ngram_draws
+from bertc.learn.objectives.words import Text, Words, find_words, next_stop, read_text
 from tests.learn import references
-from tests.learn.material import MASK, ORDINARY, chosen, corrupted, rows, vocab
-from tests.learn.samples import sample
+from tests.learn.material import CONTINUES, MASK, ORDINARY, chosen, corrupted, rows, vocab
+from tests.learn.samples import draw_order, sample
 
 SPANBERT = "mlm(unit=span(0.2, 10), replace_per=span, random_from=corpus, count=up)"
 
@@ -137,3 +138,138 @@ def test_the_earliest_cover_is_that_of_a_loop():
 def test_span_lengths_are_even_for_one_word():
     assert geometric(SpanUnit(max=1)) == (1.0,)
     assert math.isclose(geometric(SpanUnit(p=0.9, max=2))[0], 0.9 / 0.99)
+
+
+@pytest.mark.parametrize(("p", "most"), [(0.15, 3), (0.15, 1), (0.3, 2), (0.15, 6)])
+def test_ngrams_are_those_of_the_loop(p, most):
+    case = sample(rows(400, 64), p, vocab())
+    marks = case.ngrams(most)
+    chances = ((case.ngram_chances(most) >> 40 & 0xFFFFFF).double() * 2.0**-24).tolist()
+    differing = 0
+    for row, words in enumerate(case.words_of_row):
+        order, budget = draw_order(case, row), int(case.budget[row])
+        wanted = references.ngrams(words, order, chances[row], most, budget)
+        given = set(marks[row].nonzero()[:, 0].tolist())
+        # Only the last few tokens of a budget can be missed, once in a thousand rows.
+        assert given <= wanted
+        differing += given != wanted
+    assert differing <= 2
+
+
+def test_lengths_have_odds_of_one_over_n_and_a_mean_of_1_636_words():
+    case = sample(rows(1500, 128, full=True, pairs=False), 0.15, vocab(continues=1000))
+    order, chances = case.bits(1, 128), case.ngram_chances(3)
+    head, ends = _draw(3, case.words, case.text, order, chances)
+    lengths = (ends > 0).sum(2)[head < 124]  # far from the end, where all three are possible
+    counts = torch.bincount(lengths, minlength=4)[1:].double()
+    odds = torch.tensor([6, 3, 2]).double() * len(lengths) / 11
+    assert stats.chisquare(counts.numpy(), odds.numpy()).pvalue > 1e-4
+    assert lengths.double().mean().item() == pytest.approx(18 / 11, abs=0.02)
+    assert pytest.approx(1.636, abs=0.001) == 18 / 11
+
+
+def test_at_the_end_of_a_text_longer_ones_are_cut():
+    case = sample(rows(4000, 24, full=True), 0.5, vocab(continues=1000))
+    head, ends = _draw(3, case.words, case.text, case.bits(1, 24), case.ngram_chances(3))
+    lengths = (ends > 0).sum(2)
+    words = ends.amax(2) - head  # each is a token
+    assert set(words[(lengths > 0) & ((head == 22) | (head == 11))].tolist()) == {1}
+    for second_last in (21, 10):
+        counts = torch.bincount(words[(lengths > 0) & (head == second_last)], minlength=3)[1:]
+        assert len(counts) == 2
+        share = counts[0].item() / counts.sum().item()
+        assert abs(share - 6 / 11) < 4 * (30 / 121 / counts.sum().item()) ** 0.5
+
+
+def test_enough_words_are_tried_to_fill_rows():
+    case = sample(rows(1000, 128, full=True), 0.15, vocab(continues=1000))
+    assert (case.ngrams(3).sum(1) < case.budget).sum() <= 4
+    assert ngram_draws(3, 0.15, 20) < 40
+
+
+SPECIALS = ["<pad>", "<unk>", "<cls>", "<sep>", "<mask>"]
+
+# The same text three times: the pieces, and how each tokenizer writes that a word begins.
+WORDPIECE = "<cls> play ##ing chess <sep> ##s well ##known . <sep> <pad>"
+BYTE_BPE = "<cls> play ing Ġchess <sep> s Ġwell known . <sep> <pad>"
+SENTENCEPIECE = "<cls> ▁play ing ▁chess <sep> s ▁well known . <sep> <pad>"
+
+
+def spell(pieces: list[str], starts: set[str]) -> tuple[Text, Words]:
+    """Words of one row in a vocabulary of just its pieces."""
+    vocabulary = [*SPECIALS, *sorted(set(pieces) - set(SPECIALS))]
+    known = VocabTensors(
+        size=len(vocabulary), pad=0, cls=2, sep=3, mask=4,
+        word_start=torch.tensor([piece in starts for piece in vocabulary]),
+        special=torch.tensor([piece in SPECIALS for piece in vocabulary]),
+        unigram_cdf=torch.linspace(0, 1, len(vocabulary)),
+        frequency=torch.ones(len(vocabulary)).double(),
+    )  # fmt: skip
+    ids = torch.tensor([[vocabulary.index(piece) for piece in pieces]])
+    real = torch.tensor([[piece != "<pad>" for piece in pieces]])
+    text = read_text(ids, real, known, specials=False)
+    return text, find_words(ids, text, known)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "starts"),
+    [
+        (WORDPIECE, {"play", "chess", "well", "."}),
+        (BYTE_BPE, {"Ġchess", "Ġwell", "."}),
+        (SENTENCEPIECE, {"▁play", "▁chess", "▁well", "."}),
+    ],
+    ids=["wordpiece", "byte-bpe", "sentencepiece"],
+)
+def test_words_of_three_kinds_of_tokenizers(pieces: str, starts: set[str]) -> None:
+    text, words = spell(pieces.split(), starts)
+    # What follows a special token begins a word, whatever its mark; specials stand alone.
+    assert words.number[0].tolist() == [1, 2, 2, 3, 4, 5, 6, 6, 7, 8, 9]
+    assert words.begin[0, 1:].tolist() == [0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 11, 11]
+    assert words.heads[0].nonzero()[:, 0].tolist() == [1, 3, 5, 6, 8]
+    assert next_stop(text)[0].tolist() == [0, 4, 4, 4, 4, 9, 9, 9, 9, 9, 10]
+
+
+def test_words_agree_with_a_loop() -> None:
+    inputs, known = rows(100, 40), vocab()
+    case = sample(inputs, 0.15, known)
+    for row, words in enumerate(case.words_of_row):
+        heads = case.words.heads[row].nonzero()[:, 0].tolist()
+        assert heads == [begin for begin, _ in words]
+        ends = case.words.begin[row].gather(0, case.words.number[row, heads] + 1).tolist()
+        assert ends == [end for _, end in words]
+
+
+@pytest.mark.parametrize("p", [0.15, 0.4])
+def test_words_are_taken_in_random_order_while_they_fit(p: float) -> None:
+    case = sample(rows(400, 48), p, vocab())
+    marks = case.whole_words()
+    for row, words in enumerate(case.words_of_row):
+        wanted = references.whole_words(words, draw_order(case, row), case.budget[row])
+        assert set(marks[row].nonzero()[:, 0].tolist()) == wanted
+
+
+def whole(inputs: Inputs, marks: torch.Tensor, known: VocabTensors) -> bool:
+    """Whether every word is marked as a whole or not at all."""
+    case = sample(inputs, 0.15, known)
+    return all(
+        len({bool(marks[row, token]) for token in range(begin, end)}) == 1
+        for row, words in enumerate(case.words_of_row)
+        for begin, end in words
+    )
+
+
+@pytest.mark.parametrize("unit", ["word", "ngram(3)"])
+@pytest.mark.parametrize("continues", [CONTINUES, 300])
+def test_words_are_never_split(unit: str, continues: int) -> None:
+    inputs, known = rows(200, 48), vocab(continues)
+    assert whole(inputs, chosen(corrupted(f"mlm(unit={unit})", inputs, known)), known)
+
+
+def test_every_word_is_equally_likely() -> None:
+    inputs, known = rows(1, 24, full=True), vocab()
+    many = Inputs(*(part.expand(5000, *part.shape[1:]).contiguous() for part in inputs))
+    many = many._replace(example_ids=torch.arange(5000))
+    marks = chosen(corrupted("mlm(unit=word, p=8%)", many, known)).sum(0)
+    singles = [b for b, e in sample(inputs, 0.15, known).words_of_row[0] if e == b + 1]
+    assert len(singles) > 5
+    assert stats.chisquare(marks[singles].numpy()).pvalue > 1e-4

@@ -131,40 +131,30 @@ def tiny(corpus_file: Path) -> Callable[..., Resolved]:
     return make
 
 
-@pytest.fixture
-def final_tensors() -> Callable[[Path], dict[str, torch.Tensor]]:
+def final_tensors(run: Path) -> dict[str, torch.Tensor]:
     """Weights, moments and averages of the newest checkpoint of a run."""
-
-    def read(run: Path) -> dict[str, torch.Tensor]:
-        step = max((run / "checkpoints").glob("step-*"))
-        average = step / "average.safetensors"
-        means = load_file(average) if average.exists() else {}
-        return {
-            **load_file(step / "weights.safetensors"),
-            **load_file(step / "optimizer.safetensors"),
-            **{f"average.{name}": mean for name, mean in means.items()},
-        }
-
-    return read
+    step = max((run / "checkpoints").glob("step-*"))
+    average = step / "average.safetensors"
+    means = load_file(average) if average.exists() else {}
+    return {
+        **load_file(step / "weights.safetensors"),
+        **load_file(step / "optimizer.safetensors"),
+        **{f"average.{name}": mean for name, mean in means.items()},
+    }
 
 
-@pytest.fixture
-def same_run(
-    final_tensors: Callable[[Path], dict[str, torch.Tensor]],
-) -> Callable[[Path, Path], None]:
+def same_run(one: Path, other: Path) -> None:
     """Hold that two runs have the same weights, moments and metrics, to the bit."""
+    # Metrics first: they say at which step two runs parted.
+    of_one, of_other = ([{**line, "seconds": 0} for line in lines(run)] for run in (one, other))
+    assert of_one == of_other
+    same_tensors(final_tensors(one), final_tensors(other))
 
-    def metrics(run: Path) -> list[dict[str, object]]:
-        return [{k: v for k, v in line.items() if k != "seconds"} for line in lines(run)]
 
-    def compare(one: Path, other: Path) -> None:
-        # Metrics first: they say at which step two runs parted.
-        assert metrics(one) == metrics(other)
-        tensors, others = final_tensors(one), final_tensors(other)
-        assert tensors.keys() == others.keys()
-        assert [n for n, tensor in tensors.items() if not torch.equal(tensor, others[n])] == []
-
-    return compare
+def same_tensors(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    """Hold that two tables have the same tensors, to the bit."""
+    assert one.keys() == other.keys()
+    assert [name for name, tensor in one.items() if not torch.equal(tensor, other[name])] == []
 
 
 @pytest.fixture
@@ -184,7 +174,7 @@ def lines(run: Path, kind: str = "") -> list[dict[str, Any]]:
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, step: int, run: Callable[[], object]) -> None:
-    """Run until a stop is asked for in the middle of update ``step``."""
+    """Run until it stops, as it is asked to in the middle of update ``step``."""
     real = TrainStep.__call__
 
     def stopping(self: TrainStep, inputs: Any, at: int, *others: Any) -> Any:
@@ -195,18 +185,18 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, step: int, run: Callable[[], obj
 
     with monkeypatch.context() as patch:
         patch.setattr(TrainStep, "__call__", stopping)
-        run()
+        with pytest.raises(StoppedError):
+            run()
 
 
 @pytest.fixture
-def resumes(go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Any) -> Any:
+def resumes(go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Hold that a run that is stopped after some steps, and resumed, is one that never was."""
 
     def hold(resolved: Any, *steps: int) -> None:
         go(resolved, "straight")
         for step in steps:
-            with pytest.raises(StoppedError):
-                stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
+            stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
         go(resolved, "broken", resume=True)
         same_run(tmp_path / "straight", tmp_path / "broken")
 

@@ -18,7 +18,7 @@ from bertc.ir.learning.optimizer import Adam, ConstantRate
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_checkpoint, read_model
 from bertc.run.train.loop import train
-from tests.run.conftest import lines
+from tests.run.conftest import lines, same_run
 
 STAGES: dict[str, dict[str, object]] = {
     "moving": {"steps": 6, "layers": 1, "average": Ema(half_life=1.5 / 6)},
@@ -90,7 +90,7 @@ def test_the_average_is_what_is_evaluated_and_loaded(run, folder):
 
 
 @pytest.mark.parametrize("step", [6, 8])
-def test_resumed_at_any_step_it_is_the_same(run, tiny, folder, same_run, step):
+def test_resumed_at_any_step_it_is_the_same(run, tiny, folder, step):
     resumed = stood_at(run, step, "resumed")
     train(made(tiny), resumed, cache=folder / "cache", quiet=True, resume=True)
     same_run(run, resumed)

@@ -20,7 +20,7 @@ from bertc.run.models.runs import export_run, import_run
 from bertc.run.train import session, start
 from bertc.run.train.loop import train
 from bertc.run.train.session import Session
-from tests.run.conftest import weights
+from tests.run.conftest import same_run, weights
 
 BOTH = (Term(objective=Mlm()), Term(objective=Sop()))
 
@@ -212,7 +212,7 @@ def test_sources_that_are_deeper_or_not_there_are_refused(follow, first, tmp_pat
 
 
 def test_resuming_needs_the_source_only_before_the_first_checkpoint(
-    tiny, follow, first, tmp_path, options, monkeypatch, same_run
+    tiny, follow, first, tmp_path, options, monkeypatch
 ):
     source = shutil.copytree(first, tmp_path / "source")
     resolved = follow(source)

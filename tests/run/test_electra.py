@@ -18,7 +18,7 @@ from bertc.run.models.loading import load, read_model
 from bertc.run.models.runs import import_run
 from bertc.use.fill_mask import fill
 from bertc.use.preview import preview
-from tests.run.conftest import lines
+from tests.run.conftest import final_tensors, lines
 
 MASKS = Mlm(replace=Replace(mask=85, random=0, keep=15), distinct=False)
 ELECTRA = (Term(weight=50, objective=Rtd()), Term(objective=MASKS))
@@ -63,7 +63,7 @@ def test_resuming_is_never_having_stopped(resumes, tiny, name):
     resumes(tiny(**{"steps": 6, "save_every": 100, "eval_every": 3, **RUNS[name]}), 2, 4)
 
 
-def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):
+def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path):
     settings = {**RUNS["shared and factorised"], "dropout": CALM, "steps": 4, "seq": 24}
     for microbatch in (8, 2):
         go(tiny(**{**settings, "microbatch": microbatch}), f"by {microbatch}")

@@ -7,6 +7,7 @@ import pytest
 from bertc.run.models.loading import read_model
 from bertc.run.train import loop, phase
 from bertc.run.train.grid import folder_name
+from tests.run.conftest import same_run
 
 SPEC = """
 layers=2 hidden=32 heads=2 ffn=64 vocab=wordpiece(60) data=files("{data}") holdout=10%
@@ -86,9 +87,7 @@ def test_a_point_that_fails_is_told_and_the_others_go_on(grid, call, tmp_path, m
     assert "point 2 of 2, optimizer=adam(lr=0.001): finished" in err
 
 
-def test_stopped_it_goes_on_with_the_points_that_are_left(
-    grid, call, tmp_path, monkeypatch, same_run
-):
+def test_stopped_it_goes_on_with_the_points_that_are_left(grid, call, tmp_path, monkeypatch):
     spec = grid("seed={1, 2, 3}")
     assert call("train", spec, "--out", "straight")[0] == 0
     step = loop._step

@@ -22,6 +22,7 @@ from bertc.run.records.changes import refuse_another_program
 from bertc.run.train import session
 from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
+from tests.run.conftest import same_run
 
 RTD = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
 STAGES = {"flat": {"layers": 1, "steps": 6}, "deep": {"layers": 2, "steps": 6}}
@@ -173,9 +174,7 @@ def stop_at(monkeypatch, step):
     ],
     ids=["carry", "identity", "electra", "memory"],
 )  # fmt: skip
-def test_a_run_that_grows_is_the_same_however_resumed(
-    tiny, tmp_path, same_run, monkeypatch, settings, cache
-):
+def test_a_run_that_grows_is_the_same_however_resumed(tiny, tmp_path, monkeypatch, settings, cache):
     resolved = tiny(stages=STAGES, **OFTEN, **settings)
     options = {"cache": cache, "quiet": True}
     train(resolved, tmp_path / "straight", **options)

@@ -1,4 +1,4 @@
-"""Going on with a run by its folder alone, and for more steps than it was made for."""
+"""Going on: with a run by its folder, for more steps than it had, from a checkpoint of another."""
 
 import shlex
 
@@ -8,20 +8,33 @@ from typer.testing import CliRunner
 import bertc
 from bertc.api import resolve
 from bertc.base.diagnostics import (
+    DataError,
     MissingInputError,
     ResumeRefusedError,
     SpecError,
-    StoppedError,
     UsageError,
 )
+from bertc.check.facts.networks import begun_from, taken
 from bertc.cli.app import app
-from bertc.ir.learning.optimizer import Adam, ConstantRate, Cosine, InverseSqrt, Polynomial
+from bertc.ir.changing.growth import FromRun
+from bertc.ir.learning.optimizer import (
+    Adam,
+    ConstantRate,
+    Cosine,
+    InverseSqrt,
+    Muon,
+    Polynomial,
+    StableAdam,
+    WarmupStableDecay,
+)
+from bertc.ir.program.written import Given, Origin
+from bertc.ir.vocabulary import WordPiece
 from bertc.lang.files import overrides_in
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.records.changes import refuse_another_program
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.longer import longer, why_not_longer, with_settings
-from tests.run.conftest import lines, stop_after
+from tests.run.conftest import final_tensors, lines, same_tensors, stop_after
 
 FLAT = Adam(lr=1e-3, warmup=2, schedule=ConstantRate())
 
@@ -41,9 +54,7 @@ def command(tmp_path, monkeypatch, cache):
     return call
 
 
-def test_a_longer_run_is_one_that_never_ended(
-    tiny, go, tmp_path, final_tensors, monkeypatch, cache
-):
+def test_a_longer_run_is_one_that_never_ended(tiny, go, tmp_path, monkeypatch, cache):
     """To the bit: weights and moments; its metrics have what its first end added."""
     optimizer = Adam(lr=1e-3, warmup=2, schedule=InverseSqrt())
     own = {"optimizer": optimizer, "eval_every": 4, "log_every": 4, "save_every": 4}
@@ -52,13 +63,11 @@ def test_a_longer_run_is_one_that_never_ended(
     go(short)
     run = RunFolder(tmp_path / "run")
     assert run.is_finished(short)
-    with pytest.raises(StoppedError):
-        stop_after(monkeypatch, 9, lambda: go(longer(short, 14), resume=True))
+    stop_after(monkeypatch, 9, lambda: go(longer(short, 14), resume=True))
     assert not run.is_finished(run.read_resolved())
     assert evaluate_run(run.path, cache=cache, quiet=True).step == 9
     go(run.read_resolved(), resume=True)
-    one, other = final_tensors(run.path), final_tensors(tmp_path / "straight")
-    assert [name for name in one if not one[name].equal(other[name])] == []
+    same_tensors(final_tensors(run.path), final_tensors(tmp_path / "straight"))
     seen, every = (
         {(line["step"], line["loss"]) for line in lines(tmp_path / name, "eval")}
         for name in ("run", "straight")
@@ -163,3 +172,54 @@ def test_a_folder_is_resumed_or_refused(command, tmp_path, line, error, said):
     (tmp_path / "run" / "resolved.json").write_text("{}")
     with pytest.raises(error, match=said):
         command(line)
+
+
+DECAY = WarmupStableDecay(decay=4, end=0.1)
+
+
+def decaying(tiny, run, **settings):
+    """Four steps of decay from step 8 of a run, as ``api`` resolves them: facts are looked up."""
+    init = FromRun(path=str(run), step=8, moments="carry")
+    init = taken(Given(init, Origin("written")), {}, {})[0].value
+    optimizer = StableAdam(lr=1e-3, warmup=0, schedule=WarmupStableDecay(decay=1.0, end=0.1))
+    return tiny(steps=4, optimizer=optimizer, init=init, **settings)
+
+
+def test_a_decay_from_a_stable_run_is_that_of_the_run_itself(tiny, go, tmp_path, monkeypatch):
+    """To the bit, with dropout: a decay begun at a kept checkpoint, and resumed within."""
+    own = {"save_every": 4, "eval_every": 100, "keep": "all"}
+    stable = StableAdam(lr=1e-3, warmup=2, schedule=ConstantRate())
+    whole = StableAdam(lr=1e-3, warmup=2, schedule=DECAY)
+    go(tiny(steps=12, optimizer=whole, **own), "whole")
+    go(tiny(steps=10, optimizer=stable, **own), "stable")
+    steps = sorted(path.name for path in (tmp_path / "stable" / "checkpoints").iterdir())
+    assert steps == ["step-00000004", "step-00000008", "step-00000010"]
+    decay = decaying(tiny, tmp_path / "stable", **own)
+    assert (decay.run.init.updates, decay.run.init.rows) == (8, 64)
+    stop_after(monkeypatch, 2, lambda: go(decay, "decay"))
+    go(decay, "decay", resume=True)
+    same_tensors(final_tensors(tmp_path / "whole"), final_tensors(tmp_path / "decay"))
+
+
+def test_a_rule_that_keeps_other_moments_does_not_go_on_with_these(tiny, go, tmp_path):
+    go(tiny(steps=2), "run")
+    init = FromRun(path=str(tmp_path / "run"), step=2, moments="carry")
+    with pytest.raises(DataError, match="was trained by adamw, which keeps two moments") as refused:
+        go(tiny(steps=2, init=init, optimizer=Muon(lr=1e-3)), "again")
+    assert refused.value.help == "moments=reset, or optimizer=adamw"
+    init = init.model_copy(update={"moments": "reset"})
+    go(tiny(steps=2, init=init, optimizer=Muon(lr=1e-3)), "again")
+
+
+def test_weights_alone_of_a_step_begin_with_a_new_optimiser(tiny, go, tmp_path):
+    go(tiny(steps=4, save_every=2, keep="all"), "run")
+    go(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=2)), "again")
+    with pytest.raises(MissingInputError, match="no checkpoint of step 3") as missing:
+        go(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=3)), "never")
+    assert missing.value.help == "name one of steps 2, 4"
+    begun_from(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=2)))
+    with pytest.raises(DataError, match="do not fit") as refused:
+        begun_from(tiny(vocab=WordPiece(size=130), init=FromRun(path=str(tmp_path / "run"))))
+    assert refused.value.help.startswith("leave vocab out, init has its own")
+    with pytest.raises(MissingInputError, match="no checkpoint of step 3"):  # by check too
+        begun_from(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=3)))

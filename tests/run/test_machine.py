@@ -1,5 +1,8 @@
 """What a machine offers, pretended: free memory, arithmetic, how fast a device is."""
 
+import platform
+import resource
+import sys
 from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
@@ -17,11 +20,13 @@ from bertc.cost.planning.world import Layout, World
 from bertc.learn.step.feed import to_inputs
 from bertc.machine import exact, speed
 from bertc.machine.machine import detect, make_plan, refuse_too_few_devices
+from bertc.machine.memory import keep_freed_memory
 from bertc.machine.out_of_memory import refuse_what_cannot_fit
 from bertc.machine.speed import device_here
 from bertc.model import build
 from bertc.run import launch
 from bertc.run.beginning.synthetic import RandomText, first_step
+from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
 from bertc.run.train.start import machine_of
 
@@ -187,3 +192,27 @@ def test_a_step_needs_no_fp64_beside_its_draws(monkeypatch):
     monkeypatch.setattr(exact, "WITHOUT_FP64", {"cpu"})
     with NoFp64():
         assert step(batch, 0, 1e-4).loss > 0
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's"
+)
+def test_pages_are_not_mapped_anew_every_time():
+    def faults() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(2**24)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    with keep_freed_memory():
+        again = [faults() for _ in range(12)][6:]
+    assert sum(again) < 3 * 16_384, "64 MiB are 16,384 pages"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no peak can be reset elsewhere")
+def test_the_peak_of_a_run_is_not_that_of_what_was_before_in_its_process(tiny, tmp_path):
+    held = torch.ones(2**28)  # 1 GiB
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    del held
+    train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    peak = max(spent.memory_bytes for spent in RunFolder(tmp_path / "run").read_spent().values())
+    assert 0 < peak < before - 2**29

@@ -9,7 +9,7 @@ from bertc.ir.learning.objective import Mlm, Term
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.train import finish, loop, phase
 from bertc.run.train.loop import train
-from tests.run.conftest import lines
+from tests.run.conftest import lines, same_run
 
 
 @pytest.fixture
@@ -83,9 +83,7 @@ def test_a_stage_that_was_never_stopped_ends_with_its_best_weights(
     assert [line["step"] for line in lines(tmp_path / "last", "eval")] == [2, 4, 6]
 
 
-def test_stopped_and_resumed_it_is_the_same(
-    tuned, scored, tmp_path, options, same_run, monkeypatch
-):
+def test_stopped_and_resumed_it_is_the_same(tuned, scored, tmp_path, options, monkeypatch):
     scored(RISE_AND_FALL)
     resolved = tuned(stages={"one": {}, "two": {"steps": 6, "patience": 0}})
     train(resolved, tmp_path / "straight", **options)
@@ -106,7 +104,7 @@ def test_stopped_and_resumed_it_is_the_same(
 
 
 def test_an_evaluation_cut_short_at_the_end_is_made_again(
-    tuned, scored, tmp_path, options, same_run, monkeypatch
+    tuned, scored, tmp_path, options, monkeypatch
 ):
     scored({2: 0.5, 4: 0.7, 6: 0.6})
     resolved = tuned(steps=6)

@@ -40,7 +40,7 @@ from bertc.machine.display import Watched
 from bertc.machine.machine import make_plan
 from bertc.run.train import finish, phase
 from bertc.run.train.loop import train
-from tests.run.conftest import lines
+from tests.run.conftest import lines, same_run
 
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
@@ -257,7 +257,7 @@ def ask_one(rank):
         harmed(rank, 4, lambda: signal.raise_signal(signal.SIGTERM))
 
 
-def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path, same_run):
+def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path):
     """Of networks that grow: at the boundary, where steps begin to be another's, with dropout."""
     stages = {
         "flat": {"layers": 1, "steps": 4},

@@ -18,6 +18,7 @@ from bertc.run.records import checkpoints
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
 from bertc.use.trained import load
+from tests.run.conftest import same_run
 
 RUN = Path("run")
 
@@ -103,7 +104,7 @@ def test_remedies_are_remedies(place, program, cache):
     load(RUN)
 
 
-def test_a_run_written_without_digests_goes_on(program, cache, same_run):
+def test_a_run_written_without_digests_goes_on(program, cache):
     """As older versions wrote it; its text alone is compared, and its lock may be removed."""
     (RUN / "digests.json").unlink()
     for manifest in RUN.glob("checkpoints/*/manifest.json"):

@@ -21,7 +21,7 @@ from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
 from bertc.use.predict import predict
 from bertc.use.preview import preview
-from tests.run.conftest import lines, weights
+from tests.run.conftest import final_tensors, lines, weights
 
 BIRDS, PLACES = ("hens", "ducks", "geese"), ("barn", "pond", "gate")
 NETWORK = (
@@ -293,7 +293,7 @@ def test_resuming_is_never_having_stopped(resumes, farm, kinds, extra):
     resumes(f"{network} task={tasks} steps=6 eval_every=3 save_every=100 {extra}", 2, 4)
 
 
-def test_parts_of_like_length_add_up_to_the_batch(go, farm, tmp_path, final_tensors):
+def test_parts_of_like_length_add_up_to_the_batch(go, farm, tmp_path):
     task = farm["glue"].replace(")", ", dropout=0)")
     for microbatch in (8, 2):
         go(

@@ -15,7 +15,7 @@ from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run
 from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
-from tests.run.conftest import lines
+from tests.run.conftest import lines, same_run
 from tests.run.test_average import stood_at
 from tests.run.test_growth import begun
 
@@ -65,7 +65,7 @@ def test_tokens_see_later_ones_in_stages_of_both_directions_alone(run, step, cau
 
 
 @pytest.mark.parametrize("step", [3, 6])
-def test_resumed_at_a_seam_it_is_the_same(run, tiny, folder, same_run, step):
+def test_resumed_at_a_seam_it_is_the_same(run, tiny, folder, step):
     resumed = stood_at(run, step, "resumed")
     train(made(tiny), resumed, cache=folder / "cache", quiet=True, resume=True)
     same_run(run, resumed)

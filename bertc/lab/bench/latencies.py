@@ -6,8 +6,7 @@ from pathlib import Path
 from bertc import Resolved, RunFolder, UsageError, device_named, read_run
 from bertc.lab.bench.answering import Subject
 from bertc.lab.latency.cases import Case, Choices
-from bertc.lab.latency.predicted import predicted
-from bertc.lab.latency.table import Figures, Latencies, Row
+from bertc.lab.latency.table import Figures, Latencies, Row, predicted
 
 RANDOM_ROWS = (
     "rows are full of random tokens; a text's time is its batch's divided by its texts, without\n"

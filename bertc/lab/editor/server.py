@@ -10,8 +10,8 @@ from pygls.uris import to_fs_path
 
 from bertc import SpecError, __version__, formatted
 from bertc.lab.editor import convert, reading
+from bertc.lab.editor.convert import TextLines
 from bertc.lab.editor.hover import page_at
-from bertc.lab.editor.lines import TextLines
 from bertc.lab.editor.place import place_at
 from bertc.lab.editor.reading import Reading
 from bertc.lab.editor.suggestions import suggestions

@@ -25,7 +25,7 @@ from bertc import (
 )
 from bertc.lab.fit.budget import UNITS, Budget
 from bertc.lab.fit.choice import SPENT, Candidate, Choice
-from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT
+from bertc.lab.latency.table import TOKENS_OF_A_TEXT
 
 STEPS = "steps"
 CANDIDATES: Mapping[str, tuple[int, ...]] = {

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertc import Table, units
+from bertc import Resolved, Table, answer_cost, units
 from bertc.lab.latency.cases import Case
 
 
@@ -110,3 +110,18 @@ def _memory(figures: Figures | None) -> str:
 
 def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.3g}" if seconds < 1 else f"{1000 * seconds:,.0f}"
+
+
+TOKENS_OF_A_TEXT = 128
+"""Length of the text that stands for all where none is given, as in ``bertc bench --latency``."""
+
+
+def predicted(resolved: Resolved, case: Case) -> Figures | None:
+    """Time and memory of a case on this CPU; None for other runtimes than torch."""
+    setup, shape = case.setup, case.shape
+    if setup.runtime != "torch" or setup.precision == "int8":
+        return None
+    figures = answer_cost(
+        resolved, shape.length, shape.batch, threads=setup.threads, precision=setup.precision
+    )
+    return Figures(figures.seconds, memory_bytes=figures.memory_bytes)

@@ -21,7 +21,7 @@ from bertc import (
     resolve,
     units,
 )
-from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT
+from bertc.lab.latency.table import TOKENS_OF_A_TEXT
 
 REFUSED = "not alone"
 ALONE = (

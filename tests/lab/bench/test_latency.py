@@ -10,8 +10,7 @@ import bertc
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.lab.bench.latencies import latencies, of_folder, of_spec
 from bertc.lab.latency.cases import Case, Setup, Shape, chosen
-from bertc.lab.latency.predicted import predicted
-from bertc.lab.latency.table import Figures, Latencies, Row
+from bertc.lab.latency.table import Figures, Latencies, Row, predicted
 from bertc.run.records.results import read_run
 from tests.lab.onnx.conftest import run_of
 
