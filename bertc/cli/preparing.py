@@ -32,6 +32,7 @@ def prepare(
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="leave out what cannot be read, and list it")
     ] = False,
+    update: Annotated[bool, typer.Option("--update", help="prepare changed files alone")] = False,
     status: Annotated[bool, typer.Option("--status", help="list what is done and missing")] = False,
     finish: Annotated[
         bool, typer.Option("--finish", help="write the manifest when all parts are there")
@@ -45,7 +46,7 @@ def prepare(
     from bertc.run import preparing
 
     if status or finish:
-        if spec or set or part or workers or skip_damaged or (status and finish):
+        if spec or set or part or workers or skip_damaged or update or (status and finish):
             raise UsageError("--status and --finish go with --to alone")
         if finish:
             say(preparing.finished(to))
@@ -59,7 +60,8 @@ def prepare(
 
     command, share = shlex.join(["bertc", "prepare", *spec_words(spec, set)]), _share(part)
     program, cores = resolve(spec, set or ()), workers or available_cores()
-    say(preparing.prepare_text(program, to, cache_folder(), share, cores, command, skip_damaged))
+    ways = (cores, command, skip_damaged, update)
+    say(preparing.prepare_text(program, to, cache_folder(), share, *ways))
 
 
 def _share(text: str | None) -> tuple[int, int] | None:

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.base.storage.place import FolderAt
-from bertc.data.cache.store import Facts, Progress, Silent, fingerprint, obtain
+from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain
 from bertc.data.rows.cleaning import copies, keys_in, removal_text, rules_for
 from bertc.data.rows.holdout import join_held_out
 from bertc.data.rows.rewriting import (
@@ -122,9 +122,10 @@ TokenFolder = tuple[Path, Facts]
 def _changed(tokens: TokenFolder, how: str, change: Rewriting, dtype: DType) -> TokenFolder:
     """A part of a source with its documents changed, in a folder of its own."""
     before, facts = tokens
-    folder, place = before.parent / fingerprint(before.name, how), FolderAt(str(before.parent))
+    folder, manifest = before.parent / fingerprint(before.name, how), ignore_patterns(MANIFEST_FILE)
 
     def fill(folder: Path) -> Facts:
-        return rewrite(folder, place, before.name, facts, dtype, change)
+        copytree(before, folder, ignore=manifest, dirs_exist_ok=True)
+        return rewrite(folder, facts, dtype, change)
 
     return folder, obtain(folder, fill, Silent())

@@ -1,7 +1,8 @@
 """Progress of a run on stderr: a live line on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -101,6 +102,13 @@ def choose(quiet: bool) -> Display:
         return Display()
     console = Console(stderr=True, highlight=False)
     return Live(console) if console.is_terminal else Plain(console)
+
+
+@contextmanager
+def watching(way_on: str) -> Iterator[Watched]:
+    """Show the progress of a command that can be stopped; ``way_on`` says what then goes on."""
+    with closing(choose(quiet=False)) as display, Stop(way_on=way_on) as stop:
+        yield Watched(display, stop)
 
 
 class Plain(Display):

@@ -5,13 +5,12 @@ from pathlib import Path
 from bertc.base.diagnostics import listed, several
 from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
-from bertc.data.prepared.finishing import finish_preparing
+from bertc.data.prepared.finishing import finish_preparing, survey
 from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.prepared.manifest import CORPUS_FILE, PreparedText, survey
+from bertc.data.prepared.manifest import CORPUS_FILE
 from bertc.data.rows.cleaning import removal_text
 from bertc.ir.program.resolved import Resolved
-from bertc.machine.display import Watched, choose
-from bertc.machine.signals import Stop
+from bertc.machine.display import watching
 
 GO_ON = "the same command goes on"
 
@@ -24,43 +23,47 @@ def prepare_text(
     workers: int,
     command: str,
     skip_damaged: bool = False,
+    update: bool = False,
 ) -> str:
     """Prepare the text of a spec, or one share of its parts; return a line about it.
 
     ``command`` is what prepares it all, for whoever reads of a missing part.
     """
-    place, display = FolderAt(to), choose(quiet=False)
-    with Stop(way_on=GO_ON) as stop:
-        progress = Watched(display, stop)
-        work = begin_preparing(resolved, place, cache, progress, command, skip_damaged=skip_damaged)
+    place = FolderAt(to)
+    with watching(GO_ON) as progress:
+        work = begin_preparing(
+            resolved, place, cache, progress, command, skip_damaged=skip_damaged, update=update
+        )
         nth, of = part or (1, 1)
         names = work.plan.parts[nth - 1 :: of]
         make_parts(work, names, progress, workers)
-        corpus = None if part else finish_preparing(place, progress)
-    display.close()
-    if corpus is None and not names:
+    if part is None:
+        return finished(to)
+    if not names:
         count = several(len(work.plan.parts), "part")
         return f"{to}: share {nth} of {of}: the text has {count}, so this share has none"
-    if corpus is None:
-        return f"{to}: share {nth} of {of}, {several(len(names), 'part')}, is prepared"
-    return _about(to, corpus)
+    return f"{to}: share {nth} of {of}, {several(len(names), 'part')}, is prepared"
 
 
 def finished(to: str) -> str:
     """Write the manifest of text whose parts are all there; return a line about it."""
-    display = choose(quiet=False)
-    with Stop(way_on=GO_ON) as stop:
-        corpus = finish_preparing(FolderAt(to), Watched(display, stop))
-    display.close()
-    return _about(to, corpus)
+    with watching(GO_ON) as progress:
+        corpus = finish_preparing(FolderAt(to), progress)
+    facts = corpus.facts
+    damaged = [error for part in corpus.parts for error in part.facts.get("damaged", ())]
+    return (
+        f"{to}: {facts['train']['tokens']:,} tokens of {facts['train']['documents']:,} documents "
+        f"to train on, {facts['heldout']['tokens']:,} held out, in "
+        f'{several(len(corpus.parts), "part")}; read with data=prepared("{to}")'
+        + (f"\n{removal_text(facts['removed'])}" if "removed" in facts else "")
+        + "".join(f"\nthe rest is left out: {error}" for error in damaged)
+    )
 
 
 def standing(to: str) -> tuple[str, bool]:
     """The progress of a preparation with its missing and damaged parts; True if it has none."""
-    display = choose(quiet=False)
-    with Stop(way_on="nothing was changed") as stop:
-        plan, parts, missing, damaged = survey(FolderAt(to), Watched(display, stop))
-    display.close()
+    with watching("nothing was changed") as progress:
+        plan, parts, missing, damaged = survey(FolderAt(to), progress)
     size = bytes_text(int(plan.read.get("bytes", 0)))
     lines = [f"{to}: {plan.words('text')}, {size} of text"]
     lines.append(f"  parts    {len(parts):,} of {len(plan.parts):,}")
@@ -72,15 +75,3 @@ def standing(to: str) -> tuple[str, bool]:
     if whole and not FolderAt(to).sizes("").get(CORPUS_FILE):
         lines.append("  not finished: --finish writes the manifest")
     return "\n".join(lines), whole
-
-
-def _about(to: str, corpus: PreparedText) -> str:
-    facts = corpus.facts
-    damaged = [error for part in corpus.parts for error in part.facts.get("damaged", ())]
-    return (
-        f"{to}: {facts['train']['tokens']:,} tokens of {facts['train']['documents']:,} documents "
-        f"to train on, {facts['heldout']['tokens']:,} held out, in "
-        f'{several(len(corpus.parts), "part")}; read with data=prepared("{to}")'
-        + (f"\n{removal_text(facts['removed'])}" if "removed" in facts else "")
-        + "".join(f"\nthe rest is left out: {error}" for error in damaged)
-    )

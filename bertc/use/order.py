@@ -14,8 +14,8 @@ from bertc.data.batches.stage import StageData
 from bertc.data.corpus import PreparedCorpus
 from bertc.data.sources.source import CorpusText
 from bertc.ir.data import Prepared
-from bertc.machine.display import Watched, choose
-from bertc.machine.signals import AGAIN, Stop
+from bertc.machine.display import watching
+from bertc.machine.signals import AGAIN
 from bertc.run.evaluation.open_run import read_text
 from bertc.run.records.folder import RunFolder
 
@@ -36,15 +36,14 @@ def read_order(
         MissingInputError, DataError: if the run or its text is gone, damaged or another one.
         UsageError: of steps that the run has not, or that do not read rows of text.
     """
-    folder, display, lines = RunFolder(run), choose(quiet=False), 0
+    folder, lines = RunFolder(run), 0
     resolved = folder.read_resolved()
     if not 0 <= first < end <= resolved.steps:
         raise UsageError(
             f"the run has steps 0 to {resolved.steps - 1:,}, not {first:,} up to {end:,}",
             f"--steps 0:{resolved.steps} lists all",
         )
-    with Stop(way_on=AGAIN) as stop:
-        watched = Watched(display, stop)
+    with watching(AGAIN) as watched:
         corpus = read_text(folder, resolved, cache or cache_folder(), watched)
         documents, names = _documents(corpus), _names(corpus)
         watched.begin("listing what is read", end - first, "steps")
@@ -54,7 +53,6 @@ def read_order(
                 lines += 1
             watched.advance(1)
         watched.end()
-    display.close()
     return lines
 
 

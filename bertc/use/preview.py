@@ -23,8 +23,8 @@ from bertc.ir.program.stage import Stage, TextStage
 from bertc.learn.objectives import MicroBatch, RowView, corrupt, mask_key, tensors_of
 from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.vocabulary import vocab_tensors
-from bertc.machine.display import Watched, choose
-from bertc.machine.signals import AGAIN, Stop
+from bertc.machine.display import watching
+from bertc.machine.signals import AGAIN
 from bertc.run.evaluation.held_out import named
 from bertc.run.evaluation.open_run import read_text
 from bertc.run.evaluation.word_networks import TrainedNetworks
@@ -62,14 +62,12 @@ def preview(
     """
     if step is not None and step >= resolved.steps:
         raise UsageError(f"step {step:,} is none of {resolved.steps:,}, the first of which is 0")
-    display, where = choose(quiet=False), cache or cache_folder()
-    with Stop(way_on=AGAIN) as stop:
-        watched = Watched(display, stop)
+    where = cache or cache_folder()
+    with watching(AGAIN) as watched:
         if run:
             corpus = read_text(RunFolder(run), resolved, where, watched)
         else:
             corpus = prepare(resolved, where, watched, TrainedNetworks(resolved.run.device))
-    display.close()
     shown = resolved.stages if step is None else (resolved.stage_at(step),)
     parts = [LEGEND] if any(isinstance(stage, TextStage) for stage in shown) else []
     for stage in shown:

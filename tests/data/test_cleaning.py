@@ -12,7 +12,10 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage.place import FolderAt
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import PreparedCorpus, prepare
+from bertc.data.prepared import finishing
 from bertc.data.prepared.finishing import finish_preparing
+from bertc.data.prepared.making import begin_preparing, make_parts
+from bertc.data.prepared.manifest import read_corpus
 from bertc.data.prepared.opening import tokenizer_at
 from bertc.data.sources import files
 from bertc.ir.program.resolved import Resolved
@@ -123,6 +126,28 @@ def test_prepared_text_is_cleaned_as_text_is(
     for _ in range(2):
         made(spec(text), place.address, tmp_path / "made")
         assert finish_preparing(FolderAt(place.address), Silent()) == corpus
+
+
+@pytest.mark.parametrize("to", ["{}/to", "memory://{}/at-once"])
+def test_two_that_finish_at_once_write_one_manifest(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    monkeypatch.setattr(files, "PART_BYTES", 3000)
+    straight = finish_preparing(made(spec(text), f"{tmp_path}/one", tmp_path / "made"), Silent())
+    for name in ("survey", "copies"):  # after it the other one comes between
+        place = FolderAt(f"{to.format(tmp_path)}/{name}")
+        work = begin_preparing(spec(text), place, tmp_path / "made", Silent())
+        make_parts(work, work.plan.parts, Silent())
+        before = getattr(finishing, name)
+
+        def between(*arguments, name=name, before=before, place=place):
+            result = before(*arguments)
+            monkeypatch.setattr(finishing, name, before)
+            finish_preparing(place, Silent())
+            return result
+
+        monkeypatch.setattr(finishing, name, between)
+        assert finish_preparing(place, Silent()) == read_corpus(place) == straight
 
 
 def test_rules_that_leave_too_little_say_what_they_removed(text: Path, tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """The end of a preparation: what follows from all parts together, and the manifest."""
 
+import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from bertc.base.diagnostics import DataError, several
+from bertc.base.cores import available_cores
+from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.base.storage.place import FolderAt
-from bertc.data.cache.store import Facts, Progress, clear
+from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, clear
 from bertc.data.prepared.making import put_folder, rows_of
 from bertc.data.prepared.manifest import (
     HELD_OUT,
@@ -16,27 +19,25 @@ from bertc.data.prepared.manifest import (
     PreparedPart,
     PreparedText,
     part_at,
-    survey,
+    read_plan,
     write_corpus,
 )
+from bertc.data.prepared.opening import copy_part
 from bertc.data.rows.cleaning import copies, keys_in
 from bertc.data.rows.holdout import join_held_out
 from bertc.data.rows.rewriting import Rewriting, hold_out_end, holds_out, rewrite, without
 from bertc.data.rows.tokens import SPLITS, TOKEN_FILES, Tokens, open_tokens
 
+STORE_READERS = 16
+"""Requests to a store at once, where parts are looked at."""
+
 
 def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
-    """Write the manifest of a place whose parts are all there."""
-    plan, parts, missing, damaged = survey(place, progress)
-    if absent := sorted([*missing, *damaged]):
-        named = f"{several(len(missing), 'part')} missing, {len(damaged):,} damaged"
-        share = f" --part {int(absent[0]) + 1}/{len(plan.parts)}"
-        raise DataError(
-            f"{len(parts):,} of {several(len(plan.parts), 'part')} are whole at {place.address}: "
-            f"{named}, the first is {absent[0]}",
-            f"{plan.words('command')} --to {place.address}{share * (len(absent) == 1)} makes "
-            + ("it" if len(absent) == 1 else "those alone"),
-        )
+    """Write the manifest of a place whose parts are all there.
+
+    Another process may do so at once: a change of a part changes nothing the second time.
+    """
+    plan, parts = _all_parts(place, progress)
     if plan.clean.get("unique"):
         progress.begin("comparing documents", len(parts), "parts")
         read = []
@@ -46,37 +47,80 @@ def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
                 read.append(keys_in(_copied(place, part, hashes, Path(name))))
             progress.advance(1)
         for number, keys in copies(read).items():
-            drop = partial(without, gone=keys)
-            parts[number] = _changed(place, plan, parts[number], drop)
+            _change(place, plan, parts[number], partial(without, gone=keys))
         progress.end()
+        plan, parts = _all_parts(place, progress, 0)
     if plan.holdout and not any(part.facts["heldout"]["tokens"] for part in parts):
         last = holds_out([part.facts for part in parts])
         end = partial(hold_out_end, separator=plan.separator, holdout=plan.holdout)
-        parts[last] = _changed(place, plan, parts[last], end)
-    put_folder(place, HELD_OUT, lambda folder: _held_out(folder, place, plan, parts))
+        _change(place, plan, parts[last], end)
+        plan, parts = _all_parts(place, progress, 0)
+    put_folder(place, HELD_OUT, lambda folder: _held_out(folder, place, plan, parts), anew=True)
     heldout = part_at(place, HELD_OUT)
     assert heldout is not None
     corpus = write_corpus(place, plan, parts, heldout)
+    for name in place.names() - {*plan.parts}:
+        if name.isdigit():  # of text before an update
+            place.remove(name)
     if place.folder:
         clear(place.folder)
     return corpus
 
 
-def _changed(
-    place: FolderAt, plan: PreparationPlan, part: PreparedPart, change: Rewriting
-) -> PreparedPart:
-    """A part with some documents fewer or elsewhere, in the place of the one before."""
+def _all_parts(
+    place: FolderAt, progress: Progress, checked_bytes: int = sys.maxsize
+) -> tuple[PreparationPlan, list[PreparedPart]]:
+    """The plan and all parts as they are now."""
+    plan, parts, missing, damaged = survey(place, progress, checked_bytes)
+    if absent := sorted([*missing, *damaged]):
+        named = f"{several(len(missing), 'part')} missing, {len(damaged):,} damaged"
+        share = f" --part {plan.parts.index(absent[0]) + 1}/{len(plan.parts)}"
+        raise DataError(
+            f"{len(parts):,} of {several(len(plan.parts), 'part')} are whole at {place.address}: "
+            f"{named}, the first is {absent[0]}",
+            f"{plan.words('command')} --to {place.address}{share * (len(absent) == 1)} makes "
+            + ("it" if len(absent) == 1 else "those alone"),
+        )
+    return plan, parts
+
+
+def survey(
+    place: FolderAt, progress: Progress, checked_bytes: int = sys.maxsize
+) -> tuple[PreparationPlan, list[PreparedPart], list[str], list[str]]:
+    """The plan of a place, its parts that are whole; missing ones, damaged ones."""
+    plan = read_plan(place)
+    if plan is None:
+        raise UsageError(
+            f"nothing is prepared at {place.address}",
+            f"bertc prepare SPEC --to {place.address} begins it",
+        )
+    parts, missing, damaged = list[PreparedPart](), list[str](), list[str]()
+    progress.begin("reading the parts", len(plan.parts), "parts")
+    with ThreadPoolExecutor(available_cores() if place.folder else STORE_READERS) as pool:
+        look = partial(part_at, place, plan=plan, checked_bytes=checked_bytes)
+        try:
+            for name, part in zip(plan.parts, pool.map(look, plan.parts), strict=True):
+                if part:
+                    parts.append(part)
+                else:
+                    (damaged if MANIFEST_FILE in place.sizes(name) else missing).append(name)
+                progress.advance(1)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    progress.end()
+    return plan, parts, missing, damaged
+
+
+def _change(place: FolderAt, plan: PreparationPlan, part: PreparedPart, change: Rewriting) -> None:
+    """Put a part with some documents fewer or elsewhere in the place of the one before."""
     dtype = np.dtype(plan.dtype).type
 
     def fill(folder: Path) -> Facts:
         now = part_at(place, part.name, plan) or part  # changed meanwhile by another process
-        facts = rewrite(folder, place, part.name, now.facts, dtype, change)
-        return {**facts, "rows": rows_of(plan, folder)}
+        facts = rewrite(folder, copy_part(place, now, folder), dtype, change)
+        return {**facts, "rows": rows_of(plan, folder), "plan": plan.fingerprint}
 
     put_folder(place, part.name, fill, anew=True)
-    changed = part_at(place, part.name, plan)
-    assert changed is not None
-    return changed
 
 
 def _held_out(

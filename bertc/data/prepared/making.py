@@ -22,6 +22,7 @@ from bertc.data.prepared.manifest import (
     TOKENIZER,
     PreparationPlan,
     part_at,
+    part_name,
     write_plan,
 )
 from bertc.data.rows.cleaning import rules_for
@@ -39,8 +40,6 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
-
-NAME_DIGITS = 5
 
 
 @dataclass(frozen=True)
@@ -62,13 +61,15 @@ def begin_preparing(
     command: str = "bertc prepare SPEC",
     source: TextSource | None = None,
     skip_damaged: bool = False,
+    update: bool = False,
 ) -> Preparation:
     """Settle what every worker has to have alike: the parts, the rows, and the tokenizer.
 
     What is known before any text is read is put first, so a place that cannot be written, or holds
     something else, is refused at once. The tokenizer is the one that the first worker put there.
     ``source`` is text that is read once, if it is not that of the program. ``skip_damaged``: the
-    rest of a file that cannot be read is left out, and its error is in the manifest.
+    rest of a file that cannot be read is left out, and its error is in the manifest. ``update``:
+    parts of earlier text whose inputs are the same stay, with its vocabulary.
     """
     source, texts = _opened(resolved, source, skip_damaged)
     plan = _plan(resolved, source, command)
@@ -82,7 +83,7 @@ def begin_preparing(
             plan, tokenizer=spelling(vocabulary), dtype=dtype, separator=vocabulary.sep
         )
 
-    agreed = write_plan(place, plan if plan.vocab else completed()[1])
+    agreed = write_plan(place, plan if plan.vocab else completed()[1], update)
     vocabulary = _vocabulary_at(place, agreed)
     if vocabulary is None:
         vocabulary, agreed = completed()
@@ -96,6 +97,7 @@ def begin_preparing(
 def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPlan:
     """The plan of a preparation before it has a tokenizer."""
     parts = source.parts or (source,)
+    inputs = [_content(part.identity) for part in parts]
     tokenizer = show_value(resolved.vocabulary, setting_shape("vocab"))
     stages = [stage for stage in resolved.stages if arrangements(stage, resolved)]
     read = {
@@ -109,19 +111,20 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
         "clean": show_value(resolved.run.clean),
     }
     return PreparationPlan(
-        source=fingerprint([_content(part.identity) for part in parts]),
+        source=fingerprint(inputs),
         tokenizer="",
         dtype="",
         separator=0,
         holdout=resolved.run.holdout,
         clean=rules_for(source, resolved.run.clean).model_dump(exclude_defaults=True),
         read=read,
-        parts=tuple(f"{number:0{NAME_DIGITS}}" for number in range(len(parts))),
+        parts=tuple(map(part_name, range(len(parts)))),
         rows=tuple(
             how(a, stage) for stage in resolved.stages for a in arrangements(stage, resolved)
         ),
         vocab="" if isinstance(resolved.vocabulary, TokenizerFile) else tokenizer,
         program=resolved.model_dump(mode="json", exclude={"origins"}),
+        inputs=tuple(map(fingerprint, inputs)),
     )
 
 
@@ -242,7 +245,7 @@ def _make(work: Preparation, cores: int, job: tuple[str, TextSource], report: Ad
             rules=Documents(**plan.clean),
         )
         facts |= {"damaged": damaged} if damaged else {}
-        return {**facts, "rows": rows_of(plan, folder), "plan": plan.fingerprint}
+        return {**facts, "rows": rows_of(plan, folder), "plan": plan.digest_of(name)}
 
     # One that is whole may be of another preparation.
     put_folder(work.place, name, fill, anew=part_at(work.place, name) is not None)

@@ -2,21 +2,18 @@
 
 import hashlib
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache, partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import count
 from typing import Any
 
-from bertc.base.cores import available_cores
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError, listed
 from bertc.base.storage.place import FolderAt
 from bertc.data.cache.store import (
     CHECKED_BYTES,
     MANIFEST_FILE,
     Facts,
-    Progress,
     fingerprint,
     intact,
     unsealed,
@@ -29,9 +26,8 @@ TOKENIZER = "tokenizer"
 HELD_OUT = "heldout"
 """The folder with the held-out text of all parts, and the token counts of training text."""
 VERSION = 1
+NAME_DIGITS = 5
 LARGEST_FILE_BYTES = 1 << 30
-STORE_READERS = 16
-"""Requests to a store at once, where parts are looked at."""
 SHARED = ("source", "vocab", "tokenizer", "holdout", "clean", "rows", "parts", "version")
 """Settings of a plan that decide the content of parts, as messages name them."""
 
@@ -42,8 +38,8 @@ class PreparationPlan:
 
     ``tokenizer`` is the digest of the vocabulary, empty before there is one, ``vocab`` how it is
     learned, empty of one that is there. ``source`` is the identity of the text, ``rows`` what their
-    counts follow from. The part of each name has its share of the text. ``read`` says for people
-    what these are, and ``program`` reads the text.
+    counts follow from. The part of each name has its share of the text, whose identity is in
+    ``inputs``. ``read`` says for people what these are, and ``program`` reads the text.
     """
 
     source: str
@@ -58,11 +54,23 @@ class PreparationPlan:
     clean: Mapping[str, Any] = field(default_factory=dict)
     vocab: str = ""
     program: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """Digest of all that decides the content of parts."""
+        """Digest of all that decides the content of parts, those changed at the finish included."""
         return fingerprint([getattr(self, name) for name in SHARED])
+
+    def digest_of(self, name: str) -> str:
+        """Digest of what decides the content of a part as it is made: its input, the settings."""
+        return self._digests.get(name, self.fingerprint)
+
+    @cached_property
+    def _digests(self) -> dict[str, str]:
+        shared = [getattr(self, name) for name in SHARED if name not in ("source", "parts")]
+        shared.append(len(self.parts) == 1)  # it holds out its own end
+        pairs = zip(self.parts, self.inputs, strict=False)  # plans made before have no inputs
+        return {name: fingerprint(of, *shared) for name, of in pairs}
 
     def words(self, name: str) -> str:
         """A setting in words for people."""
@@ -101,10 +109,11 @@ def read_plan(place: FolderAt) -> PreparationPlan | None:
     return _plan(place, fields)
 
 
-def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
+def write_plan(place: FolderAt, plan: PreparationPlan, update: bool = False) -> PreparationPlan:
     """Put the plan, or return the one that is there, with its tokenizer.
 
-    A place that holds other files or another preparation is refused.
+    A place that holds other files or another preparation is refused, but for one of other text
+    with ``update``: parts of the same input stay, the manifest goes until all are there.
     """
     fields = _json(place, PLAN_FILE, damaged={})
     others = place.names() if fields is None else set()
@@ -116,10 +125,18 @@ def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
     if others:
         fields = _json(place, PLAN_FILE, damaged={})
     known = _plan(place, fields) if fields else None
-    if known and (differing := _differences(known, plan)):
+    differing = _differences(known, plan) if known else {}
+    if known and update and {*differing} == {"source"}:
+        for name in (CORPUS_FILE, *([] if known.tokenizer else [TOKENIZER])):
+            place.remove(name)
+        plan, known = _updated(known, plan), None
+    elif differing:
+        said = "; ".join(f"{name}: {how}" for name, how in differing.items())
+        update_it = "; bertc prepare --update prepares what changed"
         raise DataError(
-            f"{place.address} holds another preparation: {'; '.join(differing)}",
-            "prepare into another --to, or with the spec, text and tokenizer of the first",
+            f"{place.address} holds another preparation: {said}",
+            "prepare into another --to, or with the spec, text and tokenizer of the first"
+            + update_it * ({*differing} == {"source"}),
         )
     if known is None or (plan.tokenizer and not known.tokenizer):
         place.write(PLAN_FILE, _digested(asdict(plan)))
@@ -127,15 +144,29 @@ def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
     return known
 
 
-def _differences(known: PreparationPlan, plan: PreparationPlan) -> list[str]:
-    differing = []
+def _updated(known: PreparationPlan, plan: PreparationPlan) -> PreparationPlan:
+    """The plan with the tokenizer of one of other text, and its parts of the same input."""
+    there = dict(zip(known.inputs, known.parts, strict=False))
+    fresh = (part_name(number) for number in count(max(map(int, known.parts)) + 1))
+    parts = tuple(there.pop(of, "") or next(fresh) for of in plan.inputs)
+    settled = {name: getattr(known, name) for name in ("tokenizer", "dtype", "separator")}
+    return replace(plan, parts=parts, **settled)
+
+
+def part_name(number: int) -> str:
+    """The name of a part: its number, or a new one where text was updated."""
+    return f"{number:0{NAME_DIGITS}}"
+
+
+def _differences(known: PreparationPlan, plan: PreparationPlan) -> dict[str, str]:
+    differing = {}
     for name in SHARED:
         there, here = getattr(known, name), getattr(plan, name)
-        if there == here or (name == "tokenizer" and not (there and here)):
-            continue
+        if there == here or name == "parts" or (name == "tokenizer" and not (there and here)):
+            continue  # parts follow from the source
         words = [known.words(name), plan.words(name)]
         said = "{} there, {} here" if words[0] != words[1] else "{}, of another content"
-        differing.append(f"{name}: {said.format(*words)}")
+        differing[name] = said.format(*words)
     return differing
 
 
@@ -158,38 +189,9 @@ def part_at(
     sizes = place.sizes(name)
     if any(sizes.get(file) != size for file, (size, _) in manifest["files"].items()):
         return None
-    if plan and manifest["facts"].get("plan") != plan.fingerprint:
+    if plan and manifest["facts"].get("plan") not in (plan.fingerprint, plan.digest_of(name)):
         return None
     return PreparedPart(name, hashlib.sha256(raw).hexdigest(), manifest["facts"])
-
-
-def survey(
-    place: FolderAt, progress: Progress
-) -> tuple[PreparationPlan, list[PreparedPart], list[str], list[str]]:
-    """The plan of a place, its parts that are whole, all bytes of a folder read; missing ones,
-    damaged ones.
-    """
-    plan = read_plan(place)
-    if plan is None:
-        raise UsageError(
-            f"nothing is prepared at {place.address}",
-            f"bertc prepare SPEC --to {place.address} begins it",
-        )
-    parts, missing, damaged = list[PreparedPart](), list[str](), list[str]()
-    progress.begin("reading the parts", len(plan.parts), "parts")
-    with ThreadPoolExecutor(available_cores() if place.folder else STORE_READERS) as pool:
-        look = partial(part_at, place, plan=plan, checked_bytes=sys.maxsize)
-        try:
-            for name, part in zip(plan.parts, pool.map(look, plan.parts), strict=True):
-                if part:
-                    parts.append(part)
-                else:
-                    (damaged if MANIFEST_FILE in place.sizes(name) else missing).append(name)
-                progress.advance(1)
-        finally:
-            pool.shutdown(cancel_futures=True)
-    progress.end()
-    return plan, parts, missing, damaged
 
 
 def write_corpus(
@@ -244,7 +246,7 @@ def _plan(place: FolderAt, fields: Mapping[str, Any]) -> PreparationPlan:
             f"this bertc reads version {VERSION}: prepare the text again",
         )
     known = {name: value for name, value in fields.items() if name != "digest"}
-    tuples = {name: tuple(fields.get(name, ())) for name in ("parts", "rows")}
+    tuples = {name: tuple(fields.get(name, ())) for name in ("parts", "rows", "inputs")}
     return PreparationPlan(**{**known, **tuples})
 
 

@@ -45,7 +45,7 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
         if place.folder:
             return _checked(place, part), None
         folder, expected_bytes = cache / "shards" / part.sha256, _bytes_of(part, dtype)
-        copy = partial(_copy, place, part)
+        copy = partial(copy_part, place, part)
         return folder, copied(folder, copy, progress, expected_bytes, text.cache)
 
     def opened(part: PreparedPart, split: str) -> Tokens:
@@ -139,7 +139,8 @@ def _bytes_of(part: PreparedPart, dtype: DType) -> int:
     return sum(count.get(name, 0) * width for count in counts for name, width in widths.items())
 
 
-def _copy(place: FolderAt, part: PreparedPart, folder: Path) -> Facts:
+def copy_part(place: FolderAt, part: PreparedPart, folder: Path) -> Facts:
+    """Copy the files of a part but its manifest, all of one state; return its facts."""
     raw = place.read(
         f"{part.name}/{MANIFEST_FILE}",
         LARGEST_FILE_BYTES,

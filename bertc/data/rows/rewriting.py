@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.place import FolderAt
-from bertc.data.cache.store import MANIFEST_FILE, Facts
+from bertc.data.cache.store import Facts
 from bertc.data.rows.tokens import SPLITS, TOKEN_FILES, DType, Tokens, mapped, open_tokens
 
 MAX_LAST_DOCUMENT_FRACTION = 0.1
@@ -22,12 +21,8 @@ Rewriting = Callable[[Path, DType], int]
 """A change of the files in a folder, which returns the number of copies that it removes."""
 
 
-def rewrite(
-    folder: Path, place: FolderAt, name: str, facts: Facts, dtype: DType, change: Rewriting
-) -> dict[str, Any]:
-    """Copy a part of a place into ``folder`` and change it; return its facts, counted again."""
-    for file in {*place.sizes(name)} - {MANIFEST_FILE}:
-        place.get(f"{name}/{file}", folder / file)
+def rewrite(folder: Path, facts: Facts, dtype: DType, change: Rewriting) -> dict[str, Any]:
+    """Change the files of a part; return its facts, counted again."""
     copies = change(folder, dtype)
     before = np.fromfile(folder / "train.counts", np.int64)
     write_counts(folder, dtype, len(before), before == 0)  # special tokens
