@@ -232,12 +232,12 @@ def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 156))]
     (tmp_path / "minilm" / "vocab.txt").write_text("\n".join(words))
     page = commands(ROOT / "docs" / "how-to" / "begin.md")
-    assert [name for name, *_ in page[-2:]] == ["train", "train"]
     answers_given = iter(["texts.txt", "en", "14M", "pretrain", "cpu"])
     monkeypatch.setattr(starting, "is_terminal", lambda: "mine.bertc" in sys.argv)
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers_given))
-    for arguments in page[:-2]:
-        run(*arguments)
+    for arguments in page:
+        if arguments[0] != "train":
+            run(*arguments)
     for name in ("words", "stars", "stars-from", "pairs", "alone"):
         run("check", f"{name}.bertc")
     assert 'positive="' in (tmp_path / "pairs.bertc").read_text()

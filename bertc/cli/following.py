@@ -78,7 +78,6 @@ def report_(
     ),
 ) -> None:
     """Write runs as one HTML page: curves, cost, scores; of several, next to each other."""
-    from bertc.base.storage import durable
     from bertc.lab.report.report import report_page
 
     durable.replace(out, report_page(runs).encode(), elsewhere="name another file with -o")
@@ -115,7 +114,6 @@ def inspect_(
         report = worth(run, task=task, examples=examples)
         say(report.as_json() if json else report.as_table())
         return
-    from bertc.base.storage import durable
     from bertc.lab.report.attention import attention_page
 
     if not text:

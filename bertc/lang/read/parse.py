@@ -11,11 +11,6 @@ from bertc.lang.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, Toke
 from bertc.lang.read.tree import Block, Item, Tree
 
 
-def balance(tokens: list[Token], source: Source, diagnostics: Diagnostics) -> list[Token]:
-    """The tokens with missing brackets added and surplus ones removed."""
-    return _Balancer(tokens, source, diagnostics).run()
-
-
 class _Opened(NamedTuple):
     """An opening bracket: of a ``block``, or ``surplus`` (to be removed)."""
 
@@ -38,6 +33,7 @@ class _Balancer:
         self.closed_later = _closed_later(tokens)
 
     def run(self) -> list[Token]:
+        """The tokens with missing brackets added and surplus ones removed."""
         for index, token in enumerate(self.tokens):
             if len(self.diagnostics.found) > MOST_MISTAKES:
                 return []
@@ -177,7 +173,7 @@ def parse(text: str, name: str = "<spec>", diagnostics: Diagnostics | None = Non
     report = Diagnostics() if diagnostics is None else diagnostics
     source = Source(name, text)
     tokens, comments = scan(source, report)
-    tokens = balance(tokens, source, report)
+    tokens = _Balancer(tokens, source, report).run()
     items, mistake = parse_items(tokens, source)
     if mistake:
         items = _recovered(tokens, source, report)
