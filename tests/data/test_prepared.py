@@ -4,8 +4,10 @@ import contextlib
 import gzip
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import fsspec
@@ -437,8 +439,8 @@ def test_a_store_that_answers_late_or_wrongly_is_read_again(
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [
-        (TimeoutError("too slow"), MissingInputError, "cannot read .*: 7 tries, too slow"),
-        (b"wrong", MissingInputError, "7 tries, .* not what the manifest says"),
+        (TimeoutError("too slow"), MissingInputError, r"cannot .*: \d+ tries in 0 s, too slow"),
+        (b"wrong", MissingInputError, "tries in 0 s, .* not what the manifest says"),
         (PermissionError("Forbidden"), MissingInputError, "cannot read .*: Forbidden"),
     ],
 )
@@ -452,20 +454,44 @@ def test_a_store_that_stays_wrong_is_named(
         [read.train(step) for step in range(40)]
 
 
-def test_a_store_that_was_given_up_has_one_try_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    place, calls = FolderAt("memory://nowhere"), list[str]()
+class Clock(SimpleNamespace):
+    """The module time, without waiting."""
+
+    strftime, localtime, now = staticmethod(time.strftime), staticmethod(time.localtime), 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    time = monotonic
+
+
+def test_all_readers_give_a_store_up_together(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, clock, calls = FolderAt("memory://nowhere"), Clock(), list[str]()
 
     def slow(name: str, _: object) -> bytes:
         calls.append(name)
+        clock.sleep(15)
         raise TimeoutError("slow")
 
+    monkeypatch.setattr(places, "time", clock)
+    monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 1.0)
     monkeypatch.setattr(place, "_content", slow)
-    for seconds, tries in ((60.0, 7), (60.0, 1), (0.0, 7)):
-        monkeypatch.setattr(places, "GIVEN_UP_SECONDS", seconds)
+    for pause, tries, said in ((0, 5, "5 tries in 75"), (50, 1, "6 tries in 140"), (100, 5, "5")):
         calls.clear()
-        with pytest.raises(MissingInputError, match="7 tries, slow"):
+        clock.sleep(pause)
+        with pytest.raises(MissingInputError, match=f"{said}.*, slow"):
             place.read("plan.json", 1)
         assert len(calls) == tries
+    place.write("a", b"")
+    first, anew, over = capsys.readouterr().err.splitlines()
+    for line in (first, anew):
+        assert line.startswith("warning: cannot read memory://nowhere/plan.json: slow; it is tried")
+    assert over == "memory://nowhere answers again"
 
 
 def test_a_store_that_never_answered_is_not_tried_again(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import itertools
 import os
 import random
 import signal
@@ -5,17 +6,23 @@ import sys
 import threading
 import time
 
+import fsspec
 import pytest
 import torch
+from fsspec.implementations.memory import MemoryFileSystem
 
 from bertc import cli
 from bertc.base.diagnostics import MissingInputError, ResumeRefusedError, StoppedError
+from bertc.base.storage import place as places
 from bertc.base.storage.place import FolderAt
 from bertc.data.cache.store import Silent
 from bertc.data.prepared.finishing import finish_preparing
 from bertc.data.prepared.making import begin_preparing, make_parts
+from bertc.data.prepared.opening import tokenizer_at
+from bertc.data.sources import files
 from bertc.ir.data import Prepared, Share
 from bertc.ir.vocabulary import TokenizerFile
+from bertc.learn.step import feed
 from bertc.learn.step.feed import Feed
 from bertc.machine.signals import Stop
 from bertc.run.evaluation.evaluate import evaluate_run
@@ -127,15 +134,70 @@ def test_a_stop_before_a_run_has_a_folder_says_so(tiny, tmp_path, monkeypatch):
     assert "--resume" not in caught.value.help
 
 
+class Lost(MemoryFileSystem):
+    """A store whose files come until it is lost, by an error or without a word."""
+
+    protocol, files = "lost", itertools.count()
+
+    def get_file(self, rpath, lpath, **options):
+        if "train.ids" in rpath and next(Lost.files) >= 4:
+            Lost.lose()
+        super().get_file(rpath, lpath, **options)
+
+
+def prepared(program, to, cache):
+    place = FolderAt(to)
+    work = begin_preparing(program, place, cache, Silent())
+    make_parts(work, work.plan.parts, Silent())
+    finish_preparing(place, Silent())
+
+
+@pytest.mark.parametrize("how", ["refused", "stopped"])
+def test_a_run_whose_store_is_lost_is_saved_and_goes_on(
+    how, tiny, corpus_file, tmp_path, monkeypatch, capsys
+):
+    fsspec.register_implementation("lost", Lost, clobber=True)
+    monkeypatch.setattr(files, "PART_BYTES", 700)
+    monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(feed, "GLANCE_SECONDS", 0.01)
+    monkeypatch.setattr(feed, "batches_at_once", lambda *_: 1)
+    to, over, signals = f"lost://{tmp_path.name}", threading.Event(), iter([1])
+
+    def refused():
+        raise ConnectionResetError("gone")
+
+    def stopped():
+        if next(signals, 0):  # a second one ends the process
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert over.wait(20)
+
+    def go(name, lose, **options):
+        monkeypatch.setattr(Lost, "lose", lose, raising=False)
+        monkeypatch.setattr(Lost, "files", itertools.count())
+        text = (Share(corpus=Prepared(path=to, window=1)),)
+        program = tiny(data=text, vocab=TokenizerFile(path=str(tokenizer)), save_every=100)
+        loop.train(program, tmp_path / name, cache=tmp_path / name / "c", quiet=True, **options)
+
+    prepared(tiny(holdout=0.2), to, tmp_path / "made")
+    tokenizer = tokenizer_at(to, tmp_path / "made")
+    go("straight", lambda: None)
+    with pytest.raises((MissingInputError, StoppedError)) as caught:
+        go("run", {"refused": refused, "stopped": stopped}[how])
+    over.set()
+    assert 0 < RunFolder(tmp_path / "run").saved_step < 12
+    said = capsys.readouterr().err
+    assert ("tried again until" in said) == (how == "refused")
+    assert caught.value.exit_code == {"refused": 66, "stopped": 143}[how]
+    go("run", lambda: None, resume=True)
+    same_run(tmp_path / "straight", tmp_path / "run")
+
+
 def test_a_run_saves_where_its_text_is_out_of_reach_and_goes_on_where_that_is(
     tiny, corpus_file, tmp_path, monkeypatch
 ):
     text, cache = tiny(holdout=0.2), tmp_path / "cache"
     monkeypatch.chdir(tmp_path)
-    place = FolderAt("text")
-    work = begin_preparing(text, place, cache, Silent())
-    make_parts(work, work.plan.parts, Silent())
-    finish_preparing(place, Silent())
+    prepared(text, "text", cache)
 
     def reading(path):
         share = Share(corpus=Prepared(path=path))

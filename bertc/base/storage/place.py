@@ -1,7 +1,9 @@
 """Folders at addresses: on this machine, or in any store that fsspec knows."""
 
+import logging
 import math
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -12,29 +14,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from bertc.base.diagnostics import BertcError, CannotWriteError, MissingInputError
+from bertc.base.diagnostics import BertcError, CannotWriteError, MissingInputError, for_terminal
 from bertc.base.diagnostics.render import SECRET
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, names_in, real_path, user_path
 from bertc.base.storage.plain_file import read_bytes
+from bertc.base.storage.stores import opened
 
 AnswerT = TypeVar("AnswerT")
+_LOG = logging.getLogger(__name__)
 
 TRIES = 7
-FIRST_WAIT_SECONDS = 1.0
-"""Seconds before the second try; each later one waits twice as long, a minute in all."""
+FIRST_WAIT_SECONDS = 1.0  # before the second try; twice as long before each later one
 WRONG = "its content is not what the manifest says"
 CREDENTIALS = "credentials come from the environment, as the store's own tools read them"
 UNANSWERED = "check the address, the network, and the store's endpoint"
-GIVEN_UP_SECONDS = 60.0
-"""Time in which a store that was given up has one try, so that readers do not wait in turns."""
+LONGEST_SECONDS = 90.0
+"""Most seconds from the first failure to the last try, of all readers of a folder together."""
 LATER = "what was done before is intact; try again when the store answers well"
-LIBRARIES = {
-    "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs",
-    "hf": "huggingface_hub", "http": "aiohttp", "https": "aiohttp",
-}  # fmt: skip
-"""The package that reads addresses of each scheme."""
-OPTIONS = {"s3": {"config_kwargs": {"retries": {"max_attempts": 0}}}}
+NO_BUCKET = re.compile("(bucket|container) does not exist")
 VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "LastModified", "mtime", "created")
 """Names in stores of the version of a file, the surest first."""
 
@@ -43,12 +41,13 @@ VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "LastModified", "mtime", "crea
 class FolderAt:
     """A folder at an address; in stores a file is there whole or not at all.
 
-    A store that never ``answered`` and refuses a connection is not tried again.
+    A store that never ``answered`` and refuses a connection is not tried again; ``failures`` are
+    the times of tries since its last answer.
     """
 
     address: str
     answered: bool = field(default=False, init=False, repr=False)
-    given_up: float = field(default=-math.inf, init=False, repr=False)
+    failures: list[float] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if SECRET.search(self.address):
@@ -221,60 +220,66 @@ class FolderAt:
 
     @cached_property
     def _opened(self) -> tuple[Any, str]:
-        import fsspec  # type: ignore[import-untyped]
-
-        scheme = self.address.split("://")[0]
-        try:
-            options = OPTIONS.get(scheme, {})
-            files, root = fsspec.core.url_to_fs(self.address, use_listings_cache=False, **options)
-        except ImportError:
-            package = LIBRARIES.get(scheme, f"the package of fsspec for {scheme}://")
-            raise MissingInputError(
-                f"{self.address}: {scheme}:// needs another package", f"pip install {package}"
-            ) from None
-        except ValueError:
-            raise MissingInputError(
-                f"{self.address}: no store has addresses with {scheme}://",
-                "a folder, or an address such as s3://bucket/folder",
-            ) from None
-        files.retries = 1  # those of s3fs, and of botocore, would multiply the tries made here
-        return files, root
+        return opened(self.address)
 
     def _tried(self, work: Callable[[], AnswerT], name: str, writes: bool = False) -> AnswerT:
         """The result of ``work``, tried again where a store does not answer as it should."""
-        tries = 1 if time.monotonic() < self.given_up + GIVEN_UP_SECONDS else TRIES
-        for nth in range(tries):
+        end = math.inf
+        for nth in range(1, TRIES + 1):
             try:
                 result = work()
-                self.answered = True
+                self._note_answer()
                 return result
             except BertcError:
                 raise
-            except FileNotFoundError as error:
-                cause = error.__cause__
-                if isinstance(cause, Exception) and "Connect" in type(cause).__name__:  # of HTTP
-                    raise self._failed(name, writes, cause, UNANSWERED) from None
-                self.answered = True
-                if not writes:
-                    raise
-                raise self._failed(name, writes, error, "make the bucket first") from None
-            except NotImplementedError as error:
-                raise self._failed(name, writes, error, "an address that can be written") from None
-            except Exception as error:
-                unreached = isinstance(error, ConnectionError) or "Connect" in type(error).__name__
-                if isinstance(error, PermissionError) or "Credential" in type(error).__name__:
-                    raise self._failed(name, writes, error, CREDENTIALS) from None
-                if unreached and not self.answered:
-                    raise self._failed(name, writes, error, UNANSWERED) from None
-                if nth == tries - 1:
-                    self.given_up = time.monotonic()
-                    raise self._failed(name, writes, error, LATER, f"{TRIES} tries, ") from None
-                self.answered = True
-                time.sleep(FIRST_WAIT_SECONDS * 2**nth)
+            except Exception as caught:
+                cause = caught.__cause__  # of HTTP
+                error = cause if cause and "Connect" in type(cause).__name__ else caught
+                if isinstance(error, FileNotFoundError):
+                    self._note_answer()
+                    if not (writes or NO_BUCKET.search(str(error))):
+                        raise
+                if remedy := self._remedy(error):
+                    raise self._failed(name, writes, error, remedy) from None
+                seconds = FIRST_WAIT_SECONDS * 2 ** (nth - 1)
+                end = min(end, self._note_failure(name, writes, error))
+                if nth == TRIES or time.monotonic() + seconds > end:
+                    passed = time.monotonic() - end + LONGEST_SECONDS
+                    tries = f"{max(nth, len(self.failures))} tries in {passed:.0f} s, "
+                    raise self._failed(name, writes, error, LATER, tries) from None
+                time.sleep(seconds)
         raise AssertionError
 
+    def _remedy(self, error: BaseException) -> str:
+        """The help for an error that another try does not end; empty if one may."""
+        name = type(error).__name__
+        if isinstance(error, FileNotFoundError):
+            return "make the bucket first"
+        if isinstance(error, NotImplementedError):
+            return "an address that can be written"
+        if isinstance(error, PermissionError) or "Credential" in name:
+            return CREDENTIALS
+        unreached = isinstance(error, ConnectionError) or "Connect" in name
+        return UNANSWERED if unreached and not self.answered else ""
+
+    def _note_answer(self) -> None:
+        if self.failures:
+            _LOG.warning("%s answers again", for_terminal(self.address))
+        self.answered, self.failures = True, []
+
+    def _note_failure(self, name: str, writes: bool, error: BaseException) -> float:
+        """The time at which the store is given up; the first failure is reported."""
+        self.answered, now, failures = True, time.monotonic(), self.failures
+        if not failures or now > failures[-1] + LONGEST_SECONDS:
+            self.failures = failures = []
+            said = for_terminal(self._failed(name, writes, error, LATER).message)
+            end = time.strftime("%X", time.localtime(time.time() + LONGEST_SECONDS))
+            _LOG.warning("warning: %s; it is tried again until %s", said, end)
+        failures.append(now)
+        return failures[0] + LONGEST_SECONDS
+
     def _failed(
-        self, name: str, writes: bool, error: Exception, remedy: str, tries: str = ""
+        self, name: str, writes: bool, error: BaseException, remedy: str, tries: str = ""
     ) -> BertcError:
         work, kind = ("write", CannotWriteError) if writes else ("read", MissingInputError)
         where = f"{self.address}/{name}" if name else self.address

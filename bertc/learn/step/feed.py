@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from functools import partial
 from itertools import repeat
+from threading import Thread
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets, VocabTensors, corrupt, mask_key
 from bertc.machine.exact import WITHOUT_FP64, preparing
+from bertc.machine.signals import GLANCE_SECONDS
 from bertc.model import EncoderInputs
 from bertc.model.parts import profiled_as
 
@@ -109,11 +111,15 @@ def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
 
 
 class Taken(ABC, Generic[Made]):
-    """The batches of a stage, in order; a thread prepares the next while the last are used."""
+    """The batches of a stage, in order; a thread prepares the next while the last are used.
 
-    def __init__(self, jobs: Iterator[Callable[[], Made]]) -> None:
-        self._jobs = jobs
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
+    ``check`` may raise while they are waited for; the thread does not keep the process.
+    """
+
+    def __init__(
+        self, jobs: Iterator[Callable[[], Made]], check: Callable[[], None] = lambda: None
+    ) -> None:
+        self._jobs, self._check = jobs, check
         self._waiting: Future[Made] | None = None
         self._ready: deque[Batch] = deque()
 
@@ -122,11 +128,13 @@ class Taken(ABC, Generic[Made]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._executor.shutdown(cancel_futures=True)
+        wait(filter(None, [self._waiting]), GLANCE_SECONDS)
 
     def _begin(self) -> None:
-        job = next(self._jobs, None)
-        self._waiting = self._executor.submit(job) if job else None
+        self._waiting = None
+        if job := next(self._jobs, None):
+            self._waiting = Future()
+            Thread(target=_make, args=(job, self._waiting), daemon=True).start()
 
     def take(self) -> Batch:
         """The next batch, on the device."""
@@ -137,6 +145,8 @@ class Taken(ABC, Generic[Made]):
         """Prepare the next batch, if there is one, so that ``take`` returns at once."""
         if not self._ready and self._waiting is not None:
             with profiled_as("loader"):
+                while wait([self._waiting], GLANCE_SECONDS).not_done:
+                    self._check()
                 prepared = self._waiting.result()
                 self._begin()
                 self._ready.extend(self._batches(prepared))
@@ -144,6 +154,13 @@ class Taken(ABC, Generic[Made]):
     @abstractmethod
     def _batches(self, prepared: Made) -> Iterable[Batch]:
         """The batches of one job's result, on the device."""
+
+
+def _make(job: Callable[[], Made], future: Future[Made]) -> None:
+    try:
+        future.set_result(job())
+    except BaseException as error:
+        future.set_exception(error)
 
 
 class Feed(Taken[Inputs]):
@@ -161,6 +178,7 @@ class Feed(Taken[Inputs]):
         device: torch.device,
         corrupt: Corruption,
         rows: slice | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         at_once = batches_at_once(data.batch * data.seq, device.type)
         pinned = device.type == "cuda"
@@ -168,7 +186,7 @@ class Feed(Taken[Inputs]):
         def fetch(step: int) -> Inputs:
             return _host_inputs(data.train(step, rows, min(at_once, end - step)), pinned)
 
-        super().__init__(partial(fetch, step) for step in range(first, end, at_once))
+        super().__init__((partial(fetch, step) for step in range(first, end, at_once)), check)
         self._device, self._corrupt = preparing(device), corrupt
         self._rows = len(range(data.batch)[rows or slice(None)])
 

@@ -141,7 +141,7 @@ def _train_stage(
             if isinstance(stage.prune, Units):
                 with _saved_when_stopped(session):
                     prune(session, phase, stage.prune)
-            with _saved_without_text(session):
+            with _saved_when_stopped(session), _saved_without_text(session):
                 batch = clock.timed("batches", feed.take)
             learning_rate = rate(stage, progress.step)
             result = clock.timed("steps", _step, session, phase, feed, batch, learning_rate)
@@ -208,7 +208,8 @@ def _saved_without_text(session: Session) -> Iterator[None]:
     except BertcError as error:
         if not session.ranks.is_distributed and not isinstance(error, StoppedError):
             session.save()
-            session.display.note(f"saved after step {session.progress.step:,}")
+            step = session.progress.step
+            session.display.note(f"saved after step {step:,}, from where --resume goes on")
         raise
 
 
@@ -237,8 +238,9 @@ def _evaluate(session: Session, phase: Phase) -> Evaluation:
 def _step(
     session: Session, phase: Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float
 ) -> StepResult:
+    look_ahead = _saved_without_text(session)(feed.look_ahead)
     with _saved_when_stopped(session), _naming_what_fits(session, phase, batch.inputs):
-        return phase.step(batch, session.progress.step, learning_rate, feed.look_ahead)
+        return phase.step(batch, session.progress.step, learning_rate, look_ahead)
 
 
 @contextmanager

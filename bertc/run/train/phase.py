@@ -100,7 +100,8 @@ class TextPhase(Phase):
         """Batches that are corrupted several at once."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
         first, end = (self.stage.first_batch + step for step in (first, end))
-        return Feed(self.data, first, end, session.device, self.step.corrupt, rows)
+        check = session.ranks.stop.check
+        return Feed(self.data, first, end, session.device, self.step.corrupt, rows, check)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Losses of each objective, on about ``examples`` held-out examples."""
