@@ -19,6 +19,7 @@ from rich.text import Text
 
 from bertc.base.diagnostics import for_terminal
 from bertc.cost.units import duration_text
+from bertc.data.cache.store import Silent
 from bertc.machine.signals import Stop
 
 PLAIN_SECONDS = 30.0
@@ -49,20 +50,8 @@ class Standing:
     memory_bytes: int
 
 
-class Display:
+class Display(Silent):
     """The progress of a run, and of the preparation of its data; this one shows nothing."""
-
-    def begin(self, task: str, total: int, unit: str) -> None:
-        """Start a task of ``total`` units; 0 if unknown."""
-
-    def advance(self, amount: int) -> None:
-        """Count ``amount`` more units as done."""
-
-    def end(self) -> None:
-        """Finish the task."""
-
-    def note(self, message: str) -> None:
-        """Show a line of text."""
 
     def step(self, standing: Callable[[], Standing]) -> None:
         """Count a step as done; ``standing`` is called only if progress is shown now."""

@@ -334,7 +334,7 @@ def test_damaged_inputs_are_named_or_left_out_and_listed(
     tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "a.jsonl", 20)
-    (tmp_path / "b.txt").write_bytes(b"A hen. " * 900 + b"\xff\xfe" * 9)
+    (tmp_path / "b.txt").write_bytes(b"A hen. " * 9999 + b"\xff\xfe" * 9)
     raw = gzip.compress((tmp_path / "a.jsonl").read_bytes() * 300)
     (tmp_path / "c.jsonl.gz").write_bytes(raw[: len(raw) // 2])
     (tmp_path / "d.jsonl").write_text(json.dumps({"text": "One duck."}) + "\nno JSON\n")
@@ -354,6 +354,13 @@ def test_damaged_inputs_are_named_or_left_out_and_listed(
         assert any(name in str(part["facts"].get("damaged")) for part in parts)
         documents = sum(part["facts"]["train"]["documents"] for part in parts)
         assert documents > (100 if name[0] == "c" else 12)
+    for vocab in ("wordpiece(300)", f'"{tmp_path}/b/tokenizer"'):  # reading for it, or for parts
+        settings = SETTINGS.replace("wordpiece(300)", vocab)
+        text = f'data="{tmp_path}/[a-e].*" {settings} layers=1 hidden=16 heads=1'
+        assert command("prepare", text, "--to", f"{tmp_path}/all", "--workers", "1") == 65
+        error = capsys.readouterr().err.rpartition("error: ")[2].splitlines()
+        assert [name in line for name, line in zip(names, error, strict=False)] == [True] * 3
+        shutil.rmtree(tmp_path / "all")
 
 
 class Counted(Silent):

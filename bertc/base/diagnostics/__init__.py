@@ -22,6 +22,7 @@ from bertc.base.diagnostics.errors import (
     StoppedError,
     UnsafeError,
     UsageError,
+    refuse_all,
 )
 from bertc.base.diagnostics.near import listed, nearest, several
 from bertc.base.diagnostics.render import escaped, for_terminal, html_text, render
@@ -55,6 +56,7 @@ __all__ = [
     "html_text",
     "listed",
     "nearest",
+    "refuse_all",
     "render",
     "several",
 ]

@@ -1,5 +1,6 @@
 """Errors outside the text of a spec; each class has the exit code of the command."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -24,6 +25,20 @@ class DataError(BertcError):
     """A file or corpus whose content cannot be used."""
 
     exit_code = 65
+    lines: Sequence[str] = ()
+    """The errors that it lists, if several."""
+
+
+MOST_LINES = 20
+
+
+def refuse_all(errors: Sequence[DataError]) -> None:
+    """Raise one error about all of them, if there are any: a line for each of the first 20."""
+    if lines := [line for error in errors for line in error.lines or [error.message]]:
+        rest = [f"and {len(lines) - MOST_LINES:,} more"] * (len(lines) > MOST_LINES)
+        together = DataError("\n".join([*lines[:MOST_LINES], *rest]), errors[0].help)
+        together.lines = lines
+        raise together
 
 
 class MissingColumnError(DataError):

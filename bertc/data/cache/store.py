@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage import durable
@@ -18,7 +18,7 @@ from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_text, size_bytes
 
 
-class Progress(Protocol):
+class Progress:
     """Receiver of progress reports. Any method may raise to stop the preparation cleanly."""
 
     def begin(self, task: str, total: int, unit: str) -> None:
@@ -34,20 +34,8 @@ class Progress(Protocol):
         """Report a remark: a smaller vocabulary, text cut off, a damaged cache rebuilt."""
 
 
-class Silent:
+class Silent(Progress):
     """A receiver that ignores all reports."""
-
-    def begin(self, task: str, total: int, unit: str) -> None:
-        """Ignore it."""
-
-    def advance(self, amount: int) -> None:
-        """Ignore it."""
-
-    def end(self) -> None:
-        """Ignore it."""
-
-    def note(self, message: str) -> None:
-        """Ignore it."""
 
 
 MANIFEST_FILE = "manifest.json"

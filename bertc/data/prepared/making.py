@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from bertc.base.diagnostics import UsageError, listed, several
+from bertc.base.diagnostics import DataError, UsageError, listed, refuse_all, several
 from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.data.batches.arranged import arrangements, count_rows, how
@@ -25,6 +25,7 @@ from bertc.data.prepared.manifest import (
     part_name,
     write_plan,
 )
+from bertc.data.prepared.opening import copy_part
 from bertc.data.rows.cleaning import rules_for
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import open_tokens, token_dtype
@@ -130,11 +131,10 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
 
 def _vocabulary_at(place: FolderAt, plan: PreparationPlan) -> Vocabulary | None:
     """The vocabulary that the first worker put into a place, None before that."""
-    if not plan.tokenizer or part_at(place, TOKENIZER) is None:
+    if not plan.tokenizer or (part := part_at(place, TOKENIZER)) is None:
         return None
     with tempfile.TemporaryDirectory(prefix="bertc-") as name:
-        for file in {*place.sizes(TOKENIZER)} - {MANIFEST_FILE}:
-            place.get(f"{TOKENIZER}/{file}", Path(name) / file)
+        copy_part(place, part, Path(name))
         return load_vocabulary(TokenizerFile(path=name))
 
 
@@ -147,7 +147,7 @@ def _opened(
         if not skip_damaged:
             source = open_source(*text)
         elif isinstance(text.corpus, Files):
-            source = open_files(text.corpus, Silent().note)  # parts list errors as they are read
+            source = open_files(text.corpus, id)  # parts list errors as they are read
         else:
             raise UsageError("--skip-damaged is for files(...)", "leave it out")
         return source, {text: source}
@@ -208,12 +208,15 @@ def make_parts(
     if jobs:
         sources = [source for _, (_, source) in jobs]
         task = f"preparing {several(len(jobs), 'part')} of {work.plan.words('text')}"
+        errors = list[DataError]()
         progress.begin(task, sum(source.total for source in sources), sources[0].unit)
         with closing(spread(make, jobs, number, progress.advance)) as finished:
             for _, damaged in finished:
                 for error in damaged:
-                    progress.note(f"the rest is left out: {error}")
+                    progress.note(f"cannot be read to its end: {error.message}")
+                errors += damaged
         progress.end()
+        refuse_all([] if work.skip_damaged else errors)
 
 
 class _Counting(Silent):
@@ -227,9 +230,11 @@ class _Counting(Silent):
         self._report(amount)
 
 
-def _make(work: Preparation, cores: int, job: tuple[str, TextSource], report: Advance) -> list[str]:
-    """Make a part in this process; return the errors of what is left out."""
-    (name, source), plan, damaged = job, work.plan, list[str]()
+def _make(
+    work: Preparation, cores: int, job: tuple[str, TextSource], report: Advance
+) -> list[DataError]:
+    """Make a part in this process; return the errors of what is left out, or of all of it."""
+    (name, source), plan, damaged = job, work.plan, list[DataError]()
     if work.skip_damaged:
         source = replace(source, read=partial(source.read, damaged=damaged.append))
 
@@ -244,11 +249,16 @@ def _make(work: Preparation, cores: int, job: tuple[str, TextSource], report: Ad
             cores=cores,
             rules=Documents(**plan.clean),
         )
-        facts |= {"damaged": damaged} if damaged else {}
+        facts |= {"damaged": [error.message for error in damaged]} if damaged else {}
         return {**facts, "rows": rows_of(plan, folder), "plan": plan.digest_of(name)}
 
     # One that is whole may be of another preparation.
-    put_folder(work.place, name, fill, anew=part_at(work.place, name) is not None)
+    try:
+        put_folder(work.place, name, fill, anew=part_at(work.place, name) is not None)
+    except DataError as error:
+        if work.skip_damaged:
+            raise
+        return [error]  # after which the other parts are made
     return damaged
 
 

@@ -22,10 +22,9 @@ def part_of_document(text: bytes, holdout: float) -> str:
 def join_held_out(folder: Path, parts: Iterable[Tokens]) -> dict[str, int]:
     """Write the held-out text of parts as one, from the first parts on; return its tokens."""
     tokens = sentences = size = count = 0
-    files = {name: (folder / f"heldout.{name}").open("wb") for name in TOKEN_FILES}
     with contextlib.ExitStack() as stack:
-        for file in files.values():
-            stack.enter_context(file)
+        paths = {name: folder / f"heldout.{name}" for name in TOKEN_FILES}
+        files = {name: stack.enter_context(path.open("wb")) for name, path in paths.items()}
         for part in parts:
             files["ids"].write(part.ids.tobytes())
             # The last entry is an end, with which the next part begins.

@@ -3,10 +3,9 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain
 
 from bertc.data.cache.store import Progress
-from bertc.data.sources.source import TextSource, split_sentences
+from bertc.data.sources.source import TextSource, all_of, split_sentences
 from bertc.ir.data import Sentences
 
 SAMPLE_CHARACTERS = 64 << 20
@@ -28,7 +27,7 @@ def sample(
         parts = source.parts[:: -(-len(source.parts) // MAX_PARTS)] if source.parts else (source,)
         total = sum(part.total for part in parts)
         progress.begin(f"reading {source.name} for the vocabulary", total, source.unit)
-        for text, _, amount, _ in chain.from_iterable(part.read() for part in parts):
+        for text, _, amount, _ in all_of(part.read for part in parts):
             rank = _rank(text)
             if rank < rank_limit:
                 entries.append((rank, text, source.sentences, language))

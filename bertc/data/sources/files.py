@@ -14,7 +14,7 @@ from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, AnyFile, FileAt, 
 from bertc.base.storage.plain_file import no_match
 from bertc.base.storage.remote import files_anywhere, is_address, size_of
 from bertc.data.sources.cells import text
-from bertc.data.sources.source import Piece, TextSource, grouped, pieces_of_text
+from bertc.data.sources.source import Piece, TextSource, all_of, grouped, pieces_of_text
 from bertc.data.sources.streams import OpenFile, chunks, decode, lines, opened_stream
 from bertc.data.sources.tables import ColumnNames, ColumnSelection, records
 from bertc.ir.data import Files, Parallel, Sentences, named_files
@@ -40,7 +40,7 @@ class Span(NamedTuple):
     of: int = 1
 
 
-def open_files(corpus: Files, damaged: Callable[[str], object] | None = None) -> TextSource:
+def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = None) -> TextSource:
     """Open the files that match the glob, in order of name.
 
     The rest of a file is left out from where it cannot be read, if ``damaged`` receives the error.
@@ -102,10 +102,14 @@ def matching_files(name: str) -> list[AnyFile]:
 
 def begin_as_text(paths: Iterable[AnyFile]) -> None:
     """Decode the beginning of each file here, long before all of it is read."""
-    for path in paths:
-        if suffix(path) != ".parquet" and not isinstance(path, FileAt):
-            with opened_stream(path) as file:
-                decode(file.stream.read(SAMPLED_BYTES), path, 1, complete=False)
+    _ = [*all_of(partial(_begin, path) for path in paths)]
+
+
+def _begin(path: AnyFile) -> Iterable[Piece]:
+    if suffix(path) != ".parquet" and not isinstance(path, FileAt):
+        with opened_stream(path) as file:
+            decode(file.stream.read(SAMPLED_BYTES), path, 1, complete=False)
+    return ()
 
 
 def begins_as_text(program: Complete) -> None:
@@ -142,18 +146,9 @@ def _read(
     spans: list[Span],
     column: str,
     sentences: Sentences,
-    damaged: Callable[[str], object] | None,
+    damaged: Callable[[DataError], object] | None,
 ) -> Iterator[Piece]:
-    for span in spans:
-        try:
-            yield from _read_span(span, column, sentences)
-        except MissingColumnError as error:
-            help = f'files("{span.path.name}", column=...) names the column of the text'
-            raise DataError(error.message, f"{help}: {error.help}") from None
-        except DataError as error:
-            if damaged is None:
-                raise
-            damaged(error.message)
+    return all_of((partial(_read_span, span, column, sentences) for span in spans), damaged)
 
 
 def _read_span(span: Span, column: str, sentences: Sentences) -> Iterator[Piece]:
@@ -165,8 +160,11 @@ def _read_span(span: Span, column: str, sentences: Sentences) -> Iterator[Piece]
                 return
             for (cell,) in rows(file, (column,)):
                 yield from pieces_of_text(cell, file.amount())
+        except MissingColumnError as error:
+            help = f'files("{span.path.name}", column=...) names the column of the text'
+            raise MissingColumnError(error.message, f"{help}: {error.help}") from None
         except DataError as error:
-            if not start or isinstance(error, MissingColumnError):
+            if not start:
                 raise
             where = f"{error.message} (lines are counted from byte {start:,} on)"
             raise DataError(where, error.help) from None

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import sentencex
 
+from bertc.base.diagnostics import DataError, MissingColumnError, refuse_all
 from bertc.ir.data import Corpus, Parallel, Sentences
 
 PIECE_BYTES = 1 << 20
@@ -68,6 +69,25 @@ class TextSource:
 
 
 ItemT = TypeVar("ItemT")
+
+
+def all_of(
+    reads: Iterable[Callable[[], Iterable[ItemT]]],
+    damaged: Callable[[DataError], object] | None = None,
+) -> Iterator[ItemT]:
+    """Read all inputs, then raise one error about those that cannot be read to the end.
+
+    None is raised where ``damaged`` receives them.
+    """
+    errors = list[DataError]()
+    for read in reads:
+        try:
+            yield from read()
+        except MissingColumnError:  # a mistake of the spec
+            raise
+        except DataError as error:
+            (damaged or errors.append)(error)
+    refuse_all(errors)
 
 
 def grouped(items: Iterable[tuple[ItemT, int]], most: int) -> list[list[ItemT]]:
