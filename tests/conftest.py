@@ -90,3 +90,11 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         return int(end.value.code or 0)
 
     return run
+
+
+@pytest.fixture
+def call(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """The same with what it prints: its exit code, stdout and stderr."""
+    return lambda *arguments: (command(*arguments), *capsys.readouterr())

@@ -145,9 +145,9 @@ EXTRAS = "plotly optuna pygls tensorboard wandb mlflow trackio"
 """Packages that pages, searches, the editor and trackers load, each where it is used."""
 NEVER_LOADED = {
     "check, estimate": (
-        "from bertc.api import points; from bertc.cost import estimate;"
-        "estimate(points('layers=2')[0], 'h200')",
-        f"torch numpy datasets bertc.hub.families {EXTRAS}",
+        "from bertc.cli.options import app_for; words = ['estimate', 'bert-base'];"
+        "app_for(words)(words, standalone_mode=False)",
+        f"torch numpy datasets transformers tokenizers pandas bertc.hub.families {EXTRAS}",
     ),
     "command line": ("import bertc.base.cores, bertc.cli.app", "pydantic bertc.ir.base torch"),
     "folders and files": (

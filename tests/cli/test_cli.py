@@ -37,16 +37,6 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def call(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command in this process: its exit code, stdout and stderr."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        return command(*arguments), *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that commands run in."""
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import bertc
-from bertc import cli
 from bertc.run.models.runs import import_run
 from bertc.use.card import export_with_card
 
@@ -31,11 +30,8 @@ def card_of(run: Path, to: Path, pooling: str = "") -> list[str]:
     return (to / "README.md").read_text().splitlines()
 
 
-def test_the_command_writes_a_card_of_the_run(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["bertc", "export", str(run), "--to", str(tmp_path / "left")])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert not end.value.code
+def test_the_command_writes_a_card_of_the_run(run, tmp_path, command):
+    assert command("export", str(run), "--to", str(tmp_path / "left")) == 0
     lines = (tmp_path / "left" / "README.md").read_text().splitlines()
     assert len(lines) <= 60
     assert all(line.isprintable() for line in lines)

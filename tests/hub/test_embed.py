@@ -9,7 +9,6 @@ import torch
 from pyarrow.parquet import read_table
 
 import bertc
-from bertc import cli
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.hub.sentences import MODES
 from bertc.model import EncoderInputs
@@ -50,16 +49,14 @@ def test_each_text_has_the_vector_that_it_has_alone(pooling, model, monkeypatch)
     np.testing.assert_allclose(long, 1, atol=1e-6)
 
 
-def test_lines_are_embedded_in_their_order_and_written(run, model, tmp_path, monkeypatch, capsys):
+def test_lines_are_embedded_in_their_order_and_written(run, model, tmp_path, call):
     texts = [TEXTS[0], "", " ".join(TEXTS)]  # the last is longer than a row
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
     for name in ("vectors.npy", "vectors.parquet"):
-        arguments = ["embed", str(run), str(tmp_path / "texts.txt"), "-o", str(tmp_path / name)]
-        monkeypatch.setattr("sys.argv", ["bertc", *arguments])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        assert not end.value.code
-        assert "1 text longer than 24 tokens" in capsys.readouterr().out
+        file, to = str(tmp_path / "texts.txt"), str(tmp_path / name)
+        code, out, _ = call("embed", str(run), file, "-o", to)
+        assert code == 0
+        assert "1 text longer than 24 tokens" in out
     expected = model.embed(texts)
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
     table = read_table(tmp_path / "vectors.parquet").to_pydict()

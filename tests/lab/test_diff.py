@@ -104,10 +104,10 @@ def test_a_run_is_compared_as_it_was_begun(tmp_path):
 
 
 @pytest.mark.parametrize(("other", "code"), [(ONE, 0), (OTHER, 1)])
-def test_the_command_ends_with_1_where_they_differ(other, code, command, capsys):
-    assert command("estimate", "--diff", ONE, other) == code
-    assert ("no setting differs" in capsys.readouterr().out) == (not code)
-    assert command("estimate", "--diff", ONE, other, "--json") == code
-    told = json.loads(capsys.readouterr().out)
-    assert len(told["programs"]) == 2
+def test_the_command_ends_with_1_where_they_differ(other, code, call):
+    ended, out, _ = call("estimate", "--diff", ONE, other)
+    assert (ended, "no setting differs" in out) == (code, not code)
+    ended, out, _ = call("estimate", "--diff", ONE, other, "--json")
+    told = json.loads(out)
+    assert (ended, len(told["programs"])) == (code, 2)
     assert bool(told["settings"]) == bool(code)

@@ -317,24 +317,24 @@ def test_names_of_files_and_columns_are_shown_as_text(data):
     assert not set("\u202e\x1b") & set(spec)
 
 
-def test_the_command_asks_for_what_is_not_given_and_never_overwrites(
-    data, monkeypatch, capsys, command
-):
-    assert command("init", "--budget", "1M") == 2
-    assert "--text FILE" in capsys.readouterr().err
+def test_the_command_asks_for_what_is_not_given_and_never_overwrites(data, monkeypatch, call):
+    code, _, err = call("init", "--budget", "1M")
+    assert code == 2
+    assert "--text FILE" in err
     answers = iter(["nowhere", "train.csv", "five", "embed", "cpu"])
     monkeypatch.setattr(commands, "is_terminal", lambda: True)
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
     given = ["--language", "fr", "--budget", "1M", "-o", "mine.bertc"]
-    assert command("init", *given) == 0
-    out, err = capsys.readouterr()
+    code, out, err = call("init", *given)
+    assert code == 0
     assert "no file matches nowhere" in err
     assert "five: unknown" in err
     assert "bertc train mine.bertc" in out
     before = (data / "mine.bertc").read_text()
     assert 'language="fr"' in before
-    assert command("init", "--text", "text", "-o", "mine.bertc") == 2
-    assert "is there already" in capsys.readouterr().err
+    code, _, err = call("init", "--text", "text", "-o", "mine.bertc")
+    assert code == 2
+    assert "is there already" in err
     assert (data / "mine.bertc").read_text() == before
 
 

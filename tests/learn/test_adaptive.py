@@ -5,7 +5,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.learn.objectives.softmax.adaptive import adaptive_logits, adaptive_loss
-from bertc.model import build
+from tests.model.material import drawn
 
 BASE = "objective=clm layers=1 hidden=16 heads=2 segments=0 vocab=words(90) seq=8 "
 KINDS = [
@@ -13,14 +13,6 @@ KINDS = [
     "table=adaptive([20, 50])",
     "table=adaptive([10, 30, 60], div=2)",
 ]
-
-
-def made(extra):
-    model = build(resolve(BASE + extra))
-    draw = torch.Generator().manual_seed(3)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3, generator=draw)
-    return model
 
 
 def plain(model, hidden_nh):
@@ -54,7 +46,7 @@ def plain(model, hidden_nh):
 @pytest.mark.parametrize("most", [90, 10])  # all tokens, or of one cluster alone
 @pytest.mark.parametrize("extra", KINDS)
 def test_the_loss_and_its_gradients_are_those_of_a_plain_softmax(extra, most):
-    model = made(extra)
+    model = drawn(resolve(BASE + extra), 0.3)
     hidden_nh = torch.randn(200, 16, requires_grad=True)
     targets_n = torch.arange(200) % most
     encoder, token = model.resolved.encoder, model.encoder.embeddings.token
@@ -82,7 +74,7 @@ def test_the_loss_and_its_gradients_are_those_of_a_plain_softmax(extra, most):
 
 @pytest.mark.parametrize("extra", KINDS)
 def test_vectors_are_scaled_and_mapped_by_cluster(extra):
-    model = made(extra)
+    model = drawn(resolve(BASE + extra), 0.3)
     encoder, weights = model.resolved.encoder, dict(model.named_parameters())
     ids = torch.arange(90)[None]
     found = model.encoder.embeddings.token(ids)[0]

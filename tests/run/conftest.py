@@ -1,8 +1,10 @@
 """A tiny program and a tiny corpus, so that a whole run takes a second."""
 
 import json
+import os
 import random
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bertc import cli
 from bertc.api import points
 from bertc.base.diagnostics import StoppedError
 from bertc.check.passes import resolve
@@ -187,6 +190,17 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, step: int, run: Callable[[], obj
         patch.setattr(TrainStep, "__call__", stopping)
         with pytest.raises(StoppedError):
             run()
+
+
+def train_farm(said: Path, *options: str) -> None:
+    """``bertc train`` in a process that has loaded torch; ``said`` gets what it says."""
+    for stream, file in ((1, said.with_suffix(".out")), (2, said)):
+        with file.open("w") as opened:
+            os.dup2(opened.fileno(), stream)
+    os.environ |= {"BERTC_CACHE": str(said.parent / "cache"), "OMP_NUM_THREADS": "1"}
+    os.chdir(said.parent)
+    sys.argv = ["bertc", "train", "farm.bertc", "--out", "run", *options]
+    cli.main()
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from bertc.cost import estimate
 from bertc.hub.exporting import export_model
 from bertc.hub.networks import parted, summed, tensors_alone
 from bertc.ir.program.model import model_weights
-from bertc.model import EncoderInputs, Model, build
+from bertc.model import EncoderInputs, build
 from bertc.model.heads import Detector
 from tests.hub.programs import Wordless
+from tests.model.material import drawn
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 SPEC = """layers=2 hidden=32 heads=4 vocab=300 seq=32 segments=0 norm=post(1e-7) dropout=0
@@ -20,15 +21,6 @@ generator=network(1, layers=1, tie=gdes)"""
 TABLE = "embeddings.token.weight"
 GOLDEN = {"xsmall": 148_993, "small": 592_897, "base": 592_897, "large": 1_052_673}
 WIDTHS = {"xsmall": 384, "small": 768, "base": 768, "large": 1024}
-
-
-def made() -> Model:
-    model = build(resolve(SPEC))
-    for parameter in model.parameters():
-        torch.nn.init.normal_(
-            parameter, std=0.3, generator=torch.Generator().manual_seed(parameter.numel())
-        )
-    return model
 
 
 def test_the_difference_begins_at_zero_and_has_the_only_gradient():
@@ -44,7 +36,7 @@ def test_the_difference_begins_at_zero_and_has_the_only_gradient():
 
 
 def test_the_encoder_alone_has_the_sum():
-    model = made()
+    model = drawn(resolve(SPEC), 0.3)
     tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
     alone = tensors_alone(model.resolved, tensors)
     both = tensors[f"encoder.{TABLE}"] + tensors[f"generator.{TABLE}"]
@@ -65,7 +57,7 @@ def test_the_detector_has_the_published_size(size):
 
 @torch.no_grad()
 def test_the_detector_adds_the_first_state():
-    head = made().heads["rtd"]
+    head = drawn(resolve(SPEC), 0.3).heads["rtd"]
     assert isinstance(head, Detector)
     x = torch.randn(2, 7, 32)
     summed_up = torch.nn.functional.layer_norm(
@@ -77,7 +69,7 @@ def test_the_detector_adds_the_first_state():
 
 
 def test_the_two_are_exported_each_whole(tmp_path):
-    model = made()
+    model = drawn(resolve(SPEC), 0.3)
     tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
     exported = export_model(model.resolved, tensors, Wordless(0), tmp_path)
     assert exported.architecture == "DebertaV2Model"

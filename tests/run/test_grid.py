@@ -32,12 +32,6 @@ def grid(tmp_path, monkeypatch, corpus_file, cache):
     return write
 
 
-@pytest.fixture
-def call(command, capsys):
-    """Run a command in this process: its exit code, and what it printed where."""
-    return lambda *arguments: (command(*arguments), *capsys.readouterr())
-
-
 def test_every_point_has_a_run_of_its_own(grid, call, tmp_path):
     spec = grid("seed={1, 2}")
     code, out, err = call("train", spec)

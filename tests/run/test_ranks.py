@@ -16,7 +16,6 @@ import pytest
 import torch
 from torch.distributed.elastic.multiprocessing.api import PContext
 
-from bertc import cli
 from bertc.api import points
 from bertc.base.diagnostics import BertcError, GivenUpError, UsageError
 from bertc.base.storage.paths import cache_folder
@@ -40,7 +39,7 @@ from bertc.machine.display import Watched
 from bertc.machine.machine import make_plan
 from bertc.run.train import finish, phase
 from bertc.run.train.loop import train
-from tests.run.conftest import lines, same_run
+from tests.run.conftest import lines, same_run, train_farm
 
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
@@ -341,19 +340,7 @@ def test_more_processes_than_examples_are_refused(tiny):
         make_plan(tiny(), World(9, 9))
 
 
-def command(said, program, **environment):
-    """``bertc train --nproc 2`` in a process that has loaded torch; ``said`` gets what it says.
-
-    ``program`` is what its processes run, as Python runs ``-m bertc.cli``.
-    """
-    for stream, file in ((1, said.with_suffix(".out")), (2, said)):
-        with file.open("w") as opened:
-            os.dup2(opened.fileno(), stream)
-    os.environ |= environment
-    sys.executable = program
-    sys.argv = ["bertc", "train", "farm.bertc", "--out", "run", "--nproc", "2", "--resume"]
-    os.chdir(said.parent)
-    cli.main()
+TWO = ("--nproc", "2", "--resume")
 
 
 def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(
@@ -374,8 +361,7 @@ def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(
     # Compiled already, where there is a compiler.
     kernels = f"kernels-{os.geteuid()}"
     (cache / kernels).symlink_to(cache_folder() / kernels)
-    environment = {"BERTC_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
-    launcher = processes.Process(target=command, args=(said, sys.executable), kwargs=environment)
+    launcher = processes.Process(target=train_farm, args=(said, *TWO))
     launcher.start()
     while launcher.is_alive() and newest_step(run) == began and time.monotonic() < end:
         time.sleep(0.02)
@@ -401,9 +387,13 @@ kill -9 $$
 
 
 def impatient(said, program):
-    """The command, where torch's agent waits for a moment before it kills, and not 30 seconds."""
+    """The command, where torch's agent waits for a moment before it kills, and not 30 seconds.
+
+    ``program`` is what its processes run, as Python runs ``-m bertc.cli``.
+    """
     PContext.close.__defaults__ = (None, 1)
-    command(said, program)
+    sys.executable = program
+    train_farm(said, *TWO)
 
 
 def test_a_killed_process_is_told_and_the_others_are_stopped(processes, tiny, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
@@ -69,7 +70,7 @@ FOLDERS = ("one-first", "two")
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, corpus_file, cache, capsys, command):
+def call(tmp_path, monkeypatch, corpus_file, cache, call):
     """Run the command in this process: its exit code, and what it printed where."""
     monkeypatch.setenv("BERTC_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
@@ -78,7 +79,7 @@ def call(tmp_path, monkeypatch, corpus_file, cache, capsys, command):
     (tmp_path / "farm.txt").write_text(corpus_file.read_text())
     rows = [f"the {animal} said so\t{animal}" for animal in ("hen", "duck") for _ in range(4)]
     (tmp_path / "said.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
-    return lambda *arguments: (command("reproduce", *arguments), *capsys.readouterr())
+    return partial(call, "reproduce")
 
 
 TRAIN = ("depth.toml", "--scale", "tiny", "--data", ".")

@@ -2,7 +2,6 @@ import itertools
 import os
 import random
 import signal
-import sys
 import threading
 import time
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
-from bertc import cli
 from bertc.base.diagnostics import MissingInputError, ResumeRefusedError, StoppedError
 from bertc.base.storage import place as places
 from bertc.base.storage.place import FolderAt
@@ -30,7 +28,7 @@ from bertc.run.records.folder import RunFolder
 from bertc.run.records.longer import with_settings
 from bertc.run.train import loop, phase
 from bertc.run.train.loop import train
-from tests.run.conftest import same_run
+from tests.run.conftest import same_run, train_farm
 
 
 @pytest.mark.parametrize(
@@ -271,24 +269,13 @@ def test_kills_at_random_moments_change_nothing(tiny, tmp_path, processes, two_t
     same_run(tmp_path / "straight", tmp_path / "killed")
 
 
-def command(said):
-    """``bertc train`` in a process that has loaded torch; ``said`` gets what it says."""
-    for stream, file in ((1, said.with_suffix(".out")), (2, said)):
-        with file.open("w") as opened:
-            os.dup2(opened.fileno(), stream)
-    os.environ |= {"BERTC_CACHE": str(said.parent / "cache"), "OMP_NUM_THREADS": "1"}
-    os.chdir(said.parent)
-    sys.argv = ["bertc", "train", "farm.bertc", "--out", "run"]
-    cli.main()
-
-
 def test_a_terminated_command_exits_with_143_and_goes_on(tmp_path, corpus_file, processes):
     (tmp_path / "farm.bertc").write_text(
         "layers=2 hidden=32 heads=2 seq=24 batch=8 steps=4000 vocab=wordpiece(120)\n"
         f'data=files("{corpus_file}", sentences=lines) holdout=20% device=cpu compile=off\n'
     )
     said, metrics = tmp_path / "said", tmp_path / "run" / "metrics.jsonl"
-    process = processes.Process(target=command, args=(said,))
+    process = processes.Process(target=train_farm, args=(said,))
     process.start()
     while process.is_alive() and not (metrics.exists() and metrics.stat().st_size):
         time.sleep(0.02)

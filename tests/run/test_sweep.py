@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from functools import partial
 
 import pytest
 
@@ -23,16 +24,12 @@ GOAL = Goal("mlm", more_is_better=False)
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, corpus_file, cache, capsys, command):
+def call(tmp_path, monkeypatch, corpus_file, cache, call):
     """Run the command on the spec in this process: its exit code, and what it printed where."""
     monkeypatch.setenv("BERTC_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "farm.bertc").write_text(SPEC.format(data=corpus_file))
-
-    def run(*arguments):
-        return command("sweep", "farm.bertc", *arguments), *capsys.readouterr()
-
-    return run
+    return partial(call, "sweep", "farm.bertc")
 
 
 def test_a_sweep_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkeypatch):

@@ -25,15 +25,12 @@ TOY = "layers=2 hidden=32 heads=2 seq=16 vocab=wordpiece(97) device=cpu "
         ([], (4,), [("torch", "fp32"), ("onnx", "fp32"), ("onnx", "int8")]),
     ],
 )
-def test_runs_specs_and_runtimes_stand_side_by_side(
-    specs, lengths, ways, tmp_path, command, capsys
-):
+def test_runs_specs_and_runtimes_stand_side_by_side(specs, lengths, ways, tmp_path, call):
     run = run_of(tmp_path / "run", f"{TOY.replace('layers=2', 'layers=1')} objective=mlm")
     runtimes, precisions = (",".join(dict.fromkeys(names)) for names in zip(*ways, strict=True))
     setups = ["--runtime", runtimes, "--precision", precisions, "--threads", "1", "--batch", "2"]
     shapes = ["--length", ",".join(map(str, lengths)), "--seconds", "0.1", "--json"]
-    assert command("bench", "--latency", str(run), *specs, *setups, *shapes) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(call("bench", "--latency", str(run), *specs, *setups, *shapes)[1])
     assert [(row["length"], row["runtime"], row["precision"]) for row in found["rows"]] == [
         (length, *way) for length in lengths for _ in (run, *specs) for way in ways
     ]

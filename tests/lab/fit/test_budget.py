@@ -60,7 +60,7 @@ def test_the_best_of_all_candidates_or_the_nearest_is_found(costs):
     assert 0 < fitting < 20
 
 
-def test_micro_batches_fill_the_memory_asked_for(command, capsys):
+def test_micro_batches_fill_the_memory_asked_for(call):
     """By default they fill a device of 140 GiB."""
     spec, most = "extends bert-base layers={1, 2}", Budget("memory", 4 * 2**30)
     choice = choose(spec, [most])
@@ -69,8 +69,7 @@ def test_micro_batches_fill_the_memory_asked_for(command, capsys):
     assert "the first has the most parameters" in choice.as_table()
     first = choice.candidates[0]
     assert 0.5 * most.most < first.figures["memory"] <= most.most
-    command("estimate", "--json", "--memory", "4GiB", spec)
-    one, two = json.loads(capsys.readouterr().out)["points"]
+    one, two = json.loads(call("estimate", "--json", "--memory", "4GiB", spec)[1])["points"]
     assert two["memory"]["peak_bytes"] == first.figures["memory"]
     assert one["memory"]["microbatch"] > two["memory"]["microbatch"] > 1
     assert "help: " in choose(spec, [Budget("memory", 2**28)]).as_table()
@@ -156,16 +155,15 @@ def test_a_candidate_that_no_fewer_steps_fit_ends_no_search():
 
 
 @pytest.mark.parametrize(("most", "code"), [("1M", 0), ("1k", 1)])
-def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(most, code, command, capsys):
-    assert command("fit", LISTS, "--params", most, "--json") == code
-    told = json.loads(capsys.readouterr().out)
-    assert told["fits"] == (not code)
+def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(most, code, call):
+    ended, out, _ = call("fit", LISTS, "--params", most, "--json")
+    told = json.loads(out)
+    assert (ended, told["fits"]) == (code, not code)
     first = told["candidates"][0]
     assert estimate(resolve(first["spec"])).parameters.total == first["params"]
-    assert command("fit", LISTS, "--params", most) == code
-    said = capsys.readouterr()
-    assert said.out == ("" if code else first["spec"])
-    assert ("fit; the first uses the most" in said.err) == (not code)
+    ended, out, err = call("fit", LISTS, "--params", most)
+    assert (ended, out) == (code, "" if code else first["spec"])
+    assert ("fit; the first uses the most" in err) == (not code)
 
 
 def test_a_file_may_say_what_is_free(tmp_path, monkeypatch):

@@ -186,15 +186,14 @@ def scores_are_those_of_torch(run: Path, file: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_every_kind_of_answer_is_as_in_torch_and_in_a_fresh_process(
-    tmp_path, tasks, capsys, monkeypatch, command
+    tmp_path, tasks, monkeypatch, call
 ):
     spec = f"{WIDE} positions=rotary attention=local(4) task={'+'.join(tasks.values())}"
     run, to = run_of(tmp_path / "run", spec), tmp_path / "graphs"
     to.mkdir()  # An earlier export is replaced.
     for name in ("model.onnx", "onnx.json"):
         (to / name).write_text("{}")
-    assert command("export", str(run), "--onnx", str(to), "--int8") == 0
-    said = capsys.readouterr().out
+    _, said, _ = call("export", str(run), "--onnx", str(to), "--int8")
     assert "reads input_ids, attention_mask, token_type_ids (batch, length)" in said
     assert "model.int8.onnx: " in said
     # Those without a dot are no weights: distances, angles.
