@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -158,6 +158,10 @@ class ProcessGroup:
         """Wait for all processes (barrier)."""
         if self.is_distributed:
             dist.barrier(group=self.quiet_group)
+
+    def aside(self) -> "ProcessGroup":
+        """The same processes with a group of their own, for another thread to use."""
+        return replace(self, quiet_group=dist.new_group(backend="gloo", timeout=STEP_TIMEOUT))
 
     @contextmanager
     def raise_on_all(self) -> Iterator[None]:

@@ -24,16 +24,23 @@ SHAPES = {weight.name: weight.shape for weight in TABLE}
 FACTS = {"run": "f" * 64, "threads": 1}
 
 
-def tensors(step: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+Tensors = dict[str, torch.Tensor]
+
+
+def tensors(step: int) -> tuple[Tensors, Tensors]:
     draw = torch.Generator().manual_seed(step)
     weights = {w.name: torch.randn(w.shape, generator=draw) for w in TABLE}
     moments = {f"{m}.{w.name}": torch.randn(w.shape, generator=draw) for m in "mv" for w in TABLE}
     return weights, moments
 
 
+def content(weights: Tensors, moments: Tensors) -> dict[str, Tensors]:
+    return {checkpoints.WEIGHTS: weights, checkpoints.OPTIMIZER: moments}
+
+
 def save(parent: Path, step: int, keep: int = 3) -> Path:
     progress = {"step": step, "tokens": step * 10}
-    return checkpoints.save(parent, step, *tensors(step), progress, FACTS, keep)
+    return checkpoints.save(parent, step, content(*tensors(step)), progress, FACTS, keep)
 
 
 def newest_step(parent: Path) -> int | None:
@@ -68,7 +75,7 @@ def test_a_run_that_was_killed_is_told_from_where_it_goes_on(tmp_path):
 
 def test_one_of_another_run_is_passed_over(tmp_path):
     save(tmp_path, 1)
-    checkpoints.save(tmp_path, 2, *tensors(2), {}, {"run": "other"}, 3)
+    checkpoints.save(tmp_path, 2, content(*tensors(2)), {}, {"run": "other"}, 3)
     found, damaged = checkpoints.newest(tmp_path, FACTS["run"])
     assert found is not None
     assert found.step == 1
@@ -220,7 +227,7 @@ def test_renamed_checkpoints_and_hostile_manifests_are_damage(tmp_path):
 def test_tensors_must_be_those_of_the_weight_table(tmp_path, change, message):
     weights, moments = tensors(1)
     change(weights)
-    folder = checkpoints.save(tmp_path, 1, weights, moments, {}, FACTS, 1)
+    folder = checkpoints.save(tmp_path, 1, content(weights, moments), {}, FACTS, 1)
     with pytest.raises(DataError, match=message):
         checkpoints.load(folder / "weights.safetensors", SHAPES)
     (tmp_path / "weights.safetensors").write_bytes(b"\x05")

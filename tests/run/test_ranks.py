@@ -246,9 +246,27 @@ def hold_gradients_in_place(rank):
     TrainStep.__call__ = call
 
 
-def kill_one(rank, step):
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_one(rank):
     if rank == 1:
-        harmed(rank, step, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        harmed(rank, 4, kill)
+
+
+def kill_while_saving(rank):
+    """Kill one that has written half of a tensor of step 6."""
+    if rank == 1:
+        real = os.pwrite
+
+        def write(descriptor, content, at):
+            if "tmp-00000006" in os.readlink(f"/proc/self/fd/{descriptor}"):
+                real(descriptor, content[: len(content) // 2], at)
+                kill()
+            return real(descriptor, content, at)
+
+        os.pwrite = write
 
 
 def ask_one(rank):
@@ -270,8 +288,8 @@ def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path):
     one = straight(tiny(**settings, dropout=CALM), tmp_path)
     assert together(2, {f"{name} straight": of for name, of in programs.items()}) == ([0, 0], [])
     assert losses(tmp_path / "fsdp straight") == pytest.approx(one, rel=1e-5, abs=1e-6)
-    for name, step, saved in (("ddp", 4, 2), ("fsdp", 7, 6)):
-        codes, said = together(2, {name: programs[name]}, partial(kill_one, step=step))
+    for name, harm, saved in (("ddp", kill_one, 2), ("fsdp", kill_while_saving, 4)):
+        codes, said = together(2, {name: programs[name]}, harm)
         assert (codes, said) == ([75, -9], [(0, "another process of this run ended")])
         assert newest_step(tmp_path / name) == saved
     assert together(2, programs, resume=True) == ([0, 0], [])

@@ -1,16 +1,24 @@
 """Compiled steps of several processes, and checkpoints that go from one layout to another."""
 
+import errno
+import os
 import shutil
 import sys
+import threading
 from functools import partial
 
 import pytest
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
+from bertc.cost.planning.world import World
+from bertc.ir.learning.average import Ema
 from bertc.ir.network.sharing import ShareAttention
 from bertc.learn.step.step import TrainStep
+from bertc.machine import process_group
 from bertc.machine.profile import graphs_so_far
+from bertc.run.records import sharded
+from bertc.run.train import loop
 from tests.run.test_ranks import AT_THE_END, CALM, PAIRS, SHORT, ask_one, losses, straight, together
 
 __all__ = ["together"]  # a fixture
@@ -88,3 +96,61 @@ def test_four_processes_and_two_exchange_checkpoints(together, tiny, tmp_path):
     assert together(2, by_two, resume=True) == ([0, 0], [])
     for run in by_two:
         assert losses(tmp_path / run) == pytest.approx(one, rel=1e-5, abs=1e-6)
+
+
+def without_a_disk(rank, per_host):
+    """Runs named whole have no disk that all see; in others one writes step 2 in later steps."""
+    world, step = process_group.world_here, TrainStep.__call__
+    lay_out, write, later = sharded.lay_out, sharded.write_parts, threading.Event()
+    loop.world_here = process_group.world_here = lambda: (rank, World(world()[1].size, per_host))
+    sharded.lay_out = lambda parent, *rest: (
+        lay_out(parent, *rest) and not str(parent.parent).endswith("whole")
+    )
+
+    def call(self, inputs, at, *arguments):
+        result = step(self, inputs, at, *arguments)
+        if at == 3:
+            later.set()
+        return result
+
+    def wait_and_write(parent, at, files):
+        assert rank == 0 or at != 2 or later.wait(60), "training waits for a checkpoint"
+        write(parent, at, files)
+
+    TrainStep.__call__, sharded.write_parts = call, wait_and_write
+
+
+@pytest.mark.parametrize(("size", "per_host"), [(3, 3), (4, 2)])
+def test_processes_write_together_what_one_writes(together, tiny, tmp_path, size, per_host):
+    """Of uneven parts and of copies: while training goes on, and to the byte."""
+    settings = {"objective": PAIRS, "average": Ema(half_life=2), "save_every": 2, "steps": 4,
+                "eval_every": 4, "strategy": "fsdp" if size == per_host else "hsdp"}  # fmt: skip
+    programs = {"parts": tiny(**settings), "whole": tiny(**settings)}
+    harm = partial(without_a_disk, per_host=per_host)
+    assert together(size, programs, harm) == ([0] * size, [])
+    parts, whole = (
+        {path.relative_to(tmp_path / name): path.read_bytes()
+         for path in (tmp_path / name / "checkpoints").rglob("*.safetensors")}
+        for name in programs
+    )  # fmt: skip
+    assert len(parts) == 6
+    assert parts == whole
+
+
+def fill_the_disk(rank):
+    if rank == 1:
+
+        def write(*_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        os.pwrite = write
+
+
+def test_a_disk_that_is_full_for_one_is_said_by_the_first(together, tiny, tmp_path):
+    codes, said = together(2, tiny(steps=2, strategy="fsdp"), fill_the_disk)
+    assert codes == [74, 74]
+    ((rank, message),) = said
+    assert (rank, message.partition(" (")[0]) == (
+        0, f"cannot write {tmp_path}/run/checkpoints/step-00000002: the disk is full"
+    )  # fmt: skip
+    assert [*(tmp_path / "run" / "checkpoints").iterdir()] == []

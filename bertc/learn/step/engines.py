@@ -7,7 +7,7 @@ batch, so ``step`` multiplies by the number of processes.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -204,6 +204,32 @@ def shard_like(tensor: Tensor, weight: Any) -> Tensor:
     return distribute_tensor(
         tensor.to(weight.device), weight.device_mesh, weight.placements, src_data_rank=None
     )
+
+
+class Part(NamedTuple):
+    """The rows of a tensor of ``shape`` from row ``first`` that one process saves, perhaps none."""
+
+    shape: tuple[int, ...]
+    first: int
+    rows: Tensor
+
+
+def parts(tensors: Mapping[str, Any]) -> dict[str, Part]:
+    """Copy into main memory the rows of sharded tensors that this process saves; nothing is sent.
+
+    FSDP2 cuts rows as ``torch.chunk`` does. Of several copies the first is saved.
+    """
+    copied, devices = {}, set[torch.device]()
+    for name, tensor in tensors.items():
+        *copies, place = tensor.device_mesh.get_coordinate()
+        shard = local_shard(tensor).detach()
+        first = min(len(tensor), place * -(-len(tensor) // tensor.device_mesh.size(-1)))
+        rows = (shard[:0] if any(copies) else shard).to("cpu", non_blocking=True, copy=True)
+        copied[name] = Part(tuple(tensor.shape), first, rows)
+        devices.add(shard.device)
+    for device in devices:
+        finish(device)
+    return copied
 
 
 def gathered(tensors: Mapping[str, Any], keep: bool = True) -> dict[str, Tensor]:

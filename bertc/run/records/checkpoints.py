@@ -54,24 +54,22 @@ class Checkpoint:
 def save(
     parent: Path,
     step: int,
-    weights: Mapping[str, Tensor],
-    moments: Mapping[str, Tensor],
+    content: Mapping[str, Mapping[str, Tensor]],
     progress: Mapping[str, Any],
     facts: Mapping[str, Any],
     keep: int | Literal["all"],
-    memory: Mapping[str, Tensor] | None = None,
-    best: Mapping[str, Tensor] | None = None,
-    average: Mapping[str, Tensor] | None = None,
+    begun: bool = False,
 ) -> Path:
-    """Write one checkpoint, verify it, then remove all but the newest ``keep``."""
-    final, temporary = parent / checkpoint_name(step), parent / f"{TEMPORARY}{step:08d}"
-    parts = {WEIGHTS: weights, OPTIMIZER: moments, MEMORY: memory, BEST: best, AVERAGE: average}
-    content = {name: tensors for name, tensors in parts.items() if tensors}
+    """Write one checkpoint, verify it, then remove all but the newest ``keep``.
+
+    ``content`` are tensors by file; ``begun``: other files are there already (see sharded.py).
+    """
+    final, temporary = parent / checkpoint_name(step), unfinished(parent, step)
+    content = {name: tensors for name, tensors in content.items() if tensors}
     needed = 65_536 + sum(t.nbytes for tensors in content.values() for t in tensors.values())
     with durable.writing(final, needed):
-        durable.make_folder(parent)
-        durable.remove(temporary)
-        temporary.mkdir()
+        if not begun:
+            begin(temporary)
         try:
             _write(temporary, step, content, progress, facts)
             if is_taken(final):  # damaged, or of the step before its evaluation
@@ -84,6 +82,18 @@ def save(
             raise
     _prune(parent, verify(final), keep)
     return final
+
+
+def unfinished(parent: Path, step: int) -> Path:
+    """The folder in which a checkpoint is written."""
+    return parent / f"{TEMPORARY}{step:08d}"
+
+
+def begin(temporary: Path) -> None:
+    """Make the folder in which a checkpoint is written."""
+    durable.make_folder(temporary.parent)
+    durable.remove(temporary)
+    temporary.mkdir()
 
 
 def _write(
@@ -99,8 +109,8 @@ def _write(
         durable.sync(folder / name)
     durable.write(folder / PROGRESS, _render(progress))
     files = {
-        name: {"bytes": (folder / name).stat().st_size, "sha256": durable.digest(folder / name)}
-        for name in (*content, PROGRESS)
+        path.name: {"bytes": path.stat().st_size, "sha256": durable.digest(path)}
+        for path in folder.iterdir()
     }
     durable.write(folder / MANIFEST, _manifest(step, files, facts))
     durable.sync(folder)

@@ -175,12 +175,14 @@ def _pause(
             if phase.stage.patience:
                 update_patience(session, phase.stage, evaluation)
         session.ranks.stop.check()
+    if session.saving and session.saving.is_over:
+        session.finish_saving()
     before_the_end = evaluated < progress.evaluated < session.resolved.steps
     if before_the_end and not session.ranks.share(goes_on()):
         session.save()
         raise GivenUpError(f"given up after step {progress.step:,}, and saved")
     if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
-        clock.timed("checkpoints", session.save)
+        clock.timed("checkpoints", session.save, progress.step == session.resolved.steps)
     if evaluation_due:
         clock.write_down()
 

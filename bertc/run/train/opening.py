@@ -56,7 +56,7 @@ def open_session(
     device = torch.device(plan.device)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
     with _metrics(start, place, progress, tracking) as lines:
-        yield Session(
+        session = Session(
             start=start,
             folder=place.folder,
             display=place.display,
@@ -75,6 +75,11 @@ def open_session(
             average={name: engine.shard(mean, name) for name, mean in average.items()},
             saved=ranks.share(progress.step if checkpoint else -1),
         )
+        try:
+            yield session
+        finally:
+            if session.saving:
+                session.saving.wait()
 
 
 @contextmanager

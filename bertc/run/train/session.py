@@ -1,8 +1,9 @@
 """A run in progress: opening or resuming it, entering stages, saving checkpoints."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,14 @@ from bertc.cost.planning.world import Layout, World
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.optim.by_tensor import Moments
-from bertc.learn.step.engines import Engine, gathered, local_shard, local_shards, make_engine
+from bertc.learn.step.engines import (
+    Engine,
+    gathered,
+    local_shard,
+    local_shards,
+    make_engine,
+    parts,
+)
 from bertc.learn.step.memory import Remembered
 from bertc.machine.display import Display
 from bertc.machine.machine import dtype_of
@@ -21,7 +29,7 @@ from bertc.machine.process_group import ProcessGroup
 from bertc.model import Model
 from bertc.model.parts import profiled_as
 from bertc.run.beginning.growth import described, grown
-from bertc.run.records import checkpoints
+from bertc.run.records import checkpoints, sharded
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import versions
 from bertc.run.records.metrics import Metrics
@@ -36,8 +44,9 @@ class Session:
 
     ``best`` are the weights of the best evaluation, in the first process's main memory; ``average``
     are the averages of weights, as this process holds those, {} in a stage without. ``saved`` is
-    the step of the last checkpoint, ``origin`` the digests of the run's lock, which checkpoints
-    repeat; {} but in the first process, which alone has ``metrics``.
+    the step of the last checkpoint, which ``saving`` may still write with ``writers``, the same
+    processes. ``origin`` are the digests of the run's lock, which checkpoints repeat; {} but in the
+    first process, which alone has ``metrics``.
     """
 
     start: Start
@@ -57,6 +66,8 @@ class Session:
     best: dict[str, Tensor]
     average: dict[str, Tensor]
     saved: int
+    saving: sharded.Saving | None = None
+    writers: ProcessGroup | None = None
 
     @property
     def resolved(self) -> Resolved:
@@ -129,43 +140,79 @@ class Session:
             so_far = {"tokens": progress.tokens, "seconds": round(progress.seconds, 3)}
             self.metrics.write({**where, **so_far, **figures})
 
-    def save(self) -> None:
-        """Write a checkpoint of the current step, unless there is one; all processes take part."""
+    def save(self, wait: bool = True) -> None:
+        """Write a checkpoint of the current step, unless there is one; all processes take part.
+
+        A sharded one is written in the background if not to ``wait`` for.
+        """
         step = self.progress.step
-        if self.saved == step:
-            return
+        if self.saved != step:
+            self.finish_saving()
+            self._begin_saving(step)
+            self.saved = step
+        if wait:
+            self.finish_saving()
+
+    def finish_saving(self) -> None:
+        """Wait for the checkpoint that is being written, if any, and raise what went wrong."""
+        saving, self.saving = self.saving, None
+        if saving:
+            saving.finish()
+
+    def _begin_saving(self, step: int) -> None:
+        """Write the state, or copy it and begin to; nobody goes on without something to resume."""
         assert self.stage is self.resolved.trained_at(step), "its stage has begun"
-        weights, moments = self.weights(), gathered(self.moments, self.ranks.is_main)
-        stage, memory = self.resolved.stage_at(step), dict[str, Tensor]()
+        state: dict[str, Mapping[str, Any]]
+        state = {checkpoints.WEIGHTS: self.engine.parameters, checkpoints.OPTIMIZER: self.moments}
+        if self.averages:
+            state[checkpoints.AVERAGE] = self.average
+        stage, whole = self.resolved.stage_at(step), {checkpoints.BEST: self.best}
         if stage.remembers(step):
-            memory = self.remembered.gathered(stage, self.ranks)
-        average = gathered(self.average, self.ranks.is_main) if self.averages else {}
-        if self.metrics:
-            # Fails if the folder was removed.
-            self.progress.metrics_bytes = self.metrics.synced_bytes()
-            facts = {
-                "run": identity(self.resolved),
-                "stage": self.stage.name,
-                "data": self.start.corpus.fingerprint,
-                "origin": self.origin,
-                "metrics": {
-                    "step": step,
-                    "bytes": self.progress.metrics_bytes,
-                    "sha256": self.metrics.sha256,
-                },
-                "threads": torch.get_num_threads(),
-                "versions": versions(),
-            }
-            progress, keep = asdict(self.progress), self.resolved.run.keep
-            folder, best = self.folder.checkpoints, self.best
-            made = checkpoints.save(
-                folder, step, weights, moments, progress, facts, keep, memory, best, average
-            )
+            whole[checkpoints.MEMORY] = self.remembered.gathered(stage, self.ranks)
+        if Layout(self.ranks.world, self.plan.strategy).sharded:
+            files = {name: parts(tensors) for name, tensors in state.items()}
+            place = self.folder.checkpoints, step
+            if sharded.lay_out(*place, files, self.ranks):
+                self.writers = self.writers or self.ranks.aside()
+                write = partial(sharded.write_parts, *place, files)
+                complete = self._completing(step, whole, begun=True)
+                self.saving = sharded.Saving(*place, self.writers, write, complete)
+                return
+        for name, tensors in state.items():
+            whole[name] = gathered(tensors, self.ranks.is_main)
+        self._completing(step, whole)()
+        self.ranks.wait()
+
+    def _completing(
+        self, step: int, content: Mapping[str, Mapping[str, Tensor]], begun: bool = False
+    ) -> Callable[[], None]:
+        """What makes a checkpoint of the present state in the first process; nothing in others."""
+        if not self.metrics:
+            return lambda: None
+        # Fails if the folder was removed.
+        self.progress.metrics_bytes = self.metrics.synced_bytes()
+        facts = {
+            "run": identity(self.resolved),
+            "stage": self.stage.name,
+            "data": self.start.corpus.fingerprint,
+            "origin": self.origin,
+            "metrics": {
+                "step": step,
+                "bytes": self.progress.metrics_bytes,
+                "sha256": self.metrics.sha256,
+            },
+            "threads": torch.get_num_threads(),
+            "versions": versions(),
+        }
+        progress, keep = asdict(self.progress), self.resolved.run.keep
+        parent = self.folder.checkpoints
+
+        def complete() -> None:
+            made = checkpoints.save(parent, step, content, progress, facts, keep, begun)
             if self.mirror:
                 self.mirror.offer(made)
-        # No process continues, or ends, before there is a checkpoint to resume from.
-        self.ranks.wait()
-        self.saved = step
+
+        return complete
 
 
 def laid_out(
