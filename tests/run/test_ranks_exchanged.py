@@ -101,10 +101,10 @@ def test_four_processes_and_two_exchange_checkpoints(together, tiny, tmp_path):
 def without_a_disk(rank, per_host):
     """Runs named whole have no disk that all see; in others one writes step 2 in later steps."""
     world, step = process_group.world_here, TrainStep.__call__
-    lay_out, write, later = sharded.lay_out, sharded.write_parts, threading.Event()
+    make_files, write, later = sharded.make_files, sharded.write_parts, threading.Event()
     loop.world_here = process_group.world_here = lambda: (rank, World(world()[1].size, per_host))
-    sharded.lay_out = lambda parent, *rest: (
-        lay_out(parent, *rest) and not str(parent.parent).endswith("whole")
+    sharded.make_files = lambda parent, *rest: (
+        make_files(parent, *rest) and not str(parent.parent).endswith("whole")
     )
 
     def call(self, inputs, at, *arguments):
@@ -113,9 +113,9 @@ def without_a_disk(rank, per_host):
             later.set()
         return result
 
-    def wait_and_write(parent, at, files):
+    def wait_and_write(parent, at, *rest):
         assert rank == 0 or at != 2 or later.wait(60), "training waits for a checkpoint"
-        write(parent, at, files)
+        write(parent, at, *rest)
 
     TrainStep.__call__, sharded.write_parts = call, wait_and_write
 

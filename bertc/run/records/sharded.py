@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,13 +23,12 @@ from bertc.learn.step.engines import Part
 from bertc.machine.process_group import ProcessGroup
 from bertc.run.records.checkpoints import begin, unfinished
 
-Files = Mapping[str, Mapping[str, Part]]
+FileParts = Mapping[str, Mapping[str, Part]]
 """The tensors of each file by name, with the rows of this process."""
-VALUE_BYTES = 4
-"""Of fp32."""
+VALUE_BYTES = torch.float32.itemsize
 
 
-def lay_out(parent: Path, step: int, files: Files, ranks: ProcessGroup) -> bool:
+def make_files(parent: Path, step: int, files: FileParts, ranks: ProcessGroup) -> bool:
     """Make the files at their full size in the first process; True if all processes see them."""
     folder, inode = unfinished(parent, step), 0
     if ranks.is_main:
@@ -37,9 +36,9 @@ def lay_out(parent: Path, step: int, files: Files, ranks: ProcessGroup) -> bool:
         needed = sum(size for _, _, size in layouts.values())
         with durable.writing(parent / checkpoint_name(step), needed):
             begin(folder)
-            for name, (header, _, size) in layouts.items():
-                durable.write(folder / name, header)
-                os.truncate(folder / name, size)
+            for name, (_, _, size) in layouts.items():
+                with open(folder / name, "xb") as file:
+                    file.truncate(size)
         inode = folder.stat().st_ino
     inode, seen = ranks.share(inode), 0
     with suppress(OSError):
@@ -60,23 +59,33 @@ def _layout(parts: Mapping[str, Part]) -> tuple[bytes, dict[str, int], int]:
     return header, {name: len(header) + start for name, start in starts.items()}, len(header) + end
 
 
-def write_parts(parent: Path, step: int, files: Files) -> None:
-    """Write the rows of this process at their places, and wait until the disk has them."""
+def write_parts(parent: Path, step: int, files: FileParts, is_main: bool) -> None:
+    """Write the rows of this process at their places, and wait until the disk has them.
+
+    The first process writes the headers too. Nothing was read or written there before, nor is it
+    opened for reading: of a page that it knows, a client of NFS sends the rows of others as well.
+    """
     with durable.writing(parent / checkpoint_name(step)):
         for name, parts in files.items():
-            _, starts, _ = _layout(parts)
-            # Not for reading: of a page that was read, NFS would send the bytes of others too.
             descriptor = os.open(unfinished(parent, step) / name, os.O_WRONLY)
             try:
-                for key, (shape, first, rows) in parts.items():
-                    at = starts[key] + first * VALUE_BYTES * math.prod(shape[1:])
-                    content = rows.flatten().view(torch.uint8).numpy().data
+                for at, content in _places(parts, is_main):
                     while len(content):  # the system takes at most 2 GiB at once
                         written = os.pwrite(descriptor, content, at)
                         at, content = at + written, content[written:]
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def _places(parts: Mapping[str, Part], is_main: bool) -> Iterator[tuple[int, memoryview]]:
+    """Yield what this process writes, and from which byte of the file."""
+    header, starts, _ = _layout(parts)
+    if is_main:
+        yield 0, memoryview(header)
+    for name, (shape, first, rows) in parts.items():
+        at = starts[name] + first * VALUE_BYTES * math.prod(shape[1:])
+        yield at, rows.flatten().view(torch.uint8).numpy().data
 
 
 class Saving:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bertc.base.diagnostics import StoppedError
 from bertc.base.storage import durable
+from bertc.cost.planning.world import Layout
 from bertc.data.corpus import contents
 from bertc.hub.belonging import ORIGIN, write_digests
 from bertc.hub.sentences import vectors_of_init, write_sentences
@@ -74,6 +75,7 @@ def open_session(
             best=state.best if ranks.is_main else {},
             average={name: engine.shard(mean, name) for name, mean in average.items()},
             saved=ranks.share(progress.step if checkpoint else -1),
+            writers=ranks.aside() if Layout(ranks.world, plan.strategy).sharded else None,
         )
         try:
             yield session

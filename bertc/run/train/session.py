@@ -44,9 +44,9 @@ class Session:
 
     ``best`` are the weights of the best evaluation, in the first process's main memory; ``average``
     are the averages of weights, as this process holds those, {} in a stage without. ``saved`` is
-    the step of the last checkpoint, which ``saving`` may still write with ``writers``, the same
-    processes. ``origin`` are the digests of the run's lock, which checkpoints repeat; {} but in the
-    first process, which alone has ``metrics``.
+    the step of the last checkpoint; ``saving`` may still write it, with ``writers``, which a
+    sharded run has. ``origin`` are the digests of the run's lock, which checkpoints repeat; {} but
+    in the first process, which alone has ``metrics``.
     """
 
     start: Start
@@ -66,8 +66,8 @@ class Session:
     best: dict[str, Tensor]
     average: dict[str, Tensor]
     saved: int
+    writers: ProcessGroup | None
     saving: sharded.Saving | None = None
-    writers: ProcessGroup | None = None
 
     @property
     def resolved(self) -> Resolved:
@@ -160,7 +160,7 @@ class Session:
             saving.finish()
 
     def _begin_saving(self, step: int) -> None:
-        """Write the state, or copy it and begin to; nobody goes on without something to resume."""
+        """Write a checkpoint of the state, or copy it and begin to write."""
         assert self.stage is self.resolved.trained_at(step), "its stage has begun"
         state: dict[str, Mapping[str, Any]]
         state = {checkpoints.WEIGHTS: self.engine.parameters, checkpoints.OPTIMIZER: self.moments}
@@ -169,24 +169,24 @@ class Session:
         stage, whole = self.resolved.stage_at(step), {checkpoints.BEST: self.best}
         if stage.remembers(step):
             whole[checkpoints.MEMORY] = self.remembered.gathered(stage, self.ranks)
-        if Layout(self.ranks.world, self.plan.strategy).sharded:
+        if self.writers:
             files = {name: parts(tensors) for name, tensors in state.items()}
             place = self.folder.checkpoints, step
-            if sharded.lay_out(*place, files, self.ranks):
-                self.writers = self.writers or self.ranks.aside()
-                write = partial(sharded.write_parts, *place, files)
+            if sharded.make_files(*place, files, self.ranks):
+                write = partial(sharded.write_parts, *place, files, self.ranks.is_main)
                 complete = self._completing(step, whole, begun=True)
                 self.saving = sharded.Saving(*place, self.writers, write, complete)
                 return
         for name, tensors in state.items():
             whole[name] = gathered(tensors, self.ranks.is_main)
         self._completing(step, whole)()
+        # No process continues, or ends, before there is a checkpoint to resume from.
         self.ranks.wait()
 
     def _completing(
         self, step: int, content: Mapping[str, Mapping[str, Tensor]], begun: bool = False
     ) -> Callable[[], None]:
-        """What makes a checkpoint of the present state in the first process; nothing in others."""
+        """The work that completes a checkpoint of this state; none but in the first process."""
         if not self.metrics:
             return lambda: None
         # Fails if the folder was removed.
