@@ -240,10 +240,10 @@ def _deterministic_kernels() -> Iterator[None]:
 def right_dropout(compiled: bool) -> Iterator[None]:
     """Disable kernels whose dropout, or gradient under a mask, is wrong on a GPU.
 
-    cuDNN's attention can drop multiples of 1/16 only, which 0.1 is not, and its backward gives NaN
-    under some masks (pytorch PR 174245, issue 196678). From torch 2.13 on the compiler makes four
-    draws at once and repeats them for elements that are not adjacent in memory (issue 198333), but
-    not where it draws as eager steps do. ``compiled``: a step may be.
+    cuDNN's attention gives NaN gradients under some masks (pytorch issue 196678; so on an H100),
+    and earlier ones drop multiples of 1/16 only (PR 174245). From torch 2.13 on the compiler makes
+    four draws at once and repeats them for elements that are not adjacent in memory (issue
+    198333), but not where it draws as eager steps do. ``compiled``: a step may be.
     """
     attention = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     torch.backends.cuda.enable_cudnn_sdp(False)

@@ -42,7 +42,6 @@ def test_more_devices_or_slower_links_never_wait_less_for_the_same_work(strategy
     shares = [waiting(8 * n, f"{spec}{8 * 32 * n}") for n in (1, 2, 8, 128)]
     assert shares == sorted(shares)
     assert shares[-1] < 0.2 < waiting(16, f"{spec}512", "a100,link=1")
-    assert waiting(16, f"{spec}512") < waiting(16, f"strategy={strategy} batch=16")
 
 
 @pytest.mark.parametrize(

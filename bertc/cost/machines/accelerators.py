@@ -26,18 +26,20 @@ PCIE_3, PCIE_4, PCIE_5 = 16e9, 32e9, 64e9
 BRIDGE = 300e9
 """NVLink bridge between two or three H100 PCIe or NVL cards, bytes per second each way."""
 
-LAUNCH_SECONDS = 5e-6
-"""Seconds per kernel launched through torch; published measurements of PyTorch are 4 to 10 us."""
+LAUNCH_SECONDS = 23e-6
+"""Host seconds per kernel of a step.
+
+Chosen so that bert-mini takes the 15 ms measured on an H100 (docs/measured.md)."""
 PRODUCTS_OF_A_STEP = 0.53
-PRODUCTS_ON_HOPPER = 0.464
+PRODUCTS_ON_HOPPER = 0.416
 """Share of the dense peak that the matmuls of a step reach."""
 AMPERE = (
     "chosen so that BERT-large at 128 tokens gets the published 44.7% of an A100 (NVIDIA\n"
     "DeepLearningExamples, PyTorch BERT README); bytes beside them at 0.8 of the memory's bandwidth"
 )
 HOPPER = (
-    "chosen so that a 0.8B decoder at 512 tokens gets the published 40.4% of an H100\n"
-    "(llm-foundry, scripts/train/benchmarking); bytes beside them at 0.8 of the memory's bandwidth"
+    "measured: chosen so that bert-base at 512 tokens gets the 33.8% of an H100 that bertc gets\n"
+    "(docs/measured.md); bytes beside them at 0.8 of the memory's bandwidth"
 )
 UNMEASURED = "no figure is published for encoders; as on an A100"
 APPLE_SHARE, APPLE_GPU_MEMORY = 0.6, 2 / 3
