@@ -17,11 +17,6 @@ MIXED = (
 PLAIN = [name for name in SYSTEMS if not name.endswith("-grid")]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.mark.parametrize("spec", [*PLAIN, MIXED], ids=[*PLAIN, "mixed"])
 def test_the_loss_falls(spec, corpus_file, tmp_path, go):
     toy = [*TOY, f'data=files("{corpus_file}", sentences=lines)']
