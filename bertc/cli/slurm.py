@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.base.diagnostics import UsageError
+from bertc.base.diagnostics import SpecError, UsageError
 from bertc.cli.options import SetOption, SpecArgument, app, file_to_write, say, spec_words
 
 slurm = typer.Typer(no_args_is_help=True, help="Print batch scripts for Slurm, to be submitted.")
@@ -61,17 +61,25 @@ def train(
     """
     from bertc.api import resolve
     from bertc.cost.planning.world import World, refuse_too_many
+    from bertc.lang.files import find_spec
 
-    resolved = resolve(spec, set or [])
-    refuse_too_many(resolved, World(nodes * gpus, gpus))
+    try:
+        resolved = resolve(spec, set or [])
+        refuse_too_many(resolved, World(nodes * gpus, gpus))
+        name = resolved.name
+    except SpecError as error:
+        if any(mistake.code != "E307" for mistake in error.diagnostics):
+            raise
+        name = find_spec(spec).title
+        say(f"remark: written without the data, which cannot be read here: {error}", err=True)
     if wrong := [option for option in options or () if "\n" in option]:
         raise UsageError(f"an option of sbatch is one line, not {wrong[0]!r}")
     script = TRAINING.format(
         nodes=nodes,
         gpus=gpus,
-        name=shlex.quote(resolved.name),
+        name=shlex.quote(name),
         options=f"#SBATCH {shlex.join(options)}\n" if options else "",
-        run=shlex.quote(f"runs/{resolved.name}"),
+        run=shlex.quote(f"runs/{name}"),
         spec=shlex.join(spec_words(spec, set)),
     )
     _put_script(script, out, "sbatch")

@@ -8,14 +8,16 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bertc.base.diagnostics import CannotWriteError, DataError
+from bertc.base.diagnostics import CannotWriteError, DataError, MissingInputError
 from bertc.data.cache.store import Silent, obtain
 from bertc.data.corpus import prepare
 from bertc.data.rows.holdout import part_of_document
@@ -263,6 +265,28 @@ def test_who_waits_for_another_process_can_be_stopped_and_goes_on(tmp_path: Path
         assert "waiting" in notes.tasks[0]
         assert not (tmp_path / "x").exists()
         assert obtain(tmp_path / "x", never, notes) == facts
+
+
+def test_who_waits_fails_as_the_other_process_does(tmp_path: Path) -> None:
+    held, waiting = threading.Event(), threading.Event()
+
+    class Waiting(Silent):
+        def begin(self, task: str, total: int, unit: str) -> None:
+            waiting.set()
+
+    def fail(_: Path) -> dict[str, str]:
+        held.set()
+        assert waiting.wait(5)
+        raise MissingInputError("gone", "later")
+
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(obtain, tmp_path / "x", fail, Silent())
+        assert held.wait(5)
+        with pytest.raises(MissingInputError, match="gone") as caught:
+            obtain(tmp_path / "x", never, Waiting())
+    assert caught.value.help == "later"
+    assert other.exception()
+    assert obtain(tmp_path / "x", _abc, Silent()) == {"made": "abc"}
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import fsspec
 import pytest
@@ -66,7 +67,11 @@ def test_a_run_goes_on_from_its_mirror_as_if_never_stopped(
     stop_after(monkeypatch, 7, lambda: go(program, "run", mirror=at))
     assert content(at) == content(tmp_path / "run"), "all but the lock"
     notes = Notes()
-    assert fetch(at, tmp_path / "other", notes) == tmp_path / "other"
+    monkeypatch.chdir(tmp_path)
+    out = Path("runs") / at.split("/")[-1]
+    assert fetch(f"{at}/", None, notes) == out
+    assert notes.lines[-1] == f"{at}/ is {out} here"
+    out.rename("other")
     go(program, "other", resume=True, mirror=at)
     same_run(tmp_path / "straight", tmp_path / "other")
     assert content(at) == content(tmp_path / "other")
@@ -113,7 +118,7 @@ def test_a_damaged_checkpoint_there_is_passed_over(at, tiny, go, tmp_path):
     place.write("checkpoints/step-00000008/weights.safetensors", b"other")
     fetch(at, tmp_path / "other", notes)
     assert RunFolder(tmp_path / "other").saved_step == 4
-    assert "passed over" in notes.lines[-2]
+    assert "passed over" in notes.lines[-3]
     place.write("checkpoints/step-00000004/manifest.json", b"{}")
     with pytest.raises(DataError, match="every checkpoint at .* is damaged") as caught:
         fetch(at, tmp_path / "third", notes)

@@ -55,6 +55,18 @@ def test_a_stopped_job_queues_again_and_a_failed_one_does_not(tmp_path, how, com
     assert (tmp_path / "again").exists() == requeued
 
 
+def test_a_script_is_written_where_the_text_is_out_of_reach(tmp_path, monkeypatch, command, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("far.bertc").write_text('data=prepared("memory://nowhere/x")')
+    assert command("check", "far.bertc") == 1
+    assert "error[E307]: there is no prepared text at memory://" in capsys.readouterr().out
+    assert command("slurm", "train", "far.bertc") == 0
+    out, err = capsys.readouterr()
+    assert "run=runs/far" in out
+    assert "remark: written without the data" in err
+    assert command("slurm", "train", "far.bertc", "--set", "layers=x") == 65
+
+
 def test_a_job_array_prepares_a_text(tmp_path, monkeypatch, command, capsys):
     monkeypatch.setattr(files, "PART_BYTES", 6000)
     write(tmp_path / "a.jsonl", 60)

@@ -73,7 +73,8 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
                 try:
                     setting = _of_text(texts[0], origin)
                 except (DataError, MissingInputError) as error:
-                    return _unreadable(program, error, origin, diagnostics)
+                    diagnostics.error("E307", error.message, origin.span, help=error.help)
+                    return program
                 program = settled(program, {"vocab": setting})
     vocab = program.vocab
     if not isinstance(vocab, TokenizerFile):
@@ -185,7 +186,7 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
         for index, share in enumerate(stage.data):
             span = origin.parts.get((index, "corpus", "path"), origin.span)
             try:
-                if isinstance(share.corpus, Prepared) and "E212" not in known:
+                if isinstance(share.corpus, Prepared) and not known & {"E212", "E307"}:
                     _require_prepared(share.corpus, program.vocab)
                 if isinstance(share.corpus, Mds | Datatrove):
                     _require_tokens(share.corpus, program.vocab)

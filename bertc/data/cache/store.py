@@ -148,15 +148,26 @@ def clear(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _lock(folder: Path, progress: Progress) -> Iterator[None]:
-    """Hold the lock of a folder; the system releases it however the process ends."""
-    with (folder.parent / f"{folder.name}.lock").open("a") as lock:
+    """Hold the lock of a folder; the system releases it however the process ends.
+
+    Those who wait fail as the holder does where an input is missing: none tries as long again.
+    """
+    with (folder.parent / f"{folder.name}.lock").open("a+") as lock:
+        before = lock.seek(0, os.SEEK_END)
         if not _locked(lock):
             progress.begin(f"waiting for the process that prepares {folder}", 0, "")
             while not _locked(lock):
                 time.sleep(WAIT_SECONDS)
                 progress.advance(0)  # may raise to stop
             progress.end()
-        yield
+            lock.seek(before)
+            if failures := lock.readlines():
+                raise MissingInputError(*json.loads(failures[-1]))
+        try:
+            yield
+        except MissingInputError as error:
+            lock.write(f"{json.dumps([error.message, error.help])}\n")
+            raise
 
 
 def _locked(file: IO[str]) -> bool:

@@ -24,15 +24,16 @@ from bertc.run.records.mirror import belongs, refuse_another
 def fetch(address: str, folder: Path | None, display: Display) -> Path | None:
     """Copy a run from an address, unless the one in ``folder`` is as new; None if there is none.
 
-    Without ``folder`` it is runs/NAME. An older one there gets another name. Several processes may
-    call this at once: one copies, and the others wait for it.
+    Without ``folder`` it is runs/NAME, by the address. An older one there gets another name.
+    Several processes may call this at once: one copies, and the others wait for it.
     """
     place = FolderAt(address)
     there = place.sizes(below=True)
     if RESOLVED not in there:
         return None
     program, saved = _program(place), _whole(there)
-    out, newest = folder or Path("runs") / program.name, max(saved, default="step-0")
+    out = folder or Path("runs") / Path(address).name
+    newest = max(saved, default="step-0")
     with _alone(real_path(out)) as (target, aside):
         run = RunFolder(target)
         if run.holds_a_run:
@@ -53,6 +54,7 @@ def fetch(address: str, folder: Path | None, display: Display) -> Path | None:
                 durable.rename(target, before)
             durable.remove(target)
             durable.rename(aside, target)
+            display.note(f"{address} is {out} here")
     return out
 
 

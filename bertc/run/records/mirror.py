@@ -244,17 +244,15 @@ class Mirror:
                 self.sent.pop(name, None)
 
     def _tried(self, work: Callable[[], None]) -> bool:
-        """Do a piece of work; note the first failure of several, and that they are over."""
+        """Do a piece of work; note the first failure of several."""
         before = self.fault
         try:
             work()
             self.fault = ""
         except (BertcError, OSError) as error:
             self.fault = error.message if isinstance(error, BertcError) else reason(error)
-        if bool(before) != bool(self.fault):
-            over = f"{self.address} is written again"
-            note = f"warning: {self.fault}; training goes on"
-            self.display.note(note if self.fault else over)
+            if not before:
+                self.display.note(f"warning: {self.fault}; training goes on")
         return not self.fault
 
 
