@@ -179,8 +179,8 @@ UNTRAINED = ("read conditioned", "taught", "taught attention")
 """Rows too short for the beginnings that it looks for, and teachers without weights."""
 
 
-def spec(name: str) -> str:
-    """The text of a program."""
-    settings = {**TOY, **PROGRAMS[name]}
+def spec(name: str, **changed: str) -> str:
+    """The text of a program, perhaps with other settings."""
+    settings = {**TOY, **PROGRAMS[name], **changed}
     blocks = settings.pop("blocks", "")
     return " ".join([*(f"{k}={v}" for k, v in settings.items() if v), blocks]).strip()

@@ -16,7 +16,7 @@ from bertc.data.examples.changes import split_text
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
-from tests.net.programs import PROGRAMS, TOY
+from tests.net.programs import spec
 from tests.run.conftest import stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
@@ -24,17 +24,12 @@ pytestmark = pytest.mark.usefixtures("in_the_farm")
 SENTENCES = ("the old hens sit in the gate", "the ducks", "")
 
 
-def text(name: str, **changed: str) -> str:
-    settings = {**TOY, **PROGRAMS[name], **changed}
-    return " ".join(f"{key}={value}" for key, value in settings.items() if value)
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, farm_run: Callable[[str], Path]) -> Path:
     """A tagger and a masked-language model, each of a few steps."""
     folder = tmp_path_factory.mktemp("runs")
     for name, program in (("tagger", "tagging"), ("mlm", "mlm")):
-        shutil.copytree(farm_run(text(program)), folder / name)
+        shutil.copytree(farm_run(spec(program)), folder / name)
     return folder
 
 
@@ -66,7 +61,7 @@ def test_masked_words_are_read_beside_their_text(runs):
 
 def test_a_run_on_copies_goes_on_to_the_bit(runs, tmp_path, monkeypatch, cache):
     task = 'glue(sst2, "SST-2", dropout=0)'
-    (resolved,) = points(text("glue", objective=task, augment=both(runs), steps="4"))
+    (resolved,) = points(spec("glue", objective=task, augment=both(runs), steps="4"))
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
     stop_after(monkeypatch, 2, partial(train, resolved, tmp_path / "run", cache=cache))
     other = tmp_path / "other cache"
@@ -77,7 +72,7 @@ def test_a_run_on_copies_goes_on_to_the_bit(runs, tmp_path, monkeypatch, cache):
 
 def test_copies_are_examples_like_others(runs, tmp_path):
     task = 'glue(rte, "RTE", dropout=0)'
-    (resolved,) = points(text("glue", objective=task, augment=both(runs)))
+    (resolved,) = points(spec("glue", objective=task, augment=both(runs)))
     networks = TrainedNetworks("cpu")
     data = prepare(resolved, tmp_path, Silent(), networks).stage(0)
     (task_set,) = data.sets
