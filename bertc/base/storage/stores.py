@@ -9,12 +9,8 @@ LIBRARIES = {
     "hf": "huggingface_hub", "http": "aiohttp", "https": "aiohttp",
 }  # fmt: skip
 """The package that reads addresses of each scheme."""
-OPTIONS = {
-    # Seconds until a connection and until the next bytes: s3fs, core.py.
-    "s3": {"config_kwargs": {
-        "retries": {"max_attempts": 0}, "connect_timeout": 5, "read_timeout": 15,
-    }}
-}  # fmt: skip
+SECONDS_OF_S3 = {"connect_timeout": 5, "read_timeout": 15}  # s3fs, core.py
+OPTIONS = {"s3": {"config_kwargs": {"retries": {"max_attempts": 0}, **SECONDS_OF_S3}}}
 
 
 def opened(address: str) -> tuple[Any, str]:
