@@ -30,7 +30,8 @@ def read_order(
     """Write a JSON line for every run of tokens of a document that steps read; return their number.
 
     ``tokens`` are the first and the end of them among the ids of the shard: a part of prepared
-    text, or a folder of the cache; ``document`` is its number there.
+    text, or a folder of the cache, made from ``files``; ``document`` is its number there, of those
+    to train on.
 
     Raises:
         MissingInputError, DataError: if the run or its text is gone, damaged or another one.
@@ -94,6 +95,7 @@ def _lines(
             for begin, count in zip((a, b), counts, strict=True):
                 for document, first, end in _spans(starts, begin, count):
                     where = {"source": texts[read.source], "shard": shard.title or shard.name}
+                    where |= {"files": shard.files} if shard.files else {}
                     place = {"document": document, "tokens": [first, end]}
                     lines.append((row, {"step": step, "row": row, **where, **place}))
     yield from (line for _, line in sorted(lines, key=itemgetter(0)))

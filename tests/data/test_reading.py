@@ -138,11 +138,13 @@ def test_check_compares_tokenizers(tmp_path: Path, place) -> None:
             check(f"{data} vocab={vocab}")
 
 
-@pytest.mark.parametrize("more", ["format=blocks", "format=segment-pair", "pack=true"])
+@pytest.mark.parametrize("more", ["format=blocks", "format=segment-pair", "pack=true", "of files"])
 def test_the_listed_documents_are_those_of_the_batch(tmp_path: Path, more: str) -> None:
     write(tmp_path / "a.jsonl", 60)
+    of_files, more = more == "of files", more.replace("of files", "format=blocks")
     made(spec(tmp_path / "a.jsonl", more), f"{tmp_path}/here", tmp_path / "made")
     program = reading(f"{tmp_path}/here", tmp_path / "here/tokenizer", more)
+    program = spec(tmp_path / "a.jsonl", more) if of_files else program
     RunFolder(tmp_path / "run").path.mkdir()
     RunFolder(tmp_path / "run").start(program, "")
     listed: list[str] = []
@@ -155,7 +157,8 @@ def test_the_listed_documents_are_those_of_the_batch(tmp_path: Path, more: str) 
         for row, ids in enumerate(corpus.stage(0).train(step).token_ids.tolist()):
             tokens = []
             for line in (line for line in lines if (line["step"], line["row"]) == (step, row)):
-                part = tmp_path / "here" / line["shard"]
+                assert line.get("files") == (str(tmp_path / "a.jsonl") if of_files else None)
+                part = tmp_path / ("cache/tokens" if of_files else "here") / line["shard"]
                 first, end = line["tokens"]
                 tokens += np.fromfile(part / "train.ids", np.uint16)[first:end].tolist()
                 sentences = np.fromfile(part / "train.sentences", np.int64)

@@ -6,7 +6,7 @@ from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks, reads_on
 from bertc.ir.changing.growth import Drawn
-from bertc.ir.data import Prepared
+from bertc.ir.data import Datatrove, Mds, Prepared
 from bertc.ir.learning.answer import Labels
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
@@ -56,10 +56,13 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          label="unwritten heads are derived from hidden",
          help=lambda p: f"hidden={round(p.hidden / HEAD_WIDTH) * HEAD_WIDTH}"),
     Rule("R120", ("clean", "holdout"),
-         lambda p: {p.origins[name].kind for name in ("clean", "holdout")} & {"written", "set"}
-         and all(isinstance(d.corpus, Prepared) for s in p.stages for d in s.data),
-         "prepared text is read as it is: which documents it has and holds out is settled",
-         help="give clean and holdout to bertc prepare"),
+         lambda p: any(
+             p.origins[name].kind in ("written", "set")
+             and all(isinstance(d.corpus, kinds) for s in p.stages for d in s.data)
+             for name, kinds in (("clean", Prepared | Mds | Datatrove), ("holdout", Prepared))),
+         "tokens are read as they are: no document is cleaned away, and which ones prepared text "
+         "holds out is settled",
+         help="give clean and holdout to bertc prepare, with the text"),
 )  # fmt: skip
 _OF_STAGES: tuple[Rule[StageSettings], ...] = (
     Rule("R102", "optimizer.lr", lambda s: s.optimizer.lr >= HIGH_RATE,

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from bertc.data.rows.tokens import open_tokens, token_dtype
 from bertc.data.shards import spelling
 from bertc.data.sources.files import open_files
 from bertc.data.sources.opening import open_source
-from bertc.data.sources.source import CorpusText, TextSource
+from bertc.data.sources.source import CorpusText, TextSource, identifies_file
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.cleaning import Documents
@@ -74,8 +74,11 @@ def begin_preparing(
     """
     source, texts = _opened(resolved, source, skip_damaged)
     plan = _plan(resolved, source, command)
-    if empty := [file[0] for file in source.identity if _is_file(file) and not file[1]]:
+    if empty := [file[0] for file in source.identity if identifies_file(file) and not file[1]]:
         progress.note(f"{several(len(empty), 'input')} without text: {listed(empty)}")
+
+    if rules_for(source, resolved.run.clean) != resolved.run.clean:
+        progress.note("tokens of others are not cleaned")
 
     def completed() -> tuple[Vocabulary, PreparationPlan]:
         vocabulary = vocabulary_for(resolved, texts, cache, progress, None)
@@ -183,14 +186,9 @@ def _only_text(resolved: Resolved) -> CorpusText:
 def _content(identity: Iterable[Any]) -> list[Any]:
     """The parts of an identity that every machine has alike: sizes and samples."""
     return [
-        [Path(str(value[0])).name, value[1], value[3]] if _is_file(value) else value
+        [Path(str(value[0])).name, value[1], value[3]] if identifies_file(value) else value
         for value in identity
     ]
-
-
-def _is_file(value: Any) -> TypeGuard[tuple[Any, ...]]:
-    """True of what identifies a file: name, bytes, time or version, digest."""
-    return isinstance(value, tuple) and len(value) == 4
 
 
 def make_parts(

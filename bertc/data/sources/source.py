@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import sentencex
 
-from bertc.base.diagnostics import DataError, MissingColumnError, refuse_all
+from bertc.base.diagnostics import DataError, MissingColumnError, listed, refuse_all
 from bertc.ir.data import Corpus, Parallel, Sentences
 
 PIECE_BYTES = 1 << 20
@@ -66,6 +66,16 @@ class TextSource:
     slow: bool = False
     paired: bool = False
     parts: tuple["TextSource", ...] = ()
+
+    @property
+    def files(self) -> str:
+        """The names of its files, of many the first ones."""
+        return listed(str(value[0]) for value in self.identity if identifies_file(value))
+
+
+def identifies_file(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    """True of what identifies a file: name, bytes, time or version, digest."""
+    return isinstance(value, tuple) and len(value) == 4
 
 
 ItemT = TypeVar("ItemT")
