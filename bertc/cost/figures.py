@@ -170,6 +170,7 @@ class DataEstimate(NamedTuple):
     cores: int
     download_bytes: int
     cache_hit_share: float
+    over_cache_bytes: int
     reader_share: float
 
 

@@ -18,6 +18,8 @@ from bertc.cost.figures import (
 )
 from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
 
+USEFUL_PASSES, MANY_PASSES = 40, 400
+"""Passes after which text is worthless (Muennighoff et al. 2023, figure 1); far more of them."""
 PARTS = ("embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head")
 TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 LEGEND = (
@@ -248,16 +250,25 @@ def _data_rows(run: DataEstimate) -> Iterator[Row]:
 
     yield row("text", lambda d: bytes_text(d.text_bytes))
     yield row("tokens", lambda d: "about " * (not d.counted) + count_text(d.tokens))
-    yield row("passes", lambda d: f"{d.passes:.3g}")
-    yield row("prepared", lambda d: bytes_text(d.prepared_bytes))
+    yield row("passes", _passes)
+    yield row("prepared", lambda d: "about " * (not d.counted) + bytes_text(d.prepared_bytes))
     if run.prepare_seconds:
         preparing = f"preparing, {several(run.cores, 'core')}"
-        yield row(preparing, lambda d: duration_text(d.prepare_seconds))
+        yield row(preparing, lambda d: f"about {duration_text(d.prepare_seconds)}")
     if run.download_bytes:
         yield row("download, a machine", lambda d: bytes_text(d.download_bytes))
         yield row("read from its cache", lambda d: f"{d.cache_hit_share:.0%}")
+    if run.over_cache_bytes:
+        yield row("two windows, over cache", lambda d: bytes_text(d.over_cache_bytes))
     waits = ", it waits"
     yield row("reader, of a step", lambda d: f"{d.reader_share:.1%}" + waits * (d.reader_share > 1))
+
+
+def _passes(data: DataEstimate) -> str:
+    """The number of passes, and a remark on text that is far too little."""
+    number = f"{data.passes:,.0f}" if data.passes >= MANY_PASSES else f"{data.passes:.3g}"
+    little = f", those after {USEFUL_PASSES} teach next to nothing"
+    return "about " * (not data.counted) + number + little * (data.passes >= MANY_PASSES)
 
 
 def _messages(column: Estimate | StageEstimate) -> str:

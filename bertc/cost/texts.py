@@ -22,7 +22,8 @@ START_BYTES = 8
 class TextFacts(NamedTuple):
     """Sizes of a text; ``counted`` tokens are those of prepared text, others a guess.
 
-    Of ``remote`` text each machine has a cache of ``cache_bytes``, 0 for all of it.
+    Of ``remote`` text each machine has a cache of ``cache_bytes``, 0 for all of it, and the parts
+    of two windows, ``window_bytes``, in any case.
     """
 
     name: str
@@ -33,6 +34,7 @@ class TextFacts(NamedTuple):
     counted: bool
     remote: bool = False
     cache_bytes: int = 0
+    window_bytes: int = 0
 
     @property
     def prepared_bytes(self) -> int:
@@ -84,6 +86,7 @@ def data_of(read: Sequence[Reading], processes: int) -> DataEstimate | None:
         cores=cores,
         download_bytes=int(download),
         cache_hit_share=1 - download / asked if asked else 0.0,
+        over_cache_bytes=sum(t.window_bytes for t in remote if 0 < t.cache_bytes < t.window_bytes),
         reader_share=tokens_read / (processes * LOADED_TOKENS) / seconds,
     )
 
@@ -94,6 +97,7 @@ def downloaded(text: TextFacts, passes: float) -> float:
     Each pass has another order of shards, and the cache drops the one read longest ago: a cache of
     c of the text then has c + (1 - c) ln(1 - c) of what a later pass reads.
     """
-    held = min(1.0, text.cache_bytes / text.prepared_bytes) if text.cache_bytes else 1.0
+    stays = max(text.cache_bytes, text.window_bytes) / text.prepared_bytes
+    held = min(1.0, stays) if text.cache_bytes else 1.0
     hits = held + (1 - held) * log(1 - held) if held < 1 else 1.0
     return text.prepared_bytes * (min(1.0, passes) + max(0.0, passes - 1) * (1 - hits))

@@ -113,6 +113,9 @@ def test_sizes_and_passes_follow_from_files_and_weights(tmp_path):
     assert 2 * 20_000 < data.prepared_bytes < 2.5 * 20_000
     assert data.download_bytes == 0 < data.prepare_seconds
     assert bertc.estimate(f"{SPEC} data={a}+docstrings()").data is None
+    table = str(bertc.estimate(f"{SPEC.replace('=20', '=20k')} data={a}"))
+    assert table.count("about") == 4  # tokens, passes, prepared bytes, time
+    assert "about 2,000, those after 40 teach next to nothing" in table
     assert bertc.estimate(f'{SPEC} data="no such file.txt"').data is None
 
 
@@ -122,6 +125,8 @@ def test_tokens_of_others_are_known_by_their_index(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
     spec = SPEC.replace("wordpiece(300)", f'"{tmp_path}/vocab.txt"')
     data = bertc.estimate(f'{spec} data=datatrove("{tmp_path}")').data
+    clean = f'{spec} data=datatrove("{tmp_path}") objective=mlm clean=documents(unique=true)'
+    assert [remark.code for remark in bertc.api.findings(clean).remarks] == ["R120"]
     assert (data.tokens, data.passes, data.prepare_seconds) == (5000, 4, 0)
 
 
@@ -133,6 +138,10 @@ def test_prepared_text_is_known_by_its_manifest():
     found = bertc.estimate(f'{SPEC} data=prepared("memory://known", cache=1)', devices=2)
     data = found.data
     assert (data.tokens, data.passes, data.prepared_bytes) == (5000, 4, 10_800)
-    assert (data.download_bytes, data.prepare_seconds) == (43_199, 0)
+    assert (data.download_bytes, data.prepare_seconds) == (10_800, 0)
+    assert data.over_cache_bytes == 21_616  # its parts stay, held-out text included
+    assert "two windows, over cache" in str(found)
+    roomy = bertc.estimate(f'{SPEC} data=prepared("memory://known", cache=22k)')
+    assert "over cache" not in str(roomy)
     assert "about" not in str(found)
     assert "download, a machine" in str(found)

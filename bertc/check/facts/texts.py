@@ -86,13 +86,15 @@ def _looked_at(corpus: Corpus, id_bytes: int) -> "TextFacts | None":
             names = [name for name, _ in named_files(corpus)]
             size = sum(unpacked_bytes(matching_files(name)) for name in names)
             return unread(" ".join(names), size, id_bytes)
-        from bertc.data.prepared.manifest import read_corpus
+        from bertc.data.prepared.manifest import bytes_of, read_corpus
 
         prepared = read_corpus(place := FolderAt(corpus.path))
     except (DataError, MissingInputError):  # reported by those who need the text
         return None
     counts, size = prepared.facts["train"], int(prepared.plan.read.get("bytes", 0))
+    parts = sorted(bytes_of(part, prepared.plan.dtype) for part in prepared.parts)
     return TextFacts(
         corpus.path, size, counts["tokens"], counts["sentences"], id_bytes,
         counted=True, remote=place.folder is None, cache_bytes=corpus.cache,
+        window_bytes=sum(parts[-2 * corpus.window :]),
     )  # fmt: skip

@@ -8,6 +8,8 @@ from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError, listed
 from bertc.base.storage.place import FolderAt
 from bertc.data.cache.store import (
@@ -19,6 +21,7 @@ from bertc.data.cache.store import (
     unsealed,
 )
 from bertc.data.rows.rewriting import together
+from bertc.data.rows.tokens import SPLITS
 
 PLAN_FILE = "plan.json"
 CORPUS_FILE = "corpus.json"
@@ -192,6 +195,13 @@ def part_at(
     if plan and manifest["facts"].get("plan") not in (plan.fingerprint, plan.digest_of(name)):
         return None
     return PreparedPart(name, hashlib.sha256(raw).hexdigest(), manifest["facts"])
+
+
+def bytes_of(part: PreparedPart, dtype: str) -> int:
+    """The size of the tokens of a part, and of the starts of its sentences and documents."""
+    widths = {"tokens": np.dtype(dtype).itemsize, "sentences": 8, "documents": 8}
+    counts = [part.facts.get(split, {}) for split in SPLITS]
+    return sum(count.get(name, 0) * width for count in counts for name, width in widths.items())
 
 
 def write_corpus(

@@ -26,10 +26,11 @@ from bertc.data.prepared.manifest import (
     TOKENIZER,
     PreparedPart,
     PreparedText,
+    bytes_of,
     part_at,
     read_corpus,
 )
-from bertc.data.rows.tokens import SPLITS, DType, Tokens, open_tokens
+from bertc.data.rows.tokens import Tokens, open_tokens
 from bertc.data.shards import Shard, Tokenised
 from bertc.ir.data import Prepared, Share
 
@@ -43,8 +44,8 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
 
     def located(part: PreparedPart, progress: Progress) -> tuple[Path, int | None]:
         if place.folder:
-            return _checked(place, part), None
-        folder, expected_bytes = cache / "shards" / part.sha256, _bytes_of(part, dtype)
+            return place.folder / _there(place, part.name, part.sha256).name, None
+        folder, expected_bytes = cache / "shards" / part.sha256, bytes_of(part, corpus.plan.dtype)
         copy = partial(copy_part, place, part)
         return folder, copied(folder, copy, progress, expected_bytes, text.cache)
 
@@ -103,40 +104,21 @@ def tokenizer_at(address: str, cache: Path) -> Path:
     place = FolderAt(address)
     corpus = read_corpus(place)
     if place.folder:
-        if part_at(place, TOKENIZER) is None:
-            raise _damaged(place, TOKENIZER)
-        return place.folder / TOKENIZER
-
-    def copy(folder: Path) -> Facts:
-        for file in {*place.sizes(TOKENIZER)} - {MANIFEST_FILE}:
-            place.get(f"{TOKENIZER}/{file}", folder / file)
-        return {}
-
+        return place.folder / _there(place, TOKENIZER).name
     folder = cache / "tokenizers" / fingerprint(address, corpus.plan.fingerprint)
-    obtain(folder, copy, Silent())
+    obtain(folder, lambda folder: copy_part(place, _there(place, TOKENIZER), folder), Silent())
     return folder
 
 
-def _damaged(place: FolderAt, name: str) -> DataError:
-    return DataError(
-        f"{place.address}/{name} is damaged, gone or of another text",
-        f"bertc prepare with its spec and --to {place.address} makes it again",
-    )
-
-
-def _checked(place: FolderAt, part: PreparedPart) -> Path:
-    """The folder of a part that is on this machine."""
-    there = part_at(place, part.name)
-    if place.folder is None or there is None or there.sha256 != part.sha256:
-        raise _damaged(place, part.name)
-    return place.folder / part.name
-
-
-def _bytes_of(part: PreparedPart, dtype: DType) -> int:
-    """The size of the tokens of a part, and of the starts of its sentences and documents."""
-    widths = {"tokens": np.dtype(dtype).itemsize, "sentences": 8, "documents": 8}
-    counts = [part.facts.get(split, {}) for split in SPLITS]
-    return sum(count.get(name, 0) * width for count in counts for name, width in widths.items())
+def _there(place: FolderAt, name: str, sha256: str = "") -> PreparedPart:
+    """A part that is whole, of that digest if it is known."""
+    there = part_at(place, name)
+    if there is None or sha256 not in ("", there.sha256):
+        raise DataError(
+            f"{place.address}/{name} is damaged, gone or of another text",
+            f"bertc prepare with its spec and --to {place.address} makes it again",
+        )
+    return there
 
 
 def copy_part(place: FolderAt, part: PreparedPart, folder: Path) -> Facts:
