@@ -100,9 +100,7 @@ def _put_script(script: str, out: Path | None, submit: str) -> None:
 def prepare(
     spec: SpecArgument,
     to: Annotated[str, typer.Option(help="a folder of all nodes, or an address: s3://bucket/x")],
-    parts: Annotated[
-        int, typer.Option(min=1, help="jobs, a share each; fewer than MaxArraySize, 1001")
-    ],
+    parts: Annotated[int, typer.Option(min=1, help="jobs, a share each, below MaxArraySize")],
     options: OptionsArgument = None,
     set: SetOption = None,
     out: ScriptOption = None,

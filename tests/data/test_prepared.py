@@ -461,36 +461,23 @@ def test_a_store_that_stays_wrong_is_named(
         [read.train(step) for step in range(40)]
 
 
-class Clock(SimpleNamespace):
-    """The module time, without waiting."""
-
-    strftime, localtime, now = staticmethod(time.strftime), staticmethod(time.localtime), 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-    time = monotonic
-
-
 def test_all_readers_give_a_store_up_together(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place, clock, calls = FolderAt("memory://nowhere"), Clock(), list[str]()
+    place, clock, calls = FolderAt("memory://nowhere"), [0.0], list[str]()
 
     def slow(name: str, _: object) -> bytes:
         calls.append(name)
-        clock.sleep(15)
+        clock.append(clock[-1] + 15)
         raise TimeoutError("slow")
 
-    monkeypatch.setattr(places, "time", clock)
+    passing = {"monotonic": lambda: clock[-1], "sleep": lambda s: clock.append(clock[-1] + s)}
+    monkeypatch.setattr(places, "time", SimpleNamespace(**{**vars(time), **passing}))
     monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 1.0)
     monkeypatch.setattr(place, "_content", slow)
     for pause, tries, said in ((0, 5, "5 tries in 75"), (50, 1, "6 tries in 140"), (100, 5, "5")):
         calls.clear()
-        clock.sleep(pause)
+        clock.append(clock[-1] + pause)
         with pytest.raises(MissingInputError, match=f"{said}.*, slow"):
             place.read("plan.json", 1)
         assert len(calls) == tries
