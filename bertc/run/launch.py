@@ -54,15 +54,18 @@ def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
             elastic_launch(config, sys.executable)("-m", "bertc.cli", *arguments)
         except ChildFailedError as error:
             codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
+            # Of the process that failed first, not of those that only lost their peer, or that
+            # were killed since they waited for it.
+            lost = StoppedError.exit_code
+            if errors := [code for code in codes.values() if code > 0 and code != lost]:
+                return errors[0]
             for rank, code in codes.items():
                 if code < 0:
                     raise StoppedError(
                         f"process {rank} was killed by signal {-code}, and the others were stopped",
                         help=how_to_resume(RunFolder(folder).checkpoints),
                     ) from None
-            # Of the process that failed first, not of those that only lost their peer.
-            lost = StoppedError.exit_code
-            return next((code for code in codes.values() if code != lost), lost)
+            return lost
         except SignalException as error:
             return 128 + int(error.sigval)
     return 0
