@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 58_400,
+    "core": 58_800,
     "lab": 8_300,
     "tests": 38_450,
-    "words of docs": 29_500,
+    "words of docs": 29_450,
     "lines of README": 120,
-    "lines a kind": 430,
+    "lines a kind": 433,
     "floors": 10,
     "vague names": 27,
 }

@@ -166,20 +166,20 @@ class Session:
         state = {checkpoints.WEIGHTS: self.engine.parameters, checkpoints.OPTIMIZER: self.moments}
         if self.averages:
             state[checkpoints.AVERAGE] = self.average
-        stage, whole = self.resolved.stage_at(step), {checkpoints.BEST: self.best}
+        stage, content = self.resolved.stage_at(step), {checkpoints.BEST: self.best}
         if stage.remembers(step):
-            whole[checkpoints.MEMORY] = self.remembered.gathered(stage, self.ranks)
+            content[checkpoints.MEMORY] = self.remembered.gathered(stage, self.ranks)
         if self.writers:
             files = {name: parts(tensors) for name, tensors in state.items()}
             place = self.folder.checkpoints, step
             if sharded.make_files(*place, files, self.ranks):
                 write = partial(sharded.write_parts, *place, files, self.ranks.is_main)
-                complete = self._completing(step, whole, begun=True)
+                complete = self._completing(step, content, begun=True)
                 self.saving = sharded.Saving(*place, self.writers, write, complete)
                 return
         for name, tensors in state.items():
-            whole[name] = gathered(tensors, self.ranks.is_main)
-        self._completing(step, whole)()
+            content[name] = gathered(tensors, self.ranks.is_main)
+        self._completing(step, content)()
         # No process continues, or ends, before there is a checkpoint to resume from.
         self.ranks.wait()
 
