@@ -151,8 +151,8 @@ def stop_at(monkeypatch, step):
     """Stop a run when it is about to do a step, as SIGTERM does."""
     real = session.Session.save
 
-    def save(self):
-        real(self)
+    def save(self, wait=True):
+        real(self, wait)
         if self.progress.step == step:
             raise StoppedError("here")
 
