@@ -187,7 +187,9 @@ def test_text_in_a_store_is_read_where_it_lies(
     for name in ("a.parquet", "b.csv.gz"):
         opened = open_source(Files(path=f"{store}/{name}"))
         Faulty.faults[:] = [TimeoutError("too slow")] * 7
-        with pytest.raises(MissingInputError, match=rf"cannot read {store}/{name}: 7 tries in 0 s, too s"):
+        with pytest.raises(
+            MissingInputError, match=rf"cannot read {store}/{name}: 7 tries in 0 s, too s"
+        ):
             list(opened.read())
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from torch._inductor import config as inductor
 from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.codecache import CppPythonBindingsCodeCache
 from torch.fx import GraphModule
@@ -93,6 +94,8 @@ def _nothing_compiled() -> Iterator[None]:
 def test_compiled_gradients_are_those_of_the_eager_step(monkeypatch):
     kernels = Kernels()
     monkeypatch.setattr(AsyncCompile, "cpp_pybinding", kernels.bind)
+    # A cached graph may be for other vector instructions than those that torch is held to now.
+    monkeypatch.setattr(inductor, "fx_graph_cache", False)
     weights, off = differing(case(GROUPED))
     assert weights > 20
     assert not off
