@@ -24,7 +24,7 @@ BUDGETS = {
     "core": 58_800,
     "lab": 8_300,
     "tests": 38_450,
-    "words of docs": 29_450,
+    "words of docs": 29_480,
     "lines of README": 120,
     "lines a kind": 433,
     "floors": 10,
