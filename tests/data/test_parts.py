@@ -8,7 +8,8 @@ import pytest
 
 from bertc.base.diagnostics import DataError
 from bertc.data.batches import arranged
-from bertc.data.batches.order import permute, windowed
+from bertc.data.batches.order import permute, ranges_to, windowed
+from bertc.data.batches.stage import ShardedRows, SourceRows, StageData
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
 from bertc.data.sources import files
@@ -96,6 +97,24 @@ def test_rows_of_many_parts_are_read_once_and_any_step_at_once(
     facts = corpus.texts[0].facts
     assert facts["train"]["documents"] + facts["heldout"]["documents"] == 60
     assert facts["train"]["tokens"] == pytest.approx(corpus.texts[0].counts.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize("mixing", ["rows", "batches"])
+def test_a_mixture_of_many_shards_reads_few_windows_at_a_time(mixing: str) -> None:
+    """Each batch of a mixture would else have rows of all shards, and read all of them."""
+    sources = tuple(
+        SourceRows((ShardedRows(np.full(shards, 60_000), opened=lambda _: ...),), (number, 0))
+        for number, shards in enumerate((300, 100))
+    )
+    stage = StageData(None, 1, 32, 64, sources, (), (0.7, 0.3), 0, mixing=mixing)  # type: ignore
+    places = stage._places(np.arange(3_000 * 32))
+    for number, source in enumerate(sources):
+        rows = places.rows[places.sources == number]
+        shards, _ = ranges_to(source.copies[0].ends, rows)
+        assert len(np.unique(shards)) == 16
+        assert len(np.unique(rows)) == len(rows)
+        share = (300 * 0.7, 100 * 0.3)[number] / 240
+        assert len(rows) / (3_000 * 32) == pytest.approx(share, abs=0.02)
 
 
 @pytest.mark.parametrize("window", [1, 3, 5])

@@ -16,6 +16,8 @@ from bertc.ir.terms.node import translates
 FEISTEL_ROUNDS = 6
 BLOCK_POSITIONS = 8192
 """Positions looked up at once: numpy's overhead is that of a thousand numbers."""
+MIXED_POSITIONS = 1 << 16
+"""Positions in which sources of many shards are mixed, so that a batch is of few windows."""
 
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the multipliers of splitmix64's finaliser
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -89,6 +91,28 @@ def windowed(
 def shards_in_order(count: int, seed: int, *address: str | int) -> NDArray[np.int64]:
     """The shards of a pass in the order in which windows take them."""
     return permute(np.arange(count), count, seed, *address, "shards")
+
+
+def reduced(quotas: list[int], total: int) -> list[int]:
+    """Quotas in about the same proportions, about ``total`` in all if they are more."""
+    pass_total = sum(quotas)
+    if pass_total <= total:
+        return quotas
+    return [max(1, round(quota * total / pass_total)) for quota in quotas]
+
+
+def mixed(
+    positions: NDArray[np.int64], quotas: list[int], seed: int, *address: str | int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Interleave sequences, in each pass by their quotas: sequence and index of each position."""
+    total = sum(quotas)
+    passes, within = np.divmod(positions, total)
+    if len(quotas) > 1:
+        for turn in np.unique(passes):
+            in_pass = passes == turn
+            within[in_pass] = permute(within[in_pass], total, seed, *address, int(turn))
+    chosen, draws = ranges_of(within, np.array(quotas))
+    return chosen, draws + passes * np.array(quotas)[chosen]
 
 
 def ranges_of(

@@ -15,9 +15,12 @@ from bertc.base.diagnostics import BertcError
 from bertc.data.batches.batch import RawBatch, empty_batch, lay_out_rows
 from bertc.data.batches.order import (
     BLOCK_POSITIONS,
+    MIXED_POSITIONS,
+    mixed,
     permute,
     ranges_of,
     ranges_to,
+    reduced,
     shards_in_order,
     windowed,
 )
@@ -191,6 +194,10 @@ class StageData:
         if self.mixing == "batches":
             groups = self._languages()
         batches = [max(1, round(sum(quotas[n] for n in group) / self.batch)) for group in groups]
+        if any(len(copy.sizes) > copy.window for of in self.train_sources for copy in of.copies):
+            # Mixed over a whole pass, every batch would be of all windows.
+            quotas = reduced(quotas, MIXED_POSITIONS)
+            batches = reduced(batches, MIXED_POSITIONS // self.batch)
         steps, within = np.divmod(positions, self.batch)
         if len(groups) > 1:
             chosen, nth = mixed(steps, batches, self.seed, "batches")
@@ -269,20 +276,6 @@ def _open_all(rows: ShardedRows, shards: list[int]) -> None:
     with contextlib.suppress(BertcError, OSError):
         for shard in shards:
             rows.opened(shard)
-
-
-def mixed(
-    positions: NDArray[np.int64], quotas: list[int], seed: int, *address: str | int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Interleave sequences, in each pass by their quotas: sequence and index of each position."""
-    total = sum(quotas)
-    passes, within = np.divmod(positions, total)
-    if len(quotas) > 1:
-        for turn in np.unique(passes):
-            in_pass = passes == turn
-            within[in_pass] = permute(within[in_pass], total, seed, *address, int(turn))
-    chosen, draws = ranges_of(within, np.array(quotas))
-    return chosen, draws + passes * np.array(quotas)[chosen]
 
 
 def _draw(

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.batches.order import permute
-from bertc.data.batches.stage import mixed
+from bertc.data.batches.order import mixed, permute
 from bertc.data.examples.task import TaskBatch, TaskSet, cut, gather, shared
 from bertc.data.vocab.vocabulary import Vocabulary
 
