@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from bertc.cli.options import JsonOption, RunArgument, app, say
+from bertc.base.diagnostics import UsageError
+from bertc.cli.options import JsonOption, RunArgument, app, refuse_others, say
 
 
 @app.command("eval")
@@ -128,6 +129,7 @@ def embed_(
 
 @app.command("export")
 def export_(
+    context: typer.Context,
     run: RunArgument,
     to: Annotated[Path | None, typer.Option(help="the Hugging Face folder to write")] = None,
     onnx: Annotated[Path | None, typer.Option(help="the folder to write an ONNX graph to")] = None,
@@ -137,18 +139,36 @@ def export_(
     pooling: Annotated[
         str, typer.Option(help="with --to: for sentence-transformers too, by mean, cls or max")
     ] = "",
+    push: Annotated[str, typer.Option(help="send the folder to the hub: user/name")] = "",
+    revision: Annotated[
+        str, typer.Option(help="with --push: the branch; step-1000 has the weights after that step")
+    ] = "main",
+    private: Annotated[
+        bool, typer.Option("--private", help="with --push: nobody else sees the model")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="with --push: list what would be sent")
+    ] = False,
 ) -> None:
-    """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way."""
-    from bertc.base.diagnostics import UsageError
+    """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way.
 
-    if to is None and onnx is None or int8 and onnx is None:
+    With --push it goes to the hub, by the token of HF_TOKEN or of hf auth login.
+    """
+    if to is None and onnx is None and not push or int8 and onnx is None:
         raise UsageError(
             "--int8 is of an ONNX graph" if int8 else "export needs a folder to write",
-            help="--onnx FOLDER" if int8 else "--to FOLDER, --onnx FOLDER, or both",
+            help="--onnx FOLDER" if int8 else "--to FOLDER, --onnx FOLDER, or --push user/name",
         )
-    if pooling and to is None:
+    if pooling and to is None and not push:
         raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
-    if to is not None:
+    if push:
+        from bertc.use.pushing import Destination
+        from bertc.use.pushing import push as send
+
+        say(send(run, to, pooling, Destination(push, revision, private), dry_run))
+    else:
+        refuse_others(context, "an export without --push", ("to", "onnx", "int8", "pooling"))
+    if to is not None and not push:
         from bertc.use.card import export_with_card
 
         say(export_with_card(run, to, pooling).summary())

@@ -20,7 +20,8 @@ SAFE = ("model*.safetensors", "*/model*.safetensors", "bertc_heads.safetensors")
 PICKLED = ("pytorch_model*.bin", "*/pytorch_model*.bin")
 UNREAD = ("onnx/*", "openvino/*", "*/onnx/*", "*/openvino/*", "coreml/*", "runs/*", "*checkpoint*")
 """Folders of repositories with copies in other formats, and of earlier training."""
-_NAME = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?:@(\w[\w./-]*))?", re.ASCII)
+NAME = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?:@(\w[\w./-]*))?", re.ASCII)
+"""A model of the hub, and its revision."""
 _FILES = (".txt", ".json", ".model", ".bertc")
 _SNAPSHOT = re.compile(r"models--(.+?)--([^/]+)/snapshots/(\w+)/?$")
 
@@ -63,7 +64,7 @@ def fetch_weights(folder: Path) -> None:
 
 def _named(path: str) -> tuple[str, str] | None:
     """Repository and revision; None of a path here, or next to what is here."""
-    name = _NAME.fullmatch(path)
+    name = NAME.fullmatch(path)
     owner = path.partition("/")[0]
     if not name or path.endswith(_FILES) or is_taken(path) or is_folder(owner):
         return None

@@ -21,7 +21,8 @@ from bertc.run.models.runs import export_run
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import values_of
 
-_SPEC_LINES, _TEXTS, _SCORES, _MOST_BYTES = 16, 6, 10, 2**20
+_SPEC_LINES, _TEXTS, _SCORES, MOST_BYTES = 16, 6, 10, 2**20
+UNLICENSED = "# license: to fill in, as apache-2.0; it has to fit the texts and the base model"
 _PIPELINES = {
     "ForMaskedLM": "fill-mask",
     "ForSequenceClassification": "text-classification",
@@ -31,13 +32,18 @@ _PIPELINES = {
 }
 
 
-def export_with_card(run: Path, to: Path, pooling: str = "") -> Exported:
-    """Export a run, with a card of at most 60 lines; a model folder has none."""
-    exported, folder = export_run(run, to, pooling), RunFolder(run)
+def export_with_card(
+    run: Path, to: Path, pooling: str = "", step: int = 0, called: str = '"FOLDER"'
+) -> Exported:
+    """Export a run, with a card of at most 60 lines; a model folder has none.
+
+    The weights are those after ``step`` steps, 0: the newest; the card loads them as ``called``.
+    """
+    exported, folder = export_run(run, to, pooling, step), RunFolder(run)
     if not is_taken(folder.resolved):
         return exported
     resolved = folder.read_resolved()
-    lines = [*_front(resolved, exported), "", *_body(folder, resolved, exported)]
+    lines = [*_front(resolved, exported), "", *_body(folder, resolved, exported, step, called)]
     text = "\n".join(escaped(line) for line in lines)
     durable.replace(exported.folder / "README.md", f"{text}\n".encode())
     return exported
@@ -46,10 +52,7 @@ def export_with_card(run: Path, to: Path, pooling: str = "") -> Exported:
 def _front(resolved: Resolved, exported: Exported) -> Iterator[str]:
     """The lines of YAML that the hub reads."""
     pools, architecture = is_file(exported.folder / MODULES), exported.architecture
-    yield from (
-        "---",
-        "# license: to fill in, as apache-2.0; it has to fit the texts and the base model",
-    )
+    yield from ("---", UNLICENSED)
     texts = [s.data for s in resolved.stages if not isinstance(s, TaskStage)]
     spoken = {name for data in texts for share in data for name in share.corpus.languages}
     if languages := sorted({*resolved.languages, *spoken} - {""}):
@@ -74,28 +77,31 @@ def _pipeline(exported: Exported) -> str:
     return next((way for e, way in _PIPELINES.items() if exported.architecture.endswith(e)), "")
 
 
-def _body(folder: RunFolder, resolved: Resolved, exported: Exported) -> Iterator[str]:
+def _body(
+    folder: RunFolder, resolved: Resolved, exported: Exported, step: int, called: str
+) -> Iterator[str]:
     encoder, last = resolved.encoder, resolved.stages[-1]
     count = sum(weight.numel for weight in model_weights(resolved) if "heads." not in weight.name)
     way = f" for {_pipeline(exported)}" if _pipeline(exported) else ""
     yield from (f"# Encoder{way}, {exported.layout} layout", "")
     size = f"{several(encoder.depth, 'layer')} of {encoder.hidden:,}, {count:,} parameters"
-    spec = read_text(folder.spec, _MOST_BYTES).splitlines() if is_file(folder.spec) else []
+    spec = read_text(folder.spec, MOST_BYTES).splitlines() if is_file(folder.spec) else []
     of_spec = f" of the spec {resolved.name}:" if spec else "."
     yield from (f"An encoder of {size} without heads, made by bertc{of_spec}", "")
     yield from _shown([line for line in spec if line.strip()], _SPEC_LINES, "lines")
     if lock := folder.read_lock():
-        step = newest_step(folder.path) or resolved.steps
+        step = step or newest_step(folder.path) or resolved.steps
         yield from _training(folder, resolved, step, [*lock.contents])
     else:
         yield "Imported: what it was trained on is not known here."
     yield from ("", "## Use", "")
     if is_file(exported.folder / MODULES):
         yield "    from sentence_transformers import SentenceTransformer"
-        yield '    SentenceTransformer("FOLDER").encode(["a text"])'
+        yield f'    SentenceTransformer({called}).encode(["a text"])'
     elif name := exported.architecture:
         yield f"    from transformers import AutoTokenizer, {name}"
-        yield f'    {name}.from_pretrained("FOLDER"), AutoTokenizer.from_pretrained("FOLDER")'
+        yield f"    model = {name}.from_pretrained({called})"
+        yield f"    tokenizer = AutoTokenizer.from_pretrained({called})"
     else:
         yield from ("    import bertc", '    bertc.load("FOLDER")')
     yield ""

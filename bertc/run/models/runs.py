@@ -18,7 +18,7 @@ from bertc.hub.sentences import MODES, Sentences, vectors_of, write_sentences
 from bertc.hub.target import held_task
 from bertc.lang import show
 from bertc.run.models.importing import Imported, import_model
-from bertc.run.models.loading import read_model
+from bertc.run.models.loading import newest_step, read_checkpoint, read_model
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class ImportedRun:
         return "\n".join([first, *(f"note: {note}" for note in self.imported.notes)])
 
 
-def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
-    """Export a run's model to the Hugging Face layout that fits it.
+def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exported:
+    """Export a run's model after ``step`` steps, 0: the newest, to the layout that fits it.
 
     With a ``pooling``, mean, cls or max, sentence-transformers loads the folder too; one that has
     learned to embed, or began from a folder of sentence-transformers, has its own.
@@ -50,7 +50,10 @@ def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
             f"--pooling {pooling}: sentence-transformers has no such pooling of one layer",
             help=f"one of {', '.join(MODES)}",
         )
-    resolved, tensors = read_model(run)
+    if step in (0, newest_step(run)):
+        resolved, tensors = read_model(run)
+    else:
+        resolved, tensors, _ = read_checkpoint(run, step, raw=False)
     sentences = vectors_of(run, resolved)
     if pooling and held_task(resolved, parts_of(tensors)):
         raise UsageError(
