@@ -1,11 +1,13 @@
 """Prepared text: the same rows from a cache, a folder and a store, however the parts were made."""
 
+import asyncio
 import contextlib
 import gzip
 import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -13,6 +15,7 @@ from typing import Any, ClassVar
 import fsspec
 import numpy as np
 import pytest
+from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from bertc.base.diagnostics import (
@@ -23,6 +26,7 @@ from bertc.base.diagnostics import (
     UsageError,
 )
 from bertc.base.storage import place as places
+from bertc.base.storage import stores
 from bertc.base.storage.place import FolderAt
 from bertc.data.batches import arranged
 from bertc.data.cache.store import Silent, unsealed
@@ -30,7 +34,7 @@ from bertc.data.corpus import prepare
 from bertc.data.prepared import making
 from bertc.data.prepared.finishing import finish_preparing
 from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.prepared.manifest import part_at, read_plan
+from bertc.data.prepared.manifest import part_at, read_corpus, read_plan
 from bertc.data.prepared.opening import open_prepared, tokenizer_at
 from bertc.data.shards import spelling
 from bertc.data.sources import files
@@ -40,7 +44,7 @@ from bertc.run.preparing import standing
 
 from .conftest import document, resolved, same
 from .test_parts import write
-from .test_prepare import Stop, Stopping, damage
+from .test_prepare import Notes, Stop, Stopping, damage
 
 FORMATS = ("full-sentences", "doc-sentences", "segment-pair", "blocks", "single-segment")
 SETTINGS = "vocab=wordpiece(300) seq=48 batch=4 steps=40 holdout=10% objective=mlm"
@@ -84,12 +88,13 @@ def straight(place: FolderAt) -> dict[str, bytes]:
 
 
 def made(
-    program: Resolved, to: str, cache: Path, shares: int = 1, update: bool = False
+    program: Resolved, to: str, cache: Path, shares: int = 1, update: Notes | None = None
 ) -> FolderAt:
     """Prepare text in so many shares, the last first."""
     place = FolderAt(to)
     for nth in reversed(range(shares)):
-        work = begin_preparing(program, place, cache / str(nth), Silent(), update=update)
+        notes = update or Silent()
+        work = begin_preparing(program, place, cache / str(nth), notes, update=bool(update))
         make_parts(work, work.plan.parts[nth::shares], Silent())
     finish_preparing(place, Silent())
     return place
@@ -222,8 +227,10 @@ def test_an_update_makes_the_parts_of_changed_inputs_alone(
     text, more, cache = Path(f"{tmp_path}/*.jsonl"), f"format=blocks{clean}", tmp_path / "cache"
     place = made(spec(text, more), to.format(tmp_path), cache)
     learned = ("vocab=wordpiece(300)", f'vocab="{tokenizer_at(place.address, cache)}"')
-    for count, change in zip(
+    first = finish_preparing(place, Silent()).digest
+    for count, made_of, change in zip(
         made_again,
+        (["1 part made anew, of"], ["/c.jsonl"], []),
         (
             lambda: put("d.jsonl", *range(25, 49)),
             lambda: put("c.jsonl", *range(50, 80)),
@@ -237,8 +244,10 @@ def test_an_update_makes_the_parts_of_changed_inputs_alone(
             made(spec(text, more), place.address, cache)
         assert "--update prepares what changed" in str(error.value.help)
         updated = finish_preparing(
-            made(spec(text, more), place.address, cache, 2, update=True), Silent()
+            made(spec(text, more), place.address, cache, 2, notes := Notes()), Silent()
         )
+        said = (*made_of, f"runs that read {place.address} cannot go")
+        assert all(part in note for part, note in zip(said, notes.notes, strict=True))
         anew = made(spec(text, more, learned), f"{tmp_path}/{updated.digest}", cache)
         names = [part.name for part in (*updated.parts, updated.heldout)]
         pairs = zip(names, [*read_plan(anew).parts, "heldout"], strict=True)
@@ -246,6 +255,11 @@ def test_an_update_makes_the_parts_of_changed_inputs_alone(
         assert {name for name in place.names() if name.isdigit()} == {*names} - {"heldout"}
         again = [part for part in updated.parts if before.get(part.name) != part.sha256]
         assert len(again) == count
+    (tmp_path / "c.jsonl").unlink()
+    put("b.jsonl", *range(25))
+    put("d.jsonl", *range(25, 50))
+    undone = made(spec(text, more), place.address, cache, 2, Notes())
+    assert finish_preparing(undone, Silent()).digest == first == read_corpus(place).digest
 
 
 def no_vocabulary(*_: Any) -> None:
@@ -486,6 +500,31 @@ def test_all_readers_give_a_store_up_together(
     for line in (first, anew):
         assert line.startswith("warning: cannot read memory://nowhere/plan.json: slow; it is tried")
     assert over == "memory://nowhere answers again"
+
+
+class Stuck(AsyncFileSystem):
+    """A store that takes the beginning of a file, and then nothing."""
+
+    protocol = "stuck"
+
+    async def _pipe_file(self, path: str, value: bytes, **_: Any) -> None:
+        await asyncio.sleep(99)
+
+    async def _put_file(self, lpath: str, rpath: str, callback: Any, **_: Any) -> None:
+        callback.relative_update(1)
+        await asyncio.sleep(99)
+
+
+def test_writing_to_a_store_ends_without_headway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec.register_implementation("stuck", Stuck, clobber=True)
+    monkeypatch.setattr(stores, "IDLE_SECONDS", 0.01)
+    (tmp_path / "a").write_bytes(b"content")
+    place = FolderAt("stuck://x")
+    for putting in (partial(place.write, "a", b""), partial(place.send, tmp_path / "a", "a")):
+        with pytest.raises(CannotWriteError, match=r"cannot write stuck://x/a: .* was taken in 0"):
+            putting()
 
 
 def test_a_store_that_never_answered_is_not_tried_again(tmp_path: Path) -> None:

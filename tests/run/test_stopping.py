@@ -44,6 +44,9 @@ def test_a_signal_is_read_when_it_suits(number, code):
             stop.check()
     assert caught.value.exit_code == code
     assert signal.getsignal(number) == before
+    with Stop(at_once=True), pytest.raises(StoppedError) as caught:
+        signal.raise_signal(number)
+    assert caught.value.exit_code == code
 
 
 def test_a_run_under_nohup_does_not_hear_of_a_closed_terminal():

@@ -19,7 +19,7 @@ from bertc.base.diagnostics.render import SECRET
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, names_in, real_path, user_path
 from bertc.base.storage.plain_file import read_bytes
-from bertc.base.storage.stores import opened
+from bertc.base.storage.stores import opened, send
 
 AnswerT = TypeVar("AnswerT")
 _LOG = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class FolderAt:
             with _replacing(self.folder / name, len(content)) as aside:
                 durable.write(aside, content)
         else:
-            self._tried(lambda: self._files.pipe_file(self._at(name), content), name, writes=True)
+            self._tried(lambda: send(self._files, content, self._at(name)), name, writes=True)
 
     def send(self, path: Path, name: str) -> None:
         """Copy a file to the place; a reader finds the old content or the new, never a part."""
@@ -98,7 +98,7 @@ class FolderAt:
                 shutil.copyfile(path, aside)
                 durable.sync(aside)
         else:
-            self._tried(lambda: self._files.put_file(str(path), self._at(name)), name, writes=True)
+            self._tried(lambda: send(self._files, path, self._at(name)), name, writes=True)
 
     def put(self, folder: Path, name: str, last: str) -> None:
         """Copy a folder of files to the place, the file ``last`` after the others."""

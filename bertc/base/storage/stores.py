@@ -1,5 +1,8 @@
-"""Stores that fsspec knows: the package of each, and the settings of its client."""
+"""Stores that fsspec knows: the package of each, the settings of its client, and writing."""
 
+import asyncio
+from concurrent.futures import wait
+from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import MissingInputError
@@ -11,6 +14,10 @@ LIBRARIES = {
 """The package that reads addresses of each scheme."""
 SECONDS_OF_S3 = {"connect_timeout": 5, "read_timeout": 15}  # s3fs, core.py
 OPTIONS = {"s3": {"config_kwargs": {"retries": {"max_attempts": 0}, **SECONDS_OF_S3}}}
+
+PIECES = {"s3": {"chunksize": 8 << 20, "max_concurrency": 2}}  # s3fs, core.py
+IDLE_SECONDS = 30.0
+"""Seconds without headway after which writing is given up; clients wait for a full socket."""
 
 
 def opened(address: str) -> tuple[Any, str]:
@@ -33,3 +40,28 @@ def opened(address: str) -> tuple[Any, str]:
         ) from None
     files.retries = 1  # those of s3fs, and of botocore, would multiply the tries of FolderAt
     return files, root
+
+
+def send(files: Any, content: bytes | Path, path: str) -> None:
+    """Put content, or that of a file, at a path of a store, while it makes headway."""
+    from fsspec.callbacks import Callback  # type: ignore[import-untyped]
+
+    sent, seen, options = Callback(), -1, dict[str, Any]()
+    method, arguments = "pipe_file", tuple[Any, ...]((path, content))
+    if isinstance(content, Path):
+        method, arguments = "put_file", (str(content), path)
+        options = {"callback": sent, **PIECES.get(files.protocol[0], {})}
+    if not files.async_impl:
+        getattr(files, method)(*arguments)
+        return
+    writing = getattr(files, f"_{method}")(*arguments, **options)
+    future = asyncio.run_coroutine_threadsafe(writing, files.loop)
+    try:
+        while not future.done() and sent.value > seen:
+            seen = sent.value
+            wait([future], IDLE_SECONDS)
+        if not future.done():
+            raise TimeoutError(f"nothing was taken in {IDLE_SECONDS:.0f} s")
+        future.result()
+    finally:
+        future.cancel()

@@ -2,8 +2,8 @@
 
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import numpy as np
@@ -96,17 +96,15 @@ def survey(
         )
     parts, missing, damaged = list[PreparedPart](), list[str](), list[str]()
     progress.begin("reading the parts", len(plan.parts), "parts")
-    with ThreadPoolExecutor(available_cores() if place.folder else STORE_READERS) as pool:
+    # Threads of this kind are not waited for when Ctrl-C or an error comes.
+    with ThreadPool(available_cores() if place.folder else STORE_READERS) as pool:
         look = partial(part_at, place, plan=plan, checked_bytes=checked_bytes)
-        try:
-            for name, part in zip(plan.parts, pool.map(look, plan.parts), strict=True):
-                if part:
-                    parts.append(part)
-                else:
-                    (damaged if MANIFEST_FILE in place.sizes(name) else missing).append(name)
-                progress.advance(1)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        for name, part in zip(plan.parts, pool.imap(look, plan.parts), strict=True):
+            if part:
+                parts.append(part)
+            else:
+                (damaged if MANIFEST_FILE in place.sizes(name) else missing).append(name)
+            progress.advance(1)
     progress.end()
     return plan, parts, missing, damaged
 

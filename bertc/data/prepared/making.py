@@ -19,10 +19,11 @@ from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, Silent, finge
 from bertc.data.cache.workers import Advance, spread
 from bertc.data.corpus import vocabulary_for
 from bertc.data.prepared.manifest import (
+    CORPUS_FILE,
     TOKENIZER,
     PreparationPlan,
+    first_names,
     part_at,
-    part_name,
     write_plan,
 )
 from bertc.data.prepared.opening import copy_part
@@ -87,7 +88,8 @@ def begin_preparing(
             plan, tokenizer=spelling(vocabulary), dtype=dtype, separator=vocabulary.sep
         )
 
-    agreed = write_plan(place, plan if plan.vocab else completed()[1], update)
+    first = plan if plan.vocab else completed()[1]
+    agreed = write_plan(place, first, partial(_report, place, source, progress) if update else None)
     vocabulary = _vocabulary_at(place, agreed)
     if vocabulary is None:
         vocabulary, agreed = completed()
@@ -96,6 +98,24 @@ def begin_preparing(
         write_plan(place, agreed)
     parts = dict(zip(agreed.parts, source.parts or (source,), strict=True))
     return Preparation(place, agreed, parts, vocabulary, skip_damaged)
+
+
+def _report(
+    place: FolderAt,
+    source: TextSource,
+    progress: Progress,
+    before: PreparationPlan,
+    plan: PreparationPlan,
+) -> None:
+    """Report what an update is about to make, and what it does to runs."""
+    parts = zip(plan.parts, source.parts or (source,), strict=True)
+    if anew := [part.files for name, part in parts if name not in before.parts]:
+        progress.note(f"{several(len(anew), 'part')} made anew, of {listed(anew)}")
+    if place.state(CORPUS_FILE):
+        progress.note(
+            f"runs that read {place.address} cannot go on until its files are as before and "
+            "prepared with --update; another --to leaves this text as it is"
+        )
 
 
 def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPlan:
@@ -122,7 +142,7 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
         holdout=resolved.run.holdout,
         clean=rules_for(source, resolved.run.clean).model_dump(exclude_defaults=True),
         read=read,
-        parts=tuple(map(part_name, range(len(parts)))),
+        parts=first_names(len(parts)),
         rows=tuple(
             how(a, stage) for stage in resolved.stages for a in arrangements(stage, resolved)
         ),

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import count
@@ -62,7 +62,8 @@ class PreparationPlan:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of all that decides the content of parts, those changed at the finish included."""
-        return fingerprint([getattr(self, name) for name in SHARED])
+        anew = replace(self, parts=first_names(len(self.parts)))
+        return fingerprint([getattr(anew, name) for name in SHARED])
 
     def digest_of(self, name: str) -> str:
         """Digest of what decides the content of a part as it is made: its input, the settings."""
@@ -112,11 +113,16 @@ def read_plan(place: FolderAt) -> PreparationPlan | None:
     return _plan(place, fields)
 
 
-def write_plan(place: FolderAt, plan: PreparationPlan, update: bool = False) -> PreparationPlan:
+def write_plan(
+    place: FolderAt,
+    plan: PreparationPlan,
+    update: Callable[[PreparationPlan, PreparationPlan], object] | None = None,
+) -> PreparationPlan:
     """Put the plan, or return the one that is there, with its tokenizer.
 
     A place that holds other files or another preparation is refused, but for one of other text
-    with ``update``: parts of the same input stay, the manifest goes until all are there.
+    with ``update``, called with the old plan and the new one before anything changes: parts of the
+    same input stay, the manifest goes until all are there.
     """
     fields = _json(place, PLAN_FILE, damaged={})
     others = place.names() if fields is None else set()
@@ -130,9 +136,11 @@ def write_plan(place: FolderAt, plan: PreparationPlan, update: bool = False) -> 
     known = _plan(place, fields) if fields else None
     differing = _differences(known, plan) if known else {}
     if known and update and {*differing} == {"source"}:
+        plan, before = _updated(known, plan), known
+        update(before, plan)
         for name in (CORPUS_FILE, *([] if known.tokenizer else [TOKENIZER])):
             place.remove(name)
-        plan, known = _updated(known, plan), None
+        known = None
     elif differing:
         said = "; ".join(f"{name}: {how}" for name, how in differing.items())
         update_it = "; bertc prepare --update prepares what changed"
@@ -159,6 +167,11 @@ def _updated(known: PreparationPlan, plan: PreparationPlan) -> PreparationPlan:
 def part_name(number: int) -> str:
     """The name of a part: its number, or a new one where text was updated."""
     return f"{number:0{NAME_DIGITS}}"
+
+
+def first_names(count: int) -> tuple[str, ...]:
+    """The names of the parts of text that was never updated."""
+    return tuple(map(part_name, range(count)))
 
 
 def _differences(known: PreparationPlan, plan: PreparationPlan) -> dict[str, str]:
@@ -214,7 +227,16 @@ def write_corpus(
         "heldout": asdict(heldout),
     }
     place.write(CORPUS_FILE, _digested(fields))
-    return PreparedText(plan, tuple(parts), heldout, fingerprint(fields))
+    return PreparedText(plan, tuple(parts), heldout, _content(fields, fingerprint(fields)))
+
+
+def _content(fields: dict[str, Any], digest: str) -> str:
+    """The digest of a manifest as it was before updates named parts anew, by its own."""
+    names = first_names(len(fields["parts"]))
+    if tuple(fields["plan"]["parts"]) == names:
+        return digest
+    parts = [{**part, "name": name} for part, name in zip(fields["parts"], names, strict=True)]
+    return fingerprint({**fields, "plan": {**fields["plan"], "parts": names}, "parts": parts})
 
 
 def _digested(fields: Mapping[str, Any]) -> bytes:
@@ -242,7 +264,7 @@ def _corpus(address: str, _: str) -> PreparedText:
             f"bertc prepare --to {place.address} --status lists what is missing, "
             "--finish ends it when nothing is",
         )
-    digest = fields.pop("digest")
+    digest = _content(fields, fields.pop("digest"))
     parts = tuple(PreparedPart(**part) for part in fields["parts"])
     return PreparedText(
         _plan(place, fields["plan"]), parts, PreparedPart(**fields["heldout"]), digest
