@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain
 from bertc.data.rows.cleaning import copies, keys_in, removal_text, rules_for
-from bertc.data.rows.holdout import join_held_out
+from bertc.data.rows.holdout import held_out_remark, join_held_out
 from bertc.data.rows.rewriting import (
     Rewriting,
     hold_out_end,
@@ -101,8 +101,7 @@ def tokenise_source(
     )
     if holdout and len(read) > 1:
         name = fingerprint("held out", *(folder.name for folder, _ in read))
-        texts = (shard.opened() for shard in heldout)
-        folder = cache / "tokens" / name
+        folder, texts = cache / "tokens" / name, (shard.opened() for shard in heldout)
         obtain(folder, lambda folder: join_held_out(folder, texts), progress)
         heldout = (Shard(name, "heldout", partial(open_tokens, folder, "heldout", dtype)),)
     counts = [np.fromfile(folder / "train.counts", np.int64) for folder, _ in read]
@@ -110,8 +109,9 @@ def tokenise_source(
     if len(read) > 1:
         content = fingerprint(*(facts["content"] for _, facts in read))
         facts = together(source.name, content, [facts for _, facts in read])
-    if removed := facts.get("removed"):
-        progress.note(f"{source.name}: {removal_text(removed)}")
+    for remark in (removal_text(facts.get("removed", {})), held_out_remark(facts, holdout)):
+        if remark:
+            progress.note(f"{source.name}: {remark}")
     # Without held-out text it is text to evaluate on alone.
     return Tokenised(facts, train, heldout if holdout else train, np.sum(counts, axis=0))
 

@@ -7,8 +7,9 @@ from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.data.prepared.finishing import finish_preparing, survey
 from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.prepared.manifest import CORPUS_FILE
+from bertc.data.prepared.plan import CORPUS_FILE
 from bertc.data.rows.cleaning import removal_text
+from bertc.data.rows.holdout import held_out_remark
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import watching
 
@@ -50,12 +51,13 @@ def finished(to: str) -> str:
     with watching(GO_ON) as progress:
         corpus = finish_preparing(FolderAt(to), progress)
     facts = corpus.facts
+    remarks = removal_text(facts.get("removed", {})), held_out_remark(facts, corpus.plan.holdout)
     damaged = [error for part in corpus.parts for error in part.facts.get("damaged", ())]
     return (
         f"{to}: {facts['train']['tokens']:,} tokens of {facts['train']['documents']:,} documents "
         f"to train on, {facts['heldout']['tokens']:,} held out, in "
         f'{several(len(corpus.parts), "part")}; read with data=prepared("{to}")'
-        + (f"\n{removal_text(facts['removed'])}" if "removed" in facts else "")
+        + "".join(f"\n{remark}" for remark in remarks if remark)
         + "".join(f"\nthe rest is left out: {error}" for error in damaged)
     )
 

@@ -13,7 +13,8 @@ from bertc.cli.app import app
 from bertc.cost import as_table, estimate
 from bertc.cost.texts import TextFacts, downloaded
 from bertc.data.examples import task_sets
-from bertc.data.prepared.manifest import PreparationPlan, PreparedPart, write_corpus
+from bertc.data.prepared.manifest import PreparedPart, write_corpus
+from bertc.data.prepared.plan import PreparationPlan
 
 SMALL = "layers=2 hidden=32 heads=2 batch=4 steps=10 "
 

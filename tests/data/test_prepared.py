@@ -34,13 +34,15 @@ from bertc.data.corpus import prepare
 from bertc.data.prepared import making
 from bertc.data.prepared.finishing import finish_preparing
 from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.prepared.manifest import part_at, read_corpus, read_plan
+from bertc.data.prepared.manifest import part_at, read_corpus
 from bertc.data.prepared.opening import open_prepared, tokenizer_at
+from bertc.data.prepared.plan import read_plan
+from bertc.data.rows.holdout import part_of_document
 from bertc.data.shards import spelling
 from bertc.data.sources import files
 from bertc.ir.data import Prepared
 from bertc.ir.program.resolved import Resolved
-from bertc.run.preparing import standing
+from bertc.run.preparing import finished, standing
 
 from .conftest import document, resolved, same
 from .test_parts import write
@@ -331,6 +333,27 @@ def test_where_no_document_is_held_out_the_last_ones_are(
     assert read.stage(0).examples == straight.stage(0).examples
     pairs = zip(read.stage(0).heldout(2, 8), straight.stage(0).heldout(2, 8), strict=True)
     assert all(same(one, other) for one, other in pairs)
+
+
+def test_text_of_which_little_is_held_out_says_so(tmp_path: Path) -> None:
+    split = {held: [n for n in range(99) if held == (
+        part_of_document(f"D{n}. {'One hen. ' * 99}".encode(), 0.1) == "heldout")]
+        for held in (False, True)}  # fmt: skip
+    short = next(f"Duck {n}." for n in range(99)
+                 if part_of_document(f"Duck {n}.".encode(), 0.1) == "heldout")  # fmt: skip
+    for held, said in ((split[True][:3], False), ([], True)):
+        numbers = [*split[False][:27], *held]
+        texts = [short, *(f"D{n}. {'One hen. ' * 99}" for n in numbers)]
+        path = tmp_path / f"{len(held)}.jsonl"
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        program, notes = spec(path), Notes()
+        prepare(program, tmp_path / "cache", notes)
+        to = made(program, f"{tmp_path}/{len(held)}", tmp_path / "made").address
+        there = reading(to, tokenizer_at(to, tmp_path / "cache"))
+        prepare(there, tmp_path / "cache", notes)
+        few = "tokens are held out, far below holdout=0.1"
+        assert sum(few in note for note in notes.notes) == 2 * said
+        assert (few in finished(to)) == said
 
 
 def test_workers_make_the_same_parts_and_count_what_they_do(

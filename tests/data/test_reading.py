@@ -17,7 +17,7 @@ from bertc.data.cache import copies
 from bertc.data.cache.copies import copied, make_room
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
-from bertc.data.prepared import manifest
+from bertc.data.prepared import plan
 from bertc.data.prepared.manifest import read_corpus
 from bertc.data.prepared.opening import tokenizer_at
 from bertc.run.records.folder import RunFolder
@@ -40,7 +40,7 @@ def test_a_manifest_is_parsed_once_until_it_changes(
 ) -> None:
     parsed = []
     monkeypatch.setattr(
-        manifest, "_fields", lambda raw, fields=manifest._fields: parsed.append(1) or fields(raw)
+        plan, "_fields", lambda raw, fields=plan._fields: parsed.append(1) or fields(raw)
     )
     before = read_corpus(place)
     assert read_corpus(place) is before

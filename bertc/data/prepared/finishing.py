@@ -12,17 +12,16 @@ from bertc.base.cores import available_cores
 from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.base.storage.place import FolderAt
 from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, clear
-from bertc.data.prepared.making import put_folder, rows_of
+from bertc.data.prepared.making import rows_of
 from bertc.data.prepared.manifest import (
-    HELD_OUT,
-    PreparationPlan,
     PreparedPart,
     PreparedText,
     part_at,
-    read_plan,
+    put_folder,
     write_corpus,
 )
 from bertc.data.prepared.opening import copy_part
+from bertc.data.prepared.plan import HELD_OUT, PreparationPlan, read_plan
 from bertc.data.rows.cleaning import copies, keys_in
 from bertc.data.rows.holdout import join_held_out
 from bertc.data.rows.rewriting import Rewriting, hold_out_end, holds_out, rewrite, without

@@ -1,7 +1,7 @@
 """``bertc prepare``: tokenisation ahead of training, part by part, by any number of workers."""
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,18 +15,18 @@ from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.data.batches.arranged import arrangements, count_rows, how
 from bertc.data.batches.order import texts_of
-from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain, seal
+from bertc.data.cache.store import Facts, Progress, Silent, fingerprint
 from bertc.data.cache.workers import Advance, spread
 from bertc.data.corpus import vocabulary_for
-from bertc.data.prepared.manifest import (
+from bertc.data.prepared.manifest import part_at, put_folder
+from bertc.data.prepared.opening import copy_part
+from bertc.data.prepared.plan import (
     CORPUS_FILE,
     TOKENIZER,
     PreparationPlan,
     first_names,
-    part_at,
     write_plan,
 )
-from bertc.data.prepared.opening import copy_part
 from bertc.data.rows.cleaning import rules_for
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import open_tokens, token_dtype
@@ -278,19 +278,6 @@ def _make(
             raise
         return [error]  # after which the other parts are made
     return damaged
-
-
-def put_folder(
-    place: FolderAt, name: str, fill: Callable[[Path], Facts], anew: bool = False
-) -> None:
-    """Make a folder of the place: aside and renamed, or in a store its manifest last."""
-    if place.folder:
-        obtain(place.folder / name, fill, Silent(), anew=anew)
-        return
-    with tempfile.TemporaryDirectory(prefix="bertc-") as aside:
-        folder = Path(aside)
-        seal(folder, fill(folder))
-        place.put(folder, name, MANIFEST_FILE)
 
 
 def rows_of(plan: PreparationPlan, folder: Path) -> dict[str, Facts]:

@@ -21,15 +21,9 @@ from bertc.data.cache.store import (
     obtain,
     unsealed,
 )
-from bertc.data.prepared.manifest import (
-    LARGEST_FILE_BYTES,
-    TOKENIZER,
-    PreparedPart,
-    PreparedText,
-    bytes_of,
-    part_at,
-    read_corpus,
-)
+from bertc.data.prepared.manifest import PreparedPart, PreparedText, bytes_of, part_at, read_corpus
+from bertc.data.prepared.plan import LARGEST_FILE_BYTES, TOKENIZER
+from bertc.data.rows.holdout import held_out_remark
 from bertc.data.rows.tokens import Tokens, open_tokens
 from bertc.data.shards import Shard, Tokenised
 from bertc.ir.data import Prepared, Share
@@ -56,6 +50,8 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
             weakref.finalize(tokens.ids, os.close, lock)
         return tokens
 
+    if remark := held_out_remark(corpus.facts, corpus.plan.holdout):
+        progress.note(f"{text.path}: {remark}")
     slow = place.folder is None
     train = tuple(
         Shard(

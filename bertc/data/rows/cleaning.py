@@ -163,6 +163,7 @@ def copies(parts: Sequence[NDArray[np.uint64]]) -> dict[int, NDArray[np.uint64]]
 
 
 def removal_text(removed: Facts) -> str:
-    """Numbers of removed documents in words."""
+    """Numbers of removed documents in words; empty if there are none."""
     by_rule = ", ".join(f"{count:,} by {rule}" for rule, count in removed.items())
-    return f"clean removed {several(sum(removed.values()), 'document')}: {by_rule}"
+    removed_text = f"clean removed {several(sum(removed.values()), 'document')}: {by_rule}"
+    return removed_text if removed else ""
