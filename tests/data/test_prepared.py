@@ -398,6 +398,12 @@ def test_damaged_inputs_are_named_or_left_out_and_listed(
         error = capsys.readouterr().err.rpartition("error: ")[2].splitlines()
         assert [name in line for name, line in zip(names, error, strict=False)] == [True] * 3
         shutil.rmtree(tmp_path / "all")
+        (tmp_path / "f.jsonl").write_text("no JSON")
+        text = f'data="{tmp_path}/f.jsonl" {settings} layers=1 hidden=16 heads=1'
+        words = ("prepare", text, "--to", f"{tmp_path}/f{len(vocab)}", "--workers", "1")
+        assert command(*words) == 65
+        write(tmp_path / "f.jsonl", 20)  # nothing is prepared yet
+        assert command(*words) == 0
 
 
 class Counted(Silent):

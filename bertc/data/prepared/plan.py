@@ -83,7 +83,7 @@ def write_plan(
 ) -> PreparationPlan:
     """Put the plan, or return the one that is there, with its tokenizer.
 
-    A place that holds other files or another preparation is refused, but for one of other text
+    A place that holds other files, or parts of another preparation, is refused, but for other text
     with ``update``, called with the old plan and the new one before anything changes: parts of the
     same input stay, the manifest goes until all are there.
     """
@@ -98,7 +98,10 @@ def write_plan(
         fields = json_at(place, PLAN_FILE, damaged={})
     known = plan_from(place, fields) if fields else None
     differing = _differences(known, plan) if known else {}
-    if known and update and {*differing} == {"source"}:
+    if differing and not _begun(place):  # the first preparation failed
+        place.remove(TOKENIZER)
+        known = None
+    elif known and update and {*differing} == {"source"}:
         plan, before = _updated(known, plan), known
         update(before, plan)
         for name in (CORPUS_FILE, *([] if known.tokenizer else [TOKENIZER])):
@@ -116,6 +119,11 @@ def write_plan(
         place.write(PLAN_FILE, digested(asdict(plan)))
         return plan
     return known
+
+
+def _begun(place: FolderAt) -> bool:
+    """True if a part of a place is made, or is being made."""
+    return any(name[0].isdigit() and not name.endswith(".lock") for name in place.names())
 
 
 def _updated(known: PreparationPlan, plan: PreparationPlan) -> PreparationPlan:
