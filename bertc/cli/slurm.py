@@ -32,13 +32,13 @@ srun --kill-on-bad-exit=1 torchrun --nnodes={nodes} --nproc-per-node={gpus} --ma
     --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d \\
     --rdzv-endpoint="$head_node:$((10000 + SLURM_JOB_ID % 50000))" \\
     -m bertc.cli train {spec} --out "$run" --resume &
-step=$! stopped=
+step=$! stopped= lost=
 # At the signal the run saves and stops, and the job waits for its next turn.
 trap 'stopped=yes; kill -TERM "$step"' TERM
 wait "$step"; code=$?
 if [ -n "$stopped" ]; then wait "$step"; code=$?; fi
 [ "$code" -eq 0 ] && exit 0
-# So it does when a machine or a process was lost, if the run went on since the job began.
+# So it does when a machine, a process or a store was lost, if the run went on since the job began.
 if [ ! -e "$run/failed.txt" ] && [ "$(newest)" != "$before" ]; then lost=yes; fi
 if [ -n "$stopped$lost" ]; then scontrol requeue "$SLURM_JOB_ID" && exit 0; fi
 exit "$code"

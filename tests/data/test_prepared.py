@@ -22,6 +22,7 @@ from bertc.base.diagnostics import (
     BertcError,
     CannotWriteError,
     DataError,
+    LostStoreError,
     MissingInputError,
     UsageError,
 )
@@ -489,7 +490,8 @@ def test_a_store_that_answers_late_or_wrongly_is_read_again(
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [
-        (TimeoutError("too slow"), MissingInputError, r"cannot .*: \d+ tries in 0 s, too slow"),
+        (TimeoutError("too slow"), LostStoreError, r"cannot .*: \d+ tries in 0 s, too slow"),
+        (TimeoutError(), LostStoreError, "tries in 0 s, no whole answer came in time"),
         (b"wrong", MissingInputError, "tries in 0 s, .* not what the manifest says"),
         (PermissionError("Forbidden"), MissingInputError, "cannot read .*: Forbidden"),
     ],
@@ -521,7 +523,7 @@ def test_all_readers_give_a_store_up_together(
     for pause, tries, said in ((0, 5, "5 tries in 75"), (50, 1, "6 tries in 140"), (100, 5, "5")):
         calls.clear()
         clock.append(clock[-1] + pause)
-        with pytest.raises(MissingInputError, match=f"{said}.*, slow"):
+        with pytest.raises(LostStoreError, match=f"{said}.*, slow"):
             place.read("plan.json", 1)
         assert len(calls) == tries
     place.write("a", b"")
@@ -559,8 +561,14 @@ def test_writing_to_a_store_ends_without_headway(
 def test_a_store_that_never_answered_is_not_tried_again(tmp_path: Path) -> None:
     fsspec.register_implementation("faulty", Faulty, clobber=True)
     FolderAt("faulty://x").write("a", b"")
-    for fault, help in (("Connection", "check the address"), ("NoCredentials", "environment")):
-        Faulty.faults[:] = [type(f"{fault}Error", (Exception,), {})("refused")] * 2
+    for fault, base, help in (
+        ("Connection", Exception, "check the address"),
+        ("NoCredentials", Exception, "environment"),
+        ("NoBucket", FileNotFoundError, "check the name of the bucket"),
+    ):
+        Faulty.faults[:] = [
+            type(f"{fault}Error", (base,), {})("refused, bucket does not exist")
+        ] * 2
         with pytest.raises(MissingInputError, match=r"cannot read faulty://x/a: refused") as error:
             FolderAt("faulty://x").read("a", 1)
         assert help in str(error.value.help)

@@ -15,7 +15,13 @@ import pytest
 from pyarrow import parquet
 
 from bertc.api import check
-from bertc.base.diagnostics import BertcError, DataError, MissingInputError, SpecError
+from bertc.base.diagnostics import (
+    BertcError,
+    DataError,
+    LostStoreError,
+    MissingInputError,
+    SpecError,
+)
 from bertc.base.diagnostics.render import render
 from bertc.base.storage import place, remote
 from bertc.data.layouts.survey import survey
@@ -188,7 +194,7 @@ def test_text_in_a_store_is_read_where_it_lies(
         opened = open_source(Files(path=f"{store}/{name}"))
         Faulty.faults[:] = [TimeoutError("too slow")] * 7
         with pytest.raises(
-            MissingInputError, match=rf"cannot read {store}/{name}: 7 tries in 0 s, too s"
+            LostStoreError, match=rf"cannot read {store}/{name}: 7 tries in 0 s, too s"
         ):
             list(opened.read())
 

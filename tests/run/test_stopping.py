@@ -10,7 +10,13 @@ import pytest
 import torch
 from fsspec.implementations.memory import MemoryFileSystem
 
-from bertc.base.diagnostics import GivenUpError, MissingInputError, ResumeRefusedError, StoppedError
+from bertc.base.diagnostics import (
+    GivenUpError,
+    LostStoreError,
+    MissingInputError,
+    ResumeRefusedError,
+    StoppedError,
+)
 from bertc.base.storage import place as places
 from bertc.base.storage.place import FolderAt
 from bertc.data.cache.store import Silent
@@ -179,13 +185,14 @@ def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, mon
     prepared(tiny(holdout=0.2), to, tmp_path / "made")
     tokenizer = tokenizer_at(to, tmp_path / "made")
     go("straight", lambda: None)
-    with pytest.raises((MissingInputError, StoppedError)) as caught:
+    with pytest.raises((LostStoreError, StoppedError)) as caught:
         go("run", {"refused": refused, "stopped": stopped}[how])
     over.set()
     assert 0 < RunFolder(tmp_path / "run").saved_step < 12
     said = capsys.readouterr().err
     assert ("tried again until" in said) == (how == "refused")
-    assert caught.value.exit_code == {"refused": 66, "stopped": 143}[how]
+    assert not (tmp_path / "run/failed.txt").exists()
+    assert caught.value.exit_code == {"refused": 75, "stopped": 143}[how]
     go("run", lambda: None, resume=True)
     same_run(tmp_path / "straight", tmp_path / "run")
 

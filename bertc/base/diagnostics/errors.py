@@ -51,6 +51,12 @@ class MissingInputError(BertcError):
     exit_code = 66
 
 
+class LostStoreError(BertcError):
+    """A store that stopped answering while it was read; it may answer later."""
+
+    exit_code = 75
+
+
 class CannotWriteError(BertcError):
     """A result that could not be written, a full disk above all."""
 

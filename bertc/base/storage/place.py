@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from bertc.base.diagnostics import BertcError, CannotWriteError, MissingInputError, for_terminal
-from bertc.base.diagnostics.render import SECRET
+from bertc.base.diagnostics import BertcError, CannotWriteError, LostStoreError, MissingInputError
+from bertc.base.diagnostics.render import SECRET, for_terminal
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, names_in, real_path, user_path
 from bertc.base.storage.plain_file import read_bytes
@@ -239,7 +239,7 @@ class FolderAt:
                     self._note_answer()
                     if not (writes or NO_BUCKET.search(str(error))):
                         raise
-                if remedy := self._remedy(error):
+                if remedy := self._remedy(error, writes):
                     raise self._failed(name, writes, error, remedy) from None
                 seconds = FIRST_WAIT_SECONDS * 2 ** (nth - 1)
                 end = min(end, self._note_failure(name, writes, error))
@@ -250,11 +250,11 @@ class FolderAt:
                 time.sleep(seconds)
         raise AssertionError
 
-    def _remedy(self, error: BaseException) -> str:
+    def _remedy(self, error: BaseException, writes: bool) -> str:
         """The help for an error that another try does not end; empty if one may."""
         name = type(error).__name__
         if isinstance(error, FileNotFoundError):
-            return "make the bucket first"
+            return "make the bucket first" if writes else "check the name of the bucket"
         if isinstance(error, NotImplementedError):
             return "an address that can be written"
         if isinstance(error, PermissionError) or "Credential" in name:
@@ -281,11 +281,11 @@ class FolderAt:
     def _failed(
         self, name: str, writes: bool, error: BaseException, remedy: str, tries: str = ""
     ) -> BertcError:
-        work, kind = ("write", CannotWriteError) if writes else ("read", MissingInputError)
-        where = f"{self.address}/{name}" if name else self.address
+        missing = LostStoreError if tries and str(error) != WRONG else MissingInputError
         # An error of a store may name no secrets, but be long.
-        said = (str(error) or type(error).__name__).splitlines()[0][:200]
-        return kind(f"cannot {work} {where}: {tries}{said}", remedy)
+        said = (str(error) or "no whole answer came in time").splitlines()[0][:200]
+        kind, work = (CannotWriteError, "write") if writes else (missing, "read")
+        return kind(f"cannot {work} {self.address}{f'/{name}' * bool(name)}: {tries}{said}", remedy)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.diagnostics import DataError, LostStoreError, MissingInputError
 from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
 from bertc.base.storage.paths import is_file, is_taken
@@ -162,11 +162,13 @@ def _lock(folder: Path, progress: Progress) -> Iterator[None]:
             progress.end()
             lock.seek(before)
             if failures := lock.readlines():
-                raise MissingInputError(*json.loads(failures[-1]))
+                lost, *said = json.loads(failures[-1])
+                raise (LostStoreError if lost else MissingInputError)(*said)
         try:
             yield
-        except MissingInputError as error:
-            lock.write(f"{json.dumps([error.message, error.help])}\n")
+        except (MissingInputError, LostStoreError) as error:
+            lost = isinstance(error, LostStoreError)
+            lock.write(f"{json.dumps([lost, error.message, error.help])}\n")
             raise
 
 

@@ -26,6 +26,7 @@ from typing import Literal
 from bertc.base.diagnostics import (
     BertcError,
     CannotWriteError,
+    LostStoreError,
     MissingInputError,
     StoppedError,
     UsageError,
@@ -152,7 +153,7 @@ class RunFolder:
         """Leave the reason in the folder if an error ends the run."""
         try:
             yield
-        except StoppedError:
+        except (StoppedError, LostStoreError):
             raise
         except Exception as error:
             with suppress(OSError, BertcError):
