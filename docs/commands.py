@@ -32,7 +32,7 @@ END = """\
 | 66 | an input is missing |
 | 70 | an internal error: please report it |
 | 74 | cannot write |
-| 75 | stopped and resumable: another process has the run, or one of its processes was lost |
+| 75 | stopped and resumable: its process or a store was lost, or another process has the run |
 | 76 | resume refused |
 | 77 | unsafe input |
 | 78 | this machine cannot do it |

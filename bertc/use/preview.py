@@ -92,7 +92,7 @@ def _rows(
     tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
     titles = [
         escaped(f"row {number}" + (f" ({name})" if resolved.languages else ""))
-        for number, name in enumerate(tongues, 1)
+        for number, name in enumerate(tongues)
     ]
     return [
         _row_text(title, stage, data.vocabulary, micro_batch, batch, row, color)
@@ -135,7 +135,7 @@ def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: i
             ((first, last),) = targets
             right = " ".join(tokens[first : last + 1]) if first else "no answer in this window"
         case Vector(texts=texts, scored=scored):
-            right = f"{RELATED[row % texts]} of example {row // texts + 1}"
+            right = f"{RELATED[row % texts]} of example {row // texts}"
             right += f", score {batch.targets[row, 0]:g}" if scored else ""
         case unreachable:
             assert_never(unreachable)

@@ -71,7 +71,7 @@ def test_pieces_of_bytes_are_read_as_text_and_labels_act_on_no_terminal(
 def test_a_stream_pair_ends_with_a_segment_of_its_own(corpus_file, folder, monkeypatch):
     _, text = shown(OBJECTIVES["xlnet"], corpus_file, folder, monkeypatch)
     assert [line for line in text.splitlines() if line == "  C [CLS]"]
-    assert "row 2, 32 tokens, read from its end to its beginning" in text
+    assert "row 1, 32 tokens, read from its end to its beginning" in text
 
 
 def test_the_small_specs_stand_for_every_shipped_one():
