@@ -85,7 +85,7 @@ def predict(
     official: Annotated[
         Path | None, typer.Option(help="a folder for answer files in the format of GLUE or SQuAD")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; prints a JSON object per row."""
     from bertc.use.predict import predict as run_on
@@ -114,7 +114,7 @@ def embed_(
     precision: Annotated[
         Literal["auto", "fp32", "bf16"], typer.Option(help="auto: what is fast there")
     ] = "fp32",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
 ) -> None:
     """Write a vector for each line of a file, from the hidden states of a model."""
     from bertc.use.embed import embed_file, refuse_other_files, write_vectors

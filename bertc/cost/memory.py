@@ -15,7 +15,7 @@ CONTEXT_BYTES, NCCL_BYTES = 2**29, 2**30
 """CUDA's context (kernels and stacks), and NCCL's buffers, per process outside torch's allocator.
 
 Read from the sources of torch 2.13, not measured on a device (docs/estimates.md)."""
-USABLE = {"cpu": 0.7, "cuda": 0.95, "mps": 0.9}
+USABLE = {"cpu": 0.7, "cuda": 0.95}
 """Share of device memory that a step may use.
 
 GPU: the rest is for fragmentation of the allocator. CPU: the C library holds on to freed blocks, up

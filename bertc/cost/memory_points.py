@@ -21,7 +21,7 @@ from bertc.ir.program.stage import Stage
 
 CUBLAS_BYTES = 2**25
 """cuBLAS workspace (CUBLAS_WORKSPACE_CONFIG=:4096:8), taken from torch's allocator."""
-CHUNK = {"cpu": 0, "cuda": 2**24, "mps": 2**24}
+CHUNK = {"cpu": 0, "cuda": 2**24}
 """Number of scores that the eager cross entropy casts to fp32 at once.
 
 On a CPU it is a row or, without a compiler, 2 MB."""

@@ -222,11 +222,8 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
 def is_fused(attention: op.Attention, how: Execution) -> bool:
     """Tell whether one fused kernel runs.
 
-    A CPU has none with dropout, and eager none that is quick for short rows in bf16 or with a bias;
-    Apple's is not used.
+    A CPU has none with dropout, and eager none that is quick for short rows in bf16 or with a bias.
     """
-    if how.device == "mps":
-        return False
     short = how.precision == "bf16" and attention.span <= SHORT_KEYS
     slow = (short or attention.mask == "bias") and not how.compiled
     return not (how.device == "cpu" and (attention.dropout or slow))

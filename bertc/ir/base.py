@@ -24,7 +24,7 @@ Axis = Literal[
     "labels", "feature", "kv_heads",
 ]  # fmt: skip
 Part = Literal["embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head"]
-DeviceKind = Literal["cpu", "cuda", "mps"]
+DeviceKind = Literal["cpu", "cuda"]
 Role = Literal["matrix", "table", "bias", "norm"]
 
 Width = Annotated[int, Field(ge=1, le=1_000_000)]

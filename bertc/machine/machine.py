@@ -28,18 +28,10 @@ from bertc.model.native import missing
 def detect(wanted: str = "auto", processes: int = 1) -> Machine:
     """Detect the device for a run: CUDA if there is one, unless ``wanted`` names another.
 
-    Apple's GPU must be asked for, because nothing was tried there yet. ``memory_bytes`` is the free
-    memory of the device; ``processes`` of this machine share its main memory.
+    ``memory_bytes`` is the free memory of the device; ``processes`` of this machine share its main
+    memory.
     """
     cores = available_cores()
-    if wanted == "mps" and torch.backends.mps.is_available():
-        return Machine(
-            device="mps",
-            name=_processor(),
-            memory_bytes=torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory(),
-            fast_bf16=torch.backends.mps.is_macos_or_newer(14, 0),
-            cores=cores,
-        )
     if wanted in ("auto", "cuda") and torch.cuda.is_available():
         name, (free, _) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
         return Machine(
@@ -118,11 +110,6 @@ def _read(path: str) -> str:
 
 def refuse_too_few_devices(wanted: str, processes: int) -> None:
     """Refuse more processes on a machine than it has GPUs, unless the run is on the CPU."""
-    if processes > 1 and wanted == "mps":
-        raise MachineError(
-            "several processes cannot train on Apple's GPU: torch has no collectives for it",
-            help="leave --nproc out",
-        )
     if wanted == "cpu" or processes == 1 or not torch.cuda.is_available():
         return
     devices = torch.cuda.device_count()

@@ -75,7 +75,5 @@ def peak_memory_bytes(device: str) -> int:
     """The peak bytes since ``begin_peak``, or of the process where nothing resets a peak."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
-    if device == "mps":
-        return torch.mps.driver_allocated_memory()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -69,8 +69,6 @@ def _fits(rehearse: Callable[[int], None], rows: int) -> bool:
     try:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        elif torch.backends.mps.is_available():
-            torch.mps.empty_cache()
         rehearse(rows)
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):

@@ -12,7 +12,7 @@ from bertc.cost.machines.accelerators import LAUNCH_SECONDS, PRODUCTS_OF_A_STEP,
 from bertc.cost.machines.devices import this_cpu
 from bertc.cost.planning.plan import Machine
 
-MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8), "mps": (4096, 2)}
+MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8)}
 """Width of the timed products, and their number between two looks at the clock."""
 MATMUL_SECONDS = 0.3
 COPIED_NUMBERS = 1 << 26
@@ -57,11 +57,8 @@ def measured(machine: Machine) -> Device:
 
 def finish(device: torch.device) -> None:
     """Wait until the device has finished all work queued on it."""
-    match device.type:
-        case "cuda":
-            torch.cuda.synchronize(device)
-        case "mps":
-            torch.mps.synchronize()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:

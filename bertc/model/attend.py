@@ -57,10 +57,8 @@ def attend(
 ) -> Float[Tensor, "b n q d"]:
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
 
-    No score matrix is stored, with three exceptions: an eager CPU with dropout, where no fused
-    kernel has dropout (a few rows at a time); short rows in bf16 there (``SHORT_KEYS``); and
-    Apple's GPUs, whose kernel ignores dropout and lets queries attend to later keys (pytorch PR
-    184126, issue 195910).
+    No score matrix is stored, with two exceptions: an eager CPU with dropout, where no fused kernel
+    has dropout (a few rows at a time), and short rows in bf16 there (``SHORT_KEYS``).
     """
     if isinstance(mask, VarlenOffsets):
         return _varlen(query_bnqd, key_bnkd, value_bnkd, mask)
@@ -81,7 +79,7 @@ def _attend(
     """Attention under a boolean mask, an additive one, or a causal one."""
     # With an additive mask, a CPU's kernel would compute in fp32.
     scored = mask is not None and mask.dtype != torch.bool
-    keys, by_parts = key_bnkd.shape[2], query_bnqd.device.type == "mps"
+    keys, by_parts = key_bnkd.shape[2], False  # by parts: rows at once, with their scores
     if eager_cpu(query_bnqd):
         # Backward of torch's kernel is slow for few keys in bf16.
         short = keys <= SHORT_KEYS and query_bnqd.dtype == torch.bfloat16

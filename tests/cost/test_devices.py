@@ -46,12 +46,11 @@ DECODER = "layers=24 hidden=1536 heads=12 vocab=50368 seq=512 batch=128 objectiv
         ("NVIDIA GeForce RTX 5090", "rtx5090"),
         ("Tesla V100-SXM2-32GB", "v100"),
         ("Tesla T4", "t4"),
-        ("Apple M1 Max", "m1-max"),
         ("rtx 4090", "rtx4090"),
         ("A100-80GB", "a100"),
         *((f"NVIDIA {title}", None) for title in ("A10G", "H20", "H100 80GB HBM3 MIG 1g.10gb")),
         *((f"NVIDIA GeForce RTX {title}", None) for title in ("3090 Ti", "4090 Laptop GPU")),
-        *((title, None) for title in ("NVIDIA RTX 6000 Ada Generation", "Apple M4 Max")),
+        *((title, None) for title in ("NVIDIA RTX 6000 Ada Generation", "Apple M1")),
         ("NVIDIA GeForce RTX 4090 D", None),
     ],
 )

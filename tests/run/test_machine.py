@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from bertc.api import resolve
 from bertc.base.diagnostics import MachineError
@@ -17,15 +16,12 @@ from bertc.cost import largest_microbatches
 from bertc.cost.machines.devices import this_cpu
 from bertc.cost.planning.plan import Machine, plan
 from bertc.cost.planning.world import Layout, World
-from bertc.learn.step.feed import to_inputs
-from bertc.machine import exact, speed
+from bertc.machine import speed
 from bertc.machine.machine import detect, make_plan, refuse_too_few_devices
 from bertc.machine.memory import keep_freed_memory
 from bertc.machine.out_of_memory import refuse_what_cannot_fit
 from bertc.machine.speed import device_here
-from bertc.model import build
 from bertc.run import launch
-from bertc.run.beginning.synthetic import RandomText, first_step
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
 from bertc.run.train.start import machine_of
@@ -123,8 +119,6 @@ def test_more_processes_than_gpus_are_refused_before_they_start(card):
     refuse_too_few_devices("cpu", 9)
     with pytest.raises(MachineError, match="9 processes need a GPU each, but this machine has 2"):
         refuse_too_few_devices("auto", 9)
-    with pytest.raises(MachineError, match="several processes cannot train on Apple's"):
-        refuse_too_few_devices("mps", 2)
 
 
 def test_all_processes_plan_for_the_memory_that_each_has(card):
@@ -143,55 +137,6 @@ def test_processes_compile_on_as_many_cores_as_they_have(monkeypatch, tmp_path):
     assert launch.launch(["train"], 4, tmp_path) == 0
     assert launch.os.environ["TORCHINDUCTOR_COMPILE_THREADS"] == "4"
     assert launch.os.environ["OMP_NUM_THREADS"] == "4"
-
-
-@pytest.fixture
-def mac(monkeypatch):
-    """Apple's GPU, pretended."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: major <= 14)
-    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 11 * GIB)
-    monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: GIB)
-
-
-MAC = "layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=8 device=mps "
-
-
-def test_apples_gpu_is_used_where_it_is_asked_for(mac):
-    assert detect("auto").device == "cpu"
-    found = make_plan(resolve(MAC))
-    assert (found.device, found.precision, found.compile) == ("mps", "bf16", False)
-    assert detect("mps").memory_bytes == 10 * GIB
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [("compile=on", "compile=on: torch's"), ("deterministic=yes", "deterministic=yes: Apple's")],
-)
-def test_what_apples_gpu_has_not_is_refused_by_name(mac, setting, message):
-    with pytest.raises(MachineError, match=message):
-        make_plan(resolve(MAC + setting))
-
-
-class NoFp64(TorchDispatchMode):
-    """Refuses what Apple's GPUs have not."""
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        found = function(*args, **(kwargs or {}))
-        for tensor in found if isinstance(found, tuple | list) else (found,):
-            assert not isinstance(tensor, torch.Tensor) or tensor.dtype != torch.float64, function
-        return found
-
-
-def test_a_step_needs_no_fp64_beside_its_draws(monkeypatch):
-    resolved = resolve(MAC, ["device=cpu", "precision=fp32", "optimizer=lamb", "compile=off"])
-    step = first_step(resolved, build(resolved), make_plan(resolved))
-    inputs = to_inputs(RandomText(resolved.stages[0], 1000).train(0), torch.device("cpu"))
-    batch = step.read(inputs)
-    monkeypatch.setattr(exact, "WITHOUT_FP64", {"cpu"})
-    with NoFp64():
-        assert step(batch, 0, 1e-4).loss > 0
 
 
 @pytest.mark.skipif(

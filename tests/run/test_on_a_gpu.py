@@ -41,7 +41,7 @@ ALL_WAITS = {name: {"tolist": 1} for name in STEPS} | {
     "rare tokens": {"tolist": 2}  # how many states the clusters judge the text says
 }
 ALL_COPIES = {"lamb": {"to the device": 1}}
-# As guesses are put there, on Apple's GPUs too.
+# As guesses are put there.
 ALL_SORTS = dict.fromkeys(("rtd, drawn", "rtd, by tag", "restore, all"), ["scatter_"])
 
 

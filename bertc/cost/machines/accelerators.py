@@ -6,7 +6,7 @@ what CUDA reports as total, in whole GiB below what the sheets call GB; bandwidt
 
 Figures are those commonly quoted from these sheets, checked in part against pages of others; the
 sheets were not opened for it: NVIDIA's data sheets of B200, GH200, H200, H100, A100, L40S, L4, A10,
-V100 and T4; its architecture papers of GA102, Ada and RTX Blackwell; Apple's press releases.
+V100 and T4; its architecture papers of GA102, Ada and RTX Blackwell.
 Figures that are given take their place (docs/estimates.md).
 """
 
@@ -42,11 +42,6 @@ HOPPER = (
     "(docs/measured.md); bytes beside them at 0.8 of the memory's bandwidth"
 )
 UNMEASURED = "no figure is published for encoders; as on an A100"
-APPLE_SHARE, APPLE_GPU_MEMORY = 0.6, 2 / 3
-APPLE = (
-    "a guess, for nothing is published of encoders on it; two thirds of the smallest main memory\n"
-    "that it comes with, which macOS lets a GPU use of up to 36 GB: memory=... says another"
-)
 
 
 def _nvidia(name: str, gib: int, bf16: float, fp32: float, bandwidth: float, link: float) -> Device:
@@ -66,21 +61,6 @@ def _nvidia(name: str, gib: int, bf16: float, fp32: float, bandwidth: float, lin
         product_share=share,
         launch_seconds=LAUNCH_SECONDS,
         source=source,
-    )
-
-
-def _apple(name: str, main_gb: int, fp32: float, bandwidth: float) -> Device:
-    """An Apple GPU; bf16 runs at the fp32 rate, in TFLOP/s as Apple states it of these."""
-    return Device(
-        name=name,
-        kind="mps",
-        memory_bytes=int(main_gb * GIB * APPLE_GPU_MEMORY),
-        bf16_flops=fp32 * TERA,
-        fp32_flops=fp32 * TERA,
-        bandwidth_bytes=bandwidth * GIGA,
-        product_share=APPLE_SHARE,
-        launch_seconds=2 * LAUNCH_SECONDS,
-        source=APPLE,
     )
 
 
@@ -105,10 +85,6 @@ ACCELERATORS: Mapping[str, Device] = {
         _nvidia("rtx5090", 31, 209.5, 104.8, 1792, PCIE_5),
         _nvidia("v100", 31, 0, 15.7, 900, NVLINK["v100"]),
         _nvidia("t4", 14, 0, 8.1, 320, PCIE_3),
-        _apple("m1", 8, 2.6, 68.25),
-        _apple("m1-pro", 16, 5.2, 200),
-        _apple("m1-max", 32, 10.4, 400),
-        _apple("m2", 8, 3.6, 100),
     )
 }
 
@@ -128,7 +104,7 @@ _TITLES = {
 
 A longer title is another device: laptop chips and partitions of a GPU carry the names of large
 ones."""
-_MAKERS = re.compile(r"\b(nvidia|tesla|geforce|apple)\b")
+_MAKERS = re.compile(r"\b(nvidia|tesla|geforce)\b")
 
 
 def accelerator_called(title: str) -> Device | None:

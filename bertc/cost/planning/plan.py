@@ -14,7 +14,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
 
-EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 8192, "mps": 8192}
+EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 8192}
 """Tokens in a micro-batch below which a step loses more time than recomputing layers costs, 25%.
 
 On a CPU casting weights and adding gradients take that quarter at 512 tokens of a 256-wide encoder,
@@ -95,8 +95,6 @@ def plan(
             f"device={run.device} is not available: this machine has {machine.device}",
             help=f"--set device={machine.device}",
         )
-    if machine.device == "mps":
-        _refuse_on_mps(resolved)
     reasons = [layout.reason] if layout.reason else []
     if why := machine.without_kernels:
         reasons.append(f"dropout, norms and losses by torch's kernels, which takes longer: {why}")
@@ -134,19 +132,6 @@ def plan(
     )
 
 
-def _refuse_on_mps(resolved: Resolved) -> None:
-    """Refuse settings that torch does not support on Apple's GPU."""
-    if resolved.run.compile == "on":
-        raise MachineError(
-            "compile=on: torch's compiler for Apple's GPU is a prototype", help="compile=auto"
-        )
-    if resolved.run.deterministic == "yes":
-        raise MachineError(
-            "deterministic=yes: Apple's GPU adds in any order, and torch has no other kernels",
-            help="deterministic=no",
-        )
-
-
 def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:
     """Decide whether the step is compiled, with the reason if the spec left it open."""
     setting = resolved.run.compile
@@ -163,8 +148,6 @@ def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:
         return compiled, ""
     if compiled:
         return True, "compile=on: on cuda a compiled step is faster"
-    if machine.device == "mps":
-        return False, "compile=off: torch's compiler for Apple's GPU is a prototype"
     if machine.device == "cuda":
         return False, "compile=off: a task this short is over before compiling pays"
     return False, "compile=off: on a CPU a compiled step is not faster"

@@ -55,7 +55,7 @@ class Run(Node):
     precision: RunPrecision
     compile: Literal["auto", "on", "off"]
     recompute: Literal["auto", "on", "off"]
-    device: Literal["auto", "cpu", "cuda", "mps"]
+    device: Literal["auto", "cpu", "cuda"]
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
     recipe: System = "bert"
     layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))

@@ -225,9 +225,7 @@ class Settings(Node):
     recompute: Literal["auto", "on", "off"] = default(
         "auto", HOUSE, "save only the inputs of layers for backward; auto: if memory is short"
     )
-    device: Literal["auto", "cpu", "cuda", "mps"] = default(
-        "auto", HOUSE, "device; auto: cuda, else cpu; mps: Apple's GPU, not yet tried"
-    )
+    device: Literal["auto", "cpu", "cuda"] = default("auto", HOUSE, "device; auto: cuda, else cpu")
     deterministic: Literal["yes", "no"] = default(
         "no", HOUSE, "deterministic sums on a GPU, at a cost; on a CPU they always are"
     )

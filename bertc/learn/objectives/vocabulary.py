@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from bertc.learn.objectives.softmax.adaptive import adaptive_logits, adaptive_loss
 from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
 from bertc.learn.objectives.term import HeadInput, HeadT, NodeT, OwnT, Predicted, TermTensors
-from bertc.machine.exact import exact
 from bertc.model.body import BodyModule
 from bertc.model.heads import AdaptiveTokenHead, TokenHead
 from bertc.model.weights import Embedding
@@ -26,7 +25,7 @@ class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):
 
     def baseline(self, own: OwnT, nats_v: Float[Tensor, "v"]) -> Tensor | None:
         targets: Tensor = own.targets  # type: ignore[attr-defined]
-        return (exact(self.weights(own)) * nats_v[targets]).sum()
+        return (self.weights(own).double() * nats_v[targets]).sum()
 
 
 def token_losses(

@@ -18,7 +18,6 @@ from bertc.ir.network.body_node import layer_of
 from bertc.learn.optim.by_tensor import Add, ForeachRule, Moments
 from bertc.learn.optim.muon import MuonRule
 from bertc.learn.step.engines import local_shards
-from bertc.machine.exact import exact
 from bertc.model.parts import profiled_as
 
 
@@ -105,7 +104,7 @@ def clip_tensors(parameters: Mapping[str, Tensor], limit: float, add: Add, copie
     """
     gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
     with profiled_as("optimiser"):
-        squares = exact(torch.stack(torch._foreach_norm(gradients))).square()
+        squares = torch.stack(torch._foreach_norm(gradients)).double().square()
         add(squares)  # shards: their squares add up
         factors = (limit / (squares / copies).sqrt()).clamp(max=1).float()
         torch._foreach_mul_(gradients, list(factors.unbind()))
@@ -137,9 +136,9 @@ class AdamRule:
     The correction of a moment divides by 1 - beta^t. Without bias correction the kernel's
     t is held at infinity, where the divisor is exactly 1: what is left is the update of BERT's
     AdamWeightDecayOptimizer (optimization.py). All weights have one t, as after loading.
-
-    On Apple's GPU the kernel takes no notice of a guard (docs/measured.md), so there it gets none.
     """
+
+    takes_guard = True
 
     def __init__(
         self,
@@ -166,9 +165,7 @@ class AdamRule:
             group.second.append(moments[f"v.{name}"])
         self._groups, self._betas = list(groups.values()), optimizer.betas
         count = float(updates) if optimizer.bias_correction else math.inf
-        device = next(iter(parameters.values())).device
-        self._updates = torch.tensor(count, device=device)
-        self.takes_guard = device.type != "mps"
+        self._updates = torch.tensor(count, device=next(iter(parameters.values())).device)
 
     @torch.no_grad()
     def update(self, rate: float, guard: Guard | None = None) -> None:

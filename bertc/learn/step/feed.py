@@ -20,7 +20,6 @@ from bertc.data.examples.task import TaskBatch
 from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets, VocabTensors, corrupt, mask_key
-from bertc.machine.exact import WITHOUT_FP64, preparing
 from bertc.machine.signals import GLANCE_SECONDS
 from bertc.model import EncoderInputs
 from bertc.model.parts import profiled_as
@@ -64,31 +63,15 @@ Corruption = Callable[[Inputs, int], list[list[MicroBatch]]]
 """From inputs and a number of rows per batch to the micro-batches of each batch."""
 
 
-def on_device(parts: Parts, device: torch.device) -> Parts:
-    """Move tensors to a device; fp64 becomes fp32 on one that lacks it."""
-    if device.type not in WITHOUT_FP64:
-        return parts
-
-    def moved(tensor: Tensor) -> Tensor:
-        return (tensor.float() if tensor.dtype == torch.float64 else tensor).to(device)
-
-    on_it: Parts = tree_map_only(Tensor, moved, parts)
-    return on_it
-
-
-def corruption(
-    stage: Stage, vocab: VocabTensors, seed: int, microbatch: int, device: torch.device
-) -> Corruption:
-    """The function that corrupts one batch or several, with results on ``device``."""
+def corruption(stage: Stage, vocab: VocabTensors, seed: int, microbatch: int) -> Corruption:
+    """The function that corrupts one batch or several."""
 
     def micro_batches(inputs: Inputs, batch: int) -> list[list[MicroBatch]]:
-        if device.type in WITHOUT_FP64:
-            inputs = Inputs(*(tensor.to(preparing(device)) for tensor in inputs))
         unit = batch if batch % microbatch else microbatch
         fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
         parts: list[MicroBatch] = []
         for rows in split(inputs, fitting * unit):
-            corrupted = on_device(corrupt(stage, rows, vocab, mask_key(seed)), device)
+            corrupted = corrupt(stage, rows, vocab, mask_key(seed))
             units = split(corrupted, unit)
             cut = [part for rows_of_unit in units for part in split(rows_of_unit, microbatch)]
             # A compiled step is recompiled if two of its inputs are one tensor; cut ones differ.
@@ -187,7 +170,7 @@ class Feed(Taken[Inputs]):
             return _host_inputs(data.train(step, rows, min(at_once, end - step)), pinned)
 
         super().__init__((partial(fetch, step) for step in range(first, end, at_once)), check)
-        self._device, self._corrupt = preparing(device), corrupt
+        self._device, self._corrupt = device, corrupt
         self._rows = len(range(data.batch)[rows or slice(None)])
 
     def _batches(self, prepared: Inputs) -> Iterable[Batch]:
@@ -222,8 +205,6 @@ def to_micro_batch(
 
     def moved(array: object, dtype: torch.dtype) -> Tensor:
         tensor = torch.as_tensor(array)
-        if device.type in WITHOUT_FP64:
-            tensor = tensor.to(dtype)
         host_tensor = tensor.pin_memory() if pinned else tensor
         return host_tensor.to(device, non_blocking=True).to(dtype)
 

@@ -22,7 +22,6 @@ from bertc.learn.step.feed import Batch, corruption
 from bertc.learn.step.memory import Remembered, beginning, joined
 from bertc.learn.step.non_finite import what_is_not_finite, what_to_try
 from bertc.learn.step.objective import counts, divisors, kinds, remembering, term_weights
-from bertc.machine.exact import exact
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model import Memory, Model
 from bertc.model.parts import profiled_as
@@ -65,7 +64,7 @@ class TrainStep:
         self._model, self.stage, self._vocab = model, stage, vocab
         self._rule, self._objective = rule, objective
         self._microbatch, self._run_seed = microbatch, seed
-        self.corrupt = corruption(stage, vocab, seed, microbatch, self._device)
+        self.corrupt = corruption(stage, vocab, seed, microbatch)
         """The function from inputs to the micro-batches of a step."""
         self._batch_vectors = self._engine.wrap_for_inference(batch_vectors(model, stage))
 
@@ -83,7 +82,7 @@ class TrainStep:
         sums, counts_t, memory = self.gradients(batch.micro_batches, step, missing)
         norm = gradient_norm(self.parameters)
         ranks, terms, limit = self._ranks, len(names), stage.optimizer.clip
-        shared = torch.cat([exact(torch.stack(sums)).sum(0), exact(norm).square()[None]])
+        shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
         shared = torch.cat([shared, *ranks.signal_flags(shared)])
         ranks.add(shared)
         if meanwhile is not None:
@@ -126,7 +125,7 @@ class TrainStep:
     def rehearse(self, inputs: Inputs, microbatch: int) -> None:
         """Forward and backward of one micro-batch, to compile it or to test whether it fits."""
         first = Inputs(*(tensor[:microbatch] for tensor in inputs))
-        corrupt = corruption(self.stage, self._vocab, self._run_seed, microbatch, self._device)
+        corrupt = corruption(self.stage, self._vocab, self._run_seed, microbatch)
         self.try_out(corrupt(first, len(first.lengths))[0])
 
     def try_out(self, micro_batches: list[MicroBatch]) -> None:

@@ -18,7 +18,6 @@ from bertc.learn.optim.optimizers import make_rule, zero_moments
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.step import TrainStep
 from bertc.learn.step.vocabulary import cumulative
-from bertc.machine.exact import preparing
 from bertc.model import Model
 from bertc.run.beginning.teachers import frozen_networks
 
@@ -44,8 +43,7 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
     microbatch, seed = plan.microbatches[0], resolved.run.seed
     frozen = frozen_networks(stage, torch.device(plan.device), model.compute_dtype, seed)
     objective = make_objective(model, stage, plan.compile, frozen)
-    device = preparing(torch.device(plan.device))
-    vocab = unlearned_vocab(resolved.encoder.vocab_size, device)
+    vocab = unlearned_vocab(resolved.encoder.vocab_size, torch.device(plan.device))
     return TrainStep(model, stage, vocab, rule, objective, microbatch, seed)
 
 

@@ -27,7 +27,6 @@ from bertc.learn.objectives import Losses, MicroBatch, NextTokenTargets
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.display import Display, choose
-from bertc.machine.exact import preparing
 from bertc.model import EncoderInputs
 from bertc.model.body import Outputs
 from bertc.run.beginning.teachers import frozen_networks
@@ -168,7 +167,7 @@ def _of_text(
         stage,
         objective,
         counted(data, rows, examples, display),
-        vocab_tensors(vocabulary, preparing(device)),
+        vocab_tensors(vocabulary, device),
         costs,
         run.microbatch,
         seed,

@@ -23,10 +23,9 @@ from bertc.ir.terms.masking import by_kind, shown_figures
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, tensors_of
 from bertc.learn.objectives.corruption import corrupt, mask_key, with_kinds
 from bertc.learn.step.engines import Objective
-from bertc.learn.step.feed import on_device, split, to_inputs
+from bertc.learn.step.feed import split, to_inputs
 from bertc.learn.step.memory import beginning
 from bertc.learn.step.objective import remembering
-from bertc.machine.exact import WITHOUT_FP64, exact, preparing
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model
 from bertc.run.records.results import values_of
@@ -85,8 +84,7 @@ def unigram_nats(vocabulary: Vocabulary, training_tokens: int, device: torch.dev
     """-log p of every token (v,) in nats, p its add-one smoothed frequency in the training text."""
     frequency_v = torch.from_numpy(vocabulary.unigram).double()
     count_v = frequency_v * training_tokens + 1
-    nats_v = -torch.log(count_v / count_v.sum())
-    return (nats_v.float() if device.type in WITHOUT_FP64 else nats_v).to(device)
+    return -torch.log(count_v / count_v.sum()).to(device)
 
 
 STREAM_ROWS = 8
@@ -132,15 +130,15 @@ def evaluate(
     # a column a term, then one for each kind of position.
     totals: dict[str, Tensor] = {}
     memories: dict[str, list[Memory | None]] = {}
-    examples, device, prepared = 0, costs[0].device, preparing(costs[0].device)
+    examples, device = 0, costs[0].device
     model.eval()
     try:
         for batch in batches:
             ranks.stop.check()
-            inputs = to_inputs(batch, prepared)
+            inputs = to_inputs(batch, device)
             local = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
             corrupted = corrupt(stage, local, vocab, mask_key(seed))
-            micro_batch = on_device(with_kinds(stage, corrupted, vocab.mask), device)
+            micro_batch = with_kinds(stage, corrupted, vocab.mask)
             # Each of several processes evaluates its rows at once, so that all make as many calls.
             parts = [micro_batch] if ranks.is_distributed else split(micro_batch, microbatch)
             language = named(model.resolved.languages, *batch.languages[0].tolist())
@@ -148,7 +146,7 @@ def evaluate(
                 rows = (len(part.originals) for part in parts)
                 memories[language] = [beginning(model, stage, n, device) for n in rows]
             statistics = _scored(stage, objective, parts, memories[language])
-            sums = torch.stack([*exact(statistics), *_targets(stage, micro_batch, costs)])
+            sums = torch.stack([*statistics.double(), *_targets(stage, micro_batch, costs)])
             totals[language] = totals.get(language, 0) + sums
             examples += len(batch.lengths)
     finally:
@@ -231,7 +229,7 @@ def _means(columns: Mapping[str, Term], total: Tensor) -> dict[str, float]:
 def _targets(stage: Stage, micro_batch: MicroBatch, costs: Sequence[Tensor]) -> list[Tensor]:
     """Counts (c,) of predictions, and their summed ``costs``, in nats or characters; else 0."""
     terms = [(tensors_of(t.objective), micro_batch.terms[n]) for n, t in _columns(stage).items()]
-    sums = [exact(torch.stack([tensors.count(targets) for tensors, targets in terms]))]
+    sums = [torch.stack([tensors.count(targets) for tensors, targets in terms]).double()]
     for cost_v in costs:
         by_term = [tensors.baseline(targets, cost_v) for tensors, targets in terms]
         nothing = cost_v.new_zeros(())

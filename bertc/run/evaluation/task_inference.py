@@ -32,13 +32,12 @@ from bertc.learn.objectives.pairs import EmbedTensors
 from bertc.learn.objectives.term import HeadInput
 from bertc.learn.objectives.terms import joined, states_of
 from bertc.learn.step.feed import to_micro_batch
-from bertc.machine.exact import exact
 from bertc.machine.signals import Stop
 from bertc.machine.speed import finish
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers, Said, read_off
 
-TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16, "mps": 1 << 14}
+TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}
 ROWS_AT_ONCE = 256
 BYTES_AT_ONCE = 64 << 20
 """Bytes of scores that are copied to main memory between two synchronisations."""
@@ -63,7 +62,7 @@ def answer(
     training, device = model.training, next(model.parameters()).device
     model.eval()
     try:
-        totals = exact(torch.zeros(3, device=device))
+        totals = torch.zeros(3, dtype=torch.float64, device=device)
         score = within(partial(outputs, model, stage, task_set.task))
         scored = _said(score, task_set, rows, pad, totals, stop, progress or Silent())
         answers = read_off(task_set.task, examples, rows, scored, stage.batch)
@@ -91,7 +90,7 @@ def _said(
         if stop:
             stop.check()
         scores, term = score(to_micro_batch(batch, device))
-        totals += exact(torch.stack([term.sum, term.correct, term.count]))
+        totals += torch.stack([term.sum, term.correct, term.count]).double()
         copied = tuple(tensor.to("cpu", non_blocking=True) for tensor in _score_tensors(scores))
         waiting.append((batch, copied))
         held += sum(tensor.nbytes for tensor in copied)

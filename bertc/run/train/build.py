@@ -15,7 +15,6 @@ from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs
 from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.step import TrainStep
-from bertc.machine.exact import preparing
 from bertc.machine.machine import dtype_of, make_plan
 from bertc.machine.memory import peak_memory_bytes
 from bertc.machine.profile import graphs_so_far
@@ -45,7 +44,7 @@ def _trial(resolved: Resolved, stage: Stage, model: Model, plan: Plan) -> list[s
     rows = plan.microbatches[0]
     tokens = rows * stage.seq
     text = RandomText(stage.model_copy(update={"batch": rows}), resolved.encoder.vocab_size)
-    first, second = (to_inputs(text.train(k), preparing(torch.device(plan.device))) for k in (0, 1))
+    first, second = (to_inputs(text.train(k), torch.device(plan.device)) for k in (0, 1))
     step = first_step(resolved, model, plan)
     before = graphs_so_far()
     first_seconds, loss = _timed(step, first, stage)

@@ -18,7 +18,6 @@ from bertc.learn.step.feed import Batch, Feed, TaskFeed, examples_at_once, to_in
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.step import TrainStep
 from bertc.learn.step.vocabulary import vocab_tensors
-from bertc.machine.exact import preparing
 from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.run.evaluation.tasks import evaluate_tasks
@@ -39,7 +38,7 @@ class Phase(ABC):
         for network in self.model.networks():
             network.recompute = plan.recompute[index]
         vocabulary = session.start.corpus.vocabulary
-        self.vocab = vocab_tensors(vocabulary, preparing(session.device))
+        self.vocab = vocab_tensors(vocabulary, session.device)
         dtype, seed = self.model.compute_dtype, resolved.run.seed
         frozen = frozen_networks(self.stage, session.device, dtype, seed, session.ranks)
         self.objective = session.engine.wrap(

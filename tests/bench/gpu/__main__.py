@@ -1,7 +1,7 @@
 """The first hour on a GPU: what is right, what agrees, how fast, and what it costs.
 
     python -m tests.bench.gpu [--part truth|agreement|speed|memory]
-        [--device cuda|mps|cpu] [--out FOLDER] [--tiny]
+        [--device cuda|cpu] [--out FOLDER] [--tiny]
 
 Without --part all of them run in this order, each in a process of its own; where a check of truth
 or agreement fails, the others are not begun. A part ends after ten minutes at the latest. Every
@@ -38,13 +38,12 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--part", choices=tuple(PARTS))
-    parser.add_argument("--device", choices=("cuda", "mps", "cpu"), default="cuda")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--out", type=Path, default=Path("gpu-results"))
     parser.add_argument("--tiny", action="store_true", help="a test of the bench: toys, no code")
     asked = parser.parse_args()
-    here = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    if asked.device in here and not here[asked.device]():
-        parser.error(f"torch sees no {asked.device} here; --device cpu --tiny tries the bench")
+    if asked.device == "cuda" and not torch.cuda.is_available():
+        parser.error("torch sees no cuda here; --device cpu --tiny tries the bench")
     if asked.part:
         return one_part(asked.part, Setting(torch.device(asked.device), asked.tiny), asked.out)
     wrong: list[str] = []

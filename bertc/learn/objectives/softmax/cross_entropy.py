@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bertc.machine.exact import WITHOUT_FP64
 from bertc.model.native import Kernels, kernels_for
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
@@ -62,8 +61,6 @@ def draw(weights_nv: Float[Tensor, "n v"], chances_n: Float[Tensor, "n"]) -> Int
     by a plain sum, and cumulative sums are short. They are of integers, which sum alike in any
     order. The highest weight of a row is about 1, or its weights sum to about 1.
     """
-    if weights_nv.device.type in WITHOUT_FP64:
-        return draw(weights_nv.cpu(), chances_n.cpu()).to(weights_nv.device)
     n, v = weights_nv.shape
     blocks, rest = divmod(v, BLOCK)
     sums_nc = _whole(weights_nv[:, : blocks * BLOCK].reshape(n, blocks, BLOCK).sum(2))
