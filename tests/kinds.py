@@ -190,8 +190,6 @@ NETWORKS: dict[str, dict[str, str]] = {
             for kind in ("stack", "interleave", "tile")
         },
         "identity": "norm=pre " + GROWING.format("layers=1", "layers=2", "identity"),
-        "generator": "generator=network(1, heads=2, ffn=16) objective= steps= stage 'one' "
-        "{ objective=mlm steps=2 } stage 'two' { objective=rtd steps=2 grow=generator }",
     },
     "features": {
         kind: f"{CLASSIFY}) features={kind} freeze=all"

@@ -5,15 +5,12 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.learning.objective import Mlm, Rtd, Sbo, Sop, Term
 from bertc.ir.network.generator import GeneratorNetwork, UnigramGenerator
 from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.terms.masking import Replace, SpanUnit
-from bertc.model import build
-from bertc.run.beginning.growth import grown
 from bertc.run.models.loading import load, read_model
 from bertc.run.models.runs import import_run
 from bertc.use.fill_mask import fill
@@ -33,13 +30,6 @@ IN_TURN = {
 }
 RUNS = {
     "electra": HALF,
-    "one after the other": {
-        "generator": GeneratorNetwork(size=1, heads=2),
-        "stages": {
-            "tell": {"steps": 3, "objective": (Term(objective=MASKS),)},
-            "find": {"steps": 3, "objective": (Term(objective=Rtd()),), "grow": FromGenerator()},
-        },
-    },
     "shared and factorised": {
         **HALF, "share": ShareAll(), "embedding": 16, "norm": PreNorm(), "microbatch": 2,
     },
@@ -94,23 +84,6 @@ def test_a_stage_leaves_the_other_network_alone(go, tiny, tmp_path):
     moved = {name for name, tensor in first.items() if not torch.equal(tensor, last[name])}
     assert not any(name.startswith(("generator.", "heads.mlm")) for name in moved)
     assert "encoder.attention.1.query.weight" in moved
-
-
-def test_an_encoder_may_begin_as_its_generator(tiny):
-    resolved = tiny(**RUNS["one after the other"])
-    tell, find = resolved.stages
-    assert find.grow is not None
-    model = build(resolved)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter))
-    old = dict(model.named_parameters())
-    new = dict(grown(resolved, tell, find, old, {})[0].named_parameters())
-    for name, tensor in new.items():
-        told = name.replace("encoder.", "generator.", 1)
-        fresh = name.startswith("heads.rtd")
-        assert torch.equal(tensor, old[told if told in old else name]) or fresh, name
-    assert not torch.equal(new["encoder.ffn.0.inner.weight"], old["encoder.ffn.0.inner.weight"])
 
 
 def test_the_two_are_exported_and_the_generator_fills(go, tiny, tmp_path):

@@ -161,7 +161,7 @@ def _begins_anew(stage: StageSettings, before: AnyStage | None, facing: object) 
         return isinstance(stage.init, FromRun)
     changed = (before.encoder, before.generator) != facing
     new_rule = before.optimizer.keeps != stage.optimizer.keeps
-    return changed or stage.begins_told or has_tasks(stage.objective) or new_rule
+    return changed or has_tasks(stage.objective) or new_rule
 
 
 _OF_STAGES = (

@@ -70,15 +70,6 @@ class Identity(_Growth):
         return layer if layer < before else None
 
 
-class FromGenerator(_Growth):
-    """The encoder starts from its generator, of the same size (ELECTRA 3.2, two-stage)."""
-
-    kind: Literal["generator"] = "generator"
-
-    def source(self, layer: int, before: int, after: int) -> int:
-        return layer
-
-
 class Kept(Node):
     """The layers that are left where a stage removes others; its optimiser starts anew."""
 
@@ -103,7 +94,7 @@ class Turned(Node):
         return layer
 
 
-GrowthKind = Stack | Interleave | Tile | Identity | FromGenerator
+GrowthKind = Stack | Interleave | Tile | Identity
 Growth = Annotated[GrowthKind, BY_KIND]
 NetworkChange = Annotated[GrowthKind | Kept | Turned, BY_KIND]
 """Ways in which a stage's network comes from the one before."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from bertc.base.diagnostics import Span
-from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.learning.task import Task
 from bertc.ir.program.settings import Positive, Settings
 from bertc.ir.program.written import Origin, Program
@@ -38,11 +37,6 @@ class StageSettings(CompleteSettings):
     whole: int
     planned: int
     since: int = 0
-
-    @property
-    def begins_told(self) -> bool:
-        """True if the encoder starts the stage from its generator."""
-        return "grow" in self.own and isinstance(self.grow, FromGenerator)
 
     @property
     def tasks(self) -> list[Task]:

@@ -6,11 +6,10 @@ Names and shapes alone, from the two weight tables; ``train.beginning.growth`` m
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bertc.ir.changing.growth import Beginning, FromGenerator, Identity
+from bertc.ir.changing.growth import Beginning, Identity
 from bertc.ir.network.body import Body
 from bertc.ir.network.sharing import OUTPUTS
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
 _FIRST_NORM = ".attention.0.norm."
@@ -44,14 +43,8 @@ def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
     """Map each weight of ``new`` to its source in ``old``; a shared weight has one owner."""
     known = {weight.name for weight in model_weights(old)}
     copies, zeros, fresh = dict[str, str](), set[str](), set[str]()
-    sampled, main = old.stages[-1].sampled, new.stages[-1].network(MAIN)
     for name in (weight.name for weight in model_weights(new)):
         source = _source(name, old, new, growth)
-        if isinstance(growth, FromGenerator) and sampled:
-            drawn = source.replace(f"{MAIN}.", f"{sampled.name}.", 1)
-            source = drawn if drawn in known else source  # what is tied is there already
-            if main.adds(name.removeprefix(f"{MAIN}.")):
-                source = ""  # the sum with the generator's is the generator's
         if source in known:
             copies[name] = source
         elif source == "" or _FIRST_NORM in source:

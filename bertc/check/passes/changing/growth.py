@@ -8,7 +8,6 @@ from bertc.check.passes.settings.fixes import argument, fix, fix_kind, note, wri
 from bertc.check.passes.settings.rules import Checker
 from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
 from bertc.ir.changing.growth import (
-    FromGenerator,
     FromRun,
     Identity,
     Interleave,
@@ -17,7 +16,6 @@ from bertc.ir.changing.growth import (
     parted,
 )
 from bertc.ir.changing.pruning import Layers
-from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin
@@ -33,9 +31,7 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
     """
     if diagnostics.found:
         return
-    _generator_possible(program, diagnostics)
-    if not diagnostics.found:
-        _something_grows(program, diagnostics)
+    _something_grows(program, diagnostics)
     check = Checker(program, diagnostics)
     for earlier, later in pairwise(program.stages):
         before, after = earlier.layers, later.layers
@@ -86,7 +82,7 @@ def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
     for stage in program.stages:
         grows = stage.layers > before if before else begins
         any_grows |= bool(before) and grows
-        if "grow" in stage.own and not grows and not stage.begins_told:
+        if "grow" in stage.own and not grows:
             why = (
                 f"the one before has {several(before, 'layer')} too"
                 if before
@@ -96,66 +92,6 @@ def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
         before = stage.layers
     if not any_grows and program.grow != Stack() and written(program.origins["grow"]):
         nothing_grows(program.origins["grow"], "in this run")
-
-
-def _generator_possible(program: Complete, diagnostics: Diagnostics) -> None:
-    """Check that an encoder can start from its generator: trained before, and of equal size."""
-    node, stages = program.generator, program.stages
-    origin = program.origins["generator"]
-    for place, stage in enumerate(stages):
-        if not isinstance(stage.grow, FromGenerator):
-            continue
-        why, instead = "", ""
-        if not stage.begins_told or not place:
-            why = ": no earlier stage trains that"
-        elif not isinstance(node, GeneratorNetwork):
-            why = f": generator = {node.kind}"
-        elif _sizes(program, stage) != _sizes(program, stage, node):
-            why = ": they differ in size"
-            instead = _as_large(program, node)
-        elif stage.layers != stages[place - 1].layers:
-            why = " and grow deeper at once"
-        if why:
-            grow = stage.origins["grow"]
-            Checker(program, diagnostics).report(
-                "E263",
-                f"the encoder cannot start from its generator{why}",
-                grow.span,
-                also=("generator", f"generator = {node.kind}"),
-                way={
-                    "help": instead or "remove grow",
-                    "fix": fix(origin, instead) if instead else fix(grow, ""),
-                },
-            )
-            return
-
-
-def _as_large(program: Complete, node: GeneratorNetwork) -> str:
-    """A generator of the encoder's size; empty if its layers or their heads have other widths."""
-    hidden, heads, ffn = program.hidden, program.heads, program.ffn
-    if not isinstance(heads, int) or not isinstance(ffn, int) or heads * program.head_dim != hidden:
-        return ""
-    ties = node.tie != "embeddings" and (node.tie != "none" or program.embedding == hidden)
-    arguments = (
-        "1",
-        f"heads={heads}" * (heads != max(1, hidden // 64)),
-        f"ffn={ffn}" * (ffn != 4 * hidden),
-        f"tie={node.tie}" * ties,
-    )
-    text = ", ".join(filter(None, arguments))
-    return "generator=1" if text == "1" else f"generator=network({text})"
-
-
-def _sizes(
-    program: Complete, stage: StageSettings, node: GeneratorNetwork | None = None
-) -> tuple[object, ...]:
-    depth = stage.layers
-    if node is not None:
-        embedding = node.hidden if node.tie == "none" else program.embedding
-        widths = layer_values(node.heads, depth), layer_values(node.ffn, depth)
-        return (node.layers or depth, node.hidden, *widths, node.hidden // node.heads, embedding)
-    heads, ffn = layer_values(program.heads, depth), layer_values(program.ffn, depth)
-    return (depth, program.hidden, heads, ffn, program.head_dim, program.embedding)
 
 
 def _alike(check: Checker[Complete], stage: StageSettings, grow: Copying, before: int) -> None:

@@ -46,7 +46,7 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
             _something_stays(check, kind)
             check.rules(_OF_UNITS if kind.part == "ffn" else (*_OF_UNITS, *_OF_HEADS))
         grows = place and stage.layers > program.stages[place - 1].layers
-        if pruned and (grows or stage.begins_told):
+        if pruned and grows:
             diagnostics.error(
                 "E295",
                 f'stage "{stage.name}" grows, but some of its network is gone since stage '
