@@ -137,7 +137,6 @@ NETWORKS: dict[str, dict[str, str]] = {
         "none": "",
         "heads": "prune=heads(50%)",
         "neurons": "prune=neurons(50%)",
-        "layers": "steps= stage 'a' { steps=2 } stage 'b' { prune=layers([0]) steps=2 }",
     },
     "masking": {"dynamic": "", "static": "objective=mlm(masking=static(1))"},
     "vocab": {

@@ -18,7 +18,7 @@ def layout_on(resolved: Resolved, memory_bytes: int, world: World) -> Layout:
     """Distribute weights, gradients and optimiser state over devices of ``memory_bytes``."""
     if world.size == 1:
         return ALONE
-    # Networks grow, and lose layers.
+    # Networks grow.
     totals = ((stage, count(stage, resolved.terms()).total) for stage in resolved.stages)
     most = max(2 * FP32 * total + state_bytes(stage, total) for stage, total in totals)
     return lay_out(resolved, world, most, memory_bytes)

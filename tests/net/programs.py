@@ -136,10 +136,6 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "pruned heads": _pruned("heads(50%, every=25%, examples=8)", objective="mlm"),
     "pruned neurons": _pruned("neurons(25%, by=magnitude)", objective='glue(rte, "RTE")',
                               recipe="bert", seq="24"),
-    "pruned layers": {"objective": "mlm + nsp", "format": "segment-pair", "layers": "3",
-                      "steps": "",
-                      "blocks": 'stage "whole" { steps=2 } '
-                                'stage "prune" { prune=layers([1]) steps=2 }'},
     # with dropout, whose draws differ where there are no C kernels
     "dropout": {"objective": "mlm + nsp", "dropout": "0.1", "format": "segment-pair"},
     "dropout relative": {**XLNET, "dropout": "0.1"},

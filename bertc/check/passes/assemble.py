@@ -5,8 +5,8 @@ from typing import Any
 
 from bertc.check.passes.settings.stages import has_tasks, layer_values, owners, reads_on
 from bertc.check.passes.teaching.teachers import taught_terms
-from bertc.ir.changing.growth import FromRun, Kept, NetworkChange, Turned
-from bertc.ir.changing.pruning import NOTHING, Layers, Units
+from bertc.ir.changing.growth import FromRun, NetworkChange, Turned
+from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.batch_warmup import BatchWarmup
@@ -118,14 +118,12 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
         if begins and (before or carried is None):
             counted_from = first
         change: NetworkChange | None = None
-        if begins and isinstance(stage.prune, Layers):
-            change = Kept(layers=stage.prune.kept)
-        elif begins:
+        if begins:
             change = stage.grow
         elif before and before.encoder.causal != networks[0].causal:
             change = Turned()
         settled = _stage(stage, networks, change, first, program.total_steps, counted_from)
-        rows_read = carried.rows if carried and not before else stage.since * stage.batch
+        rows_read = carried.rows if carried and not before else 0
         stages += in_pieces(stage.batch_warmup, settled, rows_read)
         first += stage.steps
     return tuple(stages)
@@ -140,7 +138,6 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
     stages, begin = list[AnyStage](), 0
     for rows, steps in pieces:
         last, first_batch = begin + steps == stage.steps, -(-rows_read // rows)
-        prunes = last if isinstance(stage.prune, Units) else not begin
         update = {
             "name": f"{stage.name}-{rows}" if len(pieces) > 1 else stage.name,
             "batch": rows,
@@ -148,7 +145,7 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
             "first_step": stage.first_step + begin,
             "first_batch": first_batch,
             "grow": None if begin else stage.grow,
-            "prune": stage.prune if prunes else NOTHING,
+            "prune": stage.prune if last else NOTHING,
         }
         stages.append(stage.model_copy(update=update))
         begin, rows_read = begin + steps, (first_batch + steps) * rows
@@ -182,7 +179,7 @@ def _stage(
     encoder, generator = networks
     own_schedule = "optimizer" in stage.own
     tuned = has_tasks(stage.objective)
-    schedule_steps = stage.optimizer.schedule_steps(stage.planned if own_schedule else total)
+    schedule_steps = stage.optimizer.schedule_steps(stage.steps if own_schedule else total)
     kind = TaskStage if tuned else TextStage
     ways = [term.objective.pairs for term in stage.objective if term.objective.pairs != "none"]
     pairs: Pairs = (*ways, "consecutive")[0] if stage.format.kind in PAIRED else "none"
@@ -197,7 +194,7 @@ def _stage(
         pairs=pairs,
         padded=stage.format.kind not in FULL or bool(stage.translation_term) or tuned,
         warmup_steps=stage.optimizer.warmup_steps(schedule_steps),
-        schedule_start=first - stage.since if own_schedule else 0,
+        schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
         counted_from=counted_from,
         average=stage.average.of_stage(first, first + stage.steps),

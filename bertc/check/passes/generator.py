@@ -173,7 +173,7 @@ def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Di
                 "fix": within or fix(origin, rewritten),
             },
         )
-    scheme, deepest = program.share, max(view.whole for view in program.stages)
+    scheme, deepest = program.share, max(view.layers for view in program.stages)
     shared = (isinstance(scheme, ShareGroups) and scheme.groups > node.layers) or isinstance(
         scheme, ShareMap
     )

@@ -16,27 +16,27 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
     """
     if not isinstance(program.body, Transformer):
         return
-    views = sorted(program.stages, key=lambda view: view.whole)
+    views = sorted(program.stages, key=lambda view: view.layers)
     flattest, deepest = views[0], views[-1]
     origin, scheme = program.origins["share"], program.share
     before = len(diagnostics.found)
     _lists_fit(program, Checker(deepest, diagnostics))
     match scheme:
-        case ShareGroups() if scheme.groups > flattest.whole:
+        case ShareGroups() if scheme.groups > flattest.layers:
             Checker(flattest, diagnostics).report(
                 "E202",
-                f"{scheme.groups} groups for {several(flattest.whole, 'layer')}",
+                f"{scheme.groups} groups for {several(flattest.layers, 'layer')}",
                 origin.parts.get(("groups",), origin.span),
                 label="more groups than layers",
-                also=("layers", f"layers = {flattest.whole}"),
-                help=f"share=groups({flattest.whole})",
+                also=("layers", f"layers = {flattest.layers}"),
+                help=f"share=groups({flattest.layers})",
             )
         case ShareMap():
             _map_fits(scheme, Checker(deepest, diagnostics))
     if len(diagnostics.found) == before:
         if program.norm.skips_first:
             _first_norm_fits(Checker(deepest, diagnostics))
-        for depth in sorted({view.whole for view in views}):
+        for depth in sorted({view.layers for view in views}):
             _shared_layers_alike(Checker(program, diagnostics), depth)
 
 
@@ -54,7 +54,7 @@ def _first_norm_fits(check: Checker[StageSettings]) -> None:
 
 
 def _lists_fit(program: Complete, check: Checker[StageSettings]) -> None:
-    layers = check.settings.whole
+    layers = check.settings.layers
     for setting, value in (("heads", program.heads), ("ffn", program.ffn)):
         if isinstance(value, tuple) and len(value) != layers:
             check.report(
@@ -68,7 +68,7 @@ def _lists_fit(program: Complete, check: Checker[StageSettings]) -> None:
 
 
 def _map_fits(scheme: ShareMap, check: Checker[StageSettings]) -> None:
-    layers = check.settings.whole
+    layers = check.settings.layers
     for part, owned in (("attention", scheme.attention), ("ffn", scheme.ffn or scheme.attention)):
         if problem := _misfit(owned, part, layers):
             check.report(

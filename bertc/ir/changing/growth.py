@@ -70,19 +70,6 @@ class Identity(_Growth):
         return layer if layer < before else None
 
 
-class Kept(Node):
-    """The layers that are left where a stage removes others; its optimiser starts anew."""
-
-    kind: Literal["kept"] = "kept"
-    layers: Annotated[tuple[Annotated[int, Field(ge=0, le=999)], ...], Field(min_length=1)]
-
-    moments: ClassVar[Literal["reset"]] = "reset"
-
-    def source(self, layer: int, before: int, after: int) -> int:
-        """The layer that is left; the same one in a network that loses none."""
-        return layer if before == after else self.layers[layer]
-
-
 class Turned(Node):
     """The same weights and moments, where a stage reads in another direction than that before."""
 
@@ -96,7 +83,7 @@ class Turned(Node):
 
 GrowthKind = Stack | Interleave | Tile | Identity
 Growth = Annotated[GrowthKind, BY_KIND]
-NetworkChange = Annotated[GrowthKind | Kept | Turned, BY_KIND]
+NetworkChange = Annotated[GrowthKind | Turned, BY_KIND]
 """Ways in which a stage's network comes from the one before."""
 
 
@@ -217,7 +204,5 @@ class FromVectors(Node):
 
 
 Init = Annotated[Drawn | FromRun | FromLayers | FromVectors, BY_KIND]
-Beginning = GrowthKind | Kept | Turned | FromLayers
+Beginning = GrowthKind | Turned | FromLayers
 """Ways for a network to begin with the layers of another."""
-PARTIAL = (Kept, FromLayers)
-"""Ways that leave some of the other network out."""

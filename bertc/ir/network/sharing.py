@@ -100,12 +100,6 @@ Sharing = Annotated[
 ]
 
 
-def owners_left(owners: tuple[int, ...], layers: tuple[int, ...]) -> tuple[int, ...]:
-    """Owners where only some layers are left: the lowest of those that shared weights."""
-    before = [owners[layer] for layer in layers]
-    return tuple(before.index(owner) for owner in before)
-
-
 def owners_of(scheme: Sharing, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The owners of the attention and of the FFN of each layer."""
     attention, ffn = ([scheme.owner(part, n, depth) for n in range(depth)] for part in OUTPUTS)

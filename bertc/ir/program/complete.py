@@ -28,15 +28,11 @@ class StageSettings(CompleteSettings):
     """The settings of one stage, completed from those of the run.
 
     ``own`` has the origins of settings written in the stage. Unless written, ``format`` is derived
-    from the stage's own objective. ``whole`` is the depth of which ``layers`` are left. Where it is
-    a round of a stage that prunes, that has ``planned`` steps, ``since`` of them before.
+    from the stage's own objective.
     """
 
     steps: Positive
     own: Mapping[str, Origin]
-    whole: int
-    planned: int
-    since: int = 0
 
     @property
     def tasks(self) -> list[Task]:

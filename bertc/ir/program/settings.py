@@ -159,7 +159,7 @@ class Settings(Node):
         "initial weights of a network with more layers than before",
     )
     prune: Pruning = default(
-        NOTHING, HOUSE, "heads, neurons or layers that a stage removes, at once or in steps"
+        NOTHING, HOUSE, "heads or neurons that a stage removes, at once or in steps"
     )
     teacher: tuple[Teacher, ...] = default(
         NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"

@@ -6,13 +6,11 @@ from pathlib import Path
 from bertc.base.diagnostics import DataError, several
 from bertc.ir.base import Axis, Weight
 from bertc.ir.changing.growth import (
-    PARTIAL,
     Beginning,
     FromLayers,
     FromRun,
     Identity,
     Interleave,
-    Kept,
     Tile,
     parted,
 )
@@ -78,7 +76,7 @@ def fit(
         *(_widths(old, new, growth) or other_shapes),
         *_missing(here.keys() - copies.keys(), full_map, old_shapes),
     )
-    if not isinstance(growth, PARTIAL):
+    if not isinstance(growth, FromLayers):
         unused = sorted(old_shapes.keys() - set(copies.values()) - {QUERY_STREAM})
         mismatches += tuple(
             f"its {name} has no place here" for name in unused if not _optional(name)
@@ -141,8 +139,7 @@ def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
         return f"it is a {kinds[0]}, and this network a {kinds[1]}"
     if isinstance(growth, FromLayers):
         return growth.misfit(before, after)
-    shrinks = before > after and not isinstance(growth, Kept)
-    return f"it has {several(before, 'layer')}, but this network {after}" if shrinks else ""
+    return f"it has {several(before, 'layer')}, but this network {after}" if before > after else ""
 
 
 def _pooler_of_head(old: Resolved, new: Resolved, old_shapes: ShapesByName) -> dict[str, str]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import several
-from bertc.ir.changing.growth import Kept, Turned
+from bertc.ir.changing.growth import Turned
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
@@ -54,9 +54,6 @@ def grown(
 
 def described(before: Stage, after: Stage) -> str:
     """A line on the origin of a stage's networks."""
-    if isinstance(after.grow, Kept):
-        remaining = ", ".join(map(str, after.grow.layers))
-        return f"{after.layers} of {several(before.layers, 'layer')} left: {remaining}"
     if isinstance(after.grow, Turned):
         seen = "earlier tokens alone" if after.encoder.causal else "all tokens of a row"
         return f"stage {after.name} goes on with these weights, each token attending to {seen}"

@@ -24,7 +24,6 @@ from bertc.ir.weight_maps import WeightMap, begins_as, changed_answers, fit, ref
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
 from bertc.model.weights import initial_values
-from bertc.run.beginning.growth import described
 from bertc.run.beginning.teachers import refuse_other_tokens
 from bertc.run.models.loading import digest_of, read_checkpoint, read_model
 from bertc.run.records import checkpoints
@@ -82,7 +81,6 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         *_differences(old, target),
         *_new(places, old, target),
         *(_left_out(init, places, old, target) if isinstance(init, growth.FromLayers) else []),
-        *([described(old.stages[-1], first)] if isinstance(first.grow, growth.Kept) else []),
     )
     return Source(folder, tensors, places, sha256, notes, moments)
 

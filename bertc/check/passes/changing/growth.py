@@ -15,7 +15,6 @@ from bertc.ir.changing.growth import (
     Tile,
     parted,
 )
-from bertc.ir.changing.pruning import Layers
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin
@@ -46,14 +45,14 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
                 way=argument("grow", later.origins["grow"], "moments", "reset"),
             )
         match later.grow:
-            case _ if after < before and not isinstance(later.prune, Layers):
+            case _ if after < before:
                 span, instead = earlier.span("layers"), f"layers={before}"
                 diagnostics.error(
                     "E260",
                     f'stage "{later.name}" has {several(after, "layer")}, '
                     f'but stage "{earlier.name}" has {before}',
                     later.span("layers") or span,
-                    label="only prune = layers(...) removes layers",
+                    label="a run that begins with this one takes some: init=layers(RUN, ...)",
                     notes=note(f"layers = {before}", span),
                     help=instead,
                     fix=fix(later.own.get("layers"), instead),

@@ -1,4 +1,4 @@
-"""Checks of stages that remove heads, neurons or layers."""
+"""Checks of stages that remove heads or neurons."""
 
 from math import floor
 
@@ -6,8 +6,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.fixes import argument, fix, note
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks, layer_values, owners
-from bertc.ir.changing.growth import FromRun
-from bertc.ir.changing.pruning import Heads, Layers, Neurons, NoPruning, Removal, Units
+from bertc.ir.changing.pruning import NoPruning, Units
 from bertc.ir.program.complete import Complete, StageSettings
 
 
@@ -21,28 +20,8 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
     pruned: StageSettings | None = None
     for place, stage in enumerate(program.stages):
         kind, check = stage.prune, Checker(stage, diagnostics)
-        if isinstance(kind, Layers) and not place and not isinstance(program.init, FromRun):
-            check.report(
-                "E336",
-                "the first stage removes layers, but init = "
-                f"{program.init.kind} brings none with it",
-                "prune",
-                label="less from the start is another number of layers",
-                also=("init", "init is set here"),
-                help="prune in a stage after this one",
-            )
-        if not isinstance(kind, NoPruning) and not stage.since:
+        if not isinstance(kind, NoPruning):
             _rounds_fit(check, kind)
-        if isinstance(kind, Layers) and kind.misfit:
-            half = f"prune={kind.kind}(50%)" if kind.depth > 1 else ""
-            check.report(
-                "E335",
-                f"prune = {kind.kind} does not fit: {kind.misfit}",
-                "prune",
-                also=("layers", f"layers = {stage.layers}"),
-                way={"help": half or "remove prune", "fix": fix(stage.origins["prune"], half)},
-            )
-        elif isinstance(kind, Heads | Neurons):
             _something_stays(check, kind)
             check.rules(_OF_UNITS if kind.part == "ffn" else (*_OF_UNITS, *_OF_HEADS))
         grows = place and stage.layers > program.stages[place - 1].layers
@@ -90,7 +69,7 @@ def _something_stays(check: Checker[StageSettings], kind: Units) -> None:
             return
 
 
-def _rounds_fit(check: Checker[StageSettings], kind: Removal) -> None:
+def _rounds_fit(check: Checker[StageSettings], kind: Units) -> None:
     """Check that no two rounds come before the same step."""
     stage = check.settings
     if kind.rounds > stage.steps:

@@ -44,8 +44,6 @@ def _stage(block: StageGiven, all_: dict[str, Given]) -> StageSettings:
     update = {
         "name": block.name,
         "own": {name: setting.origin for name, setting in block.settings.items()},
-        "whole": values["layers"],
-        "planned": values["steps"],
         "origins": {name: setting.origin for name, setting in all_.items()},
     }
     return _STAGE.model_copy(update=values | update)
