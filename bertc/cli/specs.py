@@ -224,25 +224,13 @@ def fit_(
 @app.command()
 def build(
     spec: SpecArgument,
+    emit: Annotated[str, typer.Option(help="tree, program, resolved, weights or module")],
     set: SetOption = None,
-    out: Annotated[
-        Path | None, typer.Option(help="folder for the initialised model [default: builds/NAME]")
-    ] = None,
-    emit: Annotated[
-        str | None, typer.Option(help="print tree, program, resolved, weights or module, and stop")
-    ] = None,
 ) -> None:
-    """Allocate the model, compile its training step, run one step, write the model folder."""
-    if emit is not None:
-        from bertc.cli.emit import emit as show
+    """Print what the compiler makes of a spec: its settings, its tensors, its torch module."""
+    from bertc.cli.emit import emit as show
 
-        say(show(spec, set or (), emit))
-        return
-    from bertc.api import resolve
-    from bertc.run.train.build import build as run
-
-    say("compiling the training step; on a CPU this takes about a minute ...", err=True)
-    say(run(resolve(spec, set or ()), out))
+    say(show(spec, set or (), emit))
 
 
 @app.command("show-batch")
