@@ -82,21 +82,14 @@ def predict(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(help="rows in the layout of the task")],
     task: Annotated[str, typer.Option(help="its name, or with the columns of the file")] = "",
-    official: Annotated[
-        Path | None, typer.Option(help="a folder for answer files in the format of GLUE or SQuAD")
-    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; prints a JSON object per row."""
     from bertc.use.predict import predict as run_on
-    from bertc.use.predict import write_files
 
     predictions = run_on(run, file, task, device)
-    if official:
-        write_files(predictions.files(file), official)
-    else:
-        for line in predictions.lines(file):
-            say(line)
+    for line in predictions.lines(file):
+        say(line)
     say(predictions.summary(), err=True)
 
 

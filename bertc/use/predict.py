@@ -1,4 +1,4 @@
-"""``bertc predict``: answers to the rows of a file, next to their columns, or for submission."""
+"""``bertc predict``: answers to the rows of a file, next to their columns."""
 
 import json
 import math
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
-from bertc.base.diagnostics import DataError, UsageError, several
-from bertc.base.storage import durable
+from bertc.base.diagnostics import DataError, several
 from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
@@ -26,14 +25,11 @@ from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.own import Own
 from bertc.data.layouts.parts import read_examples
 from bertc.data.layouts.table import is_table, opened_file, table
-from bertc.data.metrics.gold import AnswerValue
-from bertc.data.metrics.spans import Decoded
 from bertc.data.sources.tables import ColumnSelection, column_names
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import MOST_CHOICES, Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Choose
-from bertc.ir.learning.task import Glue, GlueName, Squad
 from bertc.ir.program.stage import Stage
 from bertc.machine.display import choose
 from bertc.model import Model
@@ -87,44 +83,6 @@ def _texts(task: AnyTask, example: Example) -> Cells:
             assert_never(unreachable)
 
 
-GLUE_FILES: dict[GlueName, str] = {
-    "cola": "CoLA.tsv",
-    "sst2": "SST-2.tsv",
-    "mrpc": "MRPC.tsv",
-    "stsb": "STS-B.tsv",
-    "qqp": "QQP.tsv",
-    "mnli": "MNLI-m.tsv",
-    "qnli": "QNLI.tsv",
-    "rte": "RTE.tsv",
-    "wnli": "WNLI.tsv",
-    "ax": "AX.tsv",
-}
-
-
-def glue(task: GlueName, answers: Sequence[AnswerValue], part: str) -> dict[str, str]:
-    """The file for gluebenchmark.com, name to text, from an answer for each row of a test part."""
-    name = "MNLI-mm.tsv" if task == "mnli" and "mismatched" in part else GLUE_FILES[task]
-    spelled = (a if isinstance(a, str) else f"{min(max(a, 0.0), 5.0):.3f}" for a in answers)
-    rows = [f"{index}\t{answer}" for index, answer in enumerate(spelled)]
-    return {name: "\n".join(["index\tprediction", *rows, ""])}
-
-
-def squad(
-    examples: Sequence[Example], decoded: Sequence[Decoded], unanswerable: bool
-) -> dict[str, str]:
-    """The files for SQuAD, name to text: answers, n-best answers and, for 2.0, null odds."""
-    by_key = dict(zip((example.key for example in examples), decoded, strict=True))
-    files: dict[str, object] = {
-        "predictions.json": {key: answer.text for key, answer in by_key.items()},
-        "nbest_predictions.json": {
-            key: [vars(candidate) for candidate in answer.best] for key, answer in by_key.items()
-        },
-    }
-    if unanswerable:
-        files["null_odds.json"] = {key: answer.odds for key, answer in by_key.items()}
-    return {name: json.dumps(content, indent=4) + "\n" for name, content in files.items()}
-
-
 @dataclass(frozen=True)
 class Predicted:
     """The answers to the rows of a file, in their order; ``seconds`` is time in the model."""
@@ -156,19 +114,6 @@ class Predicted:
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
         said = f"{self.task.title}: {several(count, 'row')} in {self.seconds:.1f} s{speed}"
         return "\n".join([said, *self.notes])
-
-    def files(self, file: Path) -> dict[str, str]:
-        """Texts of the answer files for GLUE or SQuAD, by file name."""
-        match self.task:
-            case Glue() as task:
-                return glue(task.task, self.answers.given, file.name)
-            case Squad() as task:
-                return squad(self.examples, self.answers.spans, task.version == 2)
-            case task:
-                raise UsageError(
-                    f"{task.kind} has no official answer file",
-                    help="leave --official out to print a JSON object per row",
-                )
 
     def _said(self, number: int) -> dict[str, Any]:
         prediction, kind, likely = self.answers.given[number], self.task.answer, list[float]()
@@ -248,11 +193,3 @@ def of_any_number(task: AnyTask, examples: Sequence[Example] = ()) -> AnyTask:
         return task
     numbers = [len(e.choices) for e in examples if isinstance(e, ChoiceExample)]
     return task.model_copy(update={"most": max(numbers, default=MOST_CHOICES)})
-
-
-def write_files(files: dict[str, str], folder: Path) -> None:
-    """Write each text to the file of its name."""
-    with durable.writing(folder, elsewhere="name another folder"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
