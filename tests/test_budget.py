@@ -21,14 +21,14 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 58_800,
+    "core": 58_240,
     "lab": 8_300,
-    "tests": 38_450,
-    "words of docs": 29_480,
+    "tests": 38_160,
+    "words of docs": 29_330,
     "lines of README": 120,
-    "lines a kind": 433,
+    "lines a kind": 437,
     "floors": 10,
-    "vague names": 27,
+    "vague names": 26,
 }
 """What the house may have today."""
 VAGUE = {"each", "found", "own", "kept", "whole", "given"}

@@ -39,7 +39,7 @@ IN_TWO_ROOMS = {
     "ALONE", "Block", "Call", "Candidate", "Count", "Ends", "IGNORED", "LEGEND", "LONGEST_ROW",
     "MASK", "Name", "Plain", "Predicted", "Progress", "ROWS_AT_ONCE", "Run",
     "STEPS", "Score", "Shape", "Source", "Span", "Step", "TABLE", "TITLES", "TOKENS_AT_ONCE",
-    "TRIES", "Table", "Text", "Tokens", "Vocabulary", "Within", "build", "choose", "counted",
+    "TRIES", "Table", "Text", "Tokens", "Vocabulary", "Within", "choose", "counted",
     "finish", "laid_out", "load", "read_text", "show", "written",
 }  # fmt: skip
 """Public names that one of these rooms still shares with another room."""
