@@ -150,6 +150,10 @@ NEVER_LOADED = {
         f"torch numpy datasets transformers tokenizers pandas bertc.hub.families {EXTRAS}",
     ),
     "command line": ("import bertc.base.cores, bertc.cli.app", "pydantic bertc.ir.base torch"),
+    "pictures": (
+        "from bertc.cli.emit import emit; emit('electra-small', (), 'svg')",
+        "torch numpy",
+    ),
     "folders and files": (
         "import bertc.lab.results.diff, bertc.check, bertc.hub.config, bertc.hub.program;"
         "import bertc.lab.results.compare, bertc.lab.results.listing;"

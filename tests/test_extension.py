@@ -40,6 +40,7 @@ from bertc.run.train import finish
 from bertc.run.train.loop import train
 from bertc.use.preview import preview
 from tests import new_kinds as new
+from tests.cli.test_pictures import assert_drawn
 from tests.hub.programs import program, tensors, words
 from tests.net.programs import FARM, spec
 from tests.run.conftest import stop_after
@@ -297,6 +298,7 @@ def test_a_new_part_is_counted_trained_resumed_and_shown(plugged, tmp_path, monk
     assert all(torch.equal(one[name], other[name]) for name in one)
     shown = preview(plugged, 1, color=False, cache=cache)
     assert all(term.name in shown for term in plugged.stages[0].objective)
+    assert_drawn(plugged)
 
 
 def test_what_a_new_part_computes_is_what_it_states(plugged):

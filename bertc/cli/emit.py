@@ -11,8 +11,10 @@ from bertc.check.passes.tasks import without_unread
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.lang.files import spec_text
+from bertc.use.drawing import dot, svg
+from bertc.use.picture import picture
 
-STAGES = ("tree", "program", "resolved", "weights", "module")
+STAGES = ("tree", "program", "resolved", "weights", "module", "dot", "svg")
 
 
 def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
@@ -36,6 +38,8 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
             from bertc.model import build
 
             return str(build(resolve(spec, overrides), device="meta"))
+        case "dot" | "svg":
+            return (dot if stage == "dot" else svg)(picture(resolve(spec, overrides)))
     raise UsageError(f"--emit {stage}: there is no such stage", help=f"one of {', '.join(STAGES)}")
 
 

@@ -224,10 +224,10 @@ def fit_(
 @app.command()
 def build(
     spec: SpecArgument,
-    emit: Annotated[str, typer.Option(help="tree, program, resolved, weights or module")],
+    emit: Annotated[str, typer.Option(help="tree, program, resolved, weights, module, dot or svg")],
     set: SetOption = None,
 ) -> None:
-    """Print what the compiler makes of a spec: its settings, its tensors, its torch module."""
+    """Print what the compiler makes of a spec: its settings, tensors, module or picture."""
     from bertc.cli.emit import emit as show
 
     say(show(spec, set or (), emit))
