@@ -21,13 +21,14 @@ OptionsArgument = Annotated[
 TRAINING = """\
 #!/bin/bash
 #SBATCH --nodes={nodes} --ntasks-per-node=1 --gpus-per-node={gpus} --signal=B:TERM@120
-#SBATCH --job-name={name} --output=%x-%j.log --open-mode=append --requeue
+#SBATCH --cpus-per-task={cores} --job-name={name} --output=%x-%j.log --open-mode=append --requeue
 {options}# One torchrun a machine, one process a GPU; --resume begins a run where there is none yet.
 run={run}
 newest() {{ ls "$run/checkpoints" 2> /dev/null | tail -n 1; }}
 before=$(newest)
 head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-4}}" TORCH_ELASTIC_SHUTDOWN_TIMEOUT=110
+export SRUN_CPUS_PER_TASK="${{SLURM_CPUS_PER_TASK:-}}"
 srun --kill-on-bad-exit=1 torchrun --nnodes={nodes} --nproc-per-node={gpus} --max-restarts=0 \\
     --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d \\
     --rdzv-endpoint="$head_node:$((10000 + SLURM_JOB_ID % 50000))" \\
@@ -44,6 +45,10 @@ if [ -n "$stopped$lost" ]; then scontrol requeue "$SLURM_JOB_ID" && exit 0; fi
 exit "$code"
 """
 """The batch script of a job that trains."""
+CORES = 4
+"""Cores a GPU, for the threads of its process."""
+LARGEST_ARRAY = 1000
+"""The largest number of a job's array unless MaxArraySize (slurm.conf), one more, is set."""
 
 
 @slurm.command()
@@ -77,6 +82,7 @@ def train(
     script = TRAINING.format(
         nodes=nodes,
         gpus=gpus,
+        cores=gpus * CORES,
         name=shlex.quote(name),
         options=f"#SBATCH {shlex.join(options)}\n" if options else "",
         run=shlex.quote(f"runs/{name}"),
@@ -116,6 +122,8 @@ def prepare(
     if taken := [o for o in options or () if o.startswith(("-a", "--array", "--dep", "-d"))]:
         raise UsageError(f"{taken[0]} is set by the script itself", "leave it out")
     share = shlex.join(["bertc", "prepare", *spec_words(spec, set), "--to", to, "--part"])
+    if parts > LARGEST_ARRAY:
+        say(f"remark: Slurm refuses arrays up to {parts} unless MaxArraySize is above it", err=True)
     submit = shlex.join(["sbatch", "--parsable", "--job-name=bertc-prepare", *(options or ())])
     jobs = [("", f"{share} 1/{parts}")]
     if parts > 1:

@@ -165,6 +165,13 @@ def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
             for stage in estimate.stages
             if stage.row_tokens < stage.seq
         ),
+        *(
+            f"Stage {stage.name}: {waits:.0%} of a step waits for its host to launch kernels; more "
+            "examples at once hide that."
+            for stage in estimate.stages
+            if (waits := sum(p.start_seconds for p in stage.where) / stage.time.seconds_per_step)
+            > 0.1
+        ),
         f"FLOPs in the {estimate.flops.convention} convention; memory at the largest micro-batch "
         "that fits, or at the spec's own;",
         "peak memory is the maximum during a step, not the sum of its parts.",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bertc.base.diagnostics import listed, several
+from bertc.base.diagnostics import DataError, listed, several
 from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.data.prepared.finishing import finish_preparing, survey
@@ -32,12 +32,17 @@ def prepare_text(
     """
     place = FolderAt(to)
     with watching(GO_ON) as progress:
-        work = begin_preparing(
-            resolved, place, cache, progress, command, skip_damaged=skip_damaged, update=update
-        )
-        nth, of = part or (1, 1)
-        names = work.plan.parts[nth - 1 :: of]
-        make_parts(work, names, progress, workers)
+        try:
+            work = begin_preparing(
+                resolved, place, cache, progress, command, skip_damaged=skip_damaged, update=update
+            )
+            nth, of = part or (1, 1)
+            names = work.plan.parts[nth - 1 :: of]
+            make_parts(work, names, progress, workers)
+        except DataError as error:
+            if error.lines:  # of inputs
+                error.help += "; --skip-damaged leaves out the rest of such files"
+            raise
     if part is None:
         return finished(to)
     if not names:

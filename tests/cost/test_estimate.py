@@ -86,7 +86,11 @@ def test_the_readme_shows_what_is_printed() -> None:
     assert shown == as_table([estimate(resolve(spec), device) for spec in specs]) + "\n"
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_what_does_not_fit_or_waits_is_told() -> None:
+    for batch, waits in ((256, True), (4096, False)):
+        eight = estimate(resolve("bert-base", [f"batch={batch}"]), "h100", devices=8)
+        assert ("of a step waits for its host" in as_table([eight])) == waits
+        assert "Measured on one: chosen" in as_table([eight])
     large = estimate(resolve("bert-base", ["layers=100", "hidden=8192"]), "l4")
     assert "bert-base does not fit on l4, not with one example at once" in as_table([large])
     assert "does not fit" not in as_table([estimate(resolve("bert-base"), "l4")])

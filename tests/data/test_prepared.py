@@ -382,7 +382,9 @@ def test_damaged_inputs_are_named_or_left_out_and_listed(
         text = f'data="{tmp_path}/[a{name[0]}e].*" {SETTINGS} layers=1 hidden=16 heads=1'
         words = ("prepare", text, "--to", f"{tmp_path}/{name[0]}", "--workers", "1")
         assert command(*words) == 65
-        assert name in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert name in error
+        assert "--skip-damaged leaves out" in error
         assert command(*words, "--skip-damaged") == 0
         out, err = capsys.readouterr()
         assert "the rest is left out: " in out

@@ -33,6 +33,7 @@ def test_a_stopped_job_queues_again_and_a_failed_one_does_not(tmp_path, how, com
     assert command("slurm", "train", "mine.bertc", *options) == 0
     script = Path("job.sh").read_text()
     assert "#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4" in script
+    assert "#SBATCH --cpus-per-task=16 " in script
     assert "#SBATCH '-p a'" in script
     assert "train mine.bertc --set batch=64 --out" in script
     assert command("slurm", "train", "mine.bertc", "--set", "batch=4") == 2
@@ -44,6 +45,7 @@ def test_a_stopped_job_queues_again_and_a_failed_one_does_not(tmp_path, how, com
         (tmp_path / name).chmod(0o755)
     environment = {
         "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n",
+        "lost": "yes",
     }  # fmt: skip
     job = subprocess.Popen(["bash", "job.sh"], env=environment)
     end = time.monotonic() + 30
@@ -74,6 +76,9 @@ def test_a_job_array_prepares_a_text(tmp_path, monkeypatch, command, capsys):
     more = ("--parts", "3", "-o", f"{tmp_path}/p.sh", "--", "--partition=cpu", "--comment=a b")
     assert command("slurm", "prepare", text, "--to", to, *more) == 0
     assert command("slurm", "prepare", text, "--to", to, "--parts", "3", "--", "--array=0-3") == 2
+    for parts, said in ((1000, False), (1001, True)):
+        assert command("slurm", "prepare", text, "--to", to, "--parts", str(parts)) == 0
+        assert ("MaxArraySize" in capsys.readouterr().err) == said
     for name, script in {
         "bertc": f"{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "
         f'"$@" >> {tmp_path}/commands',

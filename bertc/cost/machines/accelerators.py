@@ -38,8 +38,8 @@ AMPERE = (
     "DeepLearningExamples, PyTorch BERT README); bytes beside them at 0.8 of the memory's bandwidth"
 )
 HOPPER = (
-    "measured: chosen so that bert-base at 512 tokens gets the 33.8% of an H100 that bertc gets\n"
-    "(docs/measured.md); bytes beside them at 0.8 of the memory's bandwidth"
+    "measured on one: chosen so that bert-base at 512 tokens gets the 33.8% of an H100 that bertc\n"
+    "gets (docs/measured.md); bytes beside them at 0.8 of the memory's bandwidth"
 )
 UNMEASURED = "no figure is published for encoders; as on an A100"
 
