@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from colorsys import hls_to_rgb
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from bertc.base.diagnostics import html_text
 
-_HUES = {"embeddings": 0.58, "attention": 0.085, "ffn": 0.31, "norm": 0.14, "head": 0.74}
-"""Colours of kinds of boxes, as parts of the circle."""
+_COLOURS = {
+    "embeddings": "#4a86c5", "attention": "#d9822b", "ffn": "#57a84a", "norm": "#c9a92c",
+    "head": "#8d5fc4",
+}  # fmt: skip
+"""Borders by kind of box; thin layers of these fill the boxes, on light and dark backgrounds."""
 _GAP, _PAD, _FRAME, _SIDE, _MARGIN = 24.0, 14.0, 34.0, 18.0, 30.0
 """Pixels between boxes, above and beside boxes in a frame, next to a residual way, around all."""
 _SHAPES = (
@@ -106,8 +108,8 @@ def _nodes(
     if isinstance(item, Box):
         names[item] = first
         ways += [f"{below} -> {first};" for below in before]
-        text, colour = "\n".join([item.title, *item.lines]), _colour(item.kind, 0.92, 0.7)
-        return [f'{first} [label={_quoted(text)}, fillcolor="{colour}"];'], [first]
+        text, colour = "\n".join([item.title, *item.lines]), _COLOURS.get(item.kind, "#ffffff")
+        return [f'{first} [label={_quoted(text)}, fillcolor="{colour}30"];'], [first]
     lines, tops, reads = list[str](), list[str](), before
     for inner in item.items:
         more, top = _nodes(inner, before if item.row else reads, names, ways)
@@ -127,12 +129,16 @@ def _quoted(text: str) -> str:
 def svg(picture: Picture) -> str:
     """An SVG image of a picture, for light and dark backgrounds."""
     networks, places = picture.networks, Rectangles()
+    colours = (
+        f".{kind}{{fill:{hue};stroke:{hue};fill-opacity:.18}}" for kind, hue in _COLOURS.items()
+    )
     width, height = (pixels + 2 * _MARGIN for pixels in _size(networks))
     _put(networks, width / 2, height - _MARGIN, places)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height + 30:.0f}" '
         f'width="{width:.0f}" height="{height + 30:.0f}">',
-        f"<style>{_SHAPES}{_ink(False)}@media(prefers-color-scheme:dark){{{_ink(True)}}}</style>",
+        f"<style>{_SHAPES}{''.join(colours)}{_ink(False)}",
+        f"@media(prefers-color-scheme:dark){{{_ink(True)}}}</style>",
         '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         'orient="auto"><path class="tip" d="M0 0L8 4L0 8z"/></marker>',
         '<rect class="ground" width="100%" height="100%"/>',
@@ -261,22 +267,9 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 
 
 def _ink(dark: bool) -> str:
-    """The colours of all kinds, for a light background or a dark one."""
+    """The colours of text, lines and background."""
     text, lines, ground = ("#eee", "#9aa0a6", "#15181c") if dark else ("#222", "#666", "#fff")
-    light = (0.2, 0.35) if dark else (0.92, 0.7)
-    fills = (
-        f".{kind}{{fill:{_colour(kind, *light)};stroke:{_colour(kind, 0.5, 0.35)}}}"
-        for kind in _HUES
-    )
     return (
         f"text{{fill:{text}}}.line,.label,.tip{{fill:{lines}}}.flow,.link,.frame{{stroke:{lines}}}"
         f".add,.text,.again,.ground{{fill:{ground};stroke:{lines}}}.label{{stroke:{ground}}}"
-        f"{''.join(fills)}"
     )
-
-
-def _colour(kind: str, lightness: float, saturation: float) -> str:
-    if kind not in _HUES:
-        return "#ffffff"
-    rgb = hls_to_rgb(_HUES[kind], lightness, saturation)
-    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
