@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
     from bertc.run.evaluation.manner import Manner
     from bertc.run.records.changes import changed, settings_texts
-    from bertc.run.records.figures import LineFigures
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.results import Run, find_folders, read_run
     from bertc.run.stepper import Stepper
@@ -85,7 +84,6 @@ _HOMES = {
     "run.evaluation.evaluate": "evaluate_heads evaluate_run",
     "run.evaluation.manner": "Manner",
     "run.records.changes": "changed settings_texts",
-    "run.records.figures": "LineFigures",
     "run.records.folder": "RunFolder",
     "run.records.results": "Run find_folders read_run",
     "run.stepper": "Stepper",
@@ -96,7 +94,7 @@ PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in na
 """The module of each public name."""
 __all__ = [
     "AllowedValues", "BertcError", "CannotWriteError", "DataError", "Diagnostic", "Estimate",
-    "GivenUpError", "Graph", "Interval", "LineFigures", "MachineError", "Manner",
+    "GivenUpError", "Graph", "Interval", "MachineError", "Manner",
     "MissingInputError", "Program", "Resolved", "ResumeRefusedError", "Run", "RunFolder", "Space",
     "SpecError", "Stepper", "StoppedError", "Survey", "Table", "Trained", "UsageError", "ValueKind",
     "answer_cost", "build", "changed", "device_named", "escaped", "estimate", "evaluate_heads",

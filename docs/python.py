@@ -33,7 +33,7 @@ TYPES = {
     "Specs": "Diagnostic Resolved Program AllowedValues ValueKind Space Interval",
     "Costs": "Estimate",
     "Training": "Survey",
-    "Runs": "Run LineFigures",
+    "Runs": "Run",
     "Trained models": "Trained Graph Manner",
     "Tables and errors": "BertcError SpecError UsageError DataError MissingInputError "
     "CannotWriteError MachineError StoppedError GivenUpError ResumeRefusedError",

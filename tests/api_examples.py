@@ -41,8 +41,8 @@ first, second = (bertc.read_run(folder) for folder in bertc.find_folders(["runs"
 print({bertc.titled(loss): value for (loss,), value in first.last_scores.items()})
 print(bertc.settings_texts(first.resolved), bertc.changed(first.resolved, second.resolved))
 folder = bertc.RunFolder(first.folder)
-for point in folder.figures(folder.read_metrics()):
-    print(point.step, {name: point.values[name] for name in bertc.shown_figures(point.values)})
+for line in folder.read_metrics():
+    print(line["kind"], line["step"], bertc.shown_figures(line["losses"]), line["losses"])
 
 # %% Trained models
 trained = bertc.load("runs/first")

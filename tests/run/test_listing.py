@@ -12,9 +12,9 @@ from bertc.base.diagnostics import DataError, SpecError, StoppedError, UsageErro
 from bertc.cli.app import app
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.program.model import model_weights
+from bertc.lab.results import state as module
 from bertc.lab.results.curves import curves
 from bertc.lab.results.listing import list_runs
-from bertc.run.records import folder as module
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lines import Attempt
 from bertc.run.train.loop import train
@@ -127,9 +127,9 @@ def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):
 
 def test_a_run_on_another_machine_trains_while_it_writes(run, monkeypatch):
     folder = RunFolder(run("far", {3: 5.0}, host="another"))
-    assert folder.state(folder.read_resolved()) == "training"
+    assert module.state_of(folder, folder.read_resolved()) == "training"
     monkeypatch.setattr(module, "SILENCE_SECONDS", 0.0)
-    assert folder.state(folder.read_resolved()) == "stopped"
+    assert module.state_of(folder, folder.read_resolved()) == "stopped"
 
 
 def test_the_command_shows_names_as_text(run, tmp_path):

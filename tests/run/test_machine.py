@@ -159,5 +159,5 @@ def test_the_peak_of_a_run_is_not_that_of_what_was_before_in_its_process(tiny, t
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     del held
     train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
-    peak = max(spent.memory_bytes for spent in RunFolder(tmp_path / "run").read_spent().values())
+    peak = max(spent.memory_bytes for spent in RunFolder(tmp_path / "run").read_spent())
     assert 0 < peak < before - 2**29

@@ -10,13 +10,13 @@ from bertc.ir.learning.optimizer import Adam
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit, WordUnit, by_kind
 from bertc.ir.terms.rtd import Rtd
+from bertc.lab.results.figures import values_of
 from bertc.learn.objectives.mlm import MaskedTensors
 from bertc.learn.objectives.term import Predicted
 from bertc.run.evaluation import held_out
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.remarks import plateau_lines
-from bertc.run.records.figures import values_of
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import read_run
 from bertc.run.train.loop import train

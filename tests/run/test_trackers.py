@@ -12,7 +12,7 @@ from bertc.lab.trackers import sink
 from bertc.lab.trackers.sink import feeding
 from bertc.lab.trackers.tracked import TrackedRun
 from bertc.run.beginning import tracking
-from bertc.run.records.folder import RunFolder, identity
+from bertc.run.records.folder import identity
 from bertc.run.records.longer import with_settings
 
 LINES = [
@@ -48,8 +48,8 @@ def test_a_tracker_that_raises_is_dropped_with_one_warning(tiny, tmp_path, monke
     notes = []
     for step in (0, 4):
         with feeding(tmp_path, logged(tiny(), "trackio", "wandb"), step, notes.append) as send:
-            for point in RunFolder(tmp_path).figures(LINES):
-                send(point)
+            for line in LINES:
+                send(line)
     assert trackers["wandb"].points[:4] == [
         (2, "train", 128.0), (4, "train", 128.0), (4, "eval", None), (6, "train", 128.0)
     ]  # fmt: skip
@@ -90,8 +90,8 @@ def test_wandb_is_offline_where_no_login_is_known(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     notes = []
     with feeding(tmp_path, logged(tiny(), "wandb"), 0, notes.append) as send:
-        for point in RunFolder(tmp_path).figures(LINES):
-            send(point)
+        for line in LINES:
+            send(line)
     assert notes == []
 
 

@@ -72,11 +72,11 @@ def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
     Raises:
         MissingInputError, DataError: if the run's files cannot be read.
     """
-    lock, cost, usage = folder.read_lock(), estimated_cost(folder), folder.read_spent().values()
+    lock, cost, usage = folder.read_lock(), estimated_cost(folder), folder.read_spent()
     spent = Spent(
-        {use: sum(stage.seconds.get(use, 0.0) for stage in usage) for use in WENT},
-        sum(stage.steps for stage in usage),
-        max((stage.memory_bytes for stage in usage), default=0),
+        {use: sum(line.seconds.get(use, 0.0) for line in usage) for use in WENT},
+        sum(line.steps for line in usage),
+        max((line.memory_bytes for line in usage), default=0),
     )
     rows = [
         _row("parameters", cost.parameters.total, run.parameters, "{:,}".format),

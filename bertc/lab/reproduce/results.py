@@ -12,6 +12,7 @@ from bertc import RunFolder
 from bertc.lab.reproduce.job import EVALUATION, SAME, Job
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES, Claim, Measure, Row, Table
+from bertc.lab.results.figures import figures
 from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval_of_difference
 from bertc.lab.results.listing import list_runs
@@ -187,7 +188,7 @@ def _outcome(job: Job) -> _Outcome:
         return _Outcome(values, 0.0, SAME in values)
     folder, seen = RunFolder(job.folder), dict[str, float]()
     lines = folder.read_metrics()
-    for point in folder.figures(lines):
+    for point in figures(lines):
         seen |= point.values
     seconds = max((line.get("seconds", 0.0) for line in lines), default=0.0)
     evaluated = [line for line in lines if line["kind"] == "eval"]

@@ -8,6 +8,7 @@ from typing import Any
 import bertc
 from bertc import BertcError, CannotWriteError, Manner, RunFolder, StoppedError, evaluate_run
 from bertc.lab.reproduce.job import DIGEST, EVALUATION, SAME, Job, write_file
+from bertc.lab.results.figures import values_of
 from bertc.lab.trackers.sink import feeding
 
 LOOK_SECONDS = 5.0
@@ -83,8 +84,7 @@ def _evaluate(job: Job, options: Mapping[str, Any]) -> None:
     assert report.evaluation is not None, "a finished run was evaluated"
     fields = report.evaluation.fields()
     line: Any = {"kind": "eval", "stage": "", "step": report.step, **fields}
-    (point,) = RunFolder(run).figures([line])
-    values = point.values | ({SAME: 1.0} if report.evaluation.always else {})
+    values = values_of(line) | ({SAME: 1.0} if report.evaluation.always else {})
     write_file(job.folder / EVALUATION, json.dumps(values, indent=1) + "\n")
 
 

@@ -6,7 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from bertc import LineFigures, Resolved, RunFolder, step_flops
+from bertc import Resolved, RunFolder, step_flops
+from bertc.lab.results.figures import LineFigures, figures
 
 XAxis = Literal["step", "tokens", "seconds", "flops"]
 
@@ -51,9 +52,7 @@ def curves(folder: Path) -> Curves:
     lines = run.read_metrics()
     tokens = {line["step"]: line["tokens"] for line in lines if "tokens" in line}
     flops = FlopsUntil(run.read_resolved(), tokens)
-    points = (
-        MetricsPoint(**vars(point), flops=flops.at(point.step)) for point in run.figures(lines)
-    )
+    points = (MetricsPoint(**vars(point), flops=flops.at(point.step)) for point in figures(lines))
     return Curves(tuple(points))
 
 

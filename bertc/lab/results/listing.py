@@ -20,6 +20,7 @@ from bertc import (
     units,
 )
 from bertc.lab.results.curves import FlopsUntil
+from bertc.lab.results.state import last_sign, state_of
 
 TITLES = ("run", "state", "scored by", "last", "best", "parameters", "time", "FLOPs", "when")
 """Columns of the table."""
@@ -167,7 +168,7 @@ def _listed(path: Path) -> Listed:
     return Listed(
         folder=path,
         name=resolved.name,
-        state=folder.state(resolved),
+        state=state_of(folder, resolved),
         step=run.step,
         steps=resolved.steps,
         scored=run.ranked(run.best)[0] if run.best else "",
@@ -177,7 +178,7 @@ def _listed(path: Path) -> Listed:
         parameters=run.parameters,
         seconds=run.seconds,
         flops=FlopsUntil(resolved, run.tokens).at(run.step),
-        when=folder.last_sign,
+        when=last_sign(folder),
         settings=settings_texts(resolved),
     )
 

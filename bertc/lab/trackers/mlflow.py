@@ -6,7 +6,7 @@ import re
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
-from bertc import LineFigures
+from bertc.lab.results.figures import LineFigures
 from bertc.lab.trackers.tracked import DEFAULT_PROJECT, TrackedRun
 
 MOST_PARAMETERS = 100

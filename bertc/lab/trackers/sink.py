@@ -8,19 +8,20 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from bertc import BertcError, LineFigures, Resolved, escaped, settings_texts
+from bertc import BertcError, Resolved, escaped, settings_texts
+from bertc.lab.results.figures import Line, LineReader
 from bertc.lab.trackers.tracked import Sink, TrackedRun
 
 
 @contextmanager
 def feeding(
     folder: Path, program: Resolved, step: int, note: Callable[[str], None]
-) -> Iterator[Callable[[LineFigures], None]]:
-    """Yield a function that sends figures to the trackers of a run taken up at ``step``.
+) -> Iterator[Callable[[Line], None]]:
+    """Yield a function that sends lines of metrics to the trackers of a run taken up at ``step``.
 
     A tracker that raises is dropped, and ``note`` gets one warning: nothing ends the run.
     """
-    sinks: dict[str, Sink] = {}
+    sinks, reader = dict[str, Sink](), LineReader()
 
     def guarded(tracker: str, call: Callable[[], None]) -> None:
         try:
@@ -35,7 +36,8 @@ def feeding(
         run = TrackedRun(folder, _id_in(folder, tracker), settings_texts(program), step)
         sinks[tracker] = sink_of(tracker, run)
 
-    def send(point: LineFigures) -> None:
+    def send(line: Line) -> None:
+        point = reader.read(line)
         for name, sink in [*sinks.items()]:
             guarded(name, partial(sink.record, point, time.time()))
 

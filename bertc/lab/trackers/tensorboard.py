@@ -2,7 +2,7 @@
 
 from torch.utils.tensorboard import SummaryWriter
 
-from bertc import LineFigures
+from bertc.lab.results.figures import LineFigures
 from bertc.lab.trackers.tracked import TrackedRun
 
 FOLDER = "tensorboard"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from bertc import LineFigures
+from bertc.lab.results.figures import LineFigures
 
 DEFAULT_PROJECT = "bertc"
 """The project, or experiment, of runs where the tracker's own variables name none."""

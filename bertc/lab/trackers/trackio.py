@@ -6,7 +6,7 @@ from io import StringIO
 
 import trackio
 
-from bertc import LineFigures
+from bertc.lab.results.figures import LineFigures
 from bertc.lab.trackers.tracked import DEFAULT_PROJECT, TrackedRun
 
 

@@ -4,7 +4,7 @@ import os
 
 import wandb
 
-from bertc import LineFigures
+from bertc.lab.results.figures import LineFigures
 from bertc.lab.trackers.tracked import DEFAULT_PROJECT, TrackedRun
 
 

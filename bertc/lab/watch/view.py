@@ -10,8 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bertc import LineFigures, Resolved, RunFolder, escaped, shown_figures, units
+from bertc import Resolved, RunFolder, escaped, shown_figures, units
 from bertc.lab.results.curves import FlopsUntil
+from bertc.lab.results.figures import LineFigures, figures
+from bertc.lab.results.state import last_sign, state_of
 
 QUIET_SECONDS = 120.0
 """Seconds without a new figure after which a reader should know."""
@@ -99,13 +101,13 @@ def look(folder: Path) -> RunView:
         MissingInputError, DataError: if there is none, or its files are damaged.
     """
     run = RunFolder(folder)
-    resolved, points = run.read_resolved(), run.follow()
+    resolved, points = run.read_resolved(), [*figures(run.follow())]
     trained = [point for point in points if point.kind == "train"]
     evaluations = [point for point in points if point.kind == "eval"]
     return RunView(
         folder=run.path,
         name=resolved.name,
-        state=run.state(resolved),
+        state=state_of(run, resolved),
         stage=points[-1].stage if points else "",
         step=points[-1].step if points else 0,
         steps=resolved.steps,
@@ -113,7 +115,7 @@ def look(folder: Path) -> RunView:
         latest=trained[-1].values if trained else {},
         seconds=points[-1].seconds if points else 0.0,
         seconds_left=_seconds_left(resolved, points),
-        silent_seconds=time.time() - run.last_sign,
+        silent_seconds=time.time() - last_sign(run),
         evaluation=evaluations[-1] if evaluations else None,
     )
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from bertc.base.diagnostics import MissingInputError, UsageError
 from bertc.ir.program.resolved import Resolved, Tracker
-from bertc.run.records.figures import LineFigures, LineReader
+from bertc.run.records.metrics import Line
 
-Send = Callable[[LineFigures], None]
+Send = Callable[[Line], None]
 Say = Callable[[str], None]
 Tracking = Callable[[Path, Resolved, int, Say], AbstractContextManager[Send]]
 """Opens the trackers of a program for its run in a folder, begun or resumed at a step."""
@@ -24,9 +24,8 @@ def tracked(
     if tracking is None:
         yield lambda line: None
         return
-    reader = LineReader()
     with tracking(folder, program, step, note) as send:
-        yield lambda line: send(reader.read(line))
+        yield send
 
 
 def refuse_untracked(trackers: Sequence[Tracker], tracking: Tracking | None) -> None:

@@ -16,12 +16,10 @@ sentences/       how vectors are made, of a run that began from a folder that sa
 
 import fcntl
 import os
-import platform
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
 
 from bertc.base.diagnostics import (
     BertcError,
@@ -49,15 +47,11 @@ from bertc.ir.program.resolved import Resolved
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
 from bertc.run.records.changes import overrides_of, refuse_another_program, with_places_of
-from bertc.run.records.figures import LineFigures, LineReader
-from bertc.run.records.lines import ATTEMPT, USAGE, Attempt, Usage, by_stage, read_lines
+from bertc.run.records.lines import ATTEMPT, USAGE, Attempt, Usage, read_lines
 from bertc.run.records.lock import Lock
 
 GLANCES_SECONDS = (0.02, 0.02, 0.02)
 """Waits of a start for those who look at its lock."""
-RunState = Literal["training", "finished", "failed", "stopped"]
-SILENCE_SECONDS = 900.0
-"""Seconds without a new figure after which a run on another machine counts as stopped."""
 
 
 class RunFolder:
@@ -108,25 +102,6 @@ class RunFolder:
         except OSError:
             return False
         return False
-
-    @property
-    def last_sign(self) -> float:
-        """The Unix time at which the run last wrote a figure, was taken up, or was made."""
-        files = (self.metrics, self.attempts, self.resolved)
-        return max((path.stat().st_mtime for path in files if is_taken(path)), default=0.0)
-
-    def state(self, resolved: Resolved) -> RunState:
-        """The state of the run of a program; on another machine, by how new its figures are."""
-        if self.is_finished(resolved):
-            return "finished"
-        if self.in_use:
-            return "training"
-        if is_taken(self.failure):
-            return "failed"
-        begun = self.read_attempts()
-        elsewhere = bool(begun) and begun[-1].host != platform.node()
-        is_new = time.time() - self.last_sign < SILENCE_SECONDS
-        return "training" if elsewhere and is_new else "stopped"
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -232,21 +207,17 @@ class RunFolder:
         refuse_strangers(self.path, files=False)
         return lines
 
-    def figures(self, lines: Iterable[metrics.Line]) -> Iterator[LineFigures]:
-        """The figures by flat names of all lines of metrics, with the speed between two."""
-        return map(LineReader().read, lines)
-
-    def follow(self) -> list[LineFigures]:
-        """The figures until now, of a run that may be training."""
-        return [*self.figures(metrics.read(self.metrics))]
+    def follow(self) -> list[metrics.Line]:
+        """Read the lines until now, of a run that may be training."""
+        return metrics.read(self.metrics)
 
     def read_attempts(self) -> list[Attempt]:
         """Each time that processes took up the run, oldest first; times are Unix seconds."""
         return read_lines(self.attempts, ATTEMPT)
 
-    def read_spent(self) -> dict[str, Usage]:
-        """Seconds by use and peak bytes of the run's first process, by stage."""
-        return by_stage(read_lines(self.spent, USAGE))
+    def read_spent(self) -> list[Usage]:
+        """Seconds by use and peak bytes of the run's first process, since the line before each."""
+        return read_lines(self.spent, USAGE)
 
     def refuse_mixed(self) -> None:
         """Refuse a folder with parts of another run, by its files too."""

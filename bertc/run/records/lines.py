@@ -1,7 +1,7 @@
 """Files that a run appends to: one JSON object a line. Loads no torch."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -51,22 +51,6 @@ class Usage:
 
 
 ATTEMPT, USAGE = TypeAdapter(Attempt), TypeAdapter(Usage)
-
-
-def by_stage(lines: Sequence[Usage]) -> dict[str, Usage]:
-    """The usage of each stage, by its name: sums, and the most memory."""
-    sums = dict[str, Usage]()
-    for line in lines:
-        before = sums.get(line.stage, Usage(line.stage, 0))
-        uses = {**before.seconds, **line.seconds}
-        sums[line.stage] = Usage(
-            line.stage,
-            line.step,
-            before.steps + line.steps,
-            max(before.memory_bytes, line.memory_bytes),
-            {use: before.seconds.get(use, 0.0) + line.seconds.get(use, 0.0) for use in uses},
-        )
-    return sums
 
 
 def read_lines(path: Path, kind: TypeAdapter[LineT], limit_bytes: int | None = None) -> list[LineT]:

@@ -77,16 +77,17 @@ def test_masked_positions_stand_in_pictures_in_place_of_all_predicted_ones():
     }  # fmt: skip
 
 
-def test_lines_of_what_a_run_took_add_up(tmp_path):
+def test_lines_of_what_a_run_took_are_read_but_for_a_half_one(tmp_path):
     path = tmp_path / "spent.jsonl"
     for memory in (5, 3):
         append_line(path, asdict(Usage("main", 2, 2, memory, {"steps": 0.5})))
     older = b'{"stage": "main", "step": 4, "parts": {"head": 0.1}, "profiled_seconds": 0.3}\n'
     path.write_bytes(path.read_bytes() + older + b'{"half')
     append_line(path, asdict(Usage("next", 5, 1, 4, {"batches": 1.0})))
-    found = RunFolder(tmp_path).read_spent()
-    assert found["main"] == Usage("main", 4, 4, 5, {"steps": 1.0})
-    assert found["next"].memory_bytes == 4
+    *main, later = RunFolder(tmp_path).read_spent()
+    assert [line.memory_bytes for line in main] == [5, 3, 0]
+    assert sum(line.seconds.get("steps", 0.0) for line in main) == 1.0
+    assert later == Usage("next", 5, 1, 4, {"batches": 1.0})
     path.write_text("{}\n")
     with pytest.raises(DataError, match="spent.jsonl:1 is damaged"):
         RunFolder(tmp_path).read_spent()
