@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 58_240,
-    "lab": 8_300,
-    "tests": 38_160,
-    "words of docs": 29_330,
+    "core": 59_010,
+    "lab": 8_390,
+    "tests": 38_570,
+    "words of docs": 29_440,
     "lines of README": 120,
-    "lines a kind": 437,
+    "lines a kind": 443,
     "floors": 10,
     "vague names": 26,
 }
