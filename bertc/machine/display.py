@@ -96,7 +96,7 @@ def choose(quiet: bool) -> Display:
 @contextmanager
 def watching(way_on: str) -> Iterator[Watched]:
     """Show the progress of a command that can be stopped; ``way_on`` says what then goes on."""
-    with closing(choose(quiet=False)) as display, Stop(way_on=way_on, at_once=True) as stop:
+    with closing(choose(quiet=False)) as display, Stop(way_on=way_on) as stop:
         yield Watched(display, stop)
 
 

@@ -35,16 +35,14 @@ class Stop:
 
     With ``shared``, for one of several processes, the flag counts when all have agreed on it, and a
     second signal is ignored: the launcher repeats the first. Unless ``quiet``, the first is
-    acknowledged on stderr. ``way_on`` is the help of the error that ends what was interrupted;
-    ``at_once`` it is raised wherever the main thread is, which may wait for a store.
+    acknowledged on stderr. ``way_on`` is the help of the error that ends what was interrupted; what
+    saves nothing to resume is ended wherever the main thread is, which may wait for a store.
     """
 
     SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-    def __init__(
-        self, shared: bool = False, quiet: bool = True, way_on: str = RESUME, at_once: bool = False
-    ) -> None:
-        self.received, self._way_on, self._at_once = 0, way_on, at_once
+    def __init__(self, shared: bool = False, quiet: bool = True, way_on: str = RESUME) -> None:
+        self.received, self._way_on = 0, way_on
         self._shared, self._quiet, self._agreed = shared, quiet, 0
         self._previous: dict[int, Any] = {}
         self._terminals = [descriptor for descriptor in (0, 1, 2) if os.isatty(descriptor)]
@@ -98,7 +96,7 @@ class Stop:
         self.received = number
         if not self._shared:
             self._agreed = number
-        if self._at_once:
+        if self._way_on != RESUME:
             raise self.error("stopped")
 
 

@@ -50,7 +50,7 @@ def test_a_signal_is_read_when_it_suits(number, code):
             stop.check()
     assert caught.value.exit_code == code
     assert signal.getsignal(number) == before
-    with Stop(at_once=True), pytest.raises(StoppedError) as caught:
+    with Stop(way_on="again"), pytest.raises(StoppedError) as caught:
         signal.raise_signal(number)
     assert caught.value.exit_code == code
 

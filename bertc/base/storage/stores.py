@@ -46,7 +46,7 @@ def send(files: Any, content: bytes | Path, path: str) -> None:
     """Put content, or that of a file, at a path of a store, while it makes headway."""
     from fsspec.callbacks import Callback  # type: ignore[import-untyped]
 
-    sent, seen, options = Callback(), -1, dict[str, Any]()
+    sent, seen, options = Callback(), 0, dict[str, Any]()
     method, arguments = "pipe_file", tuple[Any, ...]((path, content))
     if isinstance(content, Path):
         method, arguments = "put_file", (str(content), path)
@@ -57,11 +57,10 @@ def send(files: Any, content: bytes | Path, path: str) -> None:
     writing = getattr(files, f"_{method}")(*arguments, **options)
     future = asyncio.run_coroutine_threadsafe(writing, files.loop)
     try:
-        while not future.done() and sent.value > seen:
+        while wait([future], IDLE_SECONDS).not_done:
+            if sent.value == seen:
+                raise TimeoutError(f"nothing was taken in {IDLE_SECONDS:.0f} s")
             seen = sent.value
-            wait([future], IDLE_SECONDS)
-        if not future.done():
-            raise TimeoutError(f"nothing was taken in {IDLE_SECONDS:.0f} s")
         future.result()
     finally:
         future.cancel()

@@ -24,7 +24,7 @@ from bertc.data.prepared.plan import (
     CORPUS_FILE,
     TOKENIZER,
     PreparationPlan,
-    first_names,
+    part_names,
     write_plan,
 )
 from bertc.data.rows.cleaning import rules_for
@@ -142,7 +142,7 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
         holdout=resolved.run.holdout,
         clean=rules_for(source, resolved.run.clean).model_dump(exclude_defaults=True),
         read=read,
-        parts=first_names(len(parts)),
+        parts=part_names(len(parts)),
         rows=tuple(
             how(a, stage) for stage in resolved.stages for a in arrangements(stage, resolved)
         ),

@@ -28,8 +28,8 @@ from bertc.data.prepared.plan import (
     LARGEST_FILE_BYTES,
     PreparationPlan,
     digested,
-    first_names,
     json_at,
+    part_names,
     plan_from,
     read_plan,
 )
@@ -108,7 +108,7 @@ def write_corpus(
 
 def _content(fields: dict[str, Any], digest: str) -> str:
     """The digest of a manifest as it was before updates named parts anew, by its own."""
-    names = first_names(len(fields["parts"]))
+    names = part_names(len(fields["parts"]))
     if tuple(fields["plan"]["parts"]) == names:
         return digest
     parts = [{**part, "name": name} for part, name in zip(fields["parts"], names, strict=True)]

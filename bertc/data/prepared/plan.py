@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import count
 from typing import Any
 
 from bertc.base.diagnostics import DataError, UsageError, listed
@@ -50,7 +49,7 @@ class PreparationPlan:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of all that decides the content of parts, those changed at the finish included."""
-        anew = replace(self, parts=first_names(len(self.parts)))
+        anew = replace(self, parts=part_names(len(self.parts)))
         return fingerprint([getattr(anew, name) for name in SHARED])
 
     def digest_of(self, name: str) -> str:
@@ -129,20 +128,15 @@ def _begun(place: FolderAt) -> bool:
 def _updated(known: PreparationPlan, plan: PreparationPlan) -> PreparationPlan:
     """The plan with the tokenizer of one of other text, and its parts of the same input."""
     there = dict(zip(known.inputs, known.parts, strict=False))
-    fresh = (part_name(number) for number in count(max(map(int, known.parts)) + 1))
+    fresh = iter(part_names(len(plan.inputs), max(map(int, known.parts)) + 1))
     parts = tuple(there.pop(of, "") or next(fresh) for of in plan.inputs)
     settled = {name: getattr(known, name) for name in ("tokenizer", "dtype", "separator")}
     return replace(plan, parts=parts, **settled)
 
 
-def part_name(number: int) -> str:
-    """The name of a part: its number, or a new one where text was updated."""
-    return f"{number:0{NAME_DIGITS}}"
-
-
-def first_names(count: int) -> tuple[str, ...]:
-    """The names of the parts of text that was never updated."""
-    return tuple(map(part_name, range(count)))
+def part_names(count: int, first: int = 0) -> tuple[str, ...]:
+    """The names of parts: their numbers, new ones where text was updated."""
+    return tuple(f"{number:0{NAME_DIGITS}}" for number in range(first, first + count))
 
 
 def _differences(known: PreparationPlan, plan: PreparationPlan) -> dict[str, str]:

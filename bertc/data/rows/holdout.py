@@ -13,9 +13,6 @@ from bertc.data.rows.tokens import TOKEN_FILES, Tokens
 MAX_HELD_OUT_BYTES = 64 << 20
 """Token ids that are held out of many parts together; the first ones give them."""
 
-FEW = 0.1
-"""Share of ``holdout`` below which what is held out is remarked on."""
-
 
 def part_of_document(text: bytes, holdout: float) -> str:
     """The part of a document, by the hash of the first piece of its text."""
@@ -27,12 +24,11 @@ def held_out_remark(facts: Mapping[str, Any], holdout: float) -> str:
     """A line about a text of which far less is held out than its share; empty of another."""
     held = facts["heldout"]["tokens"]
     total = held + facts["train"]["tokens"]
-    if not 0 < held < FEW * holdout * total:
-        return ""
-    return (
+    remark = (
         f"{held:,} of {total:,} tokens are held out, far below holdout={holdout:g}, and losses on "
         "them say little: documents are held out whole, by their hash; a larger holdout picks more"
     )
+    return remark if 0 < held < holdout * total / 10 else ""
 
 
 def join_held_out(folder: Path, parts: Iterable[Tokens]) -> dict[str, int]:
