@@ -84,7 +84,8 @@ def gallery_lines() -> Iterator[str]:
     yield "# Shipped specs\n"
     yield (
         f"`bertc train NAME --set data=...` trains one. Costs are estimates for one "
-        f"{DEVICE.upper()}, without evaluations; `bertc specs show NAME` has every setting.\n"
+        f"{DEVICE.upper()}, without evaluations; `bertc build NAME --emit resolved` has every "
+        "setting.\n"
     )
     yield "| spec | parameters | training | memory | time |"
     yield "|---|---|---|---|---|"

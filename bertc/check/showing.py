@@ -1,12 +1,10 @@
-"""Every setting of a spec with its value and its source, as text, HTML and JSON. Loads no torch."""
+"""Every setting of a spec with its value and its source, as text and HTML. Loads no torch."""
 
-import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePath
-from typing import Any
 
 from bertc.base.diagnostics import Diagnostics, InNotebooks, Span, Table, escaped
 from bertc.check.compiling import compile_spec
@@ -24,22 +22,15 @@ SAID = {"written": "here", "set": "--set", "default": "default", "derived": "der
 
 @dataclass(frozen=True)
 class Shown:
-    """A setting with its value as text, its origin's kind, and the comment, paper or rule of that.
+    """A setting with its value as text, and its origin in a few words.
 
-    ``base`` is the spec that it comes from by ``extends``, ``place`` where it is written.
+    ``here: ...``, ``albert-base: ...`` of what it extends, ``default: ...``, ``derived: ...``,
+    each with a comment, paper or rule.
     """
 
     name: str
     value: str
-    origin: str
-    base: str
-    source: str
-    place: str
-
-    @property
-    def comment(self) -> str:
-        """The origin in a few words: ``here: ...``, ``albert-base: ...``, ``default: ...``."""
-        return ": ".join(filter(None, (self.base or SAID[self.origin], self.source)))
+    comment: str
 
 
 @dataclass(frozen=True)
@@ -51,15 +42,6 @@ class Showing(InNotebooks):
     def __str__(self) -> str:
         """Text that reads back, each setting with its source as a comment."""
         return "\n\n".join("\n".join(_lines(program)) for program in self.programs)
-
-    def as_json(self) -> str:
-        """Programs with their settings and stages as JSON."""
-
-        def named(part: Program | StageGiven) -> dict[str, Any]:
-            return {"name": part.name, "settings": list(map(asdict, _shown(part.settings)))}
-
-        programs = [{**named(p), "stages": list(map(named, p.stages))} for p in self.programs]
-        return json.dumps({"schema": 1, "programs": programs}, indent=2)
 
     def tables(self) -> list[Table]:
         """A table for each program, its stages below."""
@@ -115,20 +97,20 @@ def _written(shown: Shown, indent: str) -> list[str]:
 def _shown(settings: Mapping[str, Given]) -> list[Shown]:
     return [
         Shown(
-            name, show_value(setting.value, setting_shape(name), full=True), *_said(setting.origin)
+            name, show_value(setting.value, setting_shape(name), full=True), _said(setting.origin)
         )
         for name in Settings.model_fields
         if (setting := settings.get(name)) is not None
     ]
 
 
-def _said(origin: Origin) -> tuple[str, str, str, str]:
-    span = origin.span
-    if span is None or origin.kind in ("default", "derived"):
-        return origin.kind, "", escaped(origin.source), str(span or "")
-    file = PurePath(span.source.name).name.removeprefix("shipped ")
-    base = escaped(file) if origin.kind == "extends" else ""
-    return origin.kind, base, escaped(_comment_of(span)), str(span)
+def _said(origin: Origin) -> str:
+    span, said, source = origin.span, SAID.get(origin.kind, ""), origin.source
+    if span is not None and origin.kind not in ("default", "derived"):
+        file = PurePath(span.source.name).name.removeprefix("shipped ")
+        said = file if origin.kind == "extends" else said
+        source = _comment_of(span)
+    return escaped(": ".join(filter(None, (said, source))))
 
 
 def _comment_of(span: Span) -> str:

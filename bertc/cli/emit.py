@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from pprint import pformat
 
 from bertc import lang
-from bertc.api import resolve
+from bertc.api import resolve, show
 from bertc.base.diagnostics import Diagnostics, UsageError
-from bertc.check.compiling import compile_spec
-from bertc.check.passes.tasks import without_unread
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.lang.files import spec_text
@@ -19,19 +17,16 @@ STAGES = ("tree", "program", "resolved", "weights", "module", "dot", "svg")
 
 def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
     """Print the value of a spec at one stage of the compiler."""
-    diagnostics = Diagnostics()
     match stage:
         case "tree":
+            diagnostics = Diagnostics()
             tree = lang.parse(spec_text(spec, overrides), "<spec>", diagnostics)
             diagnostics.raise_if_any()
             return pformat(tree, width=100)
         case "program":
             return "\n\n".join(lang.show(p, origins=True) for p in lang.load(spec, overrides))
         case "resolved":
-            complete = compile_spec(spec, overrides, diagnostics)
-            diagnostics.raise_if_any()
-            read = map(without_unread, complete)
-            return "\n\n".join(lang.show(p, origins=True, full=True) for p in read)
+            return str(show(spec, overrides))
         case "weights":
             return _weights(resolve(spec, overrides))
         case "module":

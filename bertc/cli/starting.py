@@ -10,41 +10,21 @@ import typer
 from bertc.base.diagnostics import BertcError, UsageError
 from bertc.cli.options import (
     JsonOption,
-    SetOption,
-    SpecArgument,
     app,
     file_to_write,
     say,
 )
 
-specs = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
-app.add_typer(specs, name="specs")
 
-
-@specs.callback(invoke_without_command=True)
-def list_specs(context: typer.Context, json: JsonOption = False) -> None:
+@app.command()
+def specs(json: JsonOption = False) -> None:
     """List the shipped specs: name, parameters, paper, and what each is.
 
-    `extends NAME` builds on one, `bertc specs show NAME` prints all of one.
+    `extends NAME` builds on one, `bertc build NAME --emit resolved` prints all of one.
     """
-    if context.invoked_subcommand:
-        return
     from bertc.lab.starting.gallery import gallery, gallery_json, gallery_table
 
     say((gallery_json if json else gallery_table)(gallery()))
-
-
-@specs.command("show")
-def show_specs(spec: SpecArgument, set: SetOption = None, json: JsonOption = False) -> None:
-    """Print every setting of a spec, each with its source, as a spec to begin from.
-
-    `here` is written in the spec itself, with what its comment says; then come the spec that it
-    extends, by name, `default` and `derived` (the rule). Grids print each of their points.
-    """
-    from bertc.check.showing import show
-
-    showing = show(spec, set or ())
-    say(showing.as_json() if json else str(showing))
 
 
 @app.command()

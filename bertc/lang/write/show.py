@@ -12,21 +12,20 @@ from bertc.lang.read.numbers import show_number
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
-def show(program: Program, *, origins: bool = False, full: bool = False) -> str:
+def show(program: Program, *, origins: bool = False) -> str:
     """The text of a program, settings in canonical order; it ends with a new line.
 
-    ``origins`` adds the origin of each value as a comment; ``full`` includes arguments that have
-    their default value.
+    ``origins`` adds the origin of each value as a comment.
     """
     lines = []
     if program.base:
         name = program.base.name
         plain = name.replace("-", "_").isidentifier() and name.isascii()
         lines.append(f"extends {name if plain else quoted(name)}")
-    lines += _lines(program.settings, origins, full)
+    lines += _lines(program.settings, origins)
     for stage in program.stages:
         lines += ["", f"stage {quoted(stage.name)} {{"]
-        lines += [f"    {line}" for line in _lines(stage.settings, origins, full)]
+        lines += [f"    {line}" for line in _lines(stage.settings, origins)]
         lines.append("}")
     return "\n".join(lines).strip("\n") + "\n"
 
@@ -72,12 +71,12 @@ def _printable(character: str) -> str:
     return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
 
 
-def _lines(settings: Mapping[str, Given], origins: bool, full: bool) -> list[str]:
+def _lines(settings: Mapping[str, Given], origins: bool) -> list[str]:
     names = [name for name in Settings.model_fields if name in settings]
     lines = []
     for name in names:
         setting = settings[name]
-        text = f"{name} = {show_value(setting.value, shapes.setting_shape(name), full=full)}"
+        text = f"{name} = {show_value(setting.value, shapes.setting_shape(name))}"
         origin = setting.origin
         parts = (origin.kind, origin.source, str(origin.span or ""))
         lines.append(f"{text}  # {': '.join(filter(None, parts))}" if origins else text)
