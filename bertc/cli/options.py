@@ -160,11 +160,6 @@ def file_to_write(help: str, *names: str) -> Any:
     return typer.Option(*names, help=help, dir_okay=False, callback=_in_a_folder)
 
 
-ProfileOption = Annotated[
-    Path | None, typer.Option(file_okay=False, help="folder for a profile of a few warm steps")
-]
-QUIET_PROFILER = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""Environment that keeps torch's profiler silent, if it is set before torch is imported."""
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
 
 

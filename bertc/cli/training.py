@@ -12,8 +12,6 @@ import typer
 
 from bertc.base.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
 from bertc.cli.options import (
-    QUIET_PROFILER,
-    ProfileOption,
     SetOption,
     app,
     complete_spec,
@@ -47,7 +45,6 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="resume a run that stopped")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="try everything but training")] = False,
     nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one per GPU")] = 1,
-    profile: ProfileOption = None,
     mirror: MirrorOption = None,
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
@@ -57,8 +54,6 @@ def train(
 
     end_with_launcher()
     set = set or []
-    if profile:
-        os.environ.update(QUIET_PROFILER)
     spec = spec or (str(out) if resume and out else "")
     spec, mirror = _fetched(spec, out, resume, mirror)
     programs: tuple[Resolved, ...]
@@ -73,7 +68,7 @@ def train(
         _remark(findings, nproc)
     if len(programs) > 1:
         _refuse_for_grid(len(programs), nproc, mirror)
-        raise typer.Exit(_train_grid(programs, spec, set, out, resume, dry_run, profile))
+        raise typer.Exit(_train_grid(programs, spec, set, out, resume, dry_run))
     (resolved,) = programs
     folder = out or Path("runs") / resolved.name
     if resume and mirror and not run:
@@ -83,11 +78,10 @@ def train(
             *("train", *spec_words(spec, set), "--out", str(folder)),
             *[*["--resume"] * resume, *["--dry-run"] * dry_run],
             *(["--mirror", mirror] if mirror is not None else []),
-            *(["--profile", str(profile)] if profile else []),
         ]
         raise typer.Exit(_launch(command, resolved, nproc, folder))
     text = "" if run else spec_text(spec, set)
-    _train_one(resolved, folder, text, resume, dry_run, profile, mirror)
+    _train_one(resolved, folder, text, resume, dry_run, mirror)
 
 
 def _fetched(
@@ -128,7 +122,6 @@ def _train_one(
     text: str,
     resume: bool,
     dry_run: bool,
-    profile: Path | None,
     mirror: str | None,
 ) -> None:
     """Train a program in this process, and print its report in the first of several."""
@@ -142,7 +135,6 @@ def _train_one(
         spec_text=text,
         resume=resume,
         dry_run=dry_run,
-        profile=profile,
         tracking=feeding,
         mirror=mirror,
     )
@@ -228,7 +220,6 @@ def _train_grid(
     out: Path | None,
     resume: bool,
     dry_run: bool,
-    profile: Path | None,
 ) -> int:
     """Train all points and print their results; returns the exit code of the first that failed."""
     from bertc.base.failures import exit_code
@@ -244,7 +235,6 @@ def _train_grid(
         spec_text=spec_text(spec, overrides),
         resume=resume,
         dry_run=dry_run,
-        profile=profile,
         say=partial(say, err=True),
         tracking=feeding,
     ):

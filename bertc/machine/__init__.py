@@ -1,1 +1,1 @@
-"""The machine under a run: devices, memory, signals, profiles, the terminal."""
+"""The machine under a run: devices, memory, signals, the terminal."""

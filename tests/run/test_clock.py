@@ -1,17 +1,13 @@
 """The clock of a run: it sees all of a step's time, and costs a step next to nothing."""
 
-import json
-import sys
-
 import pytest
+from torch.autograd.profiler import profile
 
-from bertc.base.diagnostics import CannotWriteError
-from bertc.cli import main
 from bertc.machine.display import Display
+from bertc.run.stepper import Stepper
 from bertc.run.train import clock, loop
-from bertc.run.train.loop import train
 from tests.kinds import PARTS_OF_A_STEP as PARTS
-from tests.run.conftest import lines, same_run
+from tests.run.conftest import lines
 
 
 class Impatient(Display):
@@ -61,35 +57,10 @@ def test_the_display_s_time_is_counted_and_longer_steps_as_longer(
     assert first.seconds_left > 1.5 * 4 * mean
 
 
-def test_a_run_with_a_profile_is_the_same_run(tiny, tmp_path, go):
-    go(tiny(), "plain")
-    profile = tmp_path / "profile"
-    go(tiny(), "seen", profile=profile)
-    same_run(tmp_path / "plain", tmp_path / "seen")
-    events = json.loads((profile / "main" / "trace.json").read_text())["traceEvents"]
-    assert {*PARTS} - {"loader"} <= {event["name"] for event in events}
-    table = (profile / "main" / "ops.txt").read_text()
-    assert table.startswith("3 steps")
-    assert "aten::" in table
-
-
-def test_a_profile_that_cannot_be_written(tiny, tmp_path, cache):
-    (tmp_path / "taken").write_text("a file")
-    with pytest.raises(CannotWriteError, match="taken"):
-        train(
-            tiny(), tmp_path / "run", cache=cache, quiet=True,
-            profile=tmp_path / "taken",
-        )  # fmt: skip
-
-
-def test_a_file_is_refused_before_anything_is_read(tmp_path, monkeypatch, capsys):
-    (tmp_path / "taken").write_text("a file")
-    run = str(tmp_path / "run")
-    profile = str(tmp_path / "taken")
-    command = ["bertc", "train", "bert-tiny", "--out", run, "--profile", profile]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert "--profile" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+def test_a_profiler_sees_the_parts_of_a_step_by_name(tiny):
+    stepper = Stepper(tiny())
+    with stepper.open() as step, stepper.turn():
+        step()
+        with profile() as profiled:
+            step()
+    assert {*PARTS} - {"loader"} <= {event.key for event in profiled.key_averages()}

@@ -16,7 +16,7 @@ from bertc.ir.learning.average import Ema
 from bertc.ir.network.sharing import ShareAttention
 from bertc.learn.step.step import TrainStep
 from bertc.machine import process_group
-from bertc.machine.profile import graphs_so_far
+from bertc.machine.graphs import graphs_so_far
 from bertc.run.records import sharded
 from bertc.run.train import loop
 from tests.run.test_ranks import AT_THE_END, CALM, PAIRS, SHORT, ask_one, losses, straight, together

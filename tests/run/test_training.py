@@ -29,7 +29,7 @@ from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.layer import Dropout
 from bertc.ir.terms.masking import of_all_positions
 from bertc.learn.step.step import TrainStep
-from bertc.machine.profile import graphs_so_far
+from bertc.machine.graphs import graphs_so_far
 from bertc.run.evaluation import held_out as evaluation
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.records.folder import RunFolder

@@ -26,7 +26,6 @@ def train_grid(
     spec_text: str,
     resume: bool,
     dry_run: bool,
-    profile: Path | None,
     say: Callable[[str], None],
     tracking: Tracking | None = None,
 ) -> Iterator[Report | BertcError]:
@@ -51,7 +50,6 @@ def train_grid(
                 spec_text=f"{spec_text}\n{POINT}{point.name}\n",
                 resume=resume,
                 dry_run=dry_run,
-                profile=profile and profile / path.name,
                 tracking=tracking,
             )
         except (StoppedError, CannotWriteError):

@@ -27,7 +27,6 @@ from bertc.machine.machine import kernels
 from bertc.machine.memory import keep_freed_memory
 from bertc.machine.out_of_memory import is_out_of_memory, out_of_memory
 from bertc.machine.process_group import join_group, world_here
-from bertc.machine.profile import profiling
 from bertc.machine.signals import Stop
 from bertc.run.beginning.tracking import Tracking, refuse_untracked
 from bertc.run.evaluation.held_out import Evaluation
@@ -55,7 +54,6 @@ def train(
     dry_run: bool = False,
     cache: Path | None = None,
     quiet: bool = False,
-    profile: Path | None = None,
     goes_on: Callable[[], bool] = lambda: True,
     tracking: Tracking | None = None,
     mirror: str | None = None,
@@ -65,7 +63,7 @@ def train(
     A run that was stopped or killed, and resumed, ends with the same weights, optimiser state and
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
     rounding, unless ``deterministic=yes``. With ``dry_run`` all is tried but training. Under
-    torchrun each process calls this. ``profile`` gets profiles of each stage's first warm steps.
+    torchrun each process calls this.
     ``mirror`` is an address to which the run is sent meanwhile; on resume it stays the same.
     """
     refuse_untracked(resolved.run.trackers, tracking)
@@ -92,7 +90,7 @@ def train(
                         return rehearsed(start, out)
                 with open_session(start, place, spec_text, tracking) as session:
                     for index in range(len(resolved.stages)):
-                        _train_stage(session, index, profile if main else None, goes_on)
+                        _train_stage(session, index, goes_on)
                     return finish(session)
 
 
@@ -109,9 +107,7 @@ def _look_at(place: RunPlace, resolved: Resolved, resume: bool, dry_run: bool) -
         try_to_write(resolved, folder.path)
 
 
-def _train_stage(
-    session: Session, index: int, profile: Path | None, goes_on: Callable[[], bool]
-) -> None:
+def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> None:
     """Train the steps of a stage that are left, in time order."""
     stage, progress = session.resolved.stages[index], session.progress
     end = stage.first_step + stage.steps
@@ -128,10 +124,7 @@ def _train_stage(
     elif session.ranks.is_distributed:
         # DDP sums in an order that it settles in the first pass; all steps are to have the same.
         phase.rehearse(session)
-    with (
-        phase.feed(session, progress.step - stage.first_step, stage.steps) as feed,
-        profiling(profile and profile / stage.name, session.device) as step_is_done,
-    ):
+    with phase.feed(session, progress.step - stage.first_step, stage.steps) as feed:
         clock = Clock(session)
         while True:
             _pause(session, phase, end, clock, goes_on)
@@ -155,7 +148,6 @@ def _train_stage(
                 session.write(stage, "train", {**progress.sums.means(), "lr": learning_rate})
                 progress.sums = Sums()
             clock.show(stage, result.loss)
-            step_is_done()
             progress.seconds = time.perf_counter() - begun
 
 
