@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 59_010,
+    "core": 58_880,
     "lab": 8_390,
-    "tests": 38_570,
-    "words of docs": 29_440,
+    "tests": 38_540,
+    "words of docs": 29_390,
     "lines of README": 120,
-    "lines a kind": 443,
+    "lines a kind": 442,
     "floors": 10,
     "vague names": 26,
 }
