@@ -265,6 +265,7 @@ def test_who_waits_for_another_process_can_be_stopped_and_goes_on(tmp_path: Path
         assert "waiting" in notes.tasks[0]
         assert not (tmp_path / "x").exists()
         assert obtain(tmp_path / "x", never, notes) == facts
+    assert not list(tmp_path.glob("*.lock"))
 
 
 def test_who_waits_fails_as_the_other_process_does(tmp_path: Path) -> None:

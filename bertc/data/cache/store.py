@@ -150,26 +150,33 @@ def clear(folder: Path) -> None:
 def _lock(folder: Path, progress: Progress) -> Iterator[None]:
     """Hold the lock of a folder; the system releases it however the process ends.
 
-    Those who wait fail as the holder does where an input is missing: none tries as long again.
+    Those who wait fail as the holder does where an input is missing: none tries as long again. The
+    file goes when the folder is made, so who had it open looks for the next one.
     """
-    with (folder.parent / f"{folder.name}.lock").open("a+") as lock:
-        before = lock.seek(0, os.SEEK_END)
-        if not _locked(lock):
-            progress.begin(f"waiting for the process that prepares {folder}", 0, "")
-            while not _locked(lock):
-                time.sleep(WAIT_SECONDS)
-                progress.advance(0)  # may raise to stop
-            progress.end()
-            lock.seek(before)
-            if failures := lock.readlines():
-                lost, *said = json.loads(failures[-1])
-                raise (LostStoreError if lost else MissingInputError)(*said)
-        try:
-            yield
-        except (MissingInputError, LostStoreError) as error:
-            lost = isinstance(error, LostStoreError)
-            lock.write(f"{json.dumps([lost, error.message, error.help])}\n")
-            raise
+    path = folder.parent / f"{folder.name}.lock"
+    while True:
+        with path.open("a+") as lock:
+            before = lock.seek(0, os.SEEK_END)
+            if not _locked(lock):
+                progress.begin(f"waiting for the process that prepares {folder}", 0, "")
+                while not _locked(lock):
+                    time.sleep(WAIT_SECONDS)
+                    progress.advance(0)  # may raise to stop
+                progress.end()
+                lock.seek(before)
+                if failures := lock.readlines():
+                    lost, *said = json.loads(failures[-1])
+                    raise (LostStoreError if lost else MissingInputError)(*said)
+            if os.fstat(lock.fileno()).st_nlink == 0:
+                continue
+            try:
+                yield
+            except (MissingInputError, LostStoreError) as error:
+                lost = isinstance(error, LostStoreError)
+                lock.write(f"{json.dumps([lost, error.message, error.help])}\n")
+                raise
+            path.unlink(missing_ok=True)
+            return
 
 
 def _locked(file: IO[str]) -> bool:
