@@ -39,6 +39,8 @@ from bertc.run.models.loading import load
 from bertc.run.train import finish
 from bertc.run.train.loop import train
 from bertc.use.preview import preview
+from bertc.use.source.checking import check_source
+from bertc.use.source.file import emit_source
 from tests import new_kinds as new
 from tests.cli.test_pictures import assert_drawn
 from tests.hub.programs import program, tensors, words
@@ -324,3 +326,7 @@ def test_a_new_part_is_refused_with_a_reason(plugged, setting, tmp_path):
     with pytest.raises(DataError) as refused:
         export_model(plugged, tensors(plugged), words(), tmp_path / "m", strict=True)
     assert refused.value.message.startswith(f"{setting} stands in the way: ")
+
+
+def test_a_new_part_is_written_as_source(plugged):
+    check_source(emit_source(plugged), build(plugged))

@@ -12,7 +12,7 @@ from bertc.lang.files import spec_text
 from bertc.use.drawing import dot, svg
 from bertc.use.picture import picture
 
-STAGES = ("tree", "program", "resolved", "weights", "module", "dot", "svg")
+STAGES = ("tree", "program", "resolved", "weights", "module", "dot", "svg", "python")
 
 
 def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
@@ -35,6 +35,8 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
             return str(build(resolve(spec, overrides), device="meta"))
         case "dot" | "svg":
             return (dot if stage == "dot" else svg)(picture(resolve(spec, overrides)))
+        case "python":
+            return _python(spec, overrides)
     raise UsageError(f"--emit {stage}: there is no such stage", help=f"one of {', '.join(STAGES)}")
 
 
@@ -48,3 +50,15 @@ def _weights(resolved: Resolved) -> str:
     ]
     total = sum(weight.numel for weight in table)
     return "\n".join([*lines, f"{len(table)} tensors, {total:,} parameters"])
+
+
+def _python(spec: str, overrides: Sequence[str]) -> str:
+    """The program as a file of PyTorch, compared with its modules."""
+    from bertc.model import build
+    from bertc.use.source.checking import check_source
+    from bertc.use.source.file import emit_source
+
+    resolved = resolve(spec, overrides)
+    source = emit_source(resolved, str(show(spec, overrides)))
+    check_source(source, build(resolved))
+    return source

@@ -224,13 +224,24 @@ def fit_(
 @app.command()
 def build(
     spec: SpecArgument,
-    emit: Annotated[str, typer.Option(help="tree, program, resolved, weights, module, dot or svg")],
     set: SetOption = None,
+    emit: Annotated[
+        str, typer.Option(help="tree, program, resolved, weights, module, dot, svg or python")
+    ] = "python",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="file to write [default: print it]")
+    ] = None,
 ) -> None:
-    """Print what the compiler makes of a spec: its settings, tensors, module or picture."""
+    """Compile a spec to one file of PyTorch alone, or print an earlier stage or a picture."""
+    from bertc.base.storage.durable import replace
     from bertc.cli.emit import emit as show
 
-    say(show(spec, set or (), emit))
+    text = show(spec, set or (), emit)
+    if out is None:
+        say(text)
+        return
+    replace(out, f"{text.rstrip()}\n".encode())
+    say(f"{out}: {len(text.splitlines())} lines")
 
 
 @app.command("show-batch")

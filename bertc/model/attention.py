@@ -250,8 +250,7 @@ def _rows_between(kind: DisentangledNode, inputs: EncoderInputs) -> Int[Tensor, 
     before_m = torch.arange(-inputs.remembered, 0, device=device)
     at_bk = torch.cat([before_m.expand(at_bs.shape[0], -1), at_bs], dim=1)
     far_bqk = inputs.in_queries(at_bs)[:, :, None] - at_bk[:, None, :]
-    by_distance = [kind.row_of(apart) for apart in range(-farthest, farthest + 1)]
-    rows = torch.tensor(by_distance, device=device)
+    rows = torch.tensor(kind.rows_by_distance(), device=device)
     return rows[far_bqk.clamp(-farthest, farthest) + farthest][:, None]
 
 

@@ -131,12 +131,16 @@ def kernel_mask(
         return end_to_end(inputs.starts, seq)._replace(reach=reach)
     if reach is None:
         return mask_of(inputs, causal)
-    # A graph for rows of any length has no blocks, and must not ask how long a row is. (torch 2.11
-    # says ``is_exporting`` of all that is compiled.)
-    exports = torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
-    if in_order and not exports and in_blocks(seq, reach):
+    # A graph for rows of any length has no blocks, and must not ask how long a row is.
+    if in_order and not exports() and in_blocks(seq, reach):
         return _in_blocks(inputs, causal, reach)
     return near(mask_of(inputs, causal), inputs, reach)
+
+
+def exports() -> bool:
+    """Is a graph for rows of any length traced?"""
+    # torch 2.11 says ``is_exporting`` of all that is compiled.
+    return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
 
 
 def near(mask: Mask, inputs: EncoderInputs, reach: int) -> Mask:

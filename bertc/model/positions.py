@@ -195,8 +195,8 @@ def related_by(
             return Rotation(queries, keys, node.pairs == "interleaved")
         case AlibiNode():
             return Distances(at_bq, at_bs)
-        case BucketedNode(distance=far):
-            rows = torch.tensor([node.row_of(n) for n in range(-far, far + 1)], device=at_bs.device)
+        case BucketedNode():
+            rows = torch.tensor(node.rows_by_distance(), device=at_bs.device)
             biases_ln = F.embedding(rows, shared["relative.distance.weight"])
             return Distances(at_bq, at_bs, biases_ln)
         case LearnedNode() | SinusoidalNode() | NoneNode():

@@ -20,7 +20,7 @@ from bertc.model.body import Projected
 from bertc.model.dropout import dropout
 from bertc.model.inputs import EncoderInputs
 from bertc.model.layer import ProjectedAttention
-from bertc.model.masks import Mask, mask_of, of_rows, select_rows
+from bertc.model.masks import Mask, exports, mask_of, of_rows, select_rows
 from bertc.model.positions import encode_distances
 from bertc.model.weights import Linear, Table, parameter
 
@@ -128,7 +128,10 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         if self.segment is not None and context.same_segment is not None:
             # The score of other segments is a constant per query, which softmax ignores.
             favour_bnq1 = self._segment_scores(query_bqw)
-            scores_bnqk = torch.addcmul(scores_bnqk, favour_bnq1, context.same_segment)
+            if exports():  # whose shapes the fused sum cannot be made for
+                scores_bnqk = scores_bnqk + favour_bnq1 * context.same_segment
+            else:
+                scores_bnqk = torch.addcmul(scores_bnqk, favour_bnq1, context.same_segment)
         rate = self.dropout if self.training else 0.0
         return attend(by_content, key_bnkd, value_bnkd, Mask(scores_bnqk, context.has_keys), rate)
 
@@ -167,9 +170,10 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             return scores_nbql
 
         in_order = q - (0 if gathered is None else gathered.shape[1])
+        cut = [(0, in_order, 0, distances)] if exports() else strips(keys, in_order, distances)
         pieces = [
             relative_shift(product(first, first + rows, begin, end), keys)
-            for first, rows, begin, end in strips(keys, in_order, distances)
+            for first, rows, begin, end in cut
         ]
         if gathered is not None:
             full = product(in_order, q, 0, distances)
@@ -192,7 +196,7 @@ def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[Tensor, "b
     ids = inputs.segment_ids
     ids_bs = torch.zeros_like(inputs.token_ids[:1]) if ids is None else ids
     # Cached positions count as segment 0 (XLNet, modeling.py).
-    keys_bk = F.pad(ids_bs, (inputs.remembered, 0))
+    keys_bk = F.pad(ids_bs, (inputs.remembered, 0)) if inputs.remembered else ids_bs
     return (inputs.in_queries(ids_bs)[:, :, None] == keys_bk[:, None, :])[:, None].to(dtype)
 
 

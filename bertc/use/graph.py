@@ -111,29 +111,29 @@ class Graph(nn.Module):
         for head in self.heads:
             read_bsh = outputs.decoded if self.decodes and head.states.decoded else states_bsh
             assert read_bsh is not None, "they are wanted"
-            results.append(self._scores(head, read_bsh, cls_b1h, reading))
+            results.append(scores(self.model, head, read_bsh, cls_b1h, reading).float())
         return tuple(results)
 
-    def _scores(
-        self, term: Objective, states_bsh: Tensor, cls_b1h: Tensor, reading: EncoderInputs
-    ) -> Tensor:
-        head, network = self.model.heads[term.head_name], self.model.encoder
-        if isinstance(term, Embed):
-            assert reading.attention_mask is not None, "graphs have one"
-            first = term.pooling == "cls"
-            return pooled(term.pooling, cls_b1h if first else states_bsh, reading.attention_mask)
-        if isinstance(term, Task):
-            reads_all = network.node.pooled.of_rows or not term.states.pooled
-            states_bkh = states_bsh if reads_all else cls_b1h
-            scores_bkc: Tensor = head(
-                TaskTensors(term).features(states_bkh, network, reading)
-            ).float()
-            if (axes := len(_output(term).axes)) == 3:
-                return scores_bkc
-            return scores_bkc[:, 0] if axes == 2 else scores_bkc[:, 0, 0]
-        b, s, h = states_bsh.shape
-        scores_nv = token_logits(states_bsh.reshape(b * s, h), head, network)
-        return scores_nv.reshape(b, s, -1).float()
+
+def scores(
+    model: Model, term: Objective, states_bsh: Tensor, cls_b1h: Tensor, reading: EncoderInputs
+) -> Tensor:
+    """Scores of tokens, or the answers of a task, from the main network's states."""
+    head, network = model.heads[term.head_name], model.encoder
+    if isinstance(term, Embed):
+        assert reading.attention_mask is not None, "graphs have one"
+        first = term.pooling == "cls"
+        return pooled(term.pooling, cls_b1h if first else states_bsh, reading.attention_mask)
+    if isinstance(term, Task):
+        reads_all = network.node.pooled.of_rows or not term.states.pooled
+        states_bkh = states_bsh if reads_all else cls_b1h
+        scores_bkc: Tensor = head(TaskTensors(term).features(states_bkh, network, reading))
+        if (axes := len(_output(term).axes)) == 3:
+            return scores_bkc
+        return scores_bkc[:, 0] if axes == 2 else scores_bkc[:, 0, 0]
+    b, s, h = states_bsh.shape
+    scores_nv = token_logits(states_bsh.reshape(b * s, h), head, network)
+    return scores_nv.reshape(b, s, -1)
 
 
 def _output(term: Objective) -> Output:

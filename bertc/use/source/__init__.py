@@ -1,0 +1,1 @@
+"""A program as one readable file of PyTorch: recorded from its modules, and written."""

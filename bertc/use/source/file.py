@@ -1,0 +1,184 @@
+"""``bertc build --emit python``: the file of a program."""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+
+import torch
+
+from bertc.cost import estimate, units
+from bertc.ir.base import Node
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
+from bertc.model import EncoderInputs
+from bertc.model.model import Model
+from bertc.use.source.body import Constants
+from bertc.use.source.classes import PARAMETERS, Classes, scopes_in
+from bertc.use.source.expressions import WIDTH, class_lines, code
+from bertc.use.source.outputs import program_outputs
+from bertc.use.source.reads import reads
+from bertc.use.source.recording import CallScope, LongList, recording, without_memory
+from bertc.use.source.simplify import simplify
+
+AXIS_SIZES = (
+    "Names end in their axes: b rows, s positions, q queries, k keys, n heads, d width of a head,\n"
+    "h hidden, e embedding, f feed-forward, w all heads side by side, p pairs, r or l distances,\n"
+    "v token ids."
+)
+LOADING = '''
+def load(model, path):
+    """Set the weights to those of a file of safetensors with their names, as a run saves them."""
+    content = pathlib.Path(path).read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+    weights = {}
+    for name, entry in json.loads(content[8:start]).items():
+        if name != "__metadata__":
+            first, end = (start + offset for offset in entry["data_offsets"])
+            values = torch.frombuffer(bytearray(content[first:end]), dtype=types[entry["dtype"]])
+            weights[name] = values.view(entry["shape"])
+    model.load_state_dict(weights)
+
+
+if __name__ == "__main__":
+    model = Model()
+    print(f"{sum(weight.numel() for weight in model.parameters()):,} parameters")
+    for name, output in model(torch.randint(VOCAB, (2, 16))).items():
+        print(name, tuple(output.shape))
+'''
+
+
+def emit_source(resolved: Resolved, settings: str = "") -> str:
+    """The program as one file of PyTorch that depends on nothing else.
+
+    ``settings`` is the text of its settings with their origins.
+    """
+    scope, model = _recorded(resolved)
+    weights = {weight.name: weight for weight in model_weights(resolved)}
+    classes = Classes(scopes_in(scope), weights, _constants(resolved))
+    classes.add(model, "")
+    written = [class_lines(written) for written in reversed(classes.written)]
+    made = [line for function in _functions(scope) for line in (*function, "", "")]
+    body = "\n\n\n".join("\n".join(lines) for lines in written)
+    names = [
+        f"{name} = {value!r}"
+        for name, value in classes.constants.values.items()
+        if re.search(rf"\b{name}\b", body + LOADING)
+    ]
+    math = ["import math"] if any("math." in line for line in made) else []
+    head = [_docstring(resolved, settings), "", "import json", *math, "import pathlib", ""]
+    imports = ["import torch", "import torch.nn.functional as F", "from torch import nn", ""]
+    return "\n".join([*head, *imports, *names, "", "", *made, body, "", LOADING])
+
+
+def _recorded(resolved: Resolved) -> tuple[CallScope, Model]:
+    """A forward pass in training, of values that are computed in bf16."""
+    before = torch.get_default_dtype()
+    with without_memory() as (rows, tokens):
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            model = Model(resolved).train()
+        finally:
+            torch.set_default_dtype(before)
+        model.compute_dtype = torch.bfloat16
+        node = model.encoder.node
+        given = {name: torch.zeros(rows, tokens, dtype=torch.long) for name in PARAMETERS}
+        with recording(model) as recorder:
+            for name, tensor in given.items():
+                recorder.value(tensor, name)
+            inputs = EncoderInputs(
+                given["token_ids"],
+                given["segment_ids"] if node.kinds_of_segments > 1 else None,
+                given["attention_mask"].bool(),
+                language_ids=given["language_ids"] if node.languages else None,
+            )
+            results = program_outputs(model, inputs)
+        results.pop("first")
+    recorder.scope.keys = tuple(results)
+    recorder.scope.outputs = [recorder.value(tensor) for tensor in results.values()]
+    simplify(recorder.scope, {path: module for module, path in recorder.paths.items()})
+    return recorder.scope, model
+
+
+def _constants(resolved: Resolved) -> Constants:
+    """Sizes of the main network."""
+    body = resolved.encoder
+    values: dict[str, int | float] = {"VOCAB": body.vocab_size, "HIDDEN": body.hidden}
+    sizes = {("vocab", body.vocab_size): "VOCAB", ("hidden", body.hidden): "HIDDEN"}
+    if body.embedding != body.hidden:
+        values["EMBEDDING"] = body.embedding
+    sizes["embedding", body.embedding] = "HIDDEN" if body.embedding == body.hidden else "EMBEDDING"
+    if isinstance(body, Encoder):
+        first = body.layers[0]
+        values |= {"LAYERS": body.depth, "HEADS": first.heads, "HEAD_DIM": first.head_dim}
+        values |= {"FFN": first.ffn, "POSITIONS": body.positions.rows, "SEGMENTS": body.segments}
+        values["DROPOUT"] = body.dropout.hidden
+        inner = first.heads * first.head_dim
+        sizes["heads", inner] = "HIDDEN" if inner == body.hidden else "HEADS * HEAD_DIM"
+        sizes["ffn", first.ffn] = "FFN"
+        sizes["positions", body.positions.rows] = "POSITIONS"
+        sizes["segments", body.segments] = "SEGMENTS"
+    return Constants(sizes, values)
+
+
+def _docstring(resolved: Resolved, settings: str) -> str:
+    """The program, its costs, and where its settings come from."""
+    costs, wanted = estimate(resolved, "h200"), {*resolved.encoder.settings(), "objective", "vocab"}
+    stage = costs.stages[-1]
+    flops, tokens = units.flops_text(stage.flops.forward_per_example), resolved.stages[-1].seq
+    lines = [
+        f'"""{resolved.name or "A program"}: {costs.parameters.total:,} parameters, {flops} for '
+        f"{tokens} tokens."
+    ]
+    shown = [line for line in settings.splitlines() if line.split(" =")[0] in wanted]
+    cut = [line if len(line) <= WIDTH - 4 else f"{line[: WIDTH - 7]}..." for line in shown]
+    given = ["", "Settings, and where they come from:", "", *(f"    {line}" for line in cut)]
+    return "\n".join([*lines, "", AXIS_SIZES, *(given if cut else []), '"""'])
+
+
+def _functions(scope: CallScope) -> Iterator[list[str]]:
+    """The functions that make long lists of numbers."""
+    done = set[str]()
+    for inner in scopes_in(scope).values():
+        for call in reads(inner).needed:
+            for made in call.args:
+                if isinstance(made, LongList) and made.name and made.name not in done:
+                    done.add(made.name)
+                    yield from _function(made.arguments["self"], made.name, done)
+
+
+def _function(node: Node, name: str, done: set[str]) -> Iterator[list[str]]:
+    """A method of a node as a function, with its fields as numbers, after those that it calls."""
+    source = ast.parse(textwrap.dedent(inspect.getsource(getattr(type(node), name)))).body[0]
+    assert isinstance(source, ast.FunctionDef)
+    called = _Folded(node)
+    function = called.visit(source)
+    function.args.args = [ast.arg(arg.arg) for arg in function.args.args[1:]]
+    function.returns = None
+    for other in sorted(called.called - done):
+        done.add(other)
+        yield from _function(node, other, done)
+    doc = function.body.pop(0)
+    first, *rest = code(function).splitlines()
+    yield [first, f'    """{ast.literal_eval(doc.value)}"""', *rest]
+
+
+class _Folded(ast.NodeTransformer):
+    """Fields of ``self`` as numbers, methods as functions."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.called = node, set[str]()
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:  # noqa: N802
+        """A field, a method, or another attribute as it is."""
+        if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            self.generic_visit(node)
+            return node
+        value = getattr(self.node, node.attr)
+        if callable(value):
+            self.called.add(node.attr)
+            return ast.Name(node.attr)
+        return ast.Constant(value)

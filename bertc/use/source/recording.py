@@ -1,0 +1,274 @@
+"""A forward pass of modules, recorded as calls on named values.
+
+The modules run as they are, on tensors without memory, with sizes as symbols. So what is recorded
+is what this program computes: branches that it does not take leave no trace. Names of values are
+those of variables in the modules' own source.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import SymInt, Tensor, nn
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils._pytree import tree_leaves
+
+from bertc.model.norm import Norm
+from bertc.model.weights import Embedding, Linear
+
+TORCH_MODULES = (Linear, Embedding, Norm)
+"""Modules that torch has too."""
+AXIS_SIZES = {"b": 1009, "s": 11}
+"""Axes whose size is a symbol, and the sizes that branches are taken for.
+
+The length of a tensor is a number in Python; that of rows is one that nothing else is."""
+UNSEEN = ("torch", "jaxtyping", "contextlib", "functools", "typing", "unittest", "sympy")
+"""Packages whose variables have no names for us."""
+SAME = "torch.Tensor.view_as"
+"""Gives a tensor a second name, so that a module that reads both reads them as two."""
+LONG_LIST = 32
+"""Numbers from which on a list is written as a call of the function that made it."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The name of a value in a frame."""
+
+    depth: int
+    name: str
+    assigned: bool  # in the frame; else it is an argument
+
+
+@dataclass(eq=False)
+class TensorValue:
+    """A tensor, where it was made, and the names that it was bound to."""
+
+    tensor: Tensor
+    call: "Call | None"  # None: an input or a parameter
+    scope: "CallScope"
+    path: str = ""  # of a parameter
+    nth: int = 0  # of several results
+    names: list[Binding] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Call:
+    """A call of a function of torch, or of a module."""
+
+    function: str | nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    segment: int  # number of the call of an unnamed module around it, 0: none
+    results: tuple[TensorValue, ...] = ()
+    body: "CallScope | None" = None  # of a module that is written as a class
+    several: bool = False  # its results are a tuple
+    path: str = ""  # of one of torch's modules
+
+
+@dataclass(eq=False)
+class CallScope:
+    """The calls in one call of a module."""
+
+    module: nn.Module
+    path: str
+    depth: int = 0  # of the frames that it runs in
+    calls: list[Call] = field(default_factory=list)
+    outputs: list[TensorValue] = field(default_factory=list)
+    keys: tuple[str, ...] = ()  # of the outputs
+
+
+@dataclass(eq=False)
+class LongList:
+    """A long list of numbers, and the function that returned it."""
+
+    numbers: Any
+    code: CodeType
+    arguments: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of that function, if it is a method without arguments of its own."""
+        return self.code.co_name if list(self.arguments) == ["self"] else ""
+
+
+class Recorder(TorchFunctionMode):
+    """Records calls of torch, and of modules, while it is entered."""
+
+    def __init__(self, root: nn.Module) -> None:
+        super().__init__()
+        self.paths = {module: path for path, module in root.named_modules()}
+        self.scope = CallScope(root, "", depth=_depth(sys._getframe()))
+        self._values = {
+            id(parameter): TensorValue(parameter, None, self.scope, path)
+            for path, parameter in root.named_parameters()
+        }
+        self._made: dict[int, LongList] = {}
+        self._segment = self._segments = 0
+        self._passed: dict[int, tuple[dict[str, Any], int]] = {}
+
+    def value(self, tensor: Tensor, name: str = "") -> TensorValue:
+        """The value of a tensor; with a name it is one from outside."""
+        if name:
+            bound = [Binding(self.scope.depth, name, assigned=True)]
+            self._values[id(tensor)] = TensorValue(tensor, None, self.scope, names=bound)
+        return self._values[id(tensor)]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        sys.settrace(None)  # within torch there are no names for us
+        out = _of_lstm(*args) if func is torch._VF.lstm else func(*args, **kwargs)
+        sys.settrace(self.trace)
+        self._record(resolve_name(func) or func.__name__, args, kwargs, out)
+        return out
+
+    def _record(self, function: str | nn.Module, args: Any, kwargs: Any, out: Any) -> None:
+        several = isinstance(out, (tuple, list)) and not isinstance(out, torch.Size)
+        tensors = tuple(out) if several else (out,)
+        if not tensors or not all(isinstance(tensor, Tensor) for tensor in tensors):
+            return
+        changes = isinstance(function, str) and in_place(function)
+        if not changes and all(id(tensor) in self._values for tensor in tensors):
+            return  # it returned what it was given
+        read, named = self._seen(tuple(args)), self._seen(kwargs)
+        path = "" if isinstance(function, str) else self.paths[function]
+        self._add(Call(function, read, named, self._segment, several=several, path=path), tensors)
+
+    def _add(self, call: Call, tensors: tuple[Tensor, ...]) -> None:
+        call.results = tuple(TensorValue(x, call, self.scope, nth=n) for n, x in enumerate(tensors))
+        self._values |= {id(value.tensor): value for value in call.results}
+        self.scope.calls.append(call)
+
+    def _seen(self, arguments: Any) -> Any:
+        """Arguments with values in place of tensors, and of long lists what made them."""
+        match arguments:
+            case Tensor():
+                return self._values.get(id(arguments), arguments)
+            case list() | tuple() if len(arguments) >= LONG_LIST:
+                return self._made.get(id(arguments), arguments)
+            case list() | tuple():
+                return tuple(map(self._seen, arguments))
+            case dict():
+                return {name: self._seen(argument) for name, argument in arguments.items()}
+        return arguments
+
+    def call(self, module: nn.Module, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call a module: as one of torch's, as a class, or unnamed, as a part of its caller."""
+        outer, segment, path = self.scope, self._segment, self.paths.get(module)
+        if path is None:
+            self._segments += 1
+            self._segment = segment or self._segments
+            out = plain(module, *args, **kwargs)
+            self._segment = segment
+        elif not within(path, outer.path):  # it is lent: its weights are arguments
+            out = plain(module, *args, **kwargs)
+        elif type(module) in TORCH_MODULES and not vars(module).get("base"):
+            with torch._C.DisableTorchFunction():
+                out = plain(module, *args, **kwargs)
+            self._record(module, args, kwargs, out)
+        else:
+            depth = _depth(sys._getframe()) + 1
+            body = self.scope = CallScope(module, path, depth)
+            self._segment = 0
+            out = plain(module, *args, **kwargs)
+            self.scope, self._segment = outer, segment
+            tensors = tuple(x for x in tree_leaves(out) if isinstance(x, Tensor))
+            body.outputs = [self._values[id(tensor)] for tensor in tensors]
+            call = Call(module, (), {}, segment, body=body, several=len(tensors) > 1)
+            self._add(call, tensors)  # outside, the result is another value of the same tensor
+        return out
+
+    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """See which tensors are bound to which names, in frames outside of torch."""
+        if event == "call":
+            package = frame.f_globals.get("__name__", "")
+            if package.split(".")[0] in UNSEEN or package == __name__:
+                return None
+            self._passed[id(frame)] = dict(frame.f_locals), _depth(frame)
+            return self.trace
+        passed, depth = self._passed[id(frame)]
+        if not frame.f_code.co_name.startswith("<"):  # names in comprehensions tell nothing
+            for name, bound in list(frame.f_locals.items()):
+                self._bind(name, bound, depth, assigned=passed.get(name) is not bound)
+        if event == "return" and isinstance(argument, (list, tuple)) and len(argument) >= LONG_LIST:
+            self._made[id(argument)] = LongList(argument, frame.f_code, passed)
+        return self.trace
+
+    def _bind(self, name: str, bound: Any, depth: int, *, assigned: bool) -> None:
+        """Note the name of a tensor, and of those in a named tuple."""
+        if isinstance(bound, Tensor):
+            value, binding = self._values.get(id(bound)), Binding(depth, name, assigned)
+            if value and name != "_" and binding not in value.names:
+                value.names.append(binding)
+        elif isinstance(bound, tuple) and hasattr(bound, "_fields"):
+            for field_name, part in zip(bound._fields, bound, strict=True):
+                self._bind(field_name, part, depth, assigned=False)
+
+
+def _of_lstm(x_nsi: Tensor, begins: tuple[Tensor, Tensor], *_: Any) -> tuple[Tensor, ...]:
+    """The shapes of an LSTM's results, which torch knows for sizes that are numbers only."""
+    begin_1nh, cell_1nh = begins
+    return x_nsi.new_empty(*x_nsi.shape[:2], begin_1nh.shape[2]), begin_1nh + 0, cell_1nh + 0
+
+
+def in_place(function: str) -> bool:
+    """Does a method change its tensor?"""
+    return function.endswith("_") and not function.endswith("__")
+
+
+def within(path: str, module: str) -> bool:
+    """Does a path lead to a module, or into it?"""
+    return not module or path == module or path.startswith(f"{module}.")
+
+
+def _depth(frame: FrameType | None) -> int:
+    depth = 0
+    while frame:
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+@contextmanager
+def recording(root: nn.Module) -> Iterator[Recorder]:
+    """Record what happens in the block to the modules of ``root``."""
+    recorder, plain, before = Recorder(root), nn.Module.__call__, sys.gettrace()
+
+    def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return recorder.call(module, plain, args, kwargs)
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(nn.Module, "__call__", call))
+        # As when a graph is exported: plain functions of torch, for rows of any length.
+        stack.enter_context(patch.object(torch.compiler, "is_compiling", lambda: True))
+        stack.enter_context(recorder)
+        sys.settrace(recorder.trace)
+        try:
+            yield recorder
+        finally:
+            sys.settrace(before)
+
+
+@contextmanager
+def without_memory() -> Iterator[tuple[SymInt, SymInt]]:
+    """Tensors made in the block have no memory; the sizes of rows and tokens are symbols."""
+    shapes = ShapeEnv(duck_shape=False)
+
+    def size(name: str, hint: int) -> SymInt:
+        source = ConstantSource(name)
+        symbol = shapes.create_symbol(
+            hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
+        )
+        made = shapes.create_symintnode(symbol, hint=hint, source=source)
+        assert isinstance(made, SymInt)
+        return made
+
+    rows, tokens = (size(name, hint) for name, hint in AXIS_SIZES.items())
+    with FakeTensorMode(shape_env=shapes):
+        yield rows, tokens

@@ -1,0 +1,150 @@
+"""Recorded calls without what is there for speed alone: joined products, views of nothing."""
+
+from typing import Any
+
+from torch import nn
+
+from bertc.model.weights import Linear
+from bertc.use.source.recording import Call, CallScope, LongList, TensorValue, in_place, within
+
+VIEWS = ("torch.unflatten", "torch.Tensor.flatten", "torch.Tensor.reshape", "torch.Tensor.view")
+NEUTRAL = {
+    "torch.Tensor.mul": 1,
+    "torch.Tensor.div": 1,
+    "torch.Tensor.add": 0,
+    "torch.Tensor.sub": 0,
+}
+"""Numbers with which an operation gives its tensor."""
+PARTINGS = ("torch.functional.split", "torch.Tensor.chunk")
+
+
+def simplify(scope: CallScope, modules: dict[str, nn.Module]) -> None:
+    """Simplify the calls of a scope, and of those in it, in place; ``modules`` by their paths."""
+    _walk(scope, modules, {})
+
+
+def _walk(
+    scope: CallScope, modules: dict[str, nn.Module], same: dict[TensorValue, TensorValue]
+) -> None:
+    calls: list[Call] = []
+    known: dict[Any, Call] = {}
+    inside = {path: module for path, module in modules.items() if within(path, scope.path)}
+    for call in scope.calls:
+        call.args, call.kwargs = _seen(call.args, same), _seen(call.kwargs, same)
+        if call.body:
+            _walk(call.body, modules, same)
+        if (source := _unchanged(call)) is not None:
+            same[call.results[0]] = source
+            continue
+        if is_pure(call.function):
+            before = known.setdefault(_key((call.function, call.args, call.kwargs)), call)
+            if before is not call:
+                same |= dict(zip(call.results, before.results, strict=True))
+                continue
+        if _is_linear(call, inside):
+            path = call.args[1].path.removesuffix(".weight")
+            call.function, call.args, call.path = inside[path], call.args[:1], path
+        calls += _parted(call, inside) or [call]
+    scope.calls = calls
+    scope.outputs = [_seen(value, same) for value in scope.outputs]
+
+
+def _seen(argument: Any, same: dict[TensorValue, TensorValue]) -> Any:
+    """An argument with what values are the same as."""
+    match argument:
+        case TensorValue():
+            return _seen(same[argument], same) if argument in same else argument
+        case tuple():
+            return tuple(_seen(part, same) for part in argument)
+        case dict():
+            return {name: _seen(value, same) for name, value in argument.items()}
+    return argument
+
+
+def is_pure(function: str | nn.Module) -> bool:
+    """Does a function of torch give the same for the same arguments, and change none?"""
+    return isinstance(function, str) and "dropout" not in function and not in_place(function)
+
+
+def _key(argument: Any) -> Any:
+    """Equal for equal arguments."""
+    match argument:
+        case TensorValue() | LongList():
+            return id(argument)
+        case tuple() | list():
+            return type(argument), tuple(map(_key, argument))
+        case dict():
+            return tuple((name, _key(value)) for name, value in argument.items())
+    return type(argument), repr(argument)
+
+
+def _unchanged(call: Call) -> TensorValue | None:
+    """The value that a call returns as it is, if it does."""
+    function, args, result = call.function, call.args, call.results[0] if call.results else None
+    if call.body and not call.body.calls and len(call.results) == 1:
+        return call.body.outputs[0]
+    if result is None or call.several or not args:
+        return None
+    if function == "torch.cat":
+        parts = tuple(value for value in args[0] if 0 not in value.tensor.shape)
+        call.args = (parts, *args[1:])
+        return parts[0] if len(parts) == 1 else None
+    source: TensorValue = args[0]
+    if not isinstance(source, TensorValue) or source.tensor.dtype != result.tensor.dtype:
+        return None
+    if function == "torch.Tensor.__getitem__":
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        slices = all(isinstance(part, slice) or part is Ellipsis for part in index)
+        return source if slices and _equal(source, result) else None
+    if function in ("torch.Tensor.expand", "torch.Tensor.contiguous"):
+        return source if _equal(source, result) else None
+    neutral = NEUTRAL.get(function) if isinstance(function, str) else None
+    if neutral is not None and len(args) == 2 and args[1] == neutral:
+        return source
+    while function in VIEWS:
+        if _equal(source, result):
+            return source
+        if source.call is None or source.call.function not in VIEWS:
+            return None
+        source = source.call.args[0]
+    return None
+
+
+def _equal(one: TensorValue, other: TensorValue) -> bool:
+    return list(map(str, one.tensor.shape)) == list(map(str, other.tensor.shape))
+
+
+def _parted(call: Call, modules: dict[str, nn.Module]) -> list[Call]:
+    """Linear maps, where a product with their joined weights is split again."""
+    product = call.args[0].call if call.function in PARTINGS else None
+    if product is None or product.function != "torch.nn.functional.linear":
+        return []
+    joined = product.args[1].call
+    if joined is None or joined.function != "torch.cat":
+        return []
+    paths = [weight.path.removesuffix(".weight") for weight in joined.args[0]]
+    if len(paths) != len(call.results) or not all(_is_map(path, modules) for path in paths):
+        return []
+    parts: list[Call] = []
+    for path, value in zip(paths, call.results, strict=True):
+        read = product.args[:1]
+        part = Call(modules[path], read, {}, call.segment, (value,), path=path)
+        value.call, value.nth = part, 0
+        parts.append(part)
+    return parts
+
+
+def _is_linear(call: Call, modules: dict[str, nn.Module]) -> bool:
+    """Is it the product of a linear map?"""
+    if call.function != "torch.nn.functional.linear":
+        return False
+    weight, bias = (*call.args[1:], call.kwargs.get("bias"))[:2]
+    path = weight.path.removesuffix(".weight")
+    linear = modules.get(path)
+    if type(linear) is not Linear:
+        return False
+    return (bias.tensor if isinstance(bias, TensorValue) else None) is linear.bias
+
+
+def _is_map(path: str, modules: dict[str, nn.Module]) -> bool:
+    return isinstance(modules.get(path), Linear)

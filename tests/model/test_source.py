@@ -1,0 +1,85 @@
+"""Programs as files of PyTorch: what they compute, count and read like."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import save_file
+
+from bertc.api import resolve
+from bertc.base.diagnostics import DataError
+from bertc.cost import estimate
+from bertc.model import build
+from bertc.use.source.checking import check_source, loaded
+from bertc.use.source.file import emit_source
+
+TINY = "layers=3 hidden=32 heads=2 seq=24 steps=1 vocab=wordpiece(60)"
+PROGRAMS = (
+    "objective=mlm+nsp",
+    "objective=mlm+sop share=all E=16 ffn=48",
+    "objective=span share=attention positions=rotary(10000) norm=pre activation=geglu",
+    "objective=mlm attention=local(8, global_every=3) norm=pre(bias=false) "
+    "positions=rotary(160000, local_theta=10000)",
+    "objective=mlm positions=alibi norm=post(function=rms) activation=relu",
+    "objective=mlm positions=bucketed(24, buckets=8, distance=16) dropout=0",
+    "objective=mlm attention=disentangled(8, 16) positions=none segments=0 "
+    "head=transform(decoder=24)",
+    "objective=10*rtd+mlm generator=network(0.5)",
+    "objective=plm attention=relative(segments=true) positions=none",
+    "objective=clm attention=relative positions=none norm=post table=adaptive([20, 40])",
+    "objective=clm positions=sinusoidal attention=full(kv_heads=1)",
+)
+"""One of each kind of network."""
+ALONE = {"torch", "json", "math", "pathlib"}
+"""What a file may import."""
+
+
+@pytest.mark.parametrize("settings", PROGRAMS)
+def test_a_file_computes_what_the_modules_do(settings):
+    resolved = resolve(f"{TINY} {settings}")
+    source, model = emit_source(resolved), build(resolved)
+    check_source(source, model)
+    network = loaded(source, dict(model.named_parameters()))
+    counted = sum(weight.numel() for weight in network.parameters())
+    assert counted == estimate(resolved, "h200").parameters.total
+    assert max(map(len, source.splitlines())) <= 100
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import)]
+    assert {name.name.split(".")[0] for node in imports for name in node.names} <= ALONE
+
+
+def test_a_file_that_computes_something_else_is_refused():
+    resolved = resolve(f"{TINY} objective=mlm")
+    changed = emit_source(resolved).replace("self.norm(x_bse)", "self.norm(x_bse) * 1.001")
+    with pytest.raises(DataError, match="differs from the program by .*; nothing was written"):
+        check_source(changed, build(resolved))
+
+
+def test_layers_are_a_loop_and_shared_ones_one_module():
+    assert "for layer in range(LAYERS):" in emit_source(resolve(f"{TINY} objective=mlm"))
+    shared = emit_source(resolve(f"{TINY} objective=mlm share=all"))
+    assert "for _ in range(LAYERS):" in shared
+    assert "self.attention[0](x" in shared
+
+
+def test_a_file_runs_alone_and_loads_the_weights_of_a_run(tmp_path):
+    resolved = resolve(f"{TINY} objective=mlm")
+    (tmp_path / "tiny.py").write_text(emit_source(resolved))
+    model = build(resolved)
+    save_file(dict(model.state_dict()), tmp_path / "weights.safetensors")
+    loading = (
+        "import tiny; model = tiny.Model(); tiny.load(model, 'weights.safetensors'); "
+        "print(float(model.encoder.embeddings.token.weight.detach().sum()))"
+    )
+    shown, loaded_sum = run(tmp_path, "tiny.py"), run(tmp_path, "-c", loading)
+    assert f"{sum(w.numel() for w in model.parameters()):,} parameters" in shown
+    assert "mlm (2, 16, 60)" in shown
+    assert float(loaded_sum) == float(model.encoder.tokens.weight.detach().sum())
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """What Python prints, in a folder that has no bertc."""
+    command = [sys.executable, *arguments]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return ran.stdout
