@@ -43,7 +43,6 @@ def train(
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="resume a run that stopped")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="try everything but training")] = False,
     nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one per GPU")] = 1,
     mirror: MirrorOption = None,
 ) -> None:
@@ -68,7 +67,7 @@ def train(
         _remark(findings, nproc)
     if len(programs) > 1:
         _refuse_for_grid(len(programs), nproc, mirror)
-        raise typer.Exit(_train_grid(programs, spec, set, out, resume, dry_run))
+        raise typer.Exit(_train_grid(programs, spec, set, out, resume))
     (resolved,) = programs
     folder = out or Path("runs") / resolved.name
     if resume and mirror and not run:
@@ -76,12 +75,12 @@ def train(
     if nproc > 1:
         command = [
             *("train", *spec_words(spec, set), "--out", str(folder)),
-            *[*["--resume"] * resume, *["--dry-run"] * dry_run],
+            *["--resume"] * resume,
             *(["--mirror", mirror] if mirror is not None else []),
         ]
         raise typer.Exit(_launch(command, resolved, nproc, folder))
     text = "" if run else spec_text(spec, set)
-    _train_one(resolved, folder, text, resume, dry_run, mirror)
+    _train_one(resolved, folder, text, resume, mirror)
 
 
 def _fetched(
@@ -121,7 +120,6 @@ def _train_one(
     folder: Path,
     text: str,
     resume: bool,
-    dry_run: bool,
     mirror: str | None,
 ) -> None:
     """Train a program in this process, and print its report in the first of several."""
@@ -134,7 +132,6 @@ def _train_one(
         folder,
         spec_text=text,
         resume=resume,
-        dry_run=dry_run,
         tracking=feeding,
         mirror=mirror,
     )
@@ -219,7 +216,6 @@ def _train_grid(
     overrides: Sequence[str],
     out: Path | None,
     resume: bool,
-    dry_run: bool,
 ) -> int:
     """Train all points and print their results; returns the exit code of the first that failed."""
     from bertc.base.failures import exit_code
@@ -234,14 +230,10 @@ def _train_grid(
         parent,
         spec_text=spec_text(spec, overrides),
         resume=resume,
-        dry_run=dry_run,
         say=partial(say, err=True),
         tracking=feeding,
     ):
         if isinstance(outcome, BertcError):
             codes.append(exit_code(outcome, color=in_color(sys.stderr)))
-        elif dry_run:
-            say(outcome.summary())
-    if not dry_run:
-        say(results([parent]).as_table())
+    say(results([parent]).as_table())
     return codes[0] if codes else 0

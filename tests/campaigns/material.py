@@ -36,7 +36,7 @@ def _resume(spec: str, run: str) -> list[str]:
 
 
 def _begin(spec: str) -> list[str]:
-    return ["train", spec, "--out", "out", "--dry-run"]
+    return ["train", spec, "--out", "out"]
 
 
 TARGETS = (

@@ -221,7 +221,7 @@ def test_remarks_are_no_mistakes_and_stand_beside_what_is_fine(call: Call) -> No
     assert out.startswith(f"{spec}: fine\nremark[R101]: ")
     assert "\nremark[R102]: " in out
     # Before the hours are spent too: on stderr, whatever comes of the run.
-    code, _, err = call("train", f"{spec} data=files('gone.txt')", "--dry-run")
+    code, _, err = call("train", f"{spec} data=files('gone.txt')")
     assert code == 66
     assert "remark[R101]: " in err
 

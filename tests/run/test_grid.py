@@ -107,13 +107,6 @@ def test_stopped_it_goes_on_with_the_points_that_are_left(grid, call, tmp_path, 
         same_run(tmp_path / "straight" / name, tmp_path / "stopped" / name)
 
 
-def test_a_dry_run_is_of_every_point(grid, call, tmp_path):
-    code, out, _ = call("train", grid("seed={1, 2}"), "--dry-run")
-    assert code == 0
-    assert out.count("nothing was trained") == 2
-    assert not (tmp_path / "runs").exists()
-
-
 def test_several_processes_are_refused(grid, call, monkeypatch):
     code, _, err = call("train", grid("seed={1, 2}"), "--nproc", "2")
     assert code == 2

@@ -87,7 +87,7 @@ def test_a_plan_beyond_the_memory_is_refused_with_one_that_fits(
     here = replace(detect("cpu"), memory_bytes=2 * 2**20)
     monkeypatch.setattr(import_module("bertc.run.train.loop"), "machine_of", lambda *_: here)
     with pytest.raises(MachineError, match="do not fit in 2.00 MiB"):
-        train(tiny(microbatch=64, batch=64), tmp_path / "run", quiet=True, dry_run=True)
+        train(tiny(microbatch=64, batch=64), tmp_path / "run", quiet=True)
 
 
 def test_an_unknown_one_is_measured_and_gets_no_other_ones_figures(monkeypatch):

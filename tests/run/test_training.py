@@ -338,28 +338,6 @@ def test_running_out_of_memory_names_what_fits(go, tiny, monkeypatch):
     assert "--set microbatch=2" in caught.value.help
 
 
-def test_a_dry_run_trains_nothing_and_leaves_nothing(go, tiny, tmp_path):
-    report = go(tiny(), dry_run=True)
-    assert not (tmp_path / "run").exists()
-    assert "31,384 parameters" in report.summary()
-    assert "nothing was trained" in report.summary()
-
-
-def test_a_dry_run_fails_where_the_run_would(begun, go, tiny, tmp_path, monkeypatch, capsys, cache):
-    begun("taken")
-    for of_the_run in (tiny(), tiny(seed=9)):
-        capsys.readouterr()
-        report = train(of_the_run, tmp_path / "taken", cache=cache, dry_run=True)
-        assert "taken holds a run already" in report.summary()
-        assert not set(("resuming", "passed over")) & set(capsys.readouterr().err.split())
-    report = go(tiny(), "taken", resume=True, dry_run=True)
-    assert "--resume goes on from step 12" in report.summary()
-    assert "holds a run already" not in report.summary()
-    monkeypatch.setattr(durable, "free_bytes", lambda path: 10)
-    with pytest.raises(CannotWriteError, match="10 free"):
-        go(tiny(), dry_run=True)
-
-
 @pytest.mark.parametrize("step", [2, 4, 12])
 def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, monkeypatch, step):
     real = TrainStep.__call__

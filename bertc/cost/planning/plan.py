@@ -227,12 +227,6 @@ def largest_divisor(batch: int, limit: int) -> int:
     return largest
 
 
-def checkpoints_kept(resolved: Resolved) -> int:
-    """Number of checkpoints that a finished run has."""
-    saved, keep = -(-resolved.steps // resolved.run.save_every), resolved.run.keep
-    return saved if keep == "all" else min(keep, saved)
-
-
 def checkpoint_bytes(resolved: Resolved, stage: Stage) -> int:
     """Bytes of a checkpoint in a stage: weights, moments, and the best weights or an average."""
     table = model_weights(resolved.as_in(stage))

@@ -25,7 +25,6 @@ def train_grid(
     *,
     spec_text: str,
     resume: bool,
-    dry_run: bool,
     say: Callable[[str], None],
     tracking: Tracking | None = None,
 ) -> Iterator[Report | BertcError]:
@@ -49,7 +48,6 @@ def train_grid(
                 path,
                 spec_text=f"{spec_text}\n{POINT}{point.name}\n",
                 resume=resume,
-                dry_run=dry_run,
                 tracking=tracking,
             )
         except (StoppedError, CannotWriteError):

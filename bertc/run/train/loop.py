@@ -42,7 +42,7 @@ from bertc.run.train.phase import Phase, open_phase, update_rule
 from bertc.run.train.pruning import prune
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session, in_average, update_average
-from bertc.run.train.start import RunPlace, machine_of, rehearsed, settle, try_to_write
+from bertc.run.train.start import RunPlace, machine_of, settle
 
 
 def train(
@@ -51,7 +51,6 @@ def train(
     *,
     spec_text: str = "",
     resume: bool = False,
-    dry_run: bool = False,
     cache: Path | None = None,
     quiet: bool = False,
     goes_on: Callable[[], bool] = lambda: True,
@@ -62,8 +61,8 @@ def train(
 
     A run that was stopped or killed, and resumed, ends with the same weights, optimiser state and
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
-    rounding, unless ``deterministic=yes``. With ``dry_run`` all is tried but training. Under
-    torchrun each process calls this.
+    rounding, unless ``deterministic=yes``. Under torchrun each process
+    calls this.
     ``mirror`` is an address to which the run is sent meanwhile; on resume it stays the same.
     """
     refuse_untracked(resolved.run.trackers, tracking)
@@ -77,34 +76,29 @@ def train(
     ):
         place, main = RunPlace(folder, cache, display, ranks), ranks.is_main
         machine = machine_of(resolved.run.device, ranks)
-        claimed = folder.claimed() if main and not dry_run else nullcontext()
+        claimed = folder.claimed() if main else nullcontext()
         with kernels(resolved.run, machine.device), claimed:
-            _look_at(place, resolved, resume, dry_run)
-            address = address_for(out, mirror, resume) if main and not dry_run else ""
+            _look_at(place, resolved, resume)
+            address = address_for(out, mirror, resume) if main else ""
             sending = Mirror(address, folder, display, stop, resolved.run.keep) if address else None
             place = place._replace(mirror=sending)
             with mirrored(sending, resume):
                 with saying_nothing_began(folder, ranks):
                     start = settle(resolved, machine, place, resume)
-                    if dry_run:
-                        return rehearsed(start, out)
                 with open_session(start, place, spec_text, tracking) as session:
                     for index in range(len(resolved.stages)):
                         _train_stage(session, index, goes_on)
                     return finish(session)
 
 
-def _look_at(place: RunPlace, resolved: Resolved, resume: bool, dry_run: bool) -> None:
+def _look_at(place: RunPlace, resolved: Resolved, resume: bool) -> None:
     """Refuse, in the first process, a run folder that the run cannot use."""
     folder = place.folder
     if not place.ranks.is_main:
         return
-    if resume or not dry_run:
-        folder.admit(resolved, resume)
+    folder.admit(resolved, resume)
     if resume and not folder.holds_a_run:
         place.display.note(f"{folder.path} holds no run yet: one begins")
-    if dry_run:
-        try_to_write(resolved, folder.path)
 
 
 def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> None:

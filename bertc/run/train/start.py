@@ -1,20 +1,18 @@
-"""The start of a run, all that may fail before its first step, also as ``--dry-run``."""
+"""The start of a run, all that may fail before its first step."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
 
-from bertc.base.diagnostics import DataError, ResumeRefusedError, UsageError, several
+from bertc.base.diagnostics import DataError, ResumeRefusedError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.durable import ANOTHER_OUT
-from bertc.base.storage.paths import existing_folder, is_taken
+from bertc.base.storage.paths import is_taken
 from bertc.cost import Estimate
-from bertc.cost.planning.plan import Machine, Plan, checkpoint_bytes, checkpoints_kept, next_bytes
+from bertc.cost.planning.plan import Machine, Plan, next_bytes
 from bertc.cost.planning.world import ALONE, World
-from bertc.cost.units import bytes_text
 from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.data.layouts.parts import dev_parts
 from bertc.data.sources.vectors import vectors_width
@@ -25,7 +23,6 @@ from bertc.machine.display import Display, Watched
 from bertc.machine.machine import cost_on, detect, make_plan
 from bertc.machine.out_of_memory import refuse_what_cannot_fit
 from bertc.machine.process_group import ProcessGroup
-from bertc.model import build
 from bertc.model.native import missing
 from bertc.run.beginning.init_from import Source, require_readable, source_of
 from bertc.run.beginning.teachers import digests, require_same_tokens, require_weights
@@ -35,7 +32,6 @@ from bertc.run.records.checkpoints import Checkpoint
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import Lock
 from bertc.run.records.mirror import Mirror
-from bertc.run.train.report import Report
 from bertc.run.train.state import Progress
 
 
@@ -207,47 +203,3 @@ def _keep_sums(lock: Lock, plan: Plan, display: Display) -> None:
             f"warning: started with{'out' * bool(lacked)} kernels for this processor, now with"
             f"{'out' * bool(lacking)} them ({lacked or lacking}): dropout differs from here on"
         )
-
-
-def try_to_write(resolved: Resolved, out: Path) -> None:
-    """Build without memory, and try to write in the run folder."""
-    for stage in resolved.stages:
-        build(resolved.as_in(stage), "meta")
-    # One more is there before an old one is removed.
-    largest = max(checkpoint_bytes(resolved, stage) for stage in resolved.stages)
-    needed = (1 + checkpoints_kept(resolved)) * largest
-    with (
-        durable.writing(out, needed, elsewhere="choose another --out"),
-        TemporaryDirectory(dir=existing_folder(out)) as folder,
-    ):
-        durable.write(Path(folder) / "test", b"test")
-
-
-def rehearsed(start: Start, out: Path) -> Report:
-    """Read a batch of each stage; the report of a run that ends where it would begin."""
-    resolved, plan, outside = start.resolved, start.plan, start.outside
-    notes = []
-    if outside and outside.checkpoint:
-        notes.append(f"--resume goes on from step {outside.checkpoint.step:,}")
-    elif outside and RunFolder(out).holds_a_run:
-        notes.append(f"{out} holds a run already: to train, another --out, or --resume")
-    if outside:
-        cost, source = outside.cost, outside.source
-        notes += [
-            f"{resolved.name}: {cost.parameters.total:,} parameters, about "
-            f"{bytes_text(cost.memory.peak_bytes)} at the peak and "
-            f"{cost.time.total_text} on {cost.time.device}",
-            *(f"on {plan.device}: {reason}" for reason in plan.reasons),
-            *(source.lines() if source else ()),
-        ]
-    for index, (stage, data) in enumerate(zip(resolved.stages, start.corpus.stages, strict=True)):
-        data.train(0)
-        passes = stage.steps * stage.batch / data.examples
-        notes.append(
-            f"stage {stage.name}: {several(stage.steps, 'step')} of "
-            f"{several(stage.batch, 'example')} in micro-batches of {plan.microbatches[index]}; "
-            f"{several(data.examples, 'example')} with {several(data.tokens, 'token')}, "
-            f"read {passes:.2f} times"
-        )
-    notes.append("nothing was trained, and nothing written but the cache of tokens")
-    return Report(out, 0, resolved.steps, 0, 0.0, None, tuple(notes))
