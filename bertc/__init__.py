@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.results import Run, find_folders, read_run
     from bertc.run.stepper import Stepper
+    from bertc.use.boxes import Box, Group, Picture
     from bertc.use.graph import Graph, graph_of
+    from bertc.use.picture import picture_of
     from bertc.use.trained import Trained
 
 __version__ = "0.1.0"
@@ -87,21 +89,23 @@ _HOMES = {
     "run.records.folder": "RunFolder",
     "run.records.results": "Run find_folders read_run",
     "run.stepper": "Stepper",
+    "use.boxes": "Box Group Picture",
     "use.graph": "Graph graph_of",
+    "use.picture": "picture_of",
     "use.trained": "Trained",
 }
 PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in names.split()}
 """The module of each public name."""
 __all__ = [
-    "AllowedValues", "BertcError", "CannotWriteError", "DataError", "Diagnostic", "Estimate",
-    "GivenUpError", "Graph", "Interval", "MachineError", "Manner",
-    "MissingInputError", "Program", "Resolved", "ResumeRefusedError", "Run", "RunFolder", "Space",
+    "AllowedValues", "BertcError", "Box", "CannotWriteError", "DataError", "Diagnostic", "Estimate",
+    "GivenUpError", "Graph", "Group", "Interval", "MachineError", "Manner", "MissingInputError",
+    "Picture", "Program", "Resolved", "ResumeRefusedError", "Run", "RunFolder", "Space",
     "SpecError", "Stepper", "StoppedError", "Survey", "Table", "Trained", "UsageError", "ValueKind",
     "answer_cost", "build", "changed", "device_named", "escaped", "estimate", "evaluate_heads",
     "evaluate_run", "find_folders", "findings", "formatted", "graph_of", "load", "model_weights",
-    "most_steps", "points", "programs", "quoted", "read_run", "remedies", "resolve", "schema",
-    "settings_texts", "shipped_specs", "show", "shown_figures", "space", "spec_text", "step_flops",
-    "survey", "titled", "train", "units",
+    "most_steps", "picture_of", "points", "programs", "quoted", "read_run", "remedies", "resolve",
+    "schema", "settings_texts", "shipped_specs", "show", "shown_figures", "space", "spec_text",
+    "step_flops", "survey", "titled", "train", "units",
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ BEGINNING = """\
 `help(bertc.NAME)` has types, units and errors. The examples run in order, next to a `text.txt`.
 """
 GROUPS = {
-    "Specs": "findings remedies resolve points programs formatted show model_weights "
+    "Specs": "findings remedies resolve points programs formatted show picture_of model_weights "
     "spec_text shipped_specs schema quoted space",
     "Costs": "estimate answer_cost step_flops most_steps device_named units",
     "Training": "survey build train Stepper",
@@ -30,7 +30,7 @@ GROUPS = {
 }
 """Functions, and classes that are called, by title."""
 TYPES = {
-    "Specs": "Diagnostic Resolved Program AllowedValues ValueKind Space Interval",
+    "Specs": "Diagnostic Resolved Program AllowedValues ValueKind Space Interval Picture Group Box",
     "Costs": "Estimate",
     "Training": "Survey",
     "Runs": "Run",

@@ -8,9 +8,9 @@ from bertc.api import resolve, show
 from bertc.base.diagnostics import Diagnostics, UsageError
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.lab.drawing.pictures import dot, svg
 from bertc.lang.files import spec_text
-from bertc.use.drawing import dot, svg
-from bertc.use.picture import picture
+from bertc.use.picture import picture_of
 
 STAGES = ("tree", "program", "resolved", "weights", "module", "dot", "svg", "python")
 
@@ -34,7 +34,7 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
 
             return str(build(resolve(spec, overrides), device="meta"))
         case "dot" | "svg":
-            return (dot if stage == "dot" else svg)(picture(resolve(spec, overrides)))
+            return (dot if stage == "dot" else svg)(picture_of(resolve(spec, overrides)))
         case "python":
             return _python(spec, overrides)
     raise UsageError(f"--emit {stage}: there is no such stage", help=f"one of {', '.join(STAGES)}")

@@ -18,7 +18,7 @@ from bertc.ir.program.network import MAIN, READ_IN_ORDER, Network
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.node import asks_head, weights_of_head
-from bertc.use.drawing import Box, BoxKind, Element, Group, Link, Picture, boxes
+from bertc.use.boxes import Box, BoxKind, Element, Group, Link, Picture, boxes
 
 _COLUMNS = 36
 _OUTSIDE = ("embeddings.norm.", "embeddings.project.")
@@ -26,7 +26,7 @@ Alike = tuple[int, ...]
 """The layers that one drawn layer stands for."""
 
 
-def picture(resolved: Resolved) -> Picture:
+def picture_of(resolved: Resolved) -> Picture:
     """The networks of a program after its last stage, with the heads of all stages."""
     networks = {network.name: network for stage in resolved.stages for network in stage.allocated}
     order = sorted(networks.values(), key=lambda network: READ_IN_ORDER.index(network.role))

@@ -12,8 +12,9 @@ from bertc.base.resources import shipped_specs
 from bertc.cli.emit import emit
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.use.drawing import Box, Element, boxes, dot, svg
-from bertc.use.picture import picture
+from bertc.lab.drawing.pictures import dot, svg
+from bertc.use.boxes import Box, Element, boxes
+from bertc.use.picture import picture_of
 from tests.kinds import NETWORKS, OBJECTIVES
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=32 batch=4"
@@ -22,7 +23,7 @@ KINDS = [setting for union in UNIONS for setting in NETWORKS[union].values()]
 
 
 def assert_drawn(program: Resolved) -> None:
-    drawn = picture(program)
+    drawn = picture_of(program)
     learned = [one for one in drawn.networks.items if "frozen" not in one.title]
     weights = sum(box.numel for one in learned for box in boxes(one))
     assert weights == sum(weight.numel for weight in model_weights(program)), program.name
@@ -79,7 +80,7 @@ def outline(item: Element) -> str:
     ],
 )
 def test_equal_layers_and_shared_weights_are_drawn_once(spec: str, drawn: str) -> None:
-    assert outline(picture(resolve(spec)).networks) == drawn
+    assert outline(picture_of(resolve(spec)).networks) == drawn
 
 
 def test_ways_between_networks_are_labelled_and_names_are_text(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_ways_between_networks_are_labelled_and_names_are_text(tmp_path: Path) -
         ("deberta-v3-base", ["added", "guesses"]),
         ("tinybert-6", ["", "", ""]),  # a teacher, and what is learned from it
     ):
-        assert sorted(link.label for link in picture(resolve(spec)).links) == labels
+        assert sorted(link.label for link in picture_of(resolve(spec)).links) == labels
     file = tmp_path / 'a<b&"\\c.bertc'
     file.write_text(TOY)
     texts = [one.text or "" for one in ElementTree.fromstring(emit(str(file), (), "svg"))]

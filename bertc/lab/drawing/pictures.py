@@ -1,12 +1,12 @@
-"""Pictures of networks: boxes for their parts, and ways between them; as Graphviz text, or SVG."""
+"""Pictures of networks as Graphviz text, or SVG."""
 
+import html
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from bertc.base.diagnostics import html_text
+from bertc import Box, Group, Picture, escaped
 
 _COLOURS = {
     "embeddings": "#4a86c5", "attention": "#d9822b", "ffn": "#57a84a", "norm": "#c9a92c",
@@ -20,59 +20,7 @@ _SHAPES = (
     ".title{font-size:12.5px;font-weight:600}.ground{stroke-width:0}"
     ".link,.again{stroke-dasharray:4 3}.label{paint-order:stroke;stroke-width:5}"
 )
-BoxKind = Literal["embeddings", "attention", "ffn", "norm", "head", "add", "text", "again"]
-
-
-@dataclass(frozen=True, eq=False)
-class Box:
-    """A part of a network with ``numel`` weights; ``again`` is one that was drawn before."""
-
-    kind: BoxKind
-    title: str
-    lines: tuple[str, ...] = ()
-    numel: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Items from the bottom up, or in a ``row``; what is there several ``times`` has a frame.
-
-    ``loops``: states go through the same weights again. ``residual``: what it reads is added again.
-    """
-
-    items: "tuple[Element, ...]"
-    title: str = ""
-    row: bool = False
-    times: int = 1
-    loops: bool = False
-    residual: bool = False
-
-
 Element = Box | Group
-
-
-class Link(NamedTuple):
-    """A way from box to box next to the flow of states."""
-
-    start: Box
-    end: Box
-    label: str = ""
-
-
-class Picture(NamedTuple):
-    """A row of networks, in the order of their forward passes, and ways between boxes."""
-
-    networks: Group
-    links: list[Link]
-
-
-def boxes(item: Element) -> Iterator[Box]:
-    """All boxes of an item, the lowest first."""
-    if isinstance(item, Box):
-        yield item
-    else:
-        for inner in item.items:
-            yield from boxes(inner)
 
 
 class Rectangle(NamedTuple):
@@ -263,7 +211,7 @@ def _path(way: str, kind: str = "flow") -> str:
 
 
 def _text(x: float, y: float, text: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{x:g}" y="{y:g}">{html_text(text)}</text>'
+    return f'<text class="{kind}" x="{x:g}" y="{y:g}">{html.escape(escaped(text))}</text>'
 
 
 def _ink(dark: bool) -> str:

@@ -1,0 +1,1 @@
+"""Drawings of networks as text and images."""
