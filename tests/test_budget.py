@@ -21,14 +21,14 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 58_880,
-    "lab": 8_390,
-    "tests": 38_540,
-    "words of docs": 29_390,
+    "core": 60_480,
+    "lab": 8_610,
+    "tests": 38_690,
+    "words of docs": 29_420,
     "lines of README": 120,
-    "lines a kind": 442,
+    "lines a kind": 454,
     "floors": 10,
-    "vague names": 26,
+    "vague names": 36,
 }
 """What the house may have today."""
 VAGUE = {"each", "found", "own", "kept", "whole", "given"}
