@@ -132,6 +132,7 @@ def export_(
     pooling: Annotated[
         str, typer.Option(help="with --to: for sentence-transformers too, by mean, cls or max")
     ] = "",
+    code: Annotated[bool, typer.Option("--code", help="with --to: with its own classes")] = False,
     push: Annotated[str, typer.Option(help="send the folder to the hub: user/name")] = "",
     revision: Annotated[
         str, typer.Option(help="with --push: the branch; step-1000 has the weights after that step")
@@ -160,11 +161,12 @@ def export_(
 
         say(send(run, to, pooling, Destination(push, revision, private), dry_run))
     else:
-        refuse_others(context, "an export without --push", ("to", "onnx", "int8", "pooling"))
+        local = ("to", "onnx", "int8", "pooling", "code")
+        refuse_others(context, "an export without --push", local)
     if to is not None and not push:
         from bertc.use.card import export_with_card
 
-        say(export_with_card(run, to, pooling).summary())
+        say(export_with_card(run, to, pooling, code=code).summary())
     if onnx is not None:
         from bertc.lab.onnx.folder import export_onnx
 

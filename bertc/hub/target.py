@@ -142,7 +142,7 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
     if spans and not unshipped:
         return
     message = (
-        "the trained model fits no Hugging Face layout and will be saved in bertc's own: "
+        "the trained model fits no layout of transformers and is exported with its own code: "
         f"{obstacle.setting} stands in the way"
     )
     place = unshipped[0] if unshipped else None

@@ -8,16 +8,20 @@ from bertc.base.diagnostics import escaped, several
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_text
+from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.exporting import Exported
+from bertc.hub.families.family import Obstacle
+from bertc.hub.networks import alone
 from bertc.hub.published import hub_name
 from bertc.hub.sentences import MODULES
+from bertc.hub.target import target_of
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.run.models.loading import newest_step
-from bertc.run.models.runs import export_run
+from bertc.run.models.runs import export_run, model_after
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import values_of
 
@@ -33,13 +37,28 @@ _PIPELINES = {
 
 
 def export_with_card(
-    run: Path, to: Path, pooling: str = "", step: int = 0, called: str = '"FOLDER"'
+    run: Path,
+    to: Path,
+    pooling: str = "",
+    step: int = 0,
+    called: str = '"FOLDER"',
+    *,
+    code: bool = False,
 ) -> Exported:
     """Export a run, with a card of at most 60 lines; a model folder has none.
 
     The weights are those after ``step`` steps, 0: the newest; the card loads them as ``called``.
+    With ``code``, and where no layout fits, the folder has the program's own classes.
     """
-    exported, folder = export_run(run, to, pooling, step), RunFolder(run)
+    resolved, tensors = model_after(run, step)
+    words, folder = vocabulary_of(run, resolved.encoder.vocab_size), RunFolder(run)
+    fits = target_of(alone(resolved), tensors, words.pad)
+    if code or (isinstance(fits, Obstacle) and not pooling):
+        from bertc.use.source.code_folder import export_code
+
+        exported = export_code(resolved, tensors, words, to)
+    else:
+        exported = export_run(run, to, pooling, step)
     if not is_taken(folder.resolved):
         return exported
     resolved = folder.read_resolved()

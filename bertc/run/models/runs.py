@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import Tensor
+
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import is_file
 from bertc.data.tokenizers.reading import network_folder
@@ -16,6 +18,7 @@ from bertc.hub.keys import parts_of
 from bertc.hub.published import model_folder
 from bertc.hub.sentences import MODES, Sentences, vectors_of, write_sentences
 from bertc.hub.target import held_task
+from bertc.ir.program.resolved import Resolved
 from bertc.lang import show
 from bertc.run.models.importing import Imported, import_model
 from bertc.run.models.loading import newest_step, read_checkpoint, read_model
@@ -39,6 +42,14 @@ class ImportedRun:
         return "\n".join([first, *(f"note: {note}" for note in self.imported.notes)])
 
 
+def model_after(run: Path, step: int) -> tuple[Resolved, dict[str, Tensor]]:
+    """The program and the weights of a run after ``step`` steps, 0: the newest."""
+    if step in (0, newest_step(run)):
+        return read_model(run)
+    resolved, tensors, _ = read_checkpoint(run, step, raw=False)
+    return resolved, tensors
+
+
 def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exported:
     """Export a run's model after ``step`` steps, 0: the newest, to the layout that fits it.
 
@@ -50,10 +61,7 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
             f"--pooling {pooling}: sentence-transformers has no such pooling of one layer",
             help=f"one of {', '.join(MODES)}",
         )
-    if step in (0, newest_step(run)):
-        resolved, tensors = read_model(run)
-    else:
-        resolved, tensors, _ = read_checkpoint(run, step, raw=False)
+    resolved, tensors = model_after(run, step)
     sentences = vectors_of(run, resolved)
     if pooling and held_task(resolved, parts_of(tensors)):
         raise UsageError(

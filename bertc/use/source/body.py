@@ -2,16 +2,18 @@
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
 from torch import nn
 
+from bertc.use.source.constants import Constants
 from bertc.use.source.expressions import (
     call_node,
     code,
     dotted,
+    dotted_statement,
     literal,
     operation,
     written_arguments,
@@ -34,23 +36,7 @@ NESTED = 84
 """Columns of a line up to which a value with a name of one word is nested in it."""
 
 
-@dataclass(frozen=True)
-class Constants:
-    """Numbers of a program with a name: axes of weights, and others."""
-
-    sizes: Mapping[tuple[str, int], str]
-    values: Mapping[str, int | float]
-
-    @property
-    def layers(self) -> int:
-        """The number of layers."""
-        return int(self.values.get("LAYERS", 0))
-
-    def rate(self, rate: float) -> ast.expr:
-        """A rate of dropout."""
-        return ast.Name("DROPOUT") if rate == self.values.get("DROPOUT") else literal(rate)
-
-
+ATTENTION_CALL = "torch.nn.functional.scaled_dot_product_attention"
 NOT_NAMES = {"self", "F", "nn", "torch", *AXIS_SIZES}
 
 
@@ -84,12 +70,17 @@ class ForwardBody:
             several = sum(value in self.uses for value in call.results) > 1
             for value in call.results:
                 assigned = self._assigned(value)
-                if several or self.uses[value] > 1:
+                if several or self.uses[value] > 1 or self._returns_layers(call):
                     yield value
                 elif self.uses[value] and assigned:
                     if value in self.scope.outputs and not call.segment and self.scope.path:
                         continue
                     yield value
+
+    def _returns_layers(self, call: Call) -> bool:
+        """Does it return the states of layers too?"""
+        body = call.body
+        return self._constants.hub and body is not None and any(c.segment for c in body.calls)
 
     def _assigned(self, value: TensorValue) -> str:
         """The name that the outermost frame of the scope assigns it to, or ''."""
@@ -147,11 +138,32 @@ class ForwardBody:
                 made.append((call.segment, self._statement(call, targets)))
                 self._current |= {self.names[value]: value for value in targets}
         returned = [self.value(value) for value in self.scope.outputs]
+        if self._constants.hub and any(segment for segment, _ in made):
+            made = self._collecting(made)
+            returned.append(ast.Name("layers"))
         looped = rolled(made, self._constants.layers)
         last = ast.Return(returned[0] if len(returned) == 1 else ast.Tuple(returned))
-        if keys := self.scope.keys:
+        if keys := list(self.scope.keys):
+            if any(map(self._returns_layers, self.calls)):
+                keys, returned = [*keys, "layers"], [*returned, ast.Name("layers")]
             last = ast.Return(ast.Dict([ast.Constant(key) for key in keys], returned))
         return [*self._sizes.statements(), *looped, last]
+
+    def _collecting(self, made: list[tuple[int, ast.stmt]]) -> list[tuple[int, ast.stmt]]:
+        """The statements with a list of the states before the first layer and after each."""
+        first = next(call for call in self.calls if call.segment)
+        begun = next(v for v in read_by(first) if v.call and v.tensor.ndim == 3)
+        result: list[tuple[int, ast.stmt]] = []
+        for segment, group in groupby(made, key=lambda pair: pair[0]):
+            result += group
+            if segment:
+                last = result[-1][1]
+                assert isinstance(last, ast.Assign), "a layer ends with its states"
+                name = code(last.targets[0])
+                result.append((segment, dotted_statement(f"layers.append({name})")))
+        place = next(n for n, (segment, _) in enumerate(result) if segment)
+        result.insert(place, (0, dotted_statement(f"layers = [{self.names[begun]}]")))
+        return result
 
     def _is_long(self, call: Call) -> bool:
         """Is its expression a line for itself?"""
@@ -162,12 +174,17 @@ class ForwardBody:
         if call.several and len(targets) > 1:
             names: list[ast.expr] = [ast.Name(self.names.get(v, "_")) for v in call.results]
             return ast.Assign([ast.Tuple(names)], self._call(call))
+        if self._returns_layers(call):
+            both = ast.Tuple([ast.Name(self.names[targets[0]]), ast.Name("layers")])
+            return ast.Assign([both], self._call(call))
         return ast.Assign([ast.Name(self.names[targets[0]])], self._result(targets[0]))
 
     def _nests(self, call: Call) -> bool:
         """Is its value of one word, read once, in a line that stays short with it?"""
         value = call.results[0]
         if self.uses[value] != 1 or value in self.scope.outputs or "_" in self.names[value]:
+            return False
+        if self._returns_layers(call):
             return False
         reader = next(c for c in self.calls if value in read_by(c))
         if reader.segment != call.segment:
@@ -225,7 +242,10 @@ class ForwardBody:
         if "dropout_p" in keywords:
             rate = self._constants.rate(named["dropout_p"])
             keywords["dropout_p"] = ast.IfExp(dotted("self.training"), rate, ast.Constant(0.0))
-        return operation(call.function, args[: len(plain)], keywords)
+        made = operation(call.function, args[: len(plain)], keywords)
+        if self._constants.hub and call.function == ATTENTION_CALL and isinstance(made, ast.Call):
+            made.func = dotted("self.attend")
+        return made
 
     def _argument(self, argument: Any) -> ast.expr:
         match argument:

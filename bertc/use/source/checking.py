@@ -33,7 +33,11 @@ def check_source(source: str, model: Model) -> None:
     finally:
         model.float()
         model.compute_dtype = before
-    name, largest = max(found.items(), key=lambda pair: pair[1])
+    refuse_difference(*max(found.items(), key=lambda pair: pair[1]))
+
+
+def refuse_difference(name: str, largest: float) -> None:
+    """Refuse to write what differs by more than rounding."""
     if not largest <= TOLERANCE:
         raise DataError(
             f"the written source differs from the program by {largest:.1e} in {name}; nothing was "
@@ -108,7 +112,7 @@ def _pairs(
     generator = torch.Generator().manual_seed(1)
     sums = torch.zeros(()), torch.zeros(())
     for name, result in results.items():
-        yield name, _difference(result, expected[name])
+        yield name, difference(result, expected[name])
         factor = torch.randn(result.shape, generator=generator) / result.numel() ** 0.5
         sums = tuple(
             total + (value.masked_fill(value.isinf(), 0) * factor).sum()
@@ -118,10 +122,10 @@ def _pairs(
         both = [torch.autograd.grad(s, [*weights.values()], allow_unused=True) for s in sums]
         for mine, theirs in zip(*both, strict=True):
             if mine is not None and theirs is not None:
-                yield "the gradients", _difference(mine, theirs)
+                yield "the gradients", difference(mine, theirs)
 
 
-def _difference(one: Tensor, other: Tensor) -> float:
+def difference(one: Tensor, other: Tensor) -> float:
     """The largest difference, over the largest value where that is above 1; inf for shapes."""
     if one.shape != other.shape:
         return float("inf")

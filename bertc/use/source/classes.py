@@ -13,8 +13,9 @@ from bertc.ir.base import Weight
 from bertc.ir.program.network import MAIN
 from bertc.model.norm import Norm
 from bertc.model.weights import Embedding, Linear
-from bertc.use.source.body import Constants, ForwardBody
-from bertc.use.source.expressions import call_node, dotted, literal
+from bertc.use.source.body import ForwardBody
+from bertc.use.source.constants import Constants
+from bertc.use.source.expressions import call_node, dotted, dotted_statement, literal
 from bertc.use.source.reads import reads
 from bertc.use.source.recording import TORCH_MODULES, CallScope
 
@@ -37,13 +38,11 @@ class Classes:
     written: list[ast.ClassDef] = field(default_factory=list)
     made: dict[nn.Module, ast.expr] = field(default_factory=dict)  # how a module is made
     containers: dict[str, str] = field(default_factory=dict)
+    layers: Mapping[str, str] = field(default_factory=dict)  # base classes of parts of layers
 
     def add(self, module: nn.Module, path: str) -> None:
         """Write the class of a module, after those of its parts."""
-        for name, child in module.named_children():
-            at = f"{path}.{name}".removeprefix(".")
-            if child not in self.made:
-                self._add_part(child, at)
+        self.add_parts(module, path)
         init: list[ast.stmt] = [dotted_statement("super().__init__()")]
         if isinstance(module, nn.ModuleList):
             self.containers[path] = "list"
@@ -64,14 +63,21 @@ class Classes:
             statements = text.statements()
             names = [text.names[value] for value in text.free]
             if scope.keys:
-                names, statements = _with_defaults(names, statements)
+                names, statements = with_defaults(names, statements)
             body.append(ast.FunctionDef("forward", _arguments(["self", *names]), statements, []))
         doc = (type(module).__doc__ or "").strip().splitlines()
         if doc and scope:
             body.insert(0, ast.Expr(ast.Constant(doc[0])))
         self._write(module, path, ast.ClassDef(type(module).__name__, [base], [], body, []))
 
-    def _add_part(self, module: nn.Module, path: str) -> None:
+    def add_parts(self, module: nn.Module, path: str) -> None:
+        """Write the classes of a module's parts."""
+        for name, child in module.named_children():
+            if child not in self.made:
+                self.add_part(child, f"{path}.{name}".removeprefix("."))
+
+    def add_part(self, module: nn.Module, path: str) -> None:
+        """Write the class of a part, if it is none of torch's."""
         called = path in self.scopes
         if not called and (type(module) in TORCH_MODULES or isinstance(module, Embedding)):
             self.made[module] = self._leaf(module, path)
@@ -103,7 +109,7 @@ class Classes:
         self.containers[path] = "list" if listed else "dict"
         for name, child in children.items():
             if child not in self.made:
-                self._add_part(child, f"{path}.{name}")
+                self.add_part(child, f"{path}.{name}")
         parts = {n: self.made[child] for n, child in children.items() if child in self.made}
         if not listed:
             table = ast.Dict([ast.Constant(name) for name in parts], list(parts.values()))
@@ -162,6 +168,8 @@ class Classes:
         if isinstance(module, nn.ModuleList):
             parts = ast.List([self.made[child] for child in module])
             return dotted("nn.ModuleList"), ast.Expr(call_node(dotted("super().__init__"), [parts]))
+        if self.constants.hub and path in self.layers:
+            return dotted(self.layers[path]), None
         if not isinstance(module, (Linear, Embedding)):
             return dotted("nn.Module"), None
         leaf = self._leaf(module, path)
@@ -203,9 +211,7 @@ def _arguments(names: Iterable[str]) -> ast.arguments:
     return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
 
 
-def _with_defaults(
-    names: list[str], statements: list[ast.stmt]
-) -> tuple[list[str], list[ast.stmt]]:
+def with_defaults(names: list[str], statements: list[ast.stmt]) -> tuple[list[str], list[ast.stmt]]:
     """Arguments of a program, all but the first of which may be left out."""
     ordered = [name for name in PARAMETERS if name in names]
     defaults = [
@@ -215,11 +221,6 @@ def _with_defaults(
         for name in ordered[1:]
     ]
     return [ordered[0], *(f"{name}=None" for name in ordered[1:])], [*defaults, *statements]
-
-
-def dotted_statement(text: str) -> ast.stmt:
-    """A statement from its text."""
-    return ast.parse(text).body[0]
 
 
 def scopes_in(scope: CallScope) -> dict[str, CallScope]:

@@ -35,6 +35,11 @@ def dotted(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
+def dotted_statement(text: str) -> ast.stmt:
+    """A statement from its text."""
+    return ast.parse(text).body[0]
+
+
 def call_node(
     function: ast.expr, args: list[ast.expr], kwargs: Mapping[str, ast.expr] = NONE
 ) -> ast.expr:

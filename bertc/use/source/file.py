@@ -2,25 +2,24 @@
 
 import ast
 import inspect
-import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
+from torch import Tensor
 
 from bertc.cost import estimate, units
 from bertc.ir.base import Node
-from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs
 from bertc.model.model import Model
-from bertc.use.source.body import Constants
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in
+from bertc.use.source.constants import constants_of, named_constants
 from bertc.use.source.expressions import WIDTH, class_lines, code
 from bertc.use.source.outputs import program_outputs
 from bertc.use.source.reads import reads
-from bertc.use.source.recording import CallScope, LongList, recording, without_memory
+from bertc.use.source.recording import CallScope, LongList, Recorder, recording, without_memory
 from bertc.use.source.simplify import simplify
 
 AXIS_SIZES = (
@@ -28,6 +27,10 @@ AXIS_SIZES = (
     "h hidden, e embedding, f feed-forward, w all heads side by side, p pairs, r or l distances,\n"
     "v token ids."
 )
+IMPORTS = """import torch
+import torch.nn.functional as F
+from torch import nn
+"""
 LOADING = '''
 def load(model, path):
     """Set the weights to those of a file of safetensors with their names, as a run saves them."""
@@ -56,25 +59,34 @@ def emit_source(resolved: Resolved, settings: str = "") -> str:
 
     ``settings`` is the text of its settings with their origins.
     """
-    scope, model = _recorded(resolved)
+    scope, model = recorded(resolved, _everything)
     weights = {weight.name: weight for weight in model_weights(resolved)}
-    classes = Classes(scopes_in(scope), weights, _constants(resolved))
+    classes = Classes(scopes_in(scope), weights, constants_of(resolved))
     classes.add(model, "")
+    body = written_classes(classes)
+    head = [docstring(resolved, settings), "", "import json", "import math", "import pathlib", ""]
+    if "math." not in (functions := functions_of(scope)):
+        head.remove("import math")
+    names = named_constants(classes.constants, body + LOADING)
+    return "\n".join([*head, IMPORTS, *names, "", f"{functions}\n{body}", "", LOADING])
+
+
+def written_classes(classes: Classes) -> str:
+    """The text of classes, the outermost first."""
     written = [class_lines(written) for written in reversed(classes.written)]
-    made = [line for function in _functions(scope) for line in (*function, "", "")]
-    body = "\n\n\n".join("\n".join(lines) for lines in written)
-    names = [
-        f"{name} = {value!r}"
-        for name, value in classes.constants.values.items()
-        if re.search(rf"\b{name}\b", body + LOADING)
-    ]
-    math = ["import math"] if any("math." in line for line in made) else []
-    head = [_docstring(resolved, settings), "", "import json", *math, "import pathlib", ""]
-    imports = ["import torch", "import torch.nn.functional as F", "from torch import nn", ""]
-    return "\n".join([*head, *imports, *names, "", "", *made, body, "", LOADING])
+    return "\n\n\n".join("\n".join(lines) for lines in written)
 
 
-def _recorded(resolved: Resolved) -> tuple[CallScope, Model]:
+ForwardPass = Callable[[Model, EncoderInputs, Recorder], dict[str, Tensor]]
+"""A forward pass of a model, as results by name."""
+
+
+def _everything(model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, Tensor]:
+    results = program_outputs(model, inputs)
+    return {name: tensor for name, tensor in results.items() if name != "first"}
+
+
+def recorded(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
     """A forward pass in training, of values that are computed in bf16."""
     before = torch.get_default_dtype()
     with without_memory() as (rows, tokens):
@@ -95,36 +107,14 @@ def _recorded(resolved: Resolved) -> tuple[CallScope, Model]:
                 given["attention_mask"].bool(),
                 language_ids=given["language_ids"] if node.languages else None,
             )
-            results = program_outputs(model, inputs)
-        results.pop("first")
+            results = forward(model, inputs, recorder)
     recorder.scope.keys = tuple(results)
     recorder.scope.outputs = [recorder.value(tensor) for tensor in results.values()]
     simplify(recorder.scope, {path: module for module, path in recorder.paths.items()})
     return recorder.scope, model
 
 
-def _constants(resolved: Resolved) -> Constants:
-    """Sizes of the main network."""
-    body = resolved.encoder
-    values: dict[str, int | float] = {"VOCAB": body.vocab_size, "HIDDEN": body.hidden}
-    sizes = {("vocab", body.vocab_size): "VOCAB", ("hidden", body.hidden): "HIDDEN"}
-    if body.embedding != body.hidden:
-        values["EMBEDDING"] = body.embedding
-    sizes["embedding", body.embedding] = "HIDDEN" if body.embedding == body.hidden else "EMBEDDING"
-    if isinstance(body, Encoder):
-        first = body.layers[0]
-        values |= {"LAYERS": body.depth, "HEADS": first.heads, "HEAD_DIM": first.head_dim}
-        values |= {"FFN": first.ffn, "POSITIONS": body.positions.rows, "SEGMENTS": body.segments}
-        values["DROPOUT"] = body.dropout.hidden
-        inner = first.heads * first.head_dim
-        sizes["heads", inner] = "HIDDEN" if inner == body.hidden else "HEADS * HEAD_DIM"
-        sizes["ffn", first.ffn] = "FFN"
-        sizes["positions", body.positions.rows] = "POSITIONS"
-        sizes["segments", body.segments] = "SEGMENTS"
-    return Constants(sizes, values)
-
-
-def _docstring(resolved: Resolved, settings: str) -> str:
+def docstring(resolved: Resolved, settings: str) -> str:
     """The program, its costs, and where its settings come from."""
     costs, wanted = estimate(resolved, "h200"), {*resolved.encoder.settings(), "objective", "vocab"}
     stage = costs.stages[-1]
@@ -139,15 +129,17 @@ def _docstring(resolved: Resolved, settings: str) -> str:
     return "\n".join([*lines, "", AXIS_SIZES, *(given if cut else []), '"""'])
 
 
-def _functions(scope: CallScope) -> Iterator[list[str]]:
+def functions_of(scope: CallScope) -> str:
     """The functions that make long lists of numbers."""
-    done = set[str]()
+    done, lines = set[str](), list[str]()
     for inner in scopes_in(scope).values():
         for call in reads(inner).needed:
             for made in call.args:
                 if isinstance(made, LongList) and made.name and made.name not in done:
                     done.add(made.name)
-                    yield from _function(made.arguments["self"], made.name, done)
+                    for function in _function(made.arguments["self"], made.name, done):
+                        lines += [*function, "", ""]
+    return "\n".join(["", *lines])
 
 
 def _function(node: Node, name: str, done: set[str]) -> Iterator[list[str]]:

@@ -4,6 +4,8 @@ import ast
 import copy
 from itertools import groupby
 
+from bertc.use.source.expressions import code, dotted
+
 
 def rolled(made: list[tuple[int, ast.stmt]], depth: int) -> list[ast.stmt]:
     """Statements, each with the number of its segment (0: none), where like segments are a loop.
@@ -66,16 +68,16 @@ def _loop(turns: list[list[ast.stmt]], depth: int) -> ast.stmt:
     """One loop over what differs between turns."""
     body, count = copy.deepcopy(turns[0]), len(turns)
     walks = [[node for statement in turn for node in ast.walk(statement)] for turn in turns]
-    columns: dict[tuple[object, ...], str] = {}
+    columns: dict[tuple[str, ...], str] = {}
     replaced: dict[int, str] = {}
     for place, node in enumerate(n for statement in body for n in ast.walk(statement)):
         if not isinstance(node, (ast.Constant, ast.Name)):
             continue
-        values = tuple(_plain(walk[place]) for walk in walks)
+        values = tuple(code(walk[place]) for walk in walks)
         if len(set(values)) > 1:
             name = "layer"
             if isinstance(node, ast.Name):
-                name = f"{str(values[0]).rstrip('0123456789')}_of_layer"
+                name = f"{node.id.rstrip('0123456789')}_of_layer"
             taken = set(columns.values()) - {columns.get(values)}
             columns.setdefault(values, f"{name}{len(columns)}" if name in taken else name)
             replaced[place] = columns[values]
@@ -87,8 +89,7 @@ def _loop(turns: list[list[ast.stmt]], depth: int) -> ast.stmt:
     others = [values for values in columns if values != numbers]
     if numbers is None:
         return _listed(columns, body)
-    first, layer = numbers[0], ast.Name(columns[numbers])
-    assert isinstance(first, int)
+    first, layer = int(numbers[0]), ast.Name(columns[numbers])
     if others:
         chosen = _chosen(list(zip(*others, strict=True)), first, layer)
         if chosen is None:
@@ -98,14 +99,14 @@ def _loop(turns: list[list[ast.stmt]], depth: int) -> ast.stmt:
     return ast.For(layer, _range(first, first + count, depth), body, [])
 
 
-def _listed(columns: dict[tuple[object, ...], str], body: list[ast.stmt]) -> ast.stmt:
+def _listed(columns: dict[tuple[str, ...], str], body: list[ast.stmt]) -> ast.stmt:
     """A loop over what differs, written out."""
     rows = [_row(values) for values in zip(*columns, strict=True)]
     names: list[ast.expr] = [ast.Name(name) for name in columns.values()]
     return ast.For(names[0] if len(names) == 1 else ast.Tuple(names), ast.Tuple(rows), body, [])
 
 
-def _chosen(rows: list[tuple[object, ...]], first: int, layer: ast.expr) -> ast.expr | None:
+def _chosen(rows: list[tuple[str, ...]], first: int, layer: ast.expr) -> ast.expr | None:
     """The row of a layer, where one of two rows comes at regular layers; else None."""
     rare, often = sorted(set(rows), key=rows.count)[:2]
     places = [first + number for number, row in enumerate(rows) if row == rare]
@@ -120,22 +121,14 @@ def _chosen(rows: list[tuple[object, ...]], first: int, layer: ast.expr) -> ast.
     return ast.IfExp(test, _row(rare), _row(often))
 
 
-def _row(values: tuple[object, ...]) -> ast.expr:
-    written = [_written(value) for value in values]
+def _row(values: tuple[str, ...]) -> ast.expr:
+    written = [dotted(value) for value in values]
     return written[0] if len(written) == 1 else ast.Tuple(written)
 
 
-def _consecutive(values: tuple[object, ...]) -> bool:
-    first = values[0]
-    return isinstance(first, int) and values == tuple(range(first, first + len(values)))
-
-
-def _plain(node: ast.AST) -> object:
-    return node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
-
-
-def _written(value: object) -> ast.expr:
-    return ast.Name(value) if isinstance(value, str) else ast.Constant(value)  # type: ignore[arg-type]
+def _consecutive(values: tuple[str, ...]) -> bool:
+    first = int(values[0]) if values[0].isdigit() else -1
+    return first >= 0 and values == tuple(map(str, range(first, first + len(values))))
 
 
 def _range(first: int, end: int, depth: int) -> ast.expr:

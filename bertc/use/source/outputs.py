@@ -42,7 +42,7 @@ def _outputs(model: Model, inputs: EncoderInputs, cls_last: bool) -> dict[str, T
         decodes = network.body.head.decoder > 0 and any(term.states.decoded for term in terms)
         read = model.read_on(inputs, network.name, Wanted(decoded=decodes))
         if network.name == MAIN:
-            results |= _states(model, read, inputs, cls_last)
+            results |= encoder_outputs(model, inputs, cls_last, read)
         for term in terms:
             if (scored := _scores(model, term, read, results, inputs, network.name)) is not None:
                 results[term.head_name] = scored
@@ -54,10 +54,11 @@ def keys_of(inputs: EncoderInputs, x_bqh: Tensor, layer: int) -> Tensor:
     return x_bqh.view_as(x_bqh)
 
 
-def _states(
-    model: Model, read: Outputs, inputs: EncoderInputs, cls_last: bool
+def encoder_outputs(
+    model: Model, inputs: EncoderInputs, cls_last: bool, read: Outputs | None = None
 ) -> dict[str, Tensor]:
-    """Last states, and the pooled one."""
+    """Last states of the main network, those of first tokens, and the pooled one."""
+    read = model.read_on(inputs) if read is None else read
     states_bsh, network = read.last, model.encoder
     first_b1h = states_bsh[:, :1]
     if cls_last:
@@ -80,19 +81,15 @@ def _scores(
     name: str,
 ) -> Tensor | None:
     """The scores of a term's head; None: it reads more than a row has."""
-    head, network = model.heads[term.head_name], model.network(name)
+    head = model.heads[term.head_name]
     states_bsh = read.last
     if read.decoded is not None and term.states.decoded:
         states_bsh = read.decoded
     if isinstance(term, Task):
         return scores(model, cast(Objective, term), states_bsh, results["first"], inputs)
     match head:
-        case AdaptiveTokenHead():
-            b, s, h = states_bsh.shape
-            flat_nv = token_logits(states_bsh.reshape(b * s, h), head, network)
-            return flat_nv.reshape(b, s, -1)
-        case TokenHead():
-            return token_logits(states_bsh, head, network)
+        case AdaptiveTokenHead() | TokenHead():
+            return language_scores(model, term.head_name, states_bsh, name)
         case Detector():
             scored: Tensor = head(states_bsh)
             return scored
@@ -100,3 +97,12 @@ def _scores(
             labelled: Tensor = head(results["pooled"])
             return labelled
     return None
+
+
+def language_scores(model: Model, head: str, states_bsh: Tensor, network: str = MAIN) -> Tensor:
+    """Scores (b, s, v) of every token by a head; log p for an adaptive one."""
+    module, body = model.heads[head], model.network(network)
+    if isinstance(module, TokenHead):
+        return token_logits(states_bsh, module, body)
+    b, s, h = states_bsh.shape
+    return token_logits(states_bsh.reshape(b * s, h), module, body).reshape(b, s, -1)

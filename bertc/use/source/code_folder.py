@@ -1,0 +1,185 @@
+"""``bertc export --code``: a folder that AutoModel loads, with the program's own classes in it."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from bertc.base.diagnostics import DataError, listed
+from bertc.hub.exporting import BESIDE, TRANSFORMERS, Exported, save_tokenizer
+from bertc.hub.families.tokens import Tokens
+from bertc.hub.folder import replacing
+from bertc.hub.target import beyond_last
+from bertc.hub.tensors import write_tensors
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.task import Task
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.table import AdaptiveTable
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.terms.heads import Classifier
+from bertc.model import build
+from bertc.use.source.checking import (
+    SHAPES,
+    difference,
+    inputs_of,
+    random_inputs,
+    refuse_difference,
+)
+from bertc.use.source.hub_source import head_of_tokens, modeling_source
+from bertc.use.source.outputs import encoder_outputs, language_scores
+
+CLASSES = {
+    "AutoModelForMaskedLM": "ForMaskedLM",
+    "AutoModelForCausalLM": "ForCausalLM",
+    "AutoModelForSequenceClassification": "ForSequenceClassification",
+    "AutoModelForTokenClassification": "ForTokenClassification",
+    "AutoModelForQuestionAnswering": "ForQuestionAnswering",
+    "AutoModelForMultipleChoice": "ForMultipleChoice",
+}
+"""Classes of the file by those of transformers that look for them."""
+
+
+def export_code(
+    resolved: Resolved, tensors: Mapping[str, Tensor], vocabulary: Tokens, folder: Path
+) -> Exported:
+    """Write a folder with the program's own classes, which ``trust_remote_code=True`` loads.
+
+    Raises:
+        DataError: naming what no class of transformers can hold.
+    """
+    _refuse_unsayable(resolved)
+    name = "".join(part.title() for part in re.findall("[a-zA-Z0-9]+", resolved.name)) or "Encoder"
+    name = name if name[0].isalpha() else f"Encoder{name}"
+    kind, placed = _placed(resolved, tensors)
+    beside = {key: tensor for key, tensor in tensors.items() if key not in placed}
+    ready = {placed[key]: tensor for key, tensor in tensors.items() if key in placed}
+    source = modeling_source(resolved, name, vocabulary.cls_last)
+    _check(source, f"{name}{kind}", resolved, tensors, ready)
+    file = f"modeling_{name.lower()}"
+    config = _config(resolved, vocabulary, name, kind)
+    with replacing(folder) as fresh:
+        (fresh / f"{file}.py").write_text(source, encoding="utf-8")
+        (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        write_tensors(fresh / "model.safetensors", ready)
+        if beside:
+            write_tensors(fresh / BESIDE, beside)
+        save_tokenizer(vocabulary, fresh, resolved)
+    notes = [f"its classes are in {file}.py: load it with trust_remote_code=True"]
+    if beside:
+        parts = sorted({".".join(key.split(".")[:2]) for key in beside})
+        notes.append(f"{listed(parts)}: written to {BESIDE}, for bertc alone")
+    return Exported(folder, "code", f"{name}{kind}", tuple(notes))
+
+
+def _refuse_unsayable(resolved: Resolved) -> None:
+    """Refuse networks that the classes cannot hold."""
+    body = resolved.encoder
+    what = "" if isinstance(body, Encoder) else f"body={body.body_kind}"
+    what = what or ("head=transform(decoder)" if body.head.decoder else "")
+    what = what or ("languages" if body.languages else "")
+    what = what or ("table=adaptive" if isinstance(body.table, AdaptiveTable) else "")
+    if what:
+        raise DataError(
+            f"{what} stands in the way: no class of transformers calls such a network",
+            help="bertc build SPEC -o FILE.py writes it as a file of PyTorch",
+        )
+    for task in resolved.stages[-1].tasks:
+        if beyond := beyond_last(task):
+            raise DataError(str(beyond), help=beyond.way_out)
+
+
+def _check(
+    source: str,
+    name: str,
+    resolved: Resolved,
+    tensors: Mapping[str, Tensor],
+    ready: Mapping[str, Tensor],
+) -> None:
+    """Compare the class that is written, with its weights, with bertc's modules."""
+    module = ModuleType("modeling")
+    exec(compile(source, "modeling", "exec"), vars(module))
+    kind, body = getattr(module, name), resolved.encoder
+    config = kind.config_class(vocab_size=body.vocab_size, num_labels=_labels(ready))
+    network = kind(config).eval()
+    base = "" if hasattr(network, "model") else "model."
+    network.load_state_dict({key.removeprefix(base): tensor for key, tensor in ready.items()})
+    model = build(resolved, device="meta").eval()
+    model.load_state_dict(tensors, assign=True, strict=False)
+    given = random_inputs(model, *SHAPES[-1])
+    passed = {"input_ids": given["token_ids"], "attention_mask": given["attention_mask"]}
+    if body.kinds_of_segments > 1:
+        passed["token_type_ids"] = given["segment_ids"]
+    # Both compute with plain functions of torch, not with the kernels for a CPU.
+    with torch.no_grad(), patch.object(torch.compiler, "is_compiling", lambda: True):
+        states = encoder_outputs(model, inputs_of(given), cls_last=False)["states"]
+        shown = network(**passed, output_hidden_states=True)
+        refuse_difference("the states", difference(shown.hidden_states[-1], states))
+        if (scores := head_of_tokens(resolved)) and name.endswith("LM"):
+            logits = language_scores(model, scores.term, states)
+            refuse_difference(scores.term, difference(shown.logits, logits))
+
+
+def _labels(ready: Mapping[str, Tensor]) -> int:
+    return len(ready["classifier.bias"]) if "classifier.bias" in ready else 2
+
+
+def _placed(resolved: Resolved, tensors: Mapping[str, Tensor]) -> tuple[str, dict[str, str]]:
+    """The class that holds the most of a model, and its weights' names by bertc's."""
+    placed = {name: f"model.{name}" for name in tensors if name.startswith("encoder.")}
+    if tasks := resolved.stages[-1].tasks:
+        (first, *others) = tasks
+        kind = _kind_of(first)
+        head = f"heads.{first.head_name}."
+        if not others and kind and isinstance(first.head_node, Classifier):
+            for part in ("weight", "bias"):
+                if f"{head}{part}" in tensors:
+                    placed[f"{head}{part}"] = f"classifier.{part}"
+            return kind, placed
+    if scores := head_of_tokens(resolved):
+        own = [name for name in tensors if name.startswith(f"heads.{scores.term}.")]
+        if own or not resolved.stages[-1].tasks:
+            return scores.kind, placed | {name: name for name in own}
+    return "Model", placed
+
+
+def _kind_of(task: Task) -> str:
+    match task.answer:
+        case Labels() | Score():
+            return "ForSequenceClassification"
+        case Tags():
+            return "ForTokenClassification"
+        case Span():
+            return "ForQuestionAnswering"
+        case Choice():
+            return "ForMultipleChoice"
+    return ""
+
+
+def _config(resolved: Resolved, vocabulary: Tokens, name: str, kind: str) -> dict[str, Any]:
+    """The configuration: sizes, classes and labels."""
+    file, scores = f"modeling_{name.lower()}", head_of_tokens(resolved)
+    written = {"AutoConfig": f"{file}.{name}Config", "AutoModel": f"{file}.{name}Model"}
+    for auto, suffix in CLASSES.items():
+        if not suffix.endswith("LM") or (scores and scores.kind == suffix):
+            written[auto] = f"{file}.{name}{suffix}"
+    config: dict[str, Any] = {
+        "model_type": f"bertc_{name.lower()}",
+        "architectures": [f"{name}{kind}"],
+        "auto_map": written,
+        "vocab_size": resolved.encoder.vocab_size,
+        "pad_token_id": vocabulary.pad,
+        "transformers_version": TRANSFORMERS,
+    }
+    for task in resolved.stages[-1].tasks[:1]:
+        if isinstance(task.answer, Labels | Tags):
+            config["id2label"] = dict(enumerate(task.answer.names))
+            config["label2id"] = {label: n for n, label in enumerate(task.answer.names)}
+        elif isinstance(task.answer, Score):
+            config |= {"num_labels": 1, "problem_type": "regression"}
+    return config

@@ -1,0 +1,55 @@
+"""Numbers of a program that have a name in its file."""
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.resolved import Resolved
+from bertc.use.source.expressions import literal
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Numbers of a program with a name: axes of weights, and others."""
+
+    sizes: Mapping[tuple[str, int], str]
+    values: Mapping[str, int | float]
+    hub: bool = False  # for classes of transformers, which return states and weights of layers
+
+    @property
+    def layers(self) -> int:
+        """The number of layers."""
+        return int(self.values.get("LAYERS", 0))
+
+    def rate(self, rate: float) -> ast.expr:
+        """A rate of dropout."""
+        return ast.Name("DROPOUT") if rate == self.values.get("DROPOUT") else literal(rate)
+
+
+def constants_of(resolved: Resolved) -> Constants:
+    """Sizes of the main network."""
+    body = resolved.encoder
+    values: dict[str, int | float] = {"VOCAB": body.vocab_size, "HIDDEN": body.hidden}
+    sizes = {("vocab", body.vocab_size): "VOCAB", ("hidden", body.hidden): "HIDDEN"}
+    if body.embedding != body.hidden:
+        values["EMBEDDING"] = body.embedding
+    sizes["embedding", body.embedding] = "HIDDEN" if body.embedding == body.hidden else "EMBEDDING"
+    if isinstance(body, Encoder):
+        first = body.layers[0]
+        values |= {"LAYERS": body.depth, "HEADS": first.heads, "HEAD_DIM": first.head_dim}
+        values |= {"FFN": first.ffn, "POSITIONS": body.positions.rows, "SEGMENTS": body.segments}
+        values["DROPOUT"] = body.dropout.hidden
+        inner = first.heads * first.head_dim
+        sizes["heads", inner] = "HIDDEN" if inner == body.hidden else "HEADS * HEAD_DIM"
+        sizes["ffn", first.ffn] = "FFN"
+        sizes["positions", body.positions.rows] = "POSITIONS"
+        sizes["segments", body.segments] = "SEGMENTS"
+    return Constants(sizes, values)
+
+
+def named_constants(constants: Constants, text: str) -> list[str]:
+    """Lines of the constants that a text reads."""
+    read = [name for name in constants.values if re.search(rf"\b{name}\b", text)]
+    return [f"{name} = {constants.values[name]!r}" for name in read]

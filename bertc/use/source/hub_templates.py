@@ -1,0 +1,264 @@
+"""Classes for transformers, whose names and sizes are filled in."""
+
+ATTENTION_LAYER = '''
+class AttentionLayer(GradientCheckpointingLayer):
+    """Scaled dot products: by torch's kernel, or step by step where their weights are wanted."""
+
+    seen = None
+
+    def attend(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False):
+        if self.seen is None:
+            return F.scaled_dot_product_attention(
+                query, key, value, attn_mask, dropout_p, is_causal=is_causal
+            )
+        scores = query @ key.mT * query.shape[-1] ** -0.5
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, -torch.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+        self.seen.append(weights)
+        return F.dropout(weights, dropout_p, self.training) @ value
+'''
+MODELING = '''
+class ${Name}Config(PreTrainedConfig):
+    """The sizes of the network; those that classes read can be changed, others are in its code."""
+
+    model_type = "bertc_$type"
+
+    def __init__(self, vocab_size=VOCAB, classifier_dropout=$dropout, **kwargs):
+        self.vocab_size, self.classifier_dropout = vocab_size, classifier_dropout
+        self.hidden_size, self.num_hidden_layers = $hidden, $layers
+        self.num_attention_heads, self.max_position_embeddings = $heads, $room
+        super().__init__(**kwargs)
+
+
+class ${Name}PreTrainedModel(PreTrainedModel):
+    config_class = ${Name}Config
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _keys_to_ignore_on_load_unexpected = [r"^heads\\.", r"^classifier\\."]
+
+    @torch.no_grad()
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=$std)
+        elif getattr(module, "weight", None) is not None:
+            nn.init.ones_(module.weight)
+        if getattr(module, "bias", None) is not None:
+            nn.init.zeros_(module.bias)
+
+
+class ${Name}Model(${Name}PreTrainedModel):
+    """Last hidden states, and the pooled one where there is a pooler."""
+
+    def __init__(self, config, add_pooling_layer=True):
+        super().__init__(config)
+        self.encoder = $encoder
+        if config.vocab_size != VOCAB:
+            table = self.encoder.embeddings.token
+            self.encoder.embeddings.token = nn.Embedding(config.vocab_size, table.embedding_dim)
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.encoder.embeddings.token
+
+    def set_input_embeddings(self, value):
+        self.encoder.embeddings.token = value
+
+$read
+
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        token_type_ids=None,
+        inputs_embeds=None,
+        output_attentions=None,
+        output_hidden_states=None,
+        return_dict=None,
+        **kwargs,
+    ):
+        config = self.config
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give input_ids or inputs_embeds, and not both")
+        attends = config.output_attentions if output_attentions is None else output_attentions
+        seen = [] if attends or config._attn_implementation == "eager" else None
+        for module in self.modules():
+            if isinstance(module, AttentionLayer):
+                module.seen = seen
+        token = self.get_input_embeddings()
+        if inputs_embeds is not None:
+            input_ids = torch.zeros(
+                inputs_embeds.shape[:2], dtype=torch.long, device=inputs_embeds.device
+            )
+            hook = token.register_forward_hook(lambda *_: inputs_embeds)
+        try:
+            read = self.read(input_ids$passed)
+        finally:
+            if inputs_embeds is not None:
+                hook.remove()
+        shown = output_hidden_states
+        shown = config.output_hidden_states if shown is None else shown
+        layers = (*read["layers"][:-1], read["states"]) if shown else None
+        outputs = BaseModelOutputWithPooling(
+            last_hidden_state=read["states"],
+            pooler_output=read.get("pooled"),
+            hidden_states=layers,
+            attentions=tuple(seen) if attends else None,
+        )
+        return outputs if self.returns_dict(return_dict) else outputs.to_tuple()
+
+    def returns_dict(self, wanted):
+        return self.config.return_dict if wanted is None else wanted
+
+
+class ${Name}Head(${Name}PreTrainedModel):
+    """A network with a head, in the forms that its subclasses have."""
+
+    def __init__(self, config, labels=0):
+        super().__init__(config)
+        self.model = ${Name}Model(config)
+        if labels:
+            self.dropout = nn.Dropout(config.classifier_dropout)
+            self.classifier = nn.Linear($pooled_width, labels)
+
+    def results(self, kind, outputs, loss, return_dict, **scores):
+        layers, weights = outputs.hidden_states, outputs.attentions
+        made = kind(loss=loss, hidden_states=layers, attentions=weights, **scores)
+        return made if self.model.returns_dict(return_dict) else made.to_tuple()
+
+$lm
+class ${Name}ForSequenceClassification(${Name}Head):
+    def __init__(self, config):
+        super().__init__(config, config.num_labels)
+        self.post_init()
+
+    def forward(
+        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
+        labels=None, return_dict=None, **kwargs,
+    ):
+        outputs = self.model(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs
+        )
+        logits, loss = self.classifier(self.dropout($pooled)), None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return self.results(SequenceClassifierOutput, outputs, loss, return_dict, logits=logits)
+
+
+class ${Name}ForMultipleChoice(${Name}Head):
+    def __init__(self, config):
+        super().__init__(config, 1)
+        self.post_init()
+
+    def forward(
+        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
+        labels=None, return_dict=None, **kwargs,
+    ):
+        choices = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
+        ids = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        rows = (None if given is None else given.flatten(0, 1) for given in ids)
+        outputs = self.model(*rows, return_dict=True, **kwargs)
+        logits = self.classifier(self.dropout($pooled)).view(-1, choices)
+        loss = None if labels is None else F.cross_entropy(logits.float(), labels)
+        return self.results(MultipleChoiceModelOutput, outputs, loss, return_dict, logits=logits)
+
+
+class ${Name}ForTokenClassification(${Name}Head):
+    def __init__(self, config):
+        super().__init__(config, config.num_labels)
+        self.post_init()
+
+    def forward(
+        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
+        labels=None, return_dict=None, **kwargs,
+    ):
+        outputs = self.model(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs
+        )
+        logits = self.classifier(self.dropout(outputs.last_hidden_state))
+        loss = None
+        if labels is not None:
+            loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+        return self.results(TokenClassifierOutput, outputs, loss, return_dict, logits=logits)
+
+
+class ${Name}ForQuestionAnswering(${Name}Head):
+    def __init__(self, config):
+        super().__init__(config, 2)
+        self.post_init()
+
+    def forward(
+        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
+        start_positions=None, end_positions=None, return_dict=None, **kwargs,
+    ):
+        outputs = self.model(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs
+        )
+        starts, ends = self.classifier(outputs.last_hidden_state).float().unbind(-1)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            length = starts.shape[1]  # positions beyond the row do not count
+            loss = sum(
+                F.cross_entropy(scores, at.flatten().clamp(0, length), ignore_index=length)
+                for scores, at in ((starts, start_positions), (ends, end_positions))
+            ) / 2
+        return self.results(
+            QuestionAnsweringModelOutput, outputs, loss, return_dict,
+            start_logits=starts, end_logits=ends,
+        )
+'''
+LM = '''
+class ${Name}$kind(${Name}Head):
+    """Scores of every token at every position."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.heads = nn.ModuleDict({"$term": $head})
+        bias = self.heads["$term"].bias
+        if bias is not None and len(bias) != config.vocab_size:
+            self.heads["$term"].bias = nn.Parameter(bias.new_zeros(config.vocab_size))
+        self.post_init()
+
+    def resize_token_embeddings(self, *arguments, **settings):
+        table = super().resize_token_embeddings(*arguments, **settings)
+        head = self.heads["$term"]
+        if head.bias is not None:
+            missing = table.num_embeddings - len(head.bias)
+            bias = F.pad(head.bias.data, (0, missing)) if missing > 0 else head.bias.data
+            head.bias = nn.Parameter(bias[: table.num_embeddings])
+        return table
+
+$scores
+
+    def forward(
+        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
+        labels=None, return_dict=None, **kwargs,
+    ):
+        outputs = self.model(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs
+        )
+        logits, loss = self.scores(outputs.last_hidden_state), None
+        if labels is not None:
+            $targets
+            loss = F.cross_entropy(read.flatten(0, 1).float(), labels.flatten())
+        return self.results($output, outputs, loss, return_dict, logits=logits)
+
+'''
+HUB_IMPORTS = """
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import (
+    BaseModelOutputWithPooling,
+    CausalLMOutput,
+    MaskedLMOutput,
+    MultipleChoiceModelOutput,
+    QuestionAnsweringModelOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
+"""

@@ -1,0 +1,86 @@
+"""Folders with a program's own classes: transformers loads them, equal to bertc's modules."""
+
+import sys
+
+import pytest
+import torch
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+)
+
+from bertc.api import resolve
+from bertc.base.diagnostics import DataError
+from bertc.model import build
+from bertc.use.source.code_folder import export_code
+from tests.hub.programs import tensors, words
+
+TINY = "layers=3 hidden=24 vocab=wordpiece(97) seq=16 steps=1 objective=mlm"
+PROGRAMS = {
+    "shared attention": "heads=3 share=attention E=16",
+    "widths by layer": "heads=[3,2,1] head_dim=8 ffn=[40,24,16]",
+    "pre-norm": "heads=3 norm=sandwich(function=rms) segments=0 activation=geglu positions=rotary",
+}
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path, monkeypatch):
+    """Code of folders is copied here, and forgotten."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("settings", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_folder_loads_as_its_program(settings, tmp_path):
+    resolved = resolve(f"{TINY} {settings}")
+    weights = tensors(resolved)
+    exported = export_code(resolved, weights, words(), tmp_path / "m")
+    assert exported.architecture.endswith("ForMaskedLM")
+    model = build(resolved).eval()
+    model.load_state_dict(weights, strict=False)
+    network = AutoModelForMaskedLM.from_pretrained(tmp_path / "m", trust_remote_code=True)
+    ids = torch.randint(5, 97, (2, 9), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[1, 5:] = 0
+    with torch.no_grad():
+        wanted = model.encode(ids, None, mask)
+        shown = network(ids, mask, output_hidden_states=True, output_attentions=True)
+        plain = network(ids, mask)
+    assert torch.allclose(shown.hidden_states[-1], wanted, atol=1e-5)
+    assert torch.allclose(shown.logits, plain.logits, atol=1e-5)
+    depth = len(shown.attentions)
+    assert len(shown.hidden_states) == depth + 1
+    embedded = network.get_input_embeddings()(ids)
+    assert torch.allclose(network(inputs_embeds=embedded, attention_mask=mask).logits, plain.logits)
+
+
+def test_a_folder_is_saved_resized_and_trained(tmp_path):
+    resolved = resolve(f"{TINY} heads=3 share=attention E=16")
+    export_code(resolved, tensors(resolved), words(), tmp_path / "m")
+    network = AutoModelForMaskedLM.from_pretrained(tmp_path / "m", trust_remote_code=True)
+    network.resize_token_embeddings(101)
+    network.save_pretrained(tmp_path / "again")
+    again = AutoModelForMaskedLM.from_pretrained(tmp_path / "again", trust_remote_code=True)
+    ids = torch.randint(5, 97, (2, 9))
+    assert torch.equal(again(ids).logits, network.eval()(ids).logits)
+    assert again(ids).logits.shape == (2, 9, 101)
+    classes = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "m", trust_remote_code=True, num_labels=3
+    )
+    classes.train()
+    classes.activation_checkpointing_enable()
+    classes(ids, labels=torch.tensor([0, 2])).loss.backward()
+    assert all(weight.grad is not None for weight in classes.parameters())
+    base = AutoModel.from_pretrained(tmp_path / "again", trust_remote_code=True)
+    assert base(ids).pooler_output.shape == (2, resolved.encoder.hidden)
+
+
+def test_what_no_class_can_call_is_refused(tmp_path):
+    decoding = "attention=disentangled(8,16) positions=none segments=0 head=transform(decoder=16)"
+    resolved = resolve(f"{TINY} heads=3 {decoding}")
+    with pytest.raises(DataError, match=r"stands in the way: no class of transformers"):
+        export_code(resolved, tensors(resolved), words(), tmp_path / "m")
