@@ -21,14 +21,14 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 60_480,
+    "core": 61_180,
     "lab": 8_610,
-    "tests": 38_690,
-    "words of docs": 29_420,
+    "tests": 38_770,
+    "words of docs": 29_540,
     "lines of README": 120,
-    "lines a kind": 454,
+    "lines a kind": 459,
     "floors": 10,
-    "vague names": 36,
+    "vague names": 40,
 }
 """What the house may have today."""
 VAGUE = {"each", "found", "own", "kept", "whole", "given"}
