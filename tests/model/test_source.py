@@ -57,7 +57,8 @@ def test_a_file_that_computes_something_else_is_refused():
 
 
 def test_layers_are_a_loop_and_shared_ones_one_module():
-    assert "for layer in range(LAYERS):" in emit_source(resolve(f"{TINY} objective=mlm"))
+    alike = emit_source(resolve(f"{TINY} objective=mlm"))
+    assert "for attention, ffn in zip(self.attention, self.ffn):" in alike
     shared = emit_source(resolve(f"{TINY} objective=mlm share=all"))
     assert "for _ in range(LAYERS):" in shared
     assert "self.attention[0](x" in shared

@@ -261,7 +261,7 @@ class ForwardBody:
                 made = ast.Tuple if isinstance(argument, tuple) else ast.List
                 return made([self._argument(part) for part in argument])
             case slice():
-                ends = (argument.start, argument.stop, argument.step)
+                ends = (argument.start or None, argument.stop, argument.step)
                 return ast.Slice(*(None if end is None else self._argument(end) for end in ends))
             case torch.device():
                 return ast.Attribute(self._like(), "device")

@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -26,6 +27,9 @@ PARAMETERS = {
     "language_ids": "zeros",
 }
 """Arguments of a program, and what they are where they are left out."""
+
+
+OF_PROGRAM = "All networks of the program on the same rows, and the scores of their heads."
 
 
 @dataclass
@@ -65,9 +69,10 @@ class Classes:
             if scope.keys:
                 names, statements = with_defaults(names, statements)
             body.append(ast.FunctionDef("forward", _arguments(["self", *names]), statements, []))
-        doc = (type(module).__doc__ or "").strip().splitlines()
-        if doc and scope:
-            body.insert(0, ast.Expr(ast.Constant(doc[0])))
+        doc = re.split(r";|\n", (type(module).__doc__ or "").strip())[0].rstrip(".")
+        doc = f"{doc}." if path else OF_PROGRAM
+        if scope and doc:
+            body.insert(0, ast.Expr(ast.Constant(doc)))
         self._write(module, path, ast.ClassDef(type(module).__name__, [base], [], body, []))
 
     def add_parts(self, module: nn.Module, path: str) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 
@@ -16,7 +17,8 @@ from bertc.model import EncoderInputs
 from bertc.model.model import Model
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in
 from bertc.use.source.constants import constants_of, named_constants
-from bertc.use.source.expressions import WIDTH, class_lines, code
+from bertc.use.source.expressions import class_lines, code
+from bertc.use.source.initial import initial_function
 from bertc.use.source.outputs import program_outputs
 from bertc.use.source.reads import reads
 from bertc.use.source.recording import CallScope, LongList, Recorder, recording, without_memory
@@ -47,10 +49,12 @@ def load(model, path):
 
 
 if __name__ == "__main__":
-    model = Model()
+    model = Model().eval()
+    initialise(model)
     print(f"{sum(weight.numel() for weight in model.parameters()):,} parameters")
-    for name, output in model(torch.randint(VOCAB, (2, 16))).items():
-        print(name, tuple(output.shape))
+    with torch.no_grad():
+        for name, output in model(torch.randint(VOCAB, (2, 16))).items():
+            print(name, tuple(output.shape))
 '''
 
 
@@ -68,7 +72,16 @@ def emit_source(resolved: Resolved, settings: str = "") -> str:
     if "math." not in (functions := functions_of(scope)):
         head.remove("import math")
     names = named_constants(classes.constants, body + LOADING)
-    return "\n".join([*head, IMPORTS, *names, "", f"{functions}\n{body}", "", LOADING])
+    return "\n".join(
+        [
+            *head,
+            IMPORTS,
+            *names,
+            "",
+            f"{functions}\n{body}\n{initial_function(weights.values())}",
+            LOADING,
+        ]
+    )
 
 
 def written_classes(classes: Classes) -> str:
@@ -123,10 +136,15 @@ def docstring(resolved: Resolved, settings: str) -> str:
         f'"""{resolved.name or "A program"}: {costs.parameters.total:,} parameters, {flops} for '
         f"{tokens} tokens."
     ]
-    shown = [line for line in settings.splitlines() if line.split(" =")[0] in wanted]
-    cut = [line if len(line) <= WIDTH - 4 else f"{line[: WIDTH - 7]}..." for line in shown]
-    given = ["", "Settings, and where they come from:", "", *(f"    {line}" for line in cut)]
-    return "\n".join([*lines, "", AXIS_SIZES, *(given if cut else []), '"""'])
+    held, shown = list[str](), list[str]()
+    for block in re.split(r"\n(?=[^\s)])", settings):
+        held.append(block)  # a comment is of the setting that follows
+        if not block.startswith("#"):
+            shown += held if block.split(" =")[0] in wanted else []
+            held = []
+    given = ["", "Settings, and where they come from:", ""]
+    given += [line for block in shown for line in block.splitlines()]
+    return "\n".join([*lines, "", AXIS_SIZES, *(given if shown else []), '"""'])
 
 
 def functions_of(scope: CallScope) -> str:

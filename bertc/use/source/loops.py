@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import re
 from itertools import groupby
 
 from bertc.use.source.expressions import code, dotted
@@ -96,7 +97,48 @@ def _loop(turns: list[list[ast.stmt]], depth: int) -> ast.stmt:
             return _listed(columns, body)
         names: list[ast.expr] = [ast.Name(columns[values]) for values in others]
         body.insert(0, ast.Assign([names[0] if len(names) == 1 else ast.Tuple(names)], chosen))
+    if parts := _indexed(body, columns[numbers]):
+        ends = (first, first + count, depth)
+        lists = [dotted(f"self.{part}{_slice(*ends)}") for part in parts]
+        over = lists[0] if len(parts) == 1 else ast.Call(ast.Name("zip"), lists, [])
+        names = [ast.Name(part) for part in parts]
+        target = names[0] if len(parts) == 1 else ast.Tuple(names)
+        return ast.For(target, over, [_Parts(parts).visit(statement) for statement in body], [])
     return ast.For(layer, _range(first, first + count, depth), body, [])
+
+
+def _indexed(body: list[ast.stmt], layer: str) -> list[str]:
+    """The lists that are read at ``layer``, if it is read for nothing else."""
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    parts = [part for node in nodes if (part := _part_at(node, layer))]
+    uses = sum(isinstance(node, ast.Name) and node.id == layer for node in nodes)
+    return list(dict.fromkeys(parts)) if uses == len(parts) else []
+
+
+def _part_at(node: ast.AST, layer: str) -> str:
+    """The attribute of self that a node reads at ``layer``, or ''."""
+    written = code(node) if isinstance(node, ast.Subscript) else ""
+    match = re.fullmatch(rf"self\.(\w+)\[{layer}\]", written)
+    return match[1] if match else ""
+
+
+def _slice(first: int, end: int, depth: int) -> str:
+    return f"[{first or ''}:{'' if end == depth else end}]" if first or end != depth else ""
+
+
+class _Parts(ast.NodeTransformer):
+    """Puts the names of parts in place of entries of lists."""
+
+    def __init__(self, parts: list[str]) -> None:
+        self._parts = parts
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:  # noqa: N802
+        """The part's name, or the node as it is."""
+        match = re.fullmatch(r"self\.(\w+)\[layer\w*\]", code(node))
+        if match and match[1] in self._parts:
+            return ast.Name(match[1])
+        self.generic_visit(node)
+        return node
 
 
 def _listed(columns: dict[tuple[str, ...], str], body: list[ast.stmt]) -> ast.stmt:

@@ -169,7 +169,7 @@ class Recorder(TorchFunctionMode):
             self._segment = segment
         elif not within(path, outer.path):  # it is lent: its weights are arguments
             out = plain(module, *args, **kwargs)
-        elif type(module) in TORCH_MODULES and not vars(module).get("base"):
+        elif _is_torchs(module):
             with torch._C.DisableTorchFunction():
                 out = plain(module, *args, **kwargs)
             self._record(module, args, kwargs, out)
@@ -210,6 +210,15 @@ class Recorder(TorchFunctionMode):
         elif isinstance(bound, tuple) and hasattr(bound, "_fields"):
             for field_name, part in zip(bound._fields, bound, strict=True):
                 self._bind(field_name, part, depth, assigned=False)
+
+
+def _is_torchs(module: nn.Module) -> bool:
+    """Has torch such a module? Tables are sums with others' where one is added."""
+    return (
+        type(module) in TORCH_MODULES
+        and not vars(module).get("base")
+        and any(True for _ in module.parameters())
+    )
 
 
 def _of_lstm(x_nsi: Tensor, begins: tuple[Tensor, Tensor], *_: Any) -> tuple[Tensor, ...]:

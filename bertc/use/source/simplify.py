@@ -1,10 +1,12 @@
 """Recorded calls without what is there for speed alone: joined products, views of nothing."""
 
+from itertools import compress
 from typing import Any
 
 from torch import nn
 
 from bertc.model.weights import Linear
+from bertc.use.source.reads import read_by
 from bertc.use.source.recording import Call, CallScope, LongList, TensorValue, in_place, within
 
 VIEWS = ("torch.unflatten", "torch.Tensor.flatten", "torch.Tensor.reshape", "torch.Tensor.view")
@@ -21,6 +23,24 @@ PARTINGS = ("torch.functional.split", "torch.Tensor.chunk")
 def simplify(scope: CallScope, modules: dict[str, nn.Module]) -> None:
     """Simplify the calls of a scope, and of those in it, in place; ``modules`` by their paths."""
     _walk(scope, modules, {})
+    _prune(scope)
+
+
+def _prune(scope: CallScope) -> None:
+    """Leave out results of calls that nothing reads."""
+    read = set(scope.outputs)
+    for call in reversed(scope.calls):
+        if not read.intersection(call.results):
+            continue
+        if call.body:
+            used = [value in read for value in call.results]
+            call.body.outputs = list(compress(call.body.outputs, used))
+            call.results = tuple(compress(call.results, used))
+            call.several = len(call.results) > 1
+            for nth, value in enumerate(call.results):
+                value.nth = nth
+            _prune(call.body)
+        read.update(read_by(call))
 
 
 def _walk(
