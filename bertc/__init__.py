@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.results import Run, find_folders, read_run
     from bertc.run.stepper import Stepper
-    from bertc.use.boxes import Box, Group, Picture
+    from bertc.use.boxes import Box, Edge, Picture
     from bertc.use.graph import Graph, graph_of
     from bertc.use.picture import picture_of
     from bertc.use.trained import Trained
@@ -89,7 +89,7 @@ _HOMES = {
     "run.records.folder": "RunFolder",
     "run.records.results": "Run find_folders read_run",
     "run.stepper": "Stepper",
-    "use.boxes": "Box Group Picture",
+    "use.boxes": "Box Edge Picture",
     "use.graph": "Graph graph_of",
     "use.picture": "picture_of",
     "use.trained": "Trained",
@@ -97,8 +97,8 @@ _HOMES = {
 PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in names.split()}
 """The module of each public name."""
 __all__ = [
-    "AllowedValues", "BertcError", "Box", "CannotWriteError", "DataError", "Diagnostic", "Estimate",
-    "GivenUpError", "Graph", "Group", "Interval", "MachineError", "Manner", "MissingInputError",
+    "AllowedValues", "BertcError", "Box", "CannotWriteError", "DataError", "Diagnostic", "Edge",
+    "Estimate", "GivenUpError", "Graph", "Interval", "MachineError", "Manner", "MissingInputError",
     "Picture", "Program", "Resolved", "ResumeRefusedError", "Run", "RunFolder", "Space",
     "SpecError", "Stepper", "StoppedError", "Survey", "Table", "Trained", "UsageError", "ValueKind",
     "answer_cost", "build", "changed", "device_named", "escaped", "estimate", "evaluate_heads",

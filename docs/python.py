@@ -30,7 +30,7 @@ GROUPS = {
 }
 """Functions, and classes that are called, by title."""
 TYPES = {
-    "Specs": "Diagnostic Resolved Program AllowedValues ValueKind Space Interval Picture Group Box",
+    "Specs": "Diagnostic Resolved Program AllowedValues ValueKind Space Interval Picture Box Edge",
     "Costs": "Estimate",
     "Training": "Survey",
     "Runs": "Run",

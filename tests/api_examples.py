@@ -7,7 +7,7 @@ import bertc
 spec = "layers=1 hidden=32 heads=2 seq=16 batch=4 steps=2 data='text.txt' vocab=wordpiece(64)"
 program = bertc.resolve(spec)  # raises SpecError
 print(bertc.show(spec), {weight.name: weight.shape for weight in bertc.model_weights(program)})
-print(bertc.picture_of(program).networks.title, "is what --emit svg draws")
+print(bertc.picture_of(program).title, "is what --emit svg draws")
 (mistake,) = bertc.findings("hidden=64 heads=5").found  # no SpecError
 print([remedy.title for remedy in bertc.remedies(mistake, "hidden=64 heads=5")])
 print([point.encoder.hidden for point in bertc.points("hidden={64, 128}")])

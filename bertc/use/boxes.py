@@ -1,59 +1,37 @@
-"""Pictures of networks as values: boxes for their parts, and ways between them."""
+"""Pictures of networks as values: boxes one above the other, and arrows between them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-BoxKind = Literal["embeddings", "attention", "ffn", "norm", "head", "add", "text", "again"]
+BoxKind = Literal["tokens", "embeddings", "attention", "ffn", "norm", "head", "taught"]
+WIDTH, GAP = 220, 28
+"""Pixels of a box, and between boxes."""
 
 
-@dataclass(frozen=True, eq=False)
-class Box:
-    """A part of a network with ``numel`` weights; ``again`` is one that was drawn before."""
+class Box(NamedTuple):
+    """A part around ``x`` with ``numel`` learned weights; y is negative above the ground."""
 
     kind: BoxKind
-    title: str
-    lines: tuple[str, ...] = ()
-    numel: int = 0
+    lines: tuple[str, ...]
+    numel: int
+    x: int
+    top: int
+    bottom: int
 
 
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Items from the bottom up, or in a ``row``; what is there several ``times`` has a frame.
+class Edge(NamedTuple):
+    """An arrow between boxes by number, or a frame from one to another, as they are listed."""
 
-    ``loops``: states go through the same weights again. ``residual``: what it reads is added again.
-    """
-
-    items: "tuple[Element, ...]"
-    title: str = ""
-    row: bool = False
-    times: int = 1
-    loops: bool = False
-    residual: bool = False
-
-
-Element = Box | Group
-
-
-class Link(NamedTuple):
-    """A way from box to box next to the flow of states."""
-
-    start: Box
-    end: Box
+    kind: Literal["flow", "residual", "loop", "link", "lesson", "frame"]
+    start: int
+    end: int
     label: str = ""
 
 
 class Picture(NamedTuple):
-    """A row of networks, in the order of their forward passes, and ways between boxes."""
+    """Boxes from the lowest up, network by network; a frame is after those in it."""
 
-    networks: Group
-    links: list[Link]
-
-
-def boxes(item: Element) -> Iterator[Box]:
-    """All boxes of an item, the lowest first."""
-    if isinstance(item, Box):
-        yield item
-    else:
-        for inner in item.items:
-            yield from boxes(inner)
+    title: str
+    boxes: list[Box]
+    edges: list[Edge]
+    width: int = WIDTH
+    gap: int = GAP
