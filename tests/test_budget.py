@@ -21,14 +21,14 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 61_180,
-    "lab": 8_610,
-    "tests": 38_770,
-    "words of docs": 29_540,
+    "core": 61_230,
+    "lab": 8_470,
+    "tests": 38_740,
+    "words of docs": 29_610,
     "lines of README": 120,
-    "lines a kind": 459,
+    "lines a kind": 458,
     "floors": 10,
-    "vague names": 40,
+    "vague names": 30,
 }
 """What the house may have today."""
 VAGUE = {"each", "found", "own", "kept", "whole", "given"}

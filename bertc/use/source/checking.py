@@ -29,11 +29,11 @@ def check_source(source: str, model: Model) -> None:
     doubles = sum(weight.numel() for weight in model.parameters()) <= MOST_DOUBLED
     before, model.compute_dtype = model.compute_dtype, torch.float64 if doubles else torch.float32
     try:
-        found = source_differences(source, model.double() if doubles else model, gradients=doubles)
+        apart = source_differences(source, model.double() if doubles else model, gradients=doubles)
     finally:
         model.float()
         model.compute_dtype = before
-    refuse_difference(*max(found.items(), key=lambda pair: pair[1]))
+    refuse_difference(*max(apart.items(), key=lambda pair: pair[1]))
 
 
 def refuse_difference(name: str, largest: float) -> None:
@@ -51,12 +51,12 @@ def source_differences(source: str, model: Model, *, gradients: bool) -> dict[st
     weights, largest = dict(model.named_parameters()), dict[str, float]()
     network = loaded(source, weights)
     for rows, tokens in SHAPES:
-        given = random_inputs(model, rows, tokens)
+        arguments = random_inputs(model, rows, tokens)
         # Both compute with plain functions of torch, not with the kernels for a CPU.
         plain = patch.object(torch.compiler, "is_compiling", lambda: True)
         with torch.set_grad_enabled(gradients), plain:
-            expected = program_outputs(model.eval(), inputs_of(given))
-            results = network(**{name: given[name] for name in read_by(network)})
+            expected = program_outputs(model.eval(), inputs_of(arguments))
+            results = network(**{name: arguments[name] for name in read_by(network)})
         for name, difference in _pairs(results, expected, weights if gradients else {}):
             largest[name] = max(largest.get(name, 0.0), difference)
     return largest
@@ -95,13 +95,13 @@ def random_inputs(model: Model, rows: int, tokens: int) -> dict[str, Tensor]:
     }
 
 
-def inputs_of(given: dict[str, Tensor]) -> EncoderInputs:
+def inputs_of(arguments: dict[str, Tensor]) -> EncoderInputs:
     """Random arguments as inputs of an encoder."""
     return EncoderInputs(
-        given["token_ids"],
-        given["segment_ids"],
-        given["attention_mask"].bool(),
-        language_ids=given["language_ids"],
+        arguments["token_ids"],
+        arguments["segment_ids"],
+        arguments["attention_mask"].bool(),
+        language_ids=arguments["language_ids"],
     )
 
 

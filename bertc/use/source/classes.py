@@ -53,9 +53,9 @@ class Classes:
         base, first = self._base(module, path)
         if first:
             init = [first]
-        own = {"weight", "bias"} if first else set()
+        of_torch = {"weight", "bias"} if first else set()
         for name, _ in module.named_parameters(recurse=False):
-            if name not in own:
+            if name not in of_torch:
                 init.append(self._assigned(name, self._parameter(f"{path}.{name}")))
         for name, child in module.named_children():
             if child in self.made and path not in self.containers:

@@ -111,13 +111,13 @@ def _check(
     network.load_state_dict({key.removeprefix(base): tensor for key, tensor in ready.items()})
     model = build(resolved, device="meta").eval()
     model.load_state_dict(tensors, assign=True, strict=False)
-    given = random_inputs(model, *SHAPES[-1])
-    passed = {"input_ids": given["token_ids"], "attention_mask": given["attention_mask"]}
+    arguments = random_inputs(model, *SHAPES[-1])
+    passed = {"input_ids": arguments["token_ids"], "attention_mask": arguments["attention_mask"]}
     if body.kinds_of_segments > 1:
-        passed["token_type_ids"] = given["segment_ids"]
+        passed["token_type_ids"] = arguments["segment_ids"]
     # Both compute with plain functions of torch, not with the kernels for a CPU.
     with torch.no_grad(), patch.object(torch.compiler, "is_compiling", lambda: True):
-        states = encoder_outputs(model, inputs_of(given), cls_last=False)["states"]
+        states = encoder_outputs(model, inputs_of(arguments), cls_last=False)["states"]
         shown = network(**passed, output_hidden_states=True)
         refuse_difference("the states", difference(shown.hidden_states[-1], states))
         if (scores := head_of_tokens(resolved)) and name.endswith("LM"):
@@ -142,9 +142,9 @@ def _placed(resolved: Resolved, tensors: Mapping[str, Tensor]) -> tuple[str, dic
                     placed[f"{head}{part}"] = f"classifier.{part}"
             return kind, placed
     if scores := head_of_tokens(resolved):
-        own = [name for name in tensors if name.startswith(f"heads.{scores.term}.")]
-        if own or not resolved.stages[-1].tasks:
-            return scores.kind, placed | {name: name for name in own}
+        of_head = [name for name in tensors if name.startswith(f"heads.{scores.term}.")]
+        if of_head or not resolved.stages[-1].tasks:
+            return scores.kind, placed | {name: name for name in of_head}
     return "Model", placed
 
 

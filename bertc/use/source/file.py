@@ -24,7 +24,7 @@ from bertc.use.source.reads import reads
 from bertc.use.source.recording import CallScope, LongList, Recorder, recording, without_memory
 from bertc.use.source.simplify import simplify
 
-AXIS_SIZES = (
+LEGEND = (
     "Names end in their axes: b rows, s positions, q queries, k keys, n heads, d width of a head,\n"
     "h hidden, e embedding, f feed-forward, w all heads side by side, p pairs, r or l distances,\n"
     "v token ids."
@@ -110,15 +110,15 @@ def recorded(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model
             torch.set_default_dtype(before)
         model.compute_dtype = torch.bfloat16
         node = model.encoder.node
-        given = {name: torch.zeros(rows, tokens, dtype=torch.long) for name in PARAMETERS}
+        passed_in = {name: torch.zeros(rows, tokens, dtype=torch.long) for name in PARAMETERS}
         with recording(model) as recorder:
-            for name, tensor in given.items():
+            for name, tensor in passed_in.items():
                 recorder.value(tensor, name)
             inputs = EncoderInputs(
-                given["token_ids"],
-                given["segment_ids"] if node.kinds_of_segments > 1 else None,
-                given["attention_mask"].bool(),
-                language_ids=given["language_ids"] if node.languages else None,
+                passed_in["token_ids"],
+                passed_in["segment_ids"] if node.kinds_of_segments > 1 else None,
+                passed_in["attention_mask"].bool(),
+                language_ids=passed_in["language_ids"] if node.languages else None,
             )
             results = forward(model, inputs, recorder)
     recorder.scope.keys = tuple(results)
@@ -142,9 +142,9 @@ def docstring(resolved: Resolved, settings: str) -> str:
         if not block.startswith("#"):
             shown += held if block.split(" =")[0] in wanted else []
             held = []
-    given = ["", "Settings, and where they come from:", ""]
-    given += [line for block in shown for line in block.splitlines()]
-    return "\n".join([*lines, "", AXIS_SIZES, *(given if shown else []), '"""'])
+    part = ["", "Settings, and where they come from:", ""]
+    part += [line for block in shown for line in block.splitlines()]
+    return "\n".join([*lines, "", LEGEND, *(part if shown else []), '"""'])
 
 
 def functions_of(scope: CallScope) -> str:

@@ -138,8 +138,8 @@ def _bases(scope: CallScope) -> dict[str, str]:
 
 def method_lines(name: str, arguments: list[str], statements: list[ast.stmt]) -> str:
     """The lines of a method with these arguments and statements."""
-    given = arguments
+    passed_in = arguments
     if arguments[0] in PARAMETERS:
-        given, statements = with_defaults(arguments, statements)
+        passed_in, statements = with_defaults(arguments, statements)
     lines = [line for statement in statements for line in code_lines(statement, 8)]
-    return "\n".join([f"    def {name}(self, {', '.join(given)}):", *lines])
+    return "\n".join([f"    def {name}(self, {', '.join(passed_in)}):", *lines])
