@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 61_230,
+    "core": 61_240,
     "lab": 8_470,
-    "tests": 38_740,
+    "tests": 38_750,
     "words of docs": 29_610,
     "lines of README": 120,
     "lines a kind": 458,

@@ -72,6 +72,9 @@ def check_body(check: Checker[StageSettings]) -> None:
 
 
 OF_TABLES: tuple[Rule[Complete], ...] = (
+    Rule("E229", "table", lambda p: p.table.narrows and p.body.kind != "transformer",
+         "table = adaptive has a table for each range of tokens, which a BiLSTM cannot read",
+         also=("body", "body is set here"), help="table=whole"),
     Rule("E269", "init", lambda p: p.table.narrows and isinstance(p.init, FromVectors),
          "init = vectors(...) begins a table of one width, and table = adaptive",
          also=("table", "table is set here"), help="table=whole"),
