@@ -145,7 +145,7 @@ def test_groups_are_exact_for_every_count(depth):
         ("body=bilstm objective=clm memory=8", "E229 E222"),
         ("body=bilstm objective=plm", "E229"),
         ("body=bilstm pack=true", "E229"),
-        ("body=bilstm vocab=words(120) table=adaptive([20,60],2) embedding=32", "E229"),
+        ("body=bilstm vocab=words(120) table=adaptive([20,60],2) head=adaptive", "E229"),
         ("body=bilstm objective=rtd*50+mlm generator=0.5", "E229"),
         ('vocab=words table=adaptive([20]) init=vectors("a")', "E269"),
         ("freeze=tables", "E108"),
