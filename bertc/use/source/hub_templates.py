@@ -40,7 +40,7 @@ class ${Name}PreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    _keys_to_ignore_on_load_unexpected = [r"^heads\\.", r"^classifier\\."]
+    _keys_to_ignore_on_load_unexpected = [r"^heads\\.", r"^classifier\\.", r"encoder\\.pooler\\."]
 
     @torch.no_grad()
     def _init_weights(self, module):
@@ -58,6 +58,8 @@ class ${Name}Model(${Name}PreTrainedModel):
     def __init__(self, config, add_pooling_layer=True):
         super().__init__(config)
         self.encoder = $encoder
+        if not add_pooling_layer and hasattr(self.encoder, "pooler"):
+            self.encoder.pooler = nn.Identity()
         if config.vocab_size != VOCAB:
             table = self.encoder.embeddings.token
             self.encoder.embeddings.token = nn.Embedding(config.vocab_size, table.embedding_dim)
@@ -119,12 +121,12 @@ $read
 class ${Name}Head(${Name}PreTrainedModel):
     """A network with a head, in the forms that its subclasses have."""
 
-    def __init__(self, config, labels=0):
+    def __init__(self, config, labels=0, pools=False):
         super().__init__(config)
-        self.model = ${Name}Model(config)
+        self.model = ${Name}Model(config, add_pooling_layer=pools)
         if labels:
             self.dropout = nn.Dropout(config.classifier_dropout)
-            self.classifier = nn.Linear($pooled_width, labels)
+            self.classifier = nn.Linear($pooled_width if pools else $hidden, labels)
 
     def results(self, kind, outputs, loss, return_dict, **scores):
         layers, weights = outputs.hidden_states, outputs.attentions
@@ -134,7 +136,7 @@ class ${Name}Head(${Name}PreTrainedModel):
 $lm
 class ${Name}ForSequenceClassification(${Name}Head):
     def __init__(self, config):
-        super().__init__(config, config.num_labels)
+        super().__init__(config, config.num_labels, pools=True)
         self.post_init()
 
     def forward(
@@ -152,7 +154,7 @@ class ${Name}ForSequenceClassification(${Name}Head):
 
 class ${Name}ForMultipleChoice(${Name}Head):
     def __init__(self, config):
-        super().__init__(config, 1)
+        super().__init__(config, 1, pools=True)
         self.post_init()
 
     def forward(
