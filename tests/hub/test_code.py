@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import (
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
 )
@@ -77,6 +78,53 @@ def test_a_folder_is_saved_resized_and_trained(tmp_path):
     assert all(weight.grad is not None for weight in classes.parameters())
     base = AutoModel.from_pretrained(tmp_path / "again", trust_remote_code=True)
     assert base(ids).pooler_output.shape == (2, resolved.encoder.hidden)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "alibi", "rotary attention=local(4)"])
+@pytest.mark.parametrize("way", ["sdpa", "eager"])
+def test_causal_rows_may_be_padded_in_front(way, positions, tmp_path):
+    causal = TINY.replace("mlm", "clm")
+    resolved = resolve(f"{causal} heads=3 segments=0 positions={positions}")
+    export_code(resolved, tensors(resolved), words(), tmp_path / "m")
+    network = AutoModel.from_pretrained(
+        tmp_path / "m", trust_remote_code=True, attn_implementation=way
+    )
+    ids = torch.randint(5, 97, (2, 9))
+    mask = torch.ones_like(ids)
+    mask[0, :4] = 0
+    padded = network(ids, mask).last_hidden_state
+    alone = network(ids[:1, 4:]).last_hidden_state
+    assert torch.allclose(padded[:1, 4:], alone, atol=1e-5)
+    assert not padded.isnan().any()
+
+
+def test_losses_are_those_that_trainer_expects(tmp_path):
+    resolved = resolve(f"{TINY.replace('mlm', 'clm')} heads=3")
+    export_code(resolved, tensors(resolved), words(), tmp_path / "m")
+    network = AutoModelForCausalLM.from_pretrained(tmp_path / "m", trust_remote_code=True).eval()
+    ids = torch.randint(5, 97, (2, 9))
+    mean, total = network(ids, labels=ids).loss, network(ids, labels=ids, num_items_in_batch=4).loss
+    assert torch.allclose(total, mean * 16 / 4)
+    moved = torch.nn.functional.pad(ids[:, 1:], (0, 1), value=-100)
+    assert torch.allclose(network(ids, labels=ids * 0, shift_labels=moved).loss, mean)
+    classes = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "m", trust_remote_code=True
+    )
+    assert network.accepts_loss_kwargs
+    assert not classes.accepts_loss_kwargs
+
+
+def test_a_pooler_is_in_the_classes_that_read_it(tmp_path):
+    resolved = resolve(f"{TINY} heads=3 pooler=true")
+    weights = tensors(resolved)
+    export_code(resolved, weights, words(), tmp_path / "m")
+    scores, classes = (
+        kind.from_pretrained(tmp_path / "m", trust_remote_code=True)
+        for kind in (AutoModelForMaskedLM, AutoModelForSequenceClassification)
+    )
+    assert not any("pooler" in name for name in scores.state_dict())
+    pooled = classes.state_dict()["model.encoder.pooler.weight"]
+    assert torch.equal(pooled, weights["encoder.pooler.weight"])
 
 
 def test_what_no_class_can_call_is_refused(tmp_path):

@@ -114,6 +114,7 @@ def _check(
     model = build(resolved, device="meta").eval()
     model.load_state_dict(tensors, assign=True, strict=False)
     arguments = random_inputs(model, *SHAPES[-1])
+    real = arguments["attention_mask"].bool()  # states of padding are nobody's
     passed = {"input_ids": arguments["token_ids"], "attention_mask": arguments["attention_mask"]}
     if body.kinds_of_segments > 1:
         passed["token_type_ids"] = arguments["segment_ids"]
@@ -121,10 +122,10 @@ def _check(
     with torch.no_grad(), patch.object(torch.compiler, "is_compiling", lambda: True):
         states = encoder_outputs(model, inputs_of(arguments), cls_last=False)["states"]
         shown = network(**passed, output_hidden_states=True)
-        refuse_difference("the states", difference(shown.hidden_states[-1], states))
+        refuse_difference("the states", difference(shown.hidden_states[-1][real], states[real]))
         if (scores := head_of_tokens(resolved)) and name.endswith("LM"):
             logits = language_scores(model, scores.term, states)
-            refuse_difference(scores.term, difference(shown.logits, logits))
+            refuse_difference(scores.term, difference(shown.logits[real], logits[real]))
 
 
 def _labels(ready: Mapping[str, Tensor]) -> int:

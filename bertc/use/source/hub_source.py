@@ -19,7 +19,7 @@ from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaul
 from bertc.use.source.constants import constants_of, named_constants
 from bertc.use.source.expressions import code, code_lines
 from bertc.use.source.file import IMPORTS, docstring, functions_of, recorded, written_classes
-from bertc.use.source.hub_templates import ATTENTION_LAYER, HUB_IMPORTS, LM, MODELING
+from bertc.use.source.hub_templates import ATTENTION_LAYER, HUB_IMPORTS, KEYS, LM, MODELING, PADDING
 from bertc.use.source.outputs import encoder_outputs, language_scores
 from bertc.use.source.recording import CallScope, Recorder
 
@@ -78,6 +78,7 @@ def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
         "pooled_width": body.pooled.width if body.pooler else body.hidden,
         "pooled": "outputs.pooler_output",
         "lm": "",
+        "keys": KEYS if body.causal else "",
     }
     if head:
         values["lm"] = _language_model(resolved, head, classes, name)
@@ -86,7 +87,8 @@ def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
     functions = functions_of(scope)
     heading = [docstring(resolved, ""), "", *(["import math", ""] if "math." in functions else [])]
     lines = [*heading, IMPORTS.rstrip(), HUB_IMPORTS, *named_constants(constants, written), ""]
-    return "\n".join([*lines, f"{functions}{ATTENTION_LAYER}\n\n{written}"])
+    attends = ATTENTION_LAYER.replace("$padding", PADDING if body.causal else "")
+    return "\n".join([*lines, f"{functions}{attends}\n\n{written}"])
 
 
 def _states(cls_last: bool, model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, Tensor]:
@@ -120,7 +122,6 @@ def _language_model(resolved: Resolved, head: TokenScores, classes: Classes, nam
         "term": head.term,
         "head": code(classes.made[module]),
         "scores": lines.replace("self.encoder.", "self.model.encoder."),
-        "targets": "read, labels = logits[:, :-1], labels[:, 1:]" if causal else "read = logits",
         "output": "CausalLMOutput" if causal else "MaskedLMOutput",
     }
     return Template(LM).substitute(values)

@@ -4,10 +4,10 @@ ATTENTION_LAYER = '''
 class AttentionLayer(GradientCheckpointingLayer):
     """Scaled dot products: by torch's kernel, or step by step where their weights are wanted."""
 
-    seen = None
+    seen = keys = None
 
     def attend(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False):
-        if self.seen is None:
+$padding        if self.seen is None:
             return F.scaled_dot_product_attention(
                 query, key, value, attn_mask, dropout_p, is_causal=is_causal
             )
@@ -22,6 +22,21 @@ class AttentionLayer(GradientCheckpointingLayer):
         self.seen.append(weights)
         return F.dropout(weights, dropout_p, self.training) @ value
 '''
+PADDING = """        if self.keys is not None:  # padding is excluded too, which may come first
+            own = torch.eye(self.keys.shape[-1], dtype=torch.bool, device=query.device)
+            allowed = self.keys | own
+            if is_causal:
+                attn_mask, is_causal = allowed.tril(), False
+            elif attn_mask.dtype == torch.bool:
+                attn_mask = attn_mask & allowed
+            else:
+                attn_mask = attn_mask.masked_fill(~allowed, -torch.inf)
+"""
+"""Masks of causal networks, which exclude padding at the end alone."""
+KEYS = """
+                module.keys = None
+                if attention_mask is not None:
+                    module.keys = attention_mask[:, None, None].bool()"""
 MODELING = '''
 class ${Name}Config(PreTrainedConfig):
     """The sizes of the network; those that classes read can be changed, others are in its code."""
@@ -40,6 +55,7 @@ class ${Name}PreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    accepts_loss_kwargs = False  # Trainer averages over the batches of a step
     _keys_to_ignore_on_load_unexpected = [r"^heads\\.", r"^classifier\\.", r"encoder\\.pooler\\."]
 
     @torch.no_grad()
@@ -91,7 +107,7 @@ $read
         seen = [] if attends or config._attn_implementation == "eager" else None
         for module in self.modules():
             if isinstance(module, AttentionLayer):
-                module.seen = seen
+                module.seen = seen$keys
         token = self.get_input_embeddings()
         if inputs_embeds is not None:
             input_ids = torch.zeros(
@@ -218,6 +234,8 @@ LM = '''
 class ${Name}$kind(${Name}Head):
     """Scores of every token at every position."""
 
+    accepts_loss_kwargs = True
+
     def __init__(self, config):
         super().__init__(config)
         self.heads = nn.ModuleDict({"$term": $head})
@@ -246,8 +264,7 @@ $scores
         )
         logits, loss = self.scores(outputs.last_hidden_state), None
         if labels is not None:
-            $targets
-            loss = F.cross_entropy(read.flatten(0, 1).float(), labels.flatten())
+            loss = self.loss_function(logits, labels, logits.shape[-1], **kwargs)
         return self.results($output, outputs, loss, return_dict, logits=logits)
 
 '''
