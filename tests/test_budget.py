@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 61_240,
+    "core": 61_260,
     "lab": 8_470,
-    "tests": 38_750,
-    "words of docs": 29_610,
+    "tests": 38_940,
+    "words of docs": 29_710,
     "lines of README": 120,
     "lines a kind": 458,
     "floors": 10,
