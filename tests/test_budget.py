@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 61_260,
+    "core": 61_270,
     "lab": 8_470,
     "tests": 38_940,
     "words of docs": 29_710,

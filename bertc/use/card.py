@@ -21,7 +21,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.run.models.loading import newest_step
-from bertc.run.models.runs import export_run, model_after
+from bertc.run.models.runs import export_run, model_after, present_layout
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import values_of
 
@@ -52,7 +52,7 @@ def export_with_card(
     """
     resolved, tensors = model_after(run, step)
     words, folder = vocabulary_of(run, resolved.encoder.vocab_size), RunFolder(run)
-    fits = target_of(alone(resolved), tensors, words.pad)
+    fits = target_of(alone(resolved), tensors, words.pad, present_layout(run))
     if code or (isinstance(fits, Obstacle) and not pooling):
         from bertc.use.source.code_folder import export_code
 

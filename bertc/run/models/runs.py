@@ -50,6 +50,12 @@ def model_after(run: Path, step: int) -> tuple[Resolved, dict[str, Tensor]]:
     return resolved, tensors
 
 
+def present_layout(run: Path) -> str | None:
+    """The layout of a run's ``model/``, or of the folder that it was imported from."""
+    config = run / "model" / "config.json"
+    return read_config(config).model_type if is_file(config) else None
+
+
 def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exported:
     """Export a run's model after ``step`` steps, 0: the newest, to the layout that fits it.
 
@@ -77,7 +83,7 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
     return export_model(
         resolved, tensors, words, folder,
         strict=True,
-        prefer=read_config(config).model_type if there else None,
+        prefer=present_layout(run),
         copied=kept_settings(config) if there else {},
         sentences=sentences,
     )  # fmt: skip
