@@ -17,8 +17,8 @@ from bertc.hub.folders import RESOLVED, SENTENCES, read_network
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.answer import Pooling
-from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Term
+from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.body import Body
 from bertc.ir.program.resolved import Resolved
 

@@ -14,9 +14,9 @@ from bertc.base.diagnostics import DataError
 from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.target import beyond_last
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
-from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
+from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN

@@ -8,9 +8,10 @@ from operator import mul
 from typing import Any
 
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError
-from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
+from bertc.ir.learning.vector_task import Embed
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.program.written import Given, Origin

@@ -9,8 +9,8 @@ from bertc.base.storage.paths import is_folder, is_taken
 from bertc.data.tokenizers.reading import network_folder
 from bertc.hub.folders import RESOLVED, checkpoint_at, checkpoint_of, read_network, read_resolved
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromRun
-from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.task import Task
+from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import ShareMap, ShareNone

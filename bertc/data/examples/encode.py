@@ -18,8 +18,9 @@ from bertc.data.layouts.example import (
 from bertc.data.rows.pairs import overhang
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Tags
-from bertc.ir.learning.custom_task import AnyTask, Choose, Embed, Read
+from bertc.ir.learning.custom_task import AnyTask, Choose, Read
 from bertc.ir.learning.task import Race, Squad
+from bertc.ir.learning.vector_task import Embed
 
 TEXTS_AT_ONCE = 4096
 """Texts in a batch of the tokenizer."""

@@ -32,8 +32,9 @@ from bertc.data.sources.cells import (
 from bertc.data.sources.streams import lines
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import names_spans
-from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue
+from bertc.ir.learning.vector_task import Embed
 
 Own = Classify | Regress | Choose | Tag | Read | Embed
 LINES = ".txt"

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from bertc.ir.learning.custom_task import Embed
+from bertc.ir.learning.vector_task import Embed
 from bertc.ir.terms.pairs import PairTerm
 from bertc.learn.objectives.softmax.similarities import by_example, pooled, related_losses
 from bertc.learn.objectives.targets import MicroBatch, PairTargets, TaskTargets

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, assert_never
 import torch
 from torch import Tensor, nn
 
-from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
+from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage

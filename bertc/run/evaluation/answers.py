@@ -21,8 +21,9 @@ from bertc.data.layouts.example import Example, QuestionExample, TextExample
 from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
-from bertc.ir.learning.custom_task import AnyTask, Embed, Read
+from bertc.ir.learning.custom_task import AnyTask, Read
 from bertc.ir.learning.task import Squad
+from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.softmax.similarities import by_example, related_losses
 
 NEAR = 1e-9

@@ -16,7 +16,8 @@ from bertc.data.examples.task import TaskBatch, TaskSet, in_order_of_length
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
 from bertc.ir.learning.answer import Span
-from bertc.ir.learning.custom_task import AnyTask, Embed
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.vector_task import Embed
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import MicroBatch, TermLoss

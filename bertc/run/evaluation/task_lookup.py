@@ -12,9 +12,10 @@ from bertc.base.diagnostics import (
     UsageError,
 )
 from bertc.ir.learning.answer import alike, told_names
-from bertc.ir.learning.custom_task import AnyTask, Classify, Embed, Tag
+from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Glue, Tagging, Task
+from bertc.ir.learning.vector_task import Embed
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.written import Program

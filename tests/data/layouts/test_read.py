@@ -27,8 +27,9 @@ from bertc.data.layouts.parts import dev_parts, part_examples, training_examples
 from bertc.data.layouts.parts import read_examples as read_part
 from bertc.data.metrics.gold import gold
 from bertc.ir.data import Hf
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Embed, Read, Regress, Tag
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
+from bertc.ir.learning.vector_task import Embed
 
 PAIR = "sentence1\tsentence2"
 MNLI = (

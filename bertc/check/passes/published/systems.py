@@ -5,9 +5,10 @@ from typing import Literal, TypedDict, assert_never
 from bertc.check.passes.published import today
 from bertc.check.passes.published.today import Recipe
 from bertc.ir.learning.answer import Conditioned
-from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task, Xnli
+from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.terms.node import System
 

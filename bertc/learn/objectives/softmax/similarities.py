@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from bertc.ir.learning.answer import Pooling
-from bertc.ir.learning.custom_task import Embed
+from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.term import Predicted
 
 
