@@ -11,7 +11,7 @@ from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.keys import keys, part_of, parts_of
 from bertc.hub.networks import alone
 from bertc.ir.changing.pruning import Heads, Neurons
-from bertc.ir.learning.answer import Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.answer import Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.network.encoder import first_position
 from bertc.ir.network.head import PoolerKind
@@ -110,10 +110,12 @@ def _of_task(task: AnyTask) -> Mapping[str, Any]:
     match task.answer:
         case Labels(names=names):
             return {**title, **_labels(names), "problem_type": "single_label_classification"}
+        case Several(names=names):
+            return {**title, **_labels(names), "problem_type": "multi_label_classification"}
         case Tags(names=names):
             return {**title, **_labels(names)}
-        case Score():
-            return {**title, **_labels(("LABEL_0",)), "problem_type": "regression"}
+        case Score(names=names):
+            return {**title, **_labels(names or ("LABEL_0",)), "problem_type": "regression"}
         case _:
             return title
 

@@ -16,8 +16,8 @@ from bertc.hub.families.config import HfConfig
 from bertc.hub.families.family import Family, HfClass, TaskClass
 from bertc.hub.keys import OF_HEADS, part_of
 from bertc.ir.base import Probability
-from bertc.ir.learning.answer import Conditioned, Labels, Tags
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.answer import Conditioned, told_names
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.learning.task import Name
 
@@ -57,7 +57,7 @@ class TaskOfFolder:
     def note(self) -> str:
         """A remark on the task assigned to the head."""
         answer = self.task.answer
-        names = answer.names if isinstance(answer, Labels | Tags) else ()
+        names = told_names(answer)
         shown = ", ".join(map(shown_name, names[:MOST_SHOWN]))
         more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
         labels = f" with labels {shown}{more}" if names else ""
@@ -115,8 +115,7 @@ def read_task(
         task = _task(task_class, settings, rate)
     except _NoTask as error:
         setting, said = error.args
-        several = " (several labels at once are not there yet)" if said == SEVERAL else ""
-        return f"{left} {setting} = {shown(said)}{several}"
+        return f"{left} {setting} = {shown(said)}"
     return TaskOfFolder(task, task_class.holding(task.title, pooled), task_class.always)
 
 
@@ -145,11 +144,11 @@ def _task(task_class: TaskClass, settings: _HfTask, dropout: float) -> AnyTask:
         if len(names) != 2:
             raise _NoTask("num_labels", len(names))
         return Read(**common)
-    if settings.problem_type == SEVERAL:
-        raise _NoTask("problem_type", settings.problem_type)
+    if settings.problem_type == SEVERAL and "tags" not in task_class.kinds and len(names) > 1:
+        return Classify(**common, labels=Many(names=names))
     regression = (settings.problem_type or ("regression" * (len(names) == 1))) == "regression"
-    if "tags" not in task_class.kinds and regression and len(names) == 1:
-        return Regress(**common)
+    if "tags" not in task_class.kinds and regression:
+        return Regress(**common, **({"label": names} if len(names) > 1 else {}))
     if len(names) < 2 or regression:
         raise _NoTask("num_labels", len(names))
     kind = Tag if "tags" in task_class.kinds else Classify

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bertc.base.diagnostics import DataError
 from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.target import beyond_last
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.learning.vector_task import Embed
@@ -139,7 +139,9 @@ def scores(
 def _output(term: Objective) -> Output:
     if isinstance(term, Task):
         match term.answer:
-            case Labels(names=names):
+            case Labels(names=names) | Several(names=names):
+                return Output(term.title, ("batch", "label"), names)
+            case Score(names=names) if len(names) > 1:
                 return Output(term.title, ("batch", "label"), names)
             case Score() | Choice():
                 return Output(term.title, ("batch",))

@@ -28,7 +28,16 @@ from bertc.data.layouts.table import is_table, opened_file, table
 from bertc.data.sources.tables import ColumnSelection, column_names
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.ir.learning.answer import MOST_CHOICES, Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.answer import (
+    MOST_CHOICES,
+    Choice,
+    Labels,
+    Score,
+    Several,
+    Span,
+    Tags,
+    Vector,
+)
 from bertc.ir.learning.custom_task import AnyTask, Choose
 from bertc.ir.program.stage import Stage
 from bertc.machine.display import choose
@@ -123,6 +132,11 @@ class Predicted:
             case Labels():
                 parts = dict(zip(kind.names, likely, strict=True))
                 return {"label": prediction, "probabilities": parts}
+            case Several():
+                parts = dict(zip(kind.names, likely, strict=True))
+                return {"labels": prediction, "probabilities": parts}
+            case Score(names=names) if isinstance(prediction, tuple):
+                return {"scores": dict(zip(names, prediction, strict=True))}
             case Score():
                 return {"score": prediction}
             case Choice():

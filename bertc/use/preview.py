@@ -16,7 +16,7 @@ from bertc.data.corpus import prepare
 from bertc.data.examples.task import TaskBatch, TaskSet, cut, gather
 from bertc.data.examples.task_data import TaskData
 from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
@@ -124,6 +124,10 @@ def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: i
     match task_set.task.answer:
         case Labels(names=names):
             right = names[targets[0]]
+        case Several(names=names):
+            right = listed([n for n, yes in zip(names, targets[0], strict=True) if yes]) or "none"
+        case Score(names=names) if len(names) > 1:
+            right = ", ".join(f"{number:g}" for number in batch.targets[row, 0])
         case Score():
             right = f"{batch.targets[row, 0]:g}"
         case Choice(most=most):

@@ -27,7 +27,7 @@ from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.exporting import save_tokenizer
 from bertc.hub.folder import replacing
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Classify
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, Model
@@ -230,7 +230,7 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
     if not _are_texts(parts) or not (either or len(parts) == len(task.reads)):
         raise _unlike(task, number, written)
     match answer:
-        case Labels() | Score() | Vector():
+        case Labels() | Several() | Score() | Vector():
             return TextExample(key, parts, None)
         case Span():
             return QuestionExample(key, parts[0], parts[1], (), None)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import bertc
 from bertc.base.diagnostics import MissingInputError, SpecError, UsageError
-from bertc.ir.learning.answer import Labels, Tags
+from bertc.ir.learning.answer import Labels, Several, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Task
 from bertc.lab.results.evaluations import evaluate_runs
@@ -57,6 +57,9 @@ def farm(tmp_path, corpus_file):
         found = sentences(size, seed)
         table(f"birds.{part}.tsv", ("text", "label"), [(t, b) for t, b, _ in found])
         table(f"score.{part}.tsv", ("text", "label"), [(t, BIRDS.index(b)) for t, b, _ in found])
+        table(f"both.{part}.tsv", ("text", "topics"), [(t, f"{p}; {b}") for t, b, p in found])
+        numbers = [(t, BIRDS.index(b), PLACES.index(p) - 1) for t, b, p in found]
+        table(f"numbers.{part}.tsv", ("text", "x", "y"), numbers)
         table(
             f"choose.{part}.tsv",
             ("question", "a", "b", "c", "label"),
@@ -120,6 +123,9 @@ def farm(tmp_path, corpus_file):
         "race": f"race('{at}/race')",
         "tagging": f"tagging('{at}/tags')",
         "classify": f"classify('{at}/birds.train.tsv', '{at}/birds.dev.tsv')",
+        "several": f"classify('{at}/both.train.tsv', '{at}/both.dev.tsv', label=topics, "
+        "labels=many(separator=';'))",
+        "numbers": f"regress('{at}/numbers.train.tsv', '{at}/numbers.dev.tsv', label=[x, y])",
         "regress": f"regress('{at}/score.train.tsv', '{at}/score.dev.tsv')",
         "choose": f"choose('{at}/choose.train.tsv', '{at}/choose.dev.tsv', choices=['a','b','c'])",
         "tag": f"tag('{at}/tag.train.tsv', '{at}/tag.dev.tsv')",
@@ -156,6 +162,8 @@ ANSWERED = {
     "race": "question choices choice probabilities",
     "tagging": "words tags probabilities",
     "classify": "text label_in_file label probabilities",
+    "several": "text topics labels probabilities",
+    "numbers": "text x y scores",
     "regress": "text label score",
     "choose": "question a b c label choice probabilities",
     "tag": "words tags_in_file tags probabilities",
@@ -171,7 +179,7 @@ LEARNED = {
 KINDS = [node.model_fields["kind"].default for node in get_args(get_args(AnyTask)[0])]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "several", "numbers"])
 def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, cache):
     spec = (
         NETWORK + farm["text"] + FAST + f"task={farm[kind]} steps={100 if kind in LEARNED else 30}"
@@ -189,7 +197,7 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, ca
     scored = [*alone.evaluation.scores[title].values()]
     assert scored == [pytest.approx(found) for found in parts.values()]
     task = bertc.resolve(spec).stages[0].tasks[0]
-    assert bool(again.evaluation.classes) == isinstance(task.answer, Labels | Tags)
+    assert bool(again.evaluation.classes) == isinstance(task.answer, Labels | Several | Tags)
     answered = predict(tmp_path / "run", _a_file(tmp_path, kind), device="cpu")
     rows = [json.loads(line) for line in answered.lines(_a_file(tmp_path, kind))]
     assert len(rows) == len(answered.examples) > 0
@@ -259,11 +267,15 @@ def test_what_was_learned_from_one_layout_is_asked_in_another(go, farm, tmp_path
     assert set(report.evaluation.scores["nli"]) == {"dev-en", "dev-de"}
 
 
+OF = {"several": "classify", "numbers": "regress"}
+"""The kinds of tasks that have several answers."""
+
+
 def _alone(folder, kind):
     """The task with its dev file alone; columns, versions and labels are those of the run."""
     file = _a_file(folder, kind)
     return {"glue": f"glue(rte, '{file}')", "race": f"race('{folder}/race')"}.get(
-        kind, f"{kind}('{file}')"
+        kind, f"{OF.get(kind, kind)}('{file}')"
     )
 
 
@@ -275,6 +287,8 @@ def _a_file(folder, kind):
         "race": folder / "race" / "dev",
         "tagging": folder / "tags" / "dev.conll",
         "classify": folder / "birds.dev.tsv",
+        "several": folder / "both.dev.tsv",
+        "numbers": folder / "numbers.dev.tsv",
         "regress": folder / "score.dev.tsv",
         "choose": folder / "choose.dev.tsv",
         "tag": folder / "tag.dev.tsv",
@@ -285,7 +299,14 @@ def _a_file(folder, kind):
 
 @pytest.mark.parametrize(
     ("kinds", "extra"),
-    [("glue", ""), ("squad", ""), ("tag", ""), ("embed", "microbatch=2"), ("glue classify", "")],
+    [
+        ("glue", ""),
+        ("squad", ""),
+        ("tag", ""),
+        ("embed", "microbatch=2"),
+        ("several", "microbatch=2"),
+        ("glue classify", ""),
+    ],
 )
 def test_resuming_is_never_having_stopped(resumes, farm, kinds, extra):
     network = NETWORK.replace("dropout=0", "dropout=0.1") + farm["text"]

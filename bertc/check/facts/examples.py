@@ -8,7 +8,7 @@ from operator import mul
 from typing import Any
 
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError
-from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
 from bertc.ir.learning.vector_task import Embed
@@ -31,7 +31,7 @@ def _read(term: Term) -> Term:
     task = term.objective
     if not isinstance(task, Task):
         return term
-    asks = isinstance(task, Classify | Tagging | Tag) and not task.labels
+    asks = isinstance(task, Classify | Tagging | Tag) and not task.names
     kinds = Classify | Regress | Choose | Tag | Read | Embed
     imported = isinstance(task, kinds) and not task.train
     if not asks and (task.examples or imported):
@@ -41,7 +41,9 @@ def _read(term: Term) -> Term:
     examples, labels = training_facts(task)
     update: dict[str, Any] = {"examples": examples}
     if asks:
-        update["labels"] = labels
+        many: Any = getattr(task, "labels", ())
+        named = isinstance(many, Many)
+        update["labels"] = many.model_copy(update={"names": labels}) if named else labels
     return term.model_copy(update={"objective": task.model_copy(update=update)})
 
 

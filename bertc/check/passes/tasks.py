@@ -8,7 +8,7 @@ from bertc.check.passes.settings.fixes import argument, fix, fix_settings, note,
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.changing.pruning import NOTHING
-from bertc.ir.learning.answer import Labels, Score, Span, Vector
+from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
 from bertc.ir.network.head import POOLINGS
@@ -160,6 +160,10 @@ def _may_be_of_tasks(stage: StageSettings) -> bool:
     return not has_tasks(stage.objective) and not written(stage.origins["objective"])
 
 
+COPIED = Labels | Several | Score
+"""Answers that copies of a text share."""
+
+
 def _from_text(stage: StageSettings) -> list[str]:
     terms = [term for term in stage.objective if not isinstance(term.objective, Task)]
     return [term.name for term in terms if not term.objective.teaching]
@@ -167,7 +171,7 @@ def _from_text(stage: StageSettings) -> list[str]:
 
 def _uncopied(stage: StageSettings) -> list[str]:
     """The tasks whose answers belong to words or passages, which no copy of a text has."""
-    return [task.title for task in stage.tasks if not isinstance(task.answer, Labels | Score)]
+    return [task.title for task in stage.tasks if not isinstance(task.answer, COPIED)]
 
 
 _OF_TASKS: tuple[Rule[StageSettings], ...] = (

@@ -1,6 +1,6 @@
 """Encoding of a task's examples: templates, truncation, windows, positions of answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 import numpy as np
@@ -17,7 +17,7 @@ from bertc.data.layouts.example import (
 )
 from bertc.data.rows.pairs import overhang
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
-from bertc.ir.learning.answer import Choice, Labels, Tags
+from bertc.ir.learning.answer import Answer, Choice, Score, Several, Tags, told_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Read
 from bertc.ir.learning.task import Race, Squad
 from bertc.ir.learning.vector_task import Embed
@@ -53,19 +53,35 @@ def encode(
 
 def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add single texts and pairs; long pairs lose tokens of the longer text."""
-    answer = task.answer
-    numbers = {name: i for i, name in enumerate(answer.names)} if isinstance(answer, Labels) else {}
-    unknown = -1.0 if isinstance(answer, Labels) else float("nan")
+    numbers = {name: i for i, name in enumerate(told_names(task.answer))}
     texts = [e for e in examples if isinstance(e, TextExample)]
     firsts = _ids(rows.vocabulary, [e.texts[0] for e in texts])
     seconds = iter(_ids(rows.vocabulary, [e.texts[1] for e in texts if len(e.texts) > 1]))
     for number, (example, first) in enumerate(zip(texts, firsts, strict=True)):
         second = next(seconds) if len(example.texts) > 1 else None
-        said = example.answer
-        target = numbers[said] if isinstance(said, str) else unknown if said is None else said
         pair = _fit(first, second, rows)
         rows.num_cut += pair != (first, second)
-        rows.add(number, pair, (float(target),))
+        rows.add(number, pair, _target(task.answer, example, numbers))
+
+
+def _target(answer: Answer, example: TextExample, numbers: Mapping[str, int]) -> tuple[float, ...]:
+    """The number of a label, 1 or 0 for each of several, or the scores."""
+    match example.answer:
+        case None:
+            return (float("nan") if isinstance(answer, Score) else -1.0,) * _targets(answer)
+        case str(label):
+            return (float(numbers[label]),)
+        case tuple(labels) if isinstance(answer, Several):
+            return tuple(float(name in labels) for name in answer.names)
+        case tuple(scores):
+            return tuple(map(float, scores))
+        case score:
+            return (float(score),)
+
+
+def _targets(answer: Answer) -> int:
+    """Numbers of an example's target."""
+    return answer.width if isinstance(answer, Several | Score) else 1
 
 
 def _related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
@@ -76,7 +92,8 @@ def _related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None
     for number, example in enumerate(related):
         texts = [next(ids) for _ in example.texts]
         rows.num_cut += any(len(tokens) > max_tokens for tokens in texts)
-        target = float("nan") if example.answer is None else float(example.answer)
+        score = example.answer
+        target = float(score) if isinstance(score, int | float) else float("nan")
         for tokens in texts if len(texts) > 1 else texts * 2:
             rows.add(number, _fit(tokens, None, rows), (target,))
 

@@ -48,7 +48,7 @@ class TaskBatch:
     segment_ids: NDArray[np.uint8]  # (r, s)
     examples: NDArray[np.int64]  # (r, s) index in the row of a token's example, from 1; 0: padding
     positions: NDArray[np.int64]  # (r, k)
-    targets: NDArray[np.float64]  # (r, k), for spans (r, k, 2) positions in the row
+    targets: NDArray[np.float64]  # (r, k); of spans (r, k, 2) positions, of several (r, k, c)
     weights: NDArray[np.float32]  # (r, k); 0 for choices that do not exist
     passage: NDArray[np.bool_]  # (r, s) True where an answer may be; (r, 0) except for spans
     rows: NDArray[np.int64]  # (n,) rows of the task, in the order of this batch
@@ -189,7 +189,9 @@ def _laid_out(
         if isinstance(task.answer, Vector) and task.answer.pooling != "cls":
             passage = laid_out(np.ones(len(from_t), dtype=np.bool_), False)
         places_n = first_n + (lengths_n - 1 if rows.cls_last else 0)
-        values = (places_n, rows.targets[chosen_n, 0], rows.there[chosen_n])
+        targets_n = rows.targets[chosen_n]
+        targets_n = targets_n[:, 0] if targets_n.shape[1] == 1 else targets_n
+        values = (places_n, targets_n, rows.there[chosen_n])
         positions, targets, weights = _by_row(values, num_rows, row_n, nth_n)
     return TaskBatch(
         task.title,

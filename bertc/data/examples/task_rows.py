@@ -29,7 +29,7 @@ class TaskRows:
     segment_ids: NDArray[np.uint8]  # (t,)
     begins: NDArray[np.int64]  # (r + 1,)
     owners: NDArray[np.int64]  # (r,) index of the example
-    targets: NDArray[np.float64]  # (r, 1), of spans (r, 2), of tags (r, 0)
+    targets: NDArray[np.float64]  # (r, 1), of spans (r, 2), of tags (r, 0), of several (r, c)
     there: NDArray[np.bool_]  # (r,) False for a choice that the example lacks
     words: NDArray[np.int64]  # (w,) the first token of each word, within its row
     word_begins: NDArray[np.int64]  # (r + 1,)

@@ -45,8 +45,8 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
         match example:
             case TextExample(answer=str(label)):
                 names.add(label)
-            case TaggedExample(tags=tags):
-                names.update(tags)
+            case TextExample(answer=tuple(several)) | TaggedExample(tags=several):
+                names.update(map(str, several))
             case _:
                 pass
     source = task.data if isinstance(task, Tagging) else task.train
@@ -55,7 +55,7 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
         texts = {example.texts for example in examples if isinstance(example, TextExample)}
         help = "name another column; regress learns numbers"
         if isinstance(task, Classify) and len(texts) < len(names):
-            help = swapped(task.text, task.label)
+            help = swapped(task.text, task.columns[0])
         raise DataError(
             f"{where}: {len(names):,} labels in {len(examples):,} examples, at most "
             f"{MAX_LABELS:,} are supported",
@@ -222,5 +222,5 @@ def training_facts(task: AnyTask) -> tuple[int, tuple[str, ...]]:
 @lru_cache(maxsize=64)
 def _read(task: AnyTask, identity: object) -> tuple[int, tuple[str, ...]]:
     examples = training_examples(task)
-    labels = () if getattr(task, "labels", ()) else found_labels(task, examples)
+    labels = () if getattr(task, "names", ()) else found_labels(task, examples)
     return len(learned_examples(task, examples)), labels

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TextExample:
-    """One text or a pair, with its label or score, None if unknown.
+    """One text or a pair, with its label, labels, score or scores, None if unknown.
 
     To embed also a text like it and one unlike it; a score says how alike the first two are.
     """
 
     key: str
     texts: tuple[str, ...]
-    answer: str | float | None
+    answer: str | float | tuple[str, ...] | tuple[float, ...] | None
 
 
 @dataclass(frozen=True)

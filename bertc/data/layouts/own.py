@@ -21,9 +21,11 @@ from bertc.data.layouts.passages import checked_answer, member
 from bertc.data.layouts.table import ExampleSource, opened_file, rows_of, source_name
 from bertc.data.sources.cells import (
     NO_ANSWER,
+    flag,
     known_label,
     label,
     label_in,
+    labels_in,
     number,
     text,
     texts,
@@ -31,8 +33,8 @@ from bertc.data.sources.cells import (
 )
 from bertc.data.sources.streams import lines
 from bertc.ir.data import Hf
-from bertc.ir.learning.answer import names_spans
-from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.answer import Several, names_spans
+from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.task import Glue
 from bertc.ir.learning.vector_task import Embed
 
@@ -73,14 +75,32 @@ def _texts(
     task: Classify | Regress, source: ExampleSource, labelled: bool
 ) -> Iterator[TextExample]:
     columns = (task.text, task.pair) if task.pair else (task.text,)
-    hidden = () if labelled else NO_ANSWER
-    for key, place, (*cells, cell) in rows_of(source, columns, (task.label,), labelled):
-        answer: str | float | None = None
-        if isinstance(task, Classify):
-            answer = label_in(cell, place, task.label, task.labels, hidden, task.text)
-        elif cell not in hidden:
-            answer = number(cell, place, task.label, text_column=task.text)
-        yield TextExample(key, _read(cells, columns, place), answer)
+    for key, place, cells in rows_of(source, columns, task.columns, labelled):
+        texts, answers = cells[: len(columns)], cells[len(columns) :]
+        read = _read(texts, columns, place)
+        yield TextExample(key, read, _answer(task, answers, place, labelled))
+
+
+def _answer(
+    task: Classify | Regress, cells: Sequence[Any], place: str, labelled: bool
+) -> str | float | tuple[str, ...] | tuple[float, ...] | None:
+    """The label, labels, score or scores in the cells of a row."""
+    names, first, hidden = task.columns, cells[0], () if labelled else NO_ANSWER
+    several = isinstance(task.answer, Several)
+    if not labelled and any(cell is None or (cell == "" and not several) for cell in cells):
+        return None
+    if isinstance(task, Regress):
+        by_column = zip(cells, names, strict=True)
+        scores = tuple(number(cell, place, name, text_column=task.text) for cell, name in by_column)
+        return scores[0] if isinstance(task.label, str) else scores
+    if isinstance(task.labels, Many) and several:
+        if first is None:
+            raise DataError(f"{place}: no labels in {names[0]!r}", "an empty list for none of them")
+        return labels_in(first, place, names[0], task.labels.separator, task.names)
+    if several:
+        flags = zip(cells, names, strict=True)
+        return tuple(name for cell, name in flags if flag(cell, place, name))
+    return label_in(first, place, names[0], task.names, hidden, task.text)
 
 
 def _read(cells: Sequence[Any], columns: Sequence[str], place: str) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from bertc.data.layouts.example import (
     TextExample,
 )
 
-AnswerValue = str | int | float | tuple[str, ...]
-"""An answer: a label, the number of a choice, a score, a tag for each word, or a text.
+AnswerValue = str | int | float | tuple[str, ...] | tuple[float, ...]
+"""An answer: a label, several, the number of a choice, scores, a tag for each word, or a text.
 
 The text of a span is "" for no answer; of pairs without a score it is how many texts are more like
 the first than its positive.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import Example, TextExample
 from bertc.data.metrics.gold import AnswerValue, gold
-from bertc.ir.learning.answer import Labels, Span, Tags, Vector
+from bertc.ir.learning.answer import Labels, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Metric
 
@@ -74,7 +74,7 @@ def _value(
 ) -> float:
     match metric:
         case "accuracy":  # of examples, for tags of words; 0 if there are none
-            if isinstance(right[0], tuple):
+            if isinstance(task.answer, Tags):
                 right, answers = (list(chain(*_tags(side))) for side in (right, answers))
             hits = sum(a == b for a, b in zip(right, answers, strict=True))
             return hits / max(1, len(right))
@@ -83,12 +83,19 @@ def _value(
             positive = task.answer.names[1]
             both = sum(a == b == positive for a, b in zip(right, answers, strict=True))
             return 2 * both / max(1, answers.count(positive) + right.count(positive))
+        case "micro_f1" | "macro_f1":  # of several labels
+            assert isinstance(task.answer, Several), f"{metric} is of several labels"
+            right_nc, answers_nc = (_flags(task.answer, side) for side in (right, answers))
+            both, either = (right_nc & answers_nc).sum(0), right_nc.sum(0) + answers_nc.sum(0)
+            if metric == "micro_f1":
+                return float(2 * both.sum() / max(1, either.sum()))
+            return float((2 * both / either.clip(1)).mean())
         case "mcc":
             return _mcc(right, answers)
-        case "pearson":
-            return _correlation(_numbers(right), _numbers(answers))
-        case "spearman":
-            return _correlation(_ranks(_numbers(right)), _ranks(_numbers(answers)))
+        case "pearson" | "spearman":  # the mean over columns
+            both_sides = zip(_numbers(right), _numbers(answers), strict=True)
+            ranked = _ranks if metric == "spearman" else np.asarray
+            return fmean(_correlation(ranked(a_n), ranked(b_n)) for a_n, b_n in both_sides)
         case "span_f1":  # a span counts if kind and both ends are right
             there, claimed = ([*map(spans, _tags(side))] for side in (right, answers))
             hits = sum(len(a & b) for a, b in zip(there, claimed, strict=True))
@@ -127,11 +134,17 @@ def _ranks(values_n: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _numbers(values: Sequence[AnswerValue]) -> NDArray[np.float64]:
-    return np.array([float(value) for value in values if not isinstance(value, tuple)])
+    """The numbers of each column (c, n)."""
+    return np.array(values, dtype=np.float64).reshape(len(values), -1).T
+
+
+def _flags(answer: Several, values: Sequence[AnswerValue]) -> NDArray[np.bool_]:
+    """The labels of each example as truths (n, c)."""
+    return np.array([[name in labels for name in answer.names] for labels in _tags(values)])
 
 
 def _tags(values: Sequence[AnswerValue]) -> list[tuple[str, ...]]:
-    return [value for value in values if isinstance(value, tuple)]
+    return [tuple(map(str, value)) for value in values if isinstance(value, tuple)]
 
 
 def _agreement(
@@ -146,7 +159,7 @@ def _agreement(
     exact, f1 = [], []
     for known, answer in zip(right, answers, strict=True):
         assert isinstance(known, tuple), "a question has a tuple of answers"
-        golds = [_answer_words(text) for text in known]
+        golds = [_answer_words(str(text)) for text in known]
         golds = [words for words in golds if words or not unanswerable] or [[]]
         said = _answer_words(str(answer))
         exact.append(float(said in golds))
@@ -188,12 +201,11 @@ def by_class(
     task: AnyTask, examples: Sequence[Example], answers: Sequence[AnswerValue]
 ) -> ByClass | None:
     """Scores by label, kind of span, or tag where tags name no spans; None of other answers."""
-    if not isinstance(task.answer, Labels | Tags):
+    if not isinstance(task.answer, Labels | Several | Tags):
         return None
-    of_spans = "span_f1" in task.metrics
     hits, answered, right = Counter[str](), Counter[str](), Counter[str]()
     for example, answer in zip(examples, answers, strict=True):
-        there, claimed = _items(gold(example), of_spans), _items(answer, of_spans)
+        there, claimed = _items(task, gold(example)), _items(task, answer)
         right.update(name for name, *_ in there)
         answered.update(name for name, *_ in claimed)
         hits.update(name for name, *_ in there & claimed)
@@ -209,7 +221,11 @@ def by_class(
     return ByClass(fmean(score.f1 for score in classes.values()), classes) if classes else None
 
 
-def _items(value: AnswerValue, of_spans: bool) -> set[tuple[str, int, int]]:
+def _items(task: AnyTask, value: AnswerValue) -> Spans:
     if not isinstance(value, tuple):
         return {(str(value), 0, 0)}
-    return spans(value) if of_spans else {(tag, at, at) for at, tag in enumerate(value)}
+    names = [str(name) for name in value]
+    if "span_f1" in task.metrics:
+        return spans(names)
+    several = isinstance(task.answer, Several)
+    return {(name, 0 if several else at, 0) for at, name in enumerate(names)}

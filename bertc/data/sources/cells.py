@@ -3,6 +3,7 @@
 Anything else is a ``DataError`` that names the place.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -79,6 +80,34 @@ def label_in(
         return name
     long = text_column and max(map(len, (name, *labels))) > LONGEST_LABEL
     return known_label(name, labels, place, layout=swapped(text_column, column) if long else "")
+
+
+def labels_in(
+    cell: Any, place: str, column: str, separator: str, known: Sequence[str]
+) -> tuple[str, ...]:
+    """The labels in a cell, a list (in text as JSON) or text parted by ``separator``, each once."""
+    if isinstance(cell, str) and cell.lstrip().startswith("["):
+        try:
+            cell = json.loads(cell)
+        except ValueError:
+            raise DataError(f"{place}: {column!r} is no list: {cell[:60]}", "a JSON list") from None
+    elif isinstance(cell, str):
+        cell = [part for part in cell.split(separator) if part.strip()]
+    elif not isinstance(cell, list):
+        cell = [cell]
+    names = dict.fromkeys(label(item, place, column) for item in cell)
+    for name in names:
+        if not name or (known and name not in known):
+            known_label(name, known, place)
+    return tuple(names)
+
+
+def flag(cell: Any, place: str, column: str) -> bool:
+    """The truth in a cell: 1, 0, true or false."""
+    name = label(cell, place, column).lower()
+    if name not in ("0", "1", "true", "false"):
+        raise DataError(f"{place}: {column!r} is {name[:60]!r}, 0 or 1 expected, or a truth")
+    return name in ("1", "true")
 
 
 def swapped(text: str, label: str) -> str:

@@ -45,7 +45,7 @@ def first_of(obstacles: Iterable[Obstacle]) -> Obstacle | None:
 
 
 Shape = tuple[int, ...]
-AnswerKind = Literal["labels", "score", "choice", "tags", "span"]
+AnswerKind = Literal["labels", "several", "score", "choice", "tags", "span"]
 Pooler = Literal["read", "perhaps", "refused", "unread"]
 
 
@@ -65,7 +65,7 @@ def hf_class(name: str, *parts: str) -> HfClass:
 
 
 ANSWERS: Mapping[str, tuple[AnswerKind, ...]] = {
-    "ForSequenceClassification": ("labels", "score"),
+    "ForSequenceClassification": ("labels", "several", "score"),
     "ForMultipleChoice": ("choice",),
     "ForTokenClassification": ("tags",),
     "ForQuestionAnswering": ("span",),

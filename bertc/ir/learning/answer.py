@@ -3,6 +3,7 @@
 Axes of the tensors meant: n examples, s tokens of a row, k scored positions of a row, h hidden.
 """
 
+from operator import not_
 from typing import Annotated, ClassVar, Literal, assert_never
 
 from pydantic import Field
@@ -26,11 +27,21 @@ class Labels(_Named):
     kind: Literal["labels"] = "labels"
 
 
+class Several(_Named):
+    """Any number of labels per example, each by a sigmoid; scores (n, labels)."""
+
+    kind: Literal["several"] = "several"
+
+
 class Score(Node):
-    """A number per example; scores (n, 1)."""
+    """A number per example, or one for each of ``names``; scores (n, numbers)."""
 
     kind: Literal["score"] = "score"
-    width: ClassVar[int] = 1
+    names: Annotated[tuple[str, ...], Field(exclude_if=not_)] = ()
+
+    @property
+    def width(self) -> int:
+        return max(1, len(self.names))
 
 
 MOST_CHOICES = 64
@@ -114,7 +125,7 @@ class Vector(Node):
     width: ClassVar[int] = 1
 
 
-Answer = Annotated[Labels | Score | Choice | Tags | Span | Vector, BY_KIND]
+Answer = Annotated[Labels | Several | Score | Choice | Tags | Span | Vector, BY_KIND]
 """The closed union of kinds of answers."""
 
 
@@ -124,12 +135,13 @@ def alike(one: Answer, other: Answer) -> bool:
         return one.head == other.head  # the rest follows from the weights
     if isinstance(one, Vector) and isinstance(other, Vector):
         return one.mlp == other.mlp
-    return one.kind == other.kind and told_names(one) == told_names(other)
+    same = one.kind == other.kind and one.width == other.width
+    return same and told_names(one) == told_names(other)
 
 
 def told_names(answer: Answer) -> tuple[str, ...]:
     """Labels or tags in the order of their scores; empty for other answers."""
-    return answer.names if isinstance(answer, Labels | Tags) else ()
+    return answer.names if isinstance(answer, Labels | Several | Tags) else ()
 
 
 def answer_head(answer: Answer) -> Classifier | ConditionedSpanHead | VectorHead:
@@ -141,13 +153,13 @@ def answer_head(answer: Answer) -> Classifier | ConditionedSpanHead | VectorHead
         return ConditionedSpanHead(
             head.width, head.activation, head.normed, answered=answer.unanswerable
         )
-    return Classifier(answer.width, pooled=isinstance(answer, Labels | Score | Choice))
+    return Classifier(answer.width, pooled=isinstance(answer, Labels | Several | Score | Choice))
 
 
 def answer_rows(answer: Answer, texts: int, seq: int) -> int:
     """States per example that its head reads: up to ``texts`` texts, rows of ``seq`` tokens."""
     match answer:
-        case Labels() | Score():
+        case Labels() | Several() | Score():
             return 1
         case Choice() | Vector():
             return texts

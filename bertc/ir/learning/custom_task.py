@@ -2,15 +2,16 @@
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from bertc.ir.base import BY_KIND
+from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.answer import (
     MOST_CHOICES,
     Answer,
     Choice,
     Labels,
     Score,
+    Several,
     Span,
 )
 from bertc.ir.learning.own_task import OwnTask
@@ -28,14 +29,34 @@ from bertc.ir.learning.task import (
     Squad,
     Tagging,
     Xnli,
+    told_apart,
 )
 from bertc.ir.learning.vector_task import Embed
+
+Columns = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(told_apart)]
+
+
+class Many(Node):
+    """Any number of labels an example, in a list or in text parted by ``separator``.
+
+    ``names`` are those of the training file, unless they are written.
+    """
+
+    kind: Literal["many"] = "many"
+    names: Names = ()
+    separator: Annotated[str, Field(min_length=1, max_length=10)] = ","
+    positional = ("names", "separator")
 
 
 class _OfTexts(OwnTask, Headed):
     text: str = "text"
     pair: str = ""
-    label: str = "label"
+    label: str | Columns = "label"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the label or labels."""
+        return (self.label,) if isinstance(self.label, str) else self.label
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -43,31 +64,44 @@ class _OfTexts(OwnTask, Headed):
 
 
 class Classify(_OfTexts):
-    """One of several labels for a text, or for two texts."""
+    """One of several labels for a text, or for two texts, or any number of them.
+
+    Those are in one column (``labels=many``), or each in its own as 0 or 1 (``label=[a, b]``).
+    """
 
     kind: Literal["classify"] = "classify"
     name: Name = "classify"
-    labels: Names = ()
+    labels: Names | Many = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels, empty if they are unknown."""
+        if isinstance(self.label, tuple):
+            return self.label
+        return self.labels.names if isinstance(self.labels, Many) else self.labels
 
     @property
     def answer(self) -> Answer:
-        return Labels(names=self.labels or UNKNOWN)
+        several = isinstance(self.label, tuple) or isinstance(self.labels, Many)
+        names = self.names or UNKNOWN
+        return Several(names=names) if several else Labels(names=names)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """Metrics by number of labels; F1 is of the second of two labels."""
-        return ("accuracy", "f1") if len(self.labels) == 2 else ("accuracy",)
+        two = isinstance(self.answer, Labels) and len(self.names) == 2
+        return ("accuracy", "f1") if two else super().metrics
 
 
 class Regress(_OfTexts):
-    """A number for a text, or for two texts."""
+    """A number for a text, or for two texts, or one for each of the columns in ``label``."""
 
     kind: Literal["regress"] = "regress"
     name: Name = "regress"
 
     @property
     def answer(self) -> Answer:
-        return Score()
+        return Score(names=() if isinstance(self.label, str) else self.label)
 
 
 class Choose(OwnTask, Choosing):

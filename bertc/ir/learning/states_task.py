@@ -7,7 +7,16 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Probability
-from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, answer_head, answer_rows
+from bertc.ir.learning.answer import (
+    Answer,
+    Choice,
+    Labels,
+    Score,
+    Several,
+    Span,
+    answer_head,
+    answer_rows,
+)
 from bertc.ir.network.body import Body
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.features import LAST, Features
@@ -58,7 +67,7 @@ class StatesTask(TermNode):
     @property
     def pooled(self) -> bool:
         """True if one state represents a whole row."""
-        return isinstance(self.answer, Labels | Score | Choice)
+        return isinstance(self.answer, Labels | Several | Score | Choice)
 
     @property
     def reads_last_alone(self) -> bool:

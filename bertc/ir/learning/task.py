@@ -15,6 +15,7 @@ from bertc.ir.learning.answer import (
     Labels,
     Plain,
     Score,
+    Several,
     Span,
     SpanHead,
     Tags,
@@ -29,7 +30,7 @@ NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]*$"
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=NAME_PATTERN)]
 
 
-def _told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
+def told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
     """Check names of labels: none (read from the training file), or at least two, all different."""
     if len(names) == 1 or len(set(names)) < len(names):
         raise ValueError(
@@ -39,8 +40,11 @@ def _told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-Names = Annotated[tuple[str, ...], AfterValidator(_told_apart)]
-Metric = Literal["accuracy", "f1", "mcc", "pearson", "spearman", "span_f1", "em", "squad_f1"]
+Names = Annotated[tuple[str, ...], AfterValidator(told_apart)]
+Metric = Literal[
+    "accuracy", "f1", "micro_f1", "macro_f1", "mcc", "pearson", "spearman", "span_f1", "em",
+    "squad_f1",
+]  # fmt: skip
 
 UNKNOWN = ("?", "??")  # labels before the training file was read
 
@@ -65,6 +69,8 @@ class Task(StatesTask):
         match self.answer:
             case Labels() | Choice() | Tags() | Vector():
                 return ("accuracy",)
+            case Several():
+                return ("micro_f1", "macro_f1", "accuracy")
             case Score():
                 return ("pearson", "spearman")
             case Span():
@@ -74,7 +80,7 @@ class Task(StatesTask):
     def reads(self) -> tuple[str, ...]:
         """The texts of an example, by the arguments that name their columns in own files."""
         match self.answer:
-            case Labels() | Score() | Vector():
+            case Labels() | Several() | Score() | Vector():
                 return ("text",)
             case Choice():
                 return ("passage", "text", "choices")
@@ -209,6 +215,11 @@ class OfWords(Headed):
     """Tags of words; F1 of spans comes first if tags mark spans."""
 
     labels: Names = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tags, empty if they are unknown."""
+        return self.labels
 
     @property
     def answer(self) -> Answer:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.task import Task
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
 from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted
@@ -104,18 +104,18 @@ def read_by_task(
 
 
 def answer_scores(
-    answer: Labels | Score | Choice | Tags | Vector,
+    answer: Labels | Several | Score | Choice | Tags | Vector,
     states_bkh: Float[Tensor, "b k h"],
     head: nn.Module,
 ) -> Tensor:
-    """Scores in fp32: (n, labels), (n, 1), (n, choices) or (b, k, tags)."""
+    """Scores in fp32: (n, labels), (n, numbers), (n, choices) or (b, k, tags)."""
     scores_bkc: Tensor = head(states_bkh).float()
     match answer:
         case Tags():
             return scores_bkc
         case Choice():
             return scores_bkc.reshape(-1, answer.most)
-        case Labels() | Score():
+        case Labels() | Several() | Score():
             return scores_bkc.flatten(0, 1)
         case Vector():
             raise AssertionError("vectors are compared, not scored (learn/objectives/pairs.py)")
@@ -130,8 +130,14 @@ def answer_losses(answer: Answer, own: TaskTargets, states: Tensor, head: nn.Mod
     scores = answer_scores(answer, states, head)
     match answer:
         case Score():
-            losses_n = (scores[:, 0] - own.targets.flatten()).square()
+            losses_nc = (scores - own.targets.reshape_as(scores)).square()
+            losses_n = losses_nc.mean(1) if answer.width > 1 else losses_nc[:, 0]
             return Predicted(losses_n, torch.zeros_like(losses_n))
+        case Several():
+            targets_nc = own.targets.reshape_as(scores)
+            losses_nc = F.binary_cross_entropy_with_logits(scores, targets_nc, reduction="none")
+            hits_n = ((scores > 0) == (targets_nc > 0)).all(1)
+            return Predicted(losses_nc.mean(1), hits_n)
         case Choice():
             there_nc = own.weights.view(-1, answer.most) > 0
             scores = scores.masked_fill(~there_nc, float("-inf"))

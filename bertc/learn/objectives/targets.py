@@ -94,7 +94,7 @@ class TaskTargets(NamedTuple):
     """Labels of the examples of one task; weight 0 in unused slots."""
 
     positions: Int[Tensor, "b k"]  # of the states read; of spans the first token of each
-    targets: Float[Tensor, "b k"]  # for spans (b, k, 2): start and end
+    targets: Float[Tensor, "b k *c"]  # for spans (b, k, 2): start and end; several: 1 or 0
     weights: Float[Tensor, "b k"]
     passage: Bool[Tensor, "b s"]  # possible answer positions, or tokens that are pooled
     examples: Int[Tensor, "b s"]  # example number within the row, from 1; 0: padding

@@ -15,7 +15,7 @@ from bertc.data.sources.vectors import read_vectors
 from bertc.data.vocab.vocabulary import BEGINS, BLANK, Vocabulary
 from bertc.hub.networks import summed
 from bertc.ir.changing import growth
-from bertc.ir.learning.answer import Answer, Labels, Tags
+from bertc.ir.learning.answer import Answer, told_names
 from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
@@ -192,4 +192,4 @@ def _left_out(
 
 
 def _tells(answer: Answer) -> str:
-    return listed(answer.names) if isinstance(answer, Labels | Tags) else f"a {answer.kind}"
+    return listed(told_names(answer)) or f"a {answer.kind}"

@@ -20,7 +20,7 @@ from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example, QuestionExample, TextExample
 from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Read
 from bertc.ir.learning.task import Squad
 from bertc.ir.learning.vector_task import Embed
@@ -56,8 +56,10 @@ def read_off(
     match task.answer:
         case Labels() as labels:
             return _labels(labels, scored, len(examples))
-        case Score():
-            return _scores(scored, len(examples))
+        case Several() as several:
+            return _several(several, scored, len(examples))
+        case Score() as score:
+            return _scores(score, scored, len(examples))
         case Choice() as choice:
             return _choices(choice, scored, len(examples))
         case Tags() as tags:
@@ -85,8 +87,18 @@ def _labels(labels: Labels, scored: Said, count: int) -> Answers:
     return Answers(labels_given, [tuple(row) for row in parts.tolist()])
 
 
-def _scores(scored: Said, count: int) -> Answers:
-    return Answers([float(score) for score in _in_place(scored, count)[:, 0]])
+def _several(several: Several, scored: Said, count: int) -> Answers:
+    parts = 1 / (1 + np.exp(-_in_place(scored, count)))
+    labels_given: list[AnswerValue] = [
+        tuple(name for name, part in zip(several.names, row, strict=True) if part > 0.5)
+        for row in parts.tolist()
+    ]
+    return Answers(labels_given, [tuple(row) for row in parts.tolist()])
+
+
+def _scores(score: Score, scored: Said, count: int) -> Answers:
+    numbers = _in_place(scored, count).tolist()
+    return Answers([tuple(row) if score.names else row[0] for row in numbers])
 
 
 def _choices(choice: Choice, scored: Said, count: int) -> Answers:
@@ -183,7 +195,10 @@ def _related(
     related = [example for example in examples if isinstance(example, TextExample)]
     vectors_ntd = _vectors(rows, scores_said, len(related))
     scored = all(example.answer is not None for example in related)
-    scores_n = torch.tensor([example.answer or 0.0 for example in related], dtype=torch.float64)
+    scores_n = torch.tensor(
+        [float(e.answer) if isinstance(e.answer, int | float) else 0.0 for e in related],
+        dtype=torch.float64,
+    )
     losses, answers, similarities = 0.0, list[AnswerValue](), list[float]()
     for first in range(0, len(related), batch):
         part_mtd, scores_m = vectors_ntd[first : first + batch], scores_n[first : first + batch]

@@ -23,6 +23,7 @@ from bertc.lang import load
 
 OWN_KINDS = {
     "labels": ("classify", "label"),
+    "several": ("classify", "label"),
     "score": ("regress", "label"),
     "choice": ("choose", "label"),
     "tags": ("tag", "tags"),
@@ -59,7 +60,7 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
     if not learned:
         raise UsageError(
             "this run has learned no task",
-            help='fine-tune it: init="RUN" task=...; several labels at once are no task yet',
+            help='fine-tune it: init="RUN" task=...',
         )
     if written:
         return _with_files(learned, written, request)

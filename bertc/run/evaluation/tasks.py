@@ -74,6 +74,8 @@ def _one_for_all(given_answers: Sequence[AnswerValue]) -> str | None:
         for value_or_tags in given_answers
         for label in (value_or_tags if isinstance(value_or_tags, tuple) else (value_or_tags,))
     }
+    if not labels and len(given_answers) > 1:
+        return ""
     only = labels.pop() if len(labels) == 1 and len(given_answers) > 1 else None
     return only if isinstance(only, str) else None
 

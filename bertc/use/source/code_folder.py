@@ -17,7 +17,7 @@ from bertc.hub.families.tokens import Tokens
 from bertc.hub.folder import replacing
 from bertc.hub.target import beyond_last
 from bertc.hub.tensors import write_tensors
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, told_names
 from bertc.ir.learning.task import Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import AdaptiveTable
@@ -153,7 +153,7 @@ def _placed(resolved: Resolved, tensors: Mapping[str, Tensor]) -> tuple[str, dic
 
 def _kind_of(task: Task) -> str:
     match task.answer:
-        case Labels() | Score():
+        case Labels() | Several() | Score():
             return "ForSequenceClassification"
         case Tags():
             return "ForTokenClassification"
@@ -180,9 +180,12 @@ def _config(resolved: Resolved, vocabulary: Tokens, name: str, kind: str) -> dic
         "transformers_version": TRANSFORMERS,
     }
     for task in resolved.stages[-1].tasks[:1]:
-        if isinstance(task.answer, Labels | Tags):
-            config["id2label"] = dict(enumerate(task.answer.names))
-            config["label2id"] = {label: n for n, label in enumerate(task.answer.names)}
-        elif isinstance(task.answer, Score):
-            config |= {"num_labels": 1, "problem_type": "regression"}
+        answer = task.answer
+        if names := answer.names if isinstance(answer, Score) else told_names(answer):
+            config["id2label"] = dict(enumerate(names))
+            config["label2id"] = {label: n for n, label in enumerate(names)}
+        if isinstance(answer, Several):
+            config["problem_type"] = "multi_label_classification"
+        if isinstance(answer, Score):
+            config |= {"num_labels": answer.width, "problem_type": "regression"}
     return config

@@ -11,7 +11,7 @@ from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.data.examples import task_sets
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.parts import dev_parts, part_examples, read_examples, training_examples
-from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging
 
 RTE = "index\tsentence1\tsentence2\tlabel\n"
@@ -129,6 +129,24 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
     "tags: unknown": (
         tagging(labels=("O", "B-X")), "train.txt", "a O\n\na B-Y\n", "train.txt:3",
         "unknown tag 'B-Y', one of 'O', 'B-X' expected",
+    ),
+    "several: unknown": (
+        own(Classify, labels=Many(names=("a", "b"))), "a.csv", "text,label\nx,\"a, c\"\n",
+        "a.csv:2", "unknown label 'c'",
+    ),
+    "several: no list": (
+        own(Classify, labels=Many()), "a.csv", "text,label\nx,[1\n", "a.csv:2", "a JSON list",
+    ),
+    "several: null": (
+        own(Classify, labels=Many()), "a.jsonl", row(text="x", label=None), "a.jsonl:1",
+        "an empty list for none",
+    ),
+    "several: no flag": (
+        own(Classify, label=("a", "b")), "a.csv", "text,a,b\nx,1,2\n", "a.csv:2",
+        "'b' is '2', 0 or 1 expected",
+    ),
+    "several: no number": (
+        own(Regress, label=("a", "b")), "a.csv", "text,a,b\nx,1,y\n", "a.csv:2", "'b' is 'y'",
     ),
     "own: other column": (
         own(Classify), "a.csv", "Text,label\na,b\n", "a.csv:1",

@@ -27,7 +27,7 @@ from bertc.data.layouts.parts import dev_parts, part_examples, training_examples
 from bertc.data.layouts.parts import read_examples as read_part
 from bertc.data.metrics.gold import gold
 from bertc.ir.data import Hf
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.learning.vector_task import Embed
 
@@ -344,6 +344,21 @@ def test_rows_are_called_by_their_id(tmp_path: Path) -> None:
     named, numbered = Classify(train=str(path)), Classify(train=str(path), text="1", label="2")
     assert [row.key for row in training_examples(named)] == ["r7", "1"]
     assert [row.key for row in training_examples(numbered)] == ["0", "1", "2"]
+
+
+def test_several_labels_are_lists_or_columns(data: Path) -> None:
+    cells: list[Any] = [["b", "a", "b"], "b, a", '["b", "a"]', "b", [], "", 7]
+    rows = [{"text": "x", "label": cell, "a": 1, "b": "false"} for cell in cells]
+    path = lines(data / "a.jsonl", rows)
+    task = Classify(train=path, labels=Many())
+    read = [row.answer for row in training_examples(task)]  # type: ignore[union-attr]
+    assert read == [("b", "a")] * 3 + [("b",), (), (), ("7",)]
+    flags = training_examples(Classify(train=path, label=("a", "b")))
+    assert {row.answer for row in flags} == {("a",)}  # type: ignore[union-attr]
+    assert {*found_labels(task, training_examples(task))} == {"7", "a", "b"}
+    empty = lines(data / "b.jsonl", [{"text": "x", "label": []}] * 2)
+    with pytest.raises(DataError, match="no labels in all 2 examples"):
+        found_labels(task, training_examples(task.model_copy(update={"train": empty})))
 
 
 def test_labels_are_in_order(data: Path) -> None:

@@ -22,7 +22,7 @@ from bertc.data.layouts.example import (
 )
 from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.metrics import ByClass, by_class, judge, spans
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Regress, Tag
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Regress, Tag
 from bertc.ir.learning.task import Glue, Squad
 
 COLA = Glue(task="cola", data="x")
@@ -115,6 +115,27 @@ def test_classes_are_judged_as_by_scikit_learn_and_seqeval() -> None:
         if found:
             same(found, seqeval_report([right], [said], **asked))
     assert by_class(STSB, answered([1.0]), [1.0]) is None
+
+
+def test_several_labels_are_judged_as_by_scikit_learn() -> None:
+    task = Classify(train="x.tsv", labels=Many(names=NAMES))
+    for seed in range(40):
+        flags = np.random.default_rng(seed).random((2, 7, 3)) < 0.5
+        right, said = (
+            [tuple(name for name, yes in zip(NAMES, row, strict=True) if yes) for row in side]
+            for side in flags
+        )
+        known = [TextExample(str(n), ("a",), names) for n, names in enumerate(right)]
+        ours = judge(task, known, said)
+        for average in ("micro", "macro"):
+            theirs = sklearn_metrics.f1_score(*flags, average=average, zero_division=0)
+            assert ours[f"{average}_f1"] == pytest.approx(theirs)
+        assert ours["accuracy"] == pytest.approx(sklearn_metrics.accuracy_score(*flags))
+        by_label = by_class(task, known, said)
+        wanted = sklearn_metrics.f1_score(*flags, average=None, zero_division=0)
+        assert by_label
+        for name, f1 in zip(NAMES, wanted, strict=True):
+            assert by_label.classes.get(name, by_label).__dict__.get("f1", 0) == pytest.approx(f1)
 
 
 def same(ours: ByClass | None, theirs: Any) -> None:

@@ -6,7 +6,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.rules import Checker
 from bertc.check.passes.teaching.taught_layers import layers_fit, of_layers
 from bertc.ir.base import call_text
-from bertc.ir.learning.answer import Choice, Plain, Score, Span, Vector, alike, told_names
+from bertc.ir.learning.answer import Choice, Plain, Score, Several, Span, Vector, alike, told_names
 from bertc.ir.learning.objective import Distillation, Objective, Term
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
@@ -205,6 +205,8 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
         return problem, "head=plain in both networks, or a term over states"
     if isinstance(task.answer, Vector):
         return "scores, and vectors of texts have none", "kd(hidden), kd(cls) or kd(relations)"
+    if isinstance(task.answer, Several) and term.loss != "mse":
+        return "several labels, and a softmax has one", "kd(logits, loss=mse)"
     if isinstance(task.answer, Score) and term.loss != "mse":
         return "numbers, and the softmax of one number is always 1", "kd(logits, loss=mse)"
     if shape.terms and not any(alike(theirs.answer, task.answer) for theirs in same):
