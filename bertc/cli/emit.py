@@ -1,6 +1,7 @@
 """``bertc build --emit``: the value at one stage of the compiler, as text."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from pprint import pformat
 
 from bertc import lang
@@ -38,6 +39,22 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
         case "python":
             return _python(spec, overrides)
     raise UsageError(f"--emit {stage}: there is no such stage", help=f"one of {', '.join(STAGES)}")
+
+
+def training_file(spec: str, overrides: Sequence[str], stage: str, out: Path | None) -> str:
+    """Write the program with its training; returns what was written."""
+    from bertc.use.source.step.files import write_training
+
+    if stage != "python" or out is None:
+        raise UsageError(
+            "--with-training writes a file of Python and one of rows next to it",
+            help="-o train.py, without --emit",
+        )
+    lines, steps = write_training(resolve(spec, overrides), str(show(spec, overrides)), out)
+    rows = out.with_suffix(".safetensors")
+    return (
+        f"{out}: {lines} lines\n{rows}: the rows of {steps:,} steps\ntrain by: python {out} {rows}"
+    )
 
 
 def _weights(resolved: Resolved) -> str:

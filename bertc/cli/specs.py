@@ -231,8 +231,17 @@ def build(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="file to write [default: print it]")
     ] = None,
+    with_training: Annotated[
+        bool,
+        typer.Option("--with-training", help="python: corruption, losses, update and loop too"),
+    ] = False,
 ) -> None:
     """Compile a spec to one file of PyTorch alone, or print an earlier stage or a picture."""
+    if with_training:
+        from bertc.cli.emit import training_file
+
+        say(training_file(spec, set or (), emit, out))
+        return
     from bertc.base.storage.durable import replace
     from bertc.cli.emit import emit as show
 

@@ -107,7 +107,7 @@ def lane_of(keys: Int[Tensor, "*any"], lanes: int) -> Int[Tensor, "*any"]:
 
 def smallest(values_bn: Int[Tensor, "b n"], count: int) -> Int[Tensor, "b {count}"]:
     """The ``count`` smallest integers of each row, ascending (b, many)."""
-    if values_bn.device.type != "cpu":
+    if values_bn.device.type != "cpu" or torch.compiler.is_compiling():
         return values_bn.topk(count, dim=1, largest=False, sorted=True).values
     # Sorting dominates on a CPU, and numpy does it with vector instructions.
     values = values_bn.numpy()

@@ -85,8 +85,7 @@ def mask_tokens(
     written_bk = torch.where(draws.happens(kind_bits_bk, masked), vocab.mask, written_bk)
     # Unused slots write into a column beyond the row, which is dropped. scatter_ would sort under
     # deterministic=yes.
-    token_ids = inputs.token_ids.new_empty(inputs.token_ids.shape[0], seq + 1)
-    token_ids[:, :seq] = inputs.token_ids
+    token_ids = torch.cat([inputs.token_ids, inputs.token_ids[:, :1]], dim=1)
     token_ids.scatter_reduce_(1, positions_bk, written_bk, "amax", include_self=False)
     return token_ids[:, :seq], Predictions(slots_bk, targets_bk, used_bk.float())
 

@@ -175,10 +175,9 @@ def scatter_tokens(
     others_bk: Int[Tensor, "b k"],
 ) -> Int[Tensor, "b s"]:
     """Scatter ids (b, k) into token ids (b, s): never into position 0, and once per position."""
-    b, s = token_ids_bs.shape
+    s = token_ids_bs.shape[1]
     # Two ids for one position would race, so the second goes beyond the row, like unused slots.
     again_bk = F.pad(positions_bk.diff(dim=1) == 0, (1, 0), value=False)
     slots_bk = torch.where((positions_bk > 0) & ~again_bk, positions_bk, s)
-    wider = token_ids_bs.new_empty(b, s + 1)
-    wider[:, :s] = token_ids_bs
+    wider = torch.cat([token_ids_bs, token_ids_bs[:, :1]], dim=1)
     return wider.scatter_(1, slots_bk, others_bk)[:, :s]

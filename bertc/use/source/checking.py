@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from types import ModuleType
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -64,12 +65,17 @@ def source_differences(source: str, model: Model, *, gradients: bool) -> dict[st
 
 def loaded(source: str, weights: Mapping[str, Tensor]) -> nn.Module:
     """The module of a file, for evaluation, with these very weights."""
-    module = ModuleType("emitted")
-    exec(compile(source, "emitted", "exec"), vars(module))
     with torch.device("meta"):
-        network: nn.Module = module.Model()
+        network: nn.Module = run_source(source)["Model"]()
     network.load_state_dict(weights, assign=True)
     return network.eval()
+
+
+def run_source(source: str) -> dict[str, Any]:
+    """The names that a file defines."""
+    module = ModuleType("emitted")
+    exec(compile(source, "emitted", "exec"), vars(module))
+    return vars(module)
 
 
 def read_by(network: nn.Module) -> list[str]:

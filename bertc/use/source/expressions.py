@@ -20,7 +20,8 @@ NONE: Mapping[str, ast.expr] = MappingProxyType({})
 BINARY: dict[str, ast.operator] = {
     "add": ast.Add(), "sub": ast.Sub(), "mul": ast.Mult(), "div": ast.Div(), "truediv": ast.Div(),
     "matmul": ast.MatMult(), "pow": ast.Pow(), "and": ast.BitAnd(), "or": ast.BitOr(),
-    "floordiv": ast.FloorDiv(), "mod": ast.Mod(), "xor": ast.BitXor(),
+    "floordiv": ast.FloorDiv(), "mod": ast.Mod(), "xor": ast.BitXor(), "bitwise_xor": ast.BitXor(),
+    "bitwise_or": ast.BitOr(), "rshift": ast.RShift(), "lshift": ast.LShift(),
 }  # fmt: skip
 COMPARISONS: dict[str, ast.cmpop] = {
     "eq": ast.Eq(), "ne": ast.NotEq(), "lt": ast.Lt(), "le": ast.LtE(), "gt": ast.Gt(),
@@ -110,6 +111,8 @@ def literal(value: Any, size: Callable[[SymInt | int], ast.expr] | None = None) 
             return dotted(str(value))
         case float() if math.isinf(value):
             return dotted("torch.inf" if value > 0 else "-torch.inf")
+        case 0x7FFFFFFFFFFFFFFF:
+            return dotted("2**63 - 1")
         case float() | int() if value < 0:
             return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)
@@ -118,7 +121,7 @@ def literal(value: Any, size: Callable[[SymInt | int], ast.expr] | None = None) 
 def is_size(value: SymInt | int) -> bool:
     """Is it a size of a batch?"""
     rows = AXIS_SIZES["b"]
-    return isinstance(value, SymInt) or (value > 0 and value % rows == 0)
+    return isinstance(value, SymInt) or (0 < value < 2**31 and value % rows == 0)
 
 
 def code(node: ast.AST) -> str:

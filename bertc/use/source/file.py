@@ -13,6 +13,7 @@ from bertc.cost import estimate, units
 from bertc.ir.base import Node
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.learn.objectives import VocabTensors
 from bertc.model import EncoderInputs
 from bertc.model.model import Model
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in
@@ -23,30 +24,38 @@ from bertc.use.source.outputs import program_outputs
 from bertc.use.source.reads import reads
 from bertc.use.source.recording import CallScope, LongList, Recorder, recording, without_memory
 from bertc.use.source.simplify import simplify
+from bertc.use.source.step.loop import seeded, training_source
 
 LEGEND = (
     "Names end in their axes: b rows, s positions, q queries, k keys, n heads, d width of a head,\n"
     "h hidden, e embedding, f feed-forward, w all heads side by side, p pairs, r or l distances,\n"
     "v token ids."
 )
+IMPORTABLE = ("hashlib", "json", "math", "pathlib", "sys")
 IMPORTS = """import torch
 import torch.nn.functional as F
 from torch import nn
 """
 LOADING = '''
-def load(model, path):
-    """Set the weights to those of a file of safetensors with their names, as a run saves them."""
+def read(path):
+    """The tensors of a file of safetensors, by name."""
     content = pathlib.Path(path).read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-    weights = {}
+    tensors = {}
     for name, entry in json.loads(content[8:start]).items():
         if name != "__metadata__":
             first, end = (start + offset for offset in entry["data_offsets"])
             values = torch.frombuffer(bytearray(content[first:end]), dtype=types[entry["dtype"]])
-            weights[name] = values.view(entry["shape"])
-    model.load_state_dict(weights)
+            tensors[name] = values.view(entry["shape"])
+    return tensors
 
+
+def load(model, path):
+    """Set the weights to those of a file with their names, as a run saves them."""
+    model.load_state_dict(read(path))
+'''
+MAIN_BLOCK = """
 
 if __name__ == "__main__":
     model = Model().eval()
@@ -55,33 +64,43 @@ if __name__ == "__main__":
     with torch.no_grad():
         for name, output in model(torch.randint(VOCAB, (2, 16))).items():
             print(name, tuple(output.shape))
-'''
+"""
+INTEGERS = """    types |= {"BOOL": torch.bool, "F64": torch.float64}
+    types |= {"I32": torch.int32, "I64": torch.int64}
+"""
 
 
-def emit_source(resolved: Resolved, settings: str = "") -> str:
+def emit_source(resolved: Resolved, settings: str = "", vocab: VocabTensors | None = None) -> str:
     """The program as one file of PyTorch that depends on nothing else.
 
-    ``settings`` is the text of its settings with their origins.
+    ``settings`` is the text of its settings with their origins. With the ``vocab`` of its text, the
+    training of its first stage is part of the file.
     """
     scope, model = recorded(resolved, _everything)
     weights = {weight.name: weight for weight in model_weights(resolved)}
     classes = Classes(scopes_in(scope), weights, constants_of(resolved))
     classes.add(model, "")
     body = written_classes(classes)
-    head = [docstring(resolved, settings), "", "import json", "import math", "import pathlib", ""]
-    if "math." not in (functions := functions_of(scope)):
-        head.remove("import math")
-    names = named_constants(classes.constants, body + LOADING)
-    return "\n".join(
-        [
-            *head,
-            IMPORTS,
-            *names,
-            "",
-            f"{functions}\n{body}\n{initial_function(weights.values())}",
-            LOADING,
-        ]
+    functions, first_values = functions_of(scope), initial_function(weights.values())
+    loading, last = LOADING, MAIN_BLOCK
+    if vocab is not None:
+        loading = LOADING.replace("    tensors = {}\n", f"{INTEGERS}    tensors = {{}}\n")
+        first_values = seeded(first_values)
+        last = f"\n\n{training_source(resolved, vocab, arguments_of(body))}"
+    text = f"{functions}\n{body}\n{first_values}\n{loading}{last}"
+    modules = [name for name in IMPORTABLE if f"{name}." in text]
+    head = [docstring(resolved, settings), "", *(f"import {name}" for name in modules), ""]
+    return "\n".join([*head, IMPORTS, *named_constants(classes.constants, text), "", text])
+
+
+def arguments_of(classes: str) -> list[str]:
+    """The arguments of the forward pass of the first of these classes."""
+    forward = next(
+        n
+        for n in ast.walk(ast.parse(classes))
+        if isinstance(n, ast.FunctionDef) and n.name == "forward"
     )
+    return [argument.arg for argument in forward.args.args[1:]]
 
 
 def written_classes(classes: Classes) -> str:

@@ -1,0 +1,72 @@
+"""``bertc build --with-training``: the file of a program with its training, and one of its rows."""
+
+import inspect
+import math
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from bertc.base.storage.durable import replace
+from bertc.base.storage.paths import cache_folder
+from bertc.data.batches.arranged import TextData
+from bertc.data.corpus import prepare
+from bertc.ir.program.resolved import Resolved
+from bertc.learn.objectives import Inputs, corrupt, mask_key
+from bertc.learn.step.feed import to_inputs
+from bertc.learn.step.vocabulary import vocab_tensors
+from bertc.machine.display import watching
+from bertc.machine.signals import AGAIN
+from bertc.model import build
+from bertc.run.evaluation.word_networks import TrainedNetworks
+from bertc.use.source.checking import check_source, refuse_difference, run_source
+from bertc.use.source.file import emit_source
+from bertc.use.source.step.loop import TABLES, require_plain
+from bertc.use.source.step.losses import named_targets
+
+MOST_BYTES = 64 * 2**20
+"""Size of a file of rows; a program with more text has the rows of its first steps."""
+IN_32_BITS = ("token_ids", "lengths", "starts", "segment_ids", "pair_labels", "following")
+"""Numbers of 32 bits; the others are addresses of 64."""
+
+
+def write_training(
+    resolved: Resolved, settings: str, out: Path, cache: Path | None = None
+) -> tuple[int, int]:
+    """Write the file, and next to it the rows of its first steps.
+
+    Returns the lines of the file, and the steps whose rows were written.
+
+    Raises:
+        UsageError: if a file cannot hold the training.
+        DataError: if what is written would compute something else.
+    """
+    stage = require_plain(resolved)
+    where, networks = cache or cache_folder(), TrainedNetworks(resolved.run.device)
+    with watching(AGAIN) as watched:
+        corpus = prepare(resolved, where, watched, networks)
+    data = corpus.stage(0)
+    assert isinstance(data, TextData), "a stage of tasks is refused"
+    vocab = vocab_tensors(data.vocabulary, torch.device("cpu"))
+    source = emit_source(resolved, settings, vocab)
+    check_source(source, build(resolved))
+    first = to_inputs(data.train(0), torch.device("cpu"))
+    corrupting = run_source(source)["corrupt"]
+    read = inspect.signature(corrupting).parameters
+    known = first._asdict() | vocab._asdict()
+    expected = named_targets(stage, corrupt(stage, first, vocab, mask_key(resolved.run.seed)))
+    for name, tensor in corrupting(**{name: known[name] for name in read}).items():
+        refuse_difference(name, 0.0 if torch.equal(tensor, expected[name]) else math.inf)
+    fields = [name for name in Inputs._fields if name in read]
+    bytes_a_step = sum(getattr(first, name)[:1].numel() * 8 for name in fields) * stage.batch // 2
+    steps = max(1, min(stage.steps, MOST_BYTES // bytes_a_step))
+    parts = [data.train(step) for step in range(steps)]
+    rows = {
+        name: torch.cat([torch.as_tensor(getattr(part, name)) for part in parts]) for name in fields
+    }
+    rows = {name: part.int() if name in IN_32_BITS else part for name, part in rows.items()}
+    tables: dict[str, Tensor] = {name: getattr(vocab, name) for name in TABLES if name in read}
+    replace(out, source.encode())
+    replace(out.with_suffix(".safetensors"), save(rows | tables))
+    return len(source.splitlines()), steps
