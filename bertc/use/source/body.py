@@ -51,6 +51,8 @@ class ForwardBody:
         self._containers, self._constants = containers, constants
         self.names: dict[TensorValue, str] = {}
         self._sizes = SizeNames(self.free, self.names)
+        self.origins: dict[ast.stmt, str] = {}
+        """Statements with the docstrings of the functions that they are of."""
         self._current: dict[str, TensorValue] = {}  # by the names that they have at a statement
         self._bound = set(self._bindings())
         self.names |= {v: self._called(v) for v in (*self.free, *self._bound)}
@@ -135,7 +137,9 @@ class ForwardBody:
         for call in self.calls:
             targets = [value for value in call.results if value in self._bound]
             if targets:
-                made.append((call.segment, self._statement(call, targets)))
+                statement = self._statement(call, targets)
+                self.origins[statement] = call.origin
+                made.append((call.segment, statement))
                 self._current |= {self.names[value]: value for value in targets}
         returned = [self.value(value) for value in self.scope.outputs]
         if self._constants.hub and any(segment for segment, _ in made):

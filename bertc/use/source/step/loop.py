@@ -155,7 +155,12 @@ def _recorded_corruption(
     simplify(scope, {})
     body = ForwardBody(scope, {}, constants_of(resolved))
     read = [body.names[value] for value in body.free]
-    lines = [line for statement in body.statements() for line in code_lines(statement, 4)]
+    lines, origin = list[str](), ""
+    for statement in body.statements():
+        begun = body.origins.get(statement, origin)
+        lines += [f"    # {begun}"] if begun not in ("", origin) else []
+        origin = begun
+        lines += code_lines(statement, 4)
     head = f"def corrupt({', '.join(read)}):"
     doc = '    """The inputs and targets of a batch; random numbers are keyed by its rows."""'
     return "\n".join([*_wrapped(head), doc, *lines]), read
