@@ -329,4 +329,4 @@ def test_a_new_part_is_refused_with_a_reason(plugged, setting, tmp_path):
 
 
 def test_a_new_part_is_written_as_source(plugged):
-    check_source(emit_source(plugged), build(plugged))
+    check_source(emit_source(plugged), plugged)

@@ -3,7 +3,6 @@
 import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from safetensors.torch import save_file
@@ -12,7 +11,7 @@ from bertc.api import resolve
 from bertc.base.diagnostics import DataError
 from bertc.cost import estimate
 from bertc.model import build
-from bertc.use.source.checking import check_source, loaded
+from bertc.use.source.checking import check_source, loaded, random_weights
 from bertc.use.source.file import emit_source
 
 TINY = "layers=3 hidden=32 heads=2 seq=24 steps=1 vocab=wordpiece(60)"
@@ -39,9 +38,9 @@ ALONE = {"torch", "json", "math", "pathlib"}
 @pytest.mark.parametrize("settings", PROGRAMS)
 def test_a_file_computes_what_the_modules_do(settings):
     resolved = resolve(f"{TINY} {settings}")
-    source, model = emit_source(resolved), build(resolved)
-    check_source(source, model)
-    network = loaded(source, dict(model.named_parameters()))
+    source = emit_source(resolved)
+    check_source(source, resolved)
+    network = loaded(source, random_weights(resolved))
     counted = sum(weight.numel() for weight in network.parameters())
     assert counted == estimate(resolved, "h200").parameters.total
     assert max(map(len, source.splitlines())) <= 100
@@ -53,7 +52,7 @@ def test_a_file_that_computes_something_else_is_refused():
     resolved = resolve(f"{TINY} objective=mlm")
     changed = emit_source(resolved).replace("self.norm(x_bse)", "self.norm(x_bse) * 1.001")
     with pytest.raises(DataError, match="differs from the program by .*; nothing was written"):
-        check_source(changed, build(resolved))
+        check_source(changed, resolved)
 
 
 def test_layers_are_a_loop_and_shared_ones_one_module():
@@ -70,17 +69,13 @@ def test_a_file_runs_alone_and_loads_the_weights_of_a_run(tmp_path):
     model = build(resolved)
     save_file(dict(model.state_dict()), tmp_path / "weights.safetensors")
     loading = (
-        "import tiny; model = tiny.Model(); tiny.load(model, 'weights.safetensors'); "
+        "import runpy; tiny = runpy.run_path('tiny.py', run_name='__main__'); "
+        "model = tiny['Model'](); tiny['load'](model, 'weights.safetensors'); "
         "print(float(model.encoder.embeddings.token.weight.detach().sum()))"
     )
-    shown, loaded_sum = run(tmp_path, "tiny.py"), run(tmp_path, "-c", loading)
+    command = [sys.executable, "-c", loading]  # in a folder that has no bertc
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    *shown, loaded_sum = ran.stdout.splitlines()
     assert f"{sum(w.numel() for w in model.parameters()):,} parameters" in shown
     assert "mlm (2, 16, 60)" in shown
     assert float(loaded_sum) == float(model.encoder.tokens.weight.detach().sum())
-
-
-def run(folder: Path, *arguments: str) -> str:
-    """What Python prints, in a folder that has no bertc."""
-    command = [sys.executable, *arguments]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return ran.stdout

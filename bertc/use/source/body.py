@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from bertc.use.source.axes import AxisNames
 from bertc.use.source.constants import Constants
 from bertc.use.source.expressions import (
     call_node,
@@ -21,14 +22,13 @@ from bertc.use.source.expressions import (
 from bertc.use.source.loops import rolled
 from bertc.use.source.reads import read_by, reads
 from bertc.use.source.recording import (
-    AXIS_SIZES,
     SAME,
     Call,
     CallScope,
     LongList,
     TensorValue,
 )
-from bertc.use.source.sizes import SizeNames
+from bertc.use.source.sizes import BATCH_AXES
 
 LONG_PART = 64
 """Columns of an expression from which on it is a line for itself."""
@@ -37,7 +37,7 @@ NESTED = 84
 
 
 ATTENTION_CALL = "torch.nn.functional.scaled_dot_product_attention"
-NOT_NAMES = {"self", "F", "nn", "torch", *AXIS_SIZES}
+NOT_NAMES = {"self", "F", "nn", "torch", *BATCH_AXES}
 
 
 class ForwardBody:
@@ -50,7 +50,7 @@ class ForwardBody:
         self.scope, self.free, self.calls, self.uses = scope, read.free, read.needed, read.uses
         self._containers, self._constants = containers, constants
         self.names: dict[TensorValue, str] = {}
-        self._sizes = SizeNames(self.free, self.names)
+        self._sizes = AxisNames(self.free, self.names)
         self.origins: dict[ast.stmt, str] = {}
         """Statements with the docstrings of the functions that they are of."""
         self._current: dict[str, TensorValue] = {}  # by the names that they have at a statement
@@ -112,7 +112,7 @@ class ForwardBody:
             for value in read_by(call):
                 last[value] = max(last.get(value, -1), end)
         wanted, self.names = self.names, {}
-        self._sizes = SizeNames(self.free, self.names)
+        self._sizes = AxisNames(self.free, self.names)
         until = dict.fromkeys(NOT_NAMES, 2 * len(self.calls))
         for value in self.free:
             self._give(value, wanted[value], -1, last[value], until)

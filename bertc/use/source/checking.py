@@ -9,32 +9,49 @@ import torch
 from torch import Tensor, nn
 
 from bertc.base.diagnostics import DataError
-from bertc.model import EncoderInputs, Model
+from bertc.ir.base import Constant
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
+from bertc.model import EncoderInputs, Model, build
 from bertc.use.source.classes import PARAMETERS
 from bertc.use.source.outputs import program_outputs
 
-SHAPES = ((1, 5), (3, 16))
+SHAPES = ((1, 5), (2, 16))
 """Rows and tokens that are compared."""
 TOLERANCE = 1e-6
 """Largest difference, of values up to 1; of larger ones in proportion."""
-MOST_DOUBLED = 150_000_000
-"""Parameters up to which both compute in fp64, and gradients are compared too."""
+MOST_GRADIENTS = 150_000_000
+"""Parameters up to which gradients are compared too."""
+SPREAD = 0.02
+DRAWN = 1_000_003
+"""Random numbers of which weights are made: a prime, so that no two weights repeat alike."""
 
 
-def check_source(source: str, model: Model) -> None:
-    """Compare a file with the module whose program it is.
+def check_source(source: str, resolved: Resolved) -> None:
+    """Compare a file with the module whose program it is, in fp64 with random weights.
 
     Raises:
         DataError: with the largest difference, if they differ.
     """
-    doubles = sum(weight.numel() for weight in model.parameters()) <= MOST_DOUBLED
-    before, model.compute_dtype = model.compute_dtype, torch.float64 if doubles else torch.float32
-    try:
-        apart = source_differences(source, model.double() if doubles else model, gradients=doubles)
-    finally:
-        model.float()
-        model.compute_dtype = before
+    model = build(resolved, device="meta").eval()
+    model.load_state_dict(random_weights(resolved), assign=True)
+    model.compute_dtype = torch.float64
+    apart = source_differences(source, model)
     refuse_difference(*max(apart.items(), key=lambda pair: pair[1]))
+
+
+def random_weights(resolved: Resolved) -> dict[str, Tensor]:
+    """Weights around their first values, as parts of one tensor, which are made at once."""
+    table = model_weights(resolved)
+    numbers = torch.randn(DRAWN, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    most = DRAWN + max(weight.numel for weight in table)
+    numbers = numbers.mul_(SPREAD).repeat(-(-most // DRAWN))
+    weights = dict[str, Tensor]()
+    for place, weight in enumerate(table):
+        values = numbers[place * len(table) % DRAWN :][: weight.numel].view(weight.shape)
+        mean = weight.init.value if isinstance(weight.init, Constant) else 0
+        weights[weight.name] = values + mean if mean else values
+    return weights
 
 
 def refuse_difference(name: str, largest: float) -> None:
@@ -47,16 +64,17 @@ def refuse_difference(name: str, largest: float) -> None:
         )
 
 
-def source_differences(source: str, model: Model, *, gradients: bool) -> dict[str, float]:
+def source_differences(source: str, model: Model) -> dict[str, float]:
     """The largest difference by output, and of gradients, over random batches with padding."""
     weights, largest = dict(model.named_parameters()), dict[str, float]()
     network = loaded(source, weights)
+    few = sum(weight.numel() for weight in weights.values()) <= MOST_GRADIENTS
     for rows, tokens in SHAPES:
-        arguments = random_inputs(model, rows, tokens)
+        arguments, gradients = random_inputs(model, rows, tokens), few and rows > 1
         # Both compute with plain functions of torch, not with the kernels for a CPU.
         plain = patch.object(torch.compiler, "is_compiling", lambda: True)
         with torch.set_grad_enabled(gradients), plain:
-            expected = program_outputs(model.eval(), inputs_of(arguments))
+            expected = program_outputs(model, inputs_of(arguments))
             results = network(**{name: arguments[name] for name in read_by(network)})
         for name, difference in _pairs(results, expected, weights if gradients else {}):
             largest[name] = max(largest.get(name, 0.0), difference)
@@ -128,7 +146,9 @@ def _pairs(
         both = [torch.autograd.grad(s, [*weights.values()], allow_unused=True) for s in sums]
         for mine, theirs in zip(*both, strict=True):
             if mine is not None and theirs is not None:
-                yield "the gradients", difference(mine, theirs)
+                largest = max(1.0, float(torch.linalg.vector_norm(theirs, torch.inf)))
+                apart = torch.linalg.vector_norm(mine.sub_(theirs), torch.inf)
+                yield "the gradients", float(apart) / largest
 
 
 def difference(one: Tensor, other: Tensor) -> float:

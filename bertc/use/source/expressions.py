@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import SymInt
 
-from bertc.use.source.recording import AXIS_SIZES
+from bertc.use.source.sizes import BatchSize
 
 WIDTH = 100
 NONE: Mapping[str, ast.expr] = MappingProxyType({})
@@ -98,11 +97,11 @@ def _defaults(method: str) -> dict[str, Any]:
     return {key: parameter.default for key, parameter in parameters.items()}
 
 
-def literal(value: Any, size: Callable[[SymInt | int], ast.expr] | None = None) -> ast.expr:
+def literal(value: Any, size: Callable[[BatchSize], ast.expr] | None = None) -> ast.expr:
     """A plain value; ``size`` writes sizes of batches."""
-    if size and isinstance(value, (SymInt, int)) and is_size(value):
-        return size(value)
     match value:
+        case BatchSize() if size:
+            return size(value)
         case tuple():
             return ast.Tuple([literal(part, size) for part in value])
         case list():
@@ -116,12 +115,6 @@ def literal(value: Any, size: Callable[[SymInt | int], ast.expr] | None = None) 
         case float() | int() if value < 0:
             return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)
-
-
-def is_size(value: SymInt | int) -> bool:
-    """Is it a size of a batch?"""
-    rows = AXIS_SIZES["b"]
-    return isinstance(value, SymInt) or (0 < value < 2**31 and value % rows == 0)
 
 
 def code(node: ast.AST) -> str:

@@ -14,16 +14,16 @@ from bertc.ir.base import Node
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import VocabTensors
-from bertc.model import EncoderInputs
-from bertc.model.model import Model
+from bertc.model import EncoderInputs, Model, build
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in
 from bertc.use.source.constants import constants_of, named_constants
 from bertc.use.source.expressions import class_lines, code
 from bertc.use.source.initial import initial_function
 from bertc.use.source.outputs import program_outputs
 from bertc.use.source.reads import reads
-from bertc.use.source.recording import CallScope, LongList, Recorder, recording, without_memory
+from bertc.use.source.recording import CallScope, LongList, Recorder, recording
 from bertc.use.source.simplify import simplify
+from bertc.use.source.sizes import BatchSizes
 from bertc.use.source.step.loop import seeded, training_source
 
 LEGEND = (
@@ -120,30 +120,32 @@ def _everything(model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, T
 
 def recorded(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
     """A forward pass in training, of values that are computed in bf16."""
-    before = torch.get_default_dtype()
-    with without_memory() as (rows, tokens):
-        torch.set_default_dtype(torch.bfloat16)
-        try:
-            model = Model(resolved).train()
-        finally:
-            torch.set_default_dtype(before)
-        model.compute_dtype = torch.bfloat16
-        node = model.encoder.node
-        passed_in = {name: torch.zeros(rows, tokens, dtype=torch.long) for name in PARAMETERS}
-        with recording(model) as recorder:
-            for name, tensor in passed_in.items():
-                recorder.value(tensor, name)
-            inputs = EncoderInputs(
-                passed_in["token_ids"],
-                passed_in["segment_ids"] if node.kinds_of_segments > 1 else None,
-                passed_in["attention_mask"].bool(),
-                language_ids=passed_in["language_ids"] if node.languages else None,
-            )
-            results = forward(model, inputs, recorder)
+    model = build(resolved, device="meta").train().to(torch.bfloat16)
+    model.compute_dtype = torch.bfloat16
+    node = model.encoder.node
+    with recording(model, _sizes(resolved, model)) as recorder:
+        shape = recorder.sizes.rows, recorder.sizes.tokens
+        passed_in = {name: torch.zeros(shape, dtype=torch.long) for name in PARAMETERS}
+        for name, tensor in passed_in.items():
+            recorder.value(tensor, name)
+        inputs = EncoderInputs(
+            passed_in["token_ids"],
+            passed_in["segment_ids"] if node.kinds_of_segments > 1 else None,
+            passed_in["attention_mask"].bool(),
+            language_ids=passed_in["language_ids"] if node.languages else None,
+        )
+        results = forward(model, inputs, recorder)
     recorder.scope.keys = tuple(results)
     recorder.scope.outputs = [recorder.value(tensor) for tensor in results.values()]
     simplify(recorder.scope, {path: module for module, path in recorder.paths.items()})
     return recorder.scope, model
+
+
+def _sizes(resolved: Resolved, model: Model) -> BatchSizes:
+    """BatchSizes of a batch that nothing else in a program has."""
+    numbers = {int(number) for number in re.findall(r"\d+", resolved.model_dump_json())}
+    numbers.update(size for weight in model.parameters() for size in weight.shape)
+    return BatchSizes(numbers, model.encoder.node.room or 64)
 
 
 def docstring(resolved: Resolved, settings: str) -> str:

@@ -1,8 +1,8 @@
 """A forward pass of modules, recorded as calls on named values.
 
-The modules run as they are, on tensors without memory, with sizes as symbols. So what is recorded
-is what this program computes: branches that it does not take leave no trace. Names of values are
-those of variables in the modules' own source.
+The modules run as they are, on tensors without memory. Sizes of batches are numbers that say how
+they are computed. So what is recorded is what this program computes: branches that it does not
+take leave no trace. Names of values are those of variables in the modules' own source.
 """
 
 import sys
@@ -14,23 +14,18 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import SymInt, Tensor, nn
-from torch._dynamo.source import ConstantSource
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves
 
 from bertc.model.norm import Norm
 from bertc.model.weights import Embedding, Linear
+from bertc.use.source.sizes import BatchSizes
 
 TORCH_MODULES = (Linear, Embedding, Norm)
 """Modules that torch has too."""
-AXIS_SIZES = {"b": 1009, "s": 11}
-"""Axes whose size is a symbol, and the sizes that branches are taken for.
-
-The length of a tensor is a number in Python; that of rows is one that nothing else is."""
-UNSEEN = ("torch", "jaxtyping", "contextlib", "functools", "typing", "unittest", "sympy")
+SIZES = ("torch.Tensor.shape.__get__", "torch.Tensor.size", "torch.Tensor.numel")
+UNSEEN = ("torch", "jaxtyping", "contextlib", "functools", "typing", "unittest")
 """Packages whose variables have no names for us."""
 SAME = "torch.Tensor.view_as"
 """Gives a tensor a second name, so that a module that reads both reads them as two."""
@@ -103,8 +98,9 @@ class LongList:
 class Recorder(TorchFunctionMode):
     """Records calls of torch, and of modules, while it is entered."""
 
-    def __init__(self, root: nn.Module) -> None:
+    def __init__(self, root: nn.Module, sizes: BatchSizes) -> None:
         super().__init__()
+        self.sizes = sizes
         self.paths = {module: path for path, module in root.named_modules()}
         self.scope = CallScope(root, "", depth=_depth(sys._getframe()))
         self._values = {
@@ -124,11 +120,22 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        sys.settrace(None)  # within torch there are no names for us
-        out = _of_lstm(*args) if func is torch._VF.lstm else func(*args, **kwargs)
-        sys.settrace(self.trace)
-        self._record(resolve_name(func) or func.__name__, args, kwargs, out)
+        out = self._unseen(func, *args, **kwargs)
+        name = resolve_name(func) or func.__name__
+        if name in SIZES:
+            return (
+                self.sizes.of(out) if isinstance(out, int) else torch.Size(map(self.sizes.of, out))
+            )
+        self._record(name, args, kwargs, out)
         return out
+
+    def _unseen(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function of torch, in which there are no names for us."""
+        sys.settrace(None)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            sys.settrace(self.trace)
 
     def _record(self, function: str | nn.Module, args: Any, kwargs: Any, out: Any) -> None:
         several = isinstance(out, (tuple, list)) and not isinstance(out, torch.Size)
@@ -154,6 +161,8 @@ class Recorder(TorchFunctionMode):
         match arguments:
             case Tensor():
                 return self._values.get(id(arguments), arguments)
+            case int() if 0 < arguments < 2**31 and arguments % self.sizes.rows == 0:
+                return self.sizes.of(arguments)  # the length of a tensor
             case list() | tuple() if len(arguments) >= LONG_LIST:
                 return self._made.get(id(arguments), arguments)
             case list() | tuple():
@@ -174,7 +183,7 @@ class Recorder(TorchFunctionMode):
             out = plain(module, *args, **kwargs)
         elif _is_torchs(module):
             with torch._C.DisableTorchFunction():
-                out = plain(module, *args, **kwargs)
+                out = self._unseen(plain, module, *args, **kwargs)
             self._record(module, args, kwargs, out)
         else:
             depth = _depth(sys._getframe()) + 1
@@ -224,12 +233,6 @@ def _is_torchs(module: nn.Module) -> bool:
     )
 
 
-def _of_lstm(x_nsi: Tensor, begins: tuple[Tensor, Tensor], *_: Any) -> tuple[Tensor, ...]:
-    """The shapes of an LSTM's results, which torch knows for sizes that are numbers only."""
-    begin_1nh, cell_1nh = begins
-    return x_nsi.new_empty(*x_nsi.shape[:2], begin_1nh.shape[2]), begin_1nh + 0, cell_1nh + 0
-
-
 def in_place(function: str) -> bool:
     """Does a method change its tensor?"""
     return function.endswith("_") and not function.endswith("__")
@@ -256,14 +259,15 @@ def _depth(frame: FrameType | None) -> int:
 
 
 @contextmanager
-def recording(root: nn.Module) -> Iterator[Recorder]:
-    """Record what happens in the block to the modules of ``root``."""
-    recorder, plain, before = Recorder(root), nn.Module.__call__, sys.gettrace()
+def recording(root: nn.Module, sizes: BatchSizes) -> Iterator[Recorder]:
+    """Record what happens in the block to the modules of ``root``, on tensors without memory."""
+    recorder, plain, before = Recorder(root, sizes), nn.Module.__call__, sys.gettrace()
 
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return recorder.call(module, plain, args, kwargs)
 
     with ExitStack() as stack:
+        stack.enter_context(torch.device("meta"))
         stack.enter_context(patch.object(nn.Module, "__call__", call))
         # As when a graph is exported: plain functions of torch, for rows of any length.
         stack.enter_context(patch.object(torch.compiler, "is_compiling", lambda: True))
@@ -273,22 +277,3 @@ def recording(root: nn.Module) -> Iterator[Recorder]:
             yield recorder
         finally:
             sys.settrace(before)
-
-
-@contextmanager
-def without_memory() -> Iterator[tuple[SymInt, SymInt]]:
-    """Tensors made in the block have no memory; the sizes of rows and tokens are symbols."""
-    shapes = ShapeEnv(duck_shape=False)
-
-    def size(name: str, hint: int) -> SymInt:
-        source = ConstantSource(name)
-        symbol = shapes.create_symbol(
-            hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
-        )
-        made = shapes.create_symintnode(symbol, hint=hint, source=source)
-        assert isinstance(made, SymInt)
-        return made
-
-    rows, tokens = (size(name, hint) for name, hint in AXIS_SIZES.items())
-    with FakeTensorMode(shape_env=shapes):
-        yield rows, tokens

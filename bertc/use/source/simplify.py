@@ -131,7 +131,7 @@ def _unchanged(call: Call) -> TensorValue | None:
 
 
 def _equal(one: TensorValue, other: TensorValue) -> bool:
-    return list(map(str, one.tensor.shape)) == list(map(str, other.tensor.shape))
+    return one.tensor.shape == other.tensor.shape
 
 
 def _parted(call: Call, modules: dict[str, nn.Module]) -> list[Call]:

@@ -1,77 +1,89 @@
-"""Sizes of batches, by the names of their axes."""
+"""Sizes of batches: numbers that say how they are computed from the numbers of rows and tokens."""
 
 import ast
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection
 from typing import Any
 
-from torch import SymInt
-
-from bertc.use.source.expressions import code, dotted
-from bertc.use.source.recording import AXIS_SIZES, TensorValue
-
-
-class SizeNames:
-    """The sizes that the statements of a scope read, from inputs that have names."""
-
-    def __init__(self, free: Sequence[TensorValue], names: Mapping[TensorValue, str]) -> None:
-        self._free, self._names = free, names
-        self.used: dict[str, ast.expr] = {}
-
-    def statements(self) -> list[ast.stmt]:
-        """Assignments of the axes that were used."""
-        shapes = {code(size).rpartition("[")[0] for size in self.used.values()}
-        if len(self.used) == 2 and len(shapes) == 1:
-            return [ast.parse(f"b, s = {shapes.pop()}[:2]").body[0]]
-        return [ast.Assign([ast.Name(axis)], size) for axis, size in sorted(self.used.items())]
-
-    def written(self, size: SymInt | int) -> ast.expr:
-        """A size of a batch, by the names of its axes."""
-        written = str(size.node.expr if isinstance(size, SymInt) else size)
-        if same := self._shape_of(written):
-            return same
-        if isinstance(size, int):
-            written = (
-                f"{AXIS_SIZES['b']} * {size // AXIS_SIZES['b']}"
-                if size > AXIS_SIZES["b"]
-                else written
-            )
-        else:
-            for symbol in size.node.expr.free_symbols:
-                axis = _axis_of(symbol, size)
-                self.used.setdefault(axis, self._axis(axis))
-                written = written.replace(str(symbol), axis)
-        if str(AXIS_SIZES["b"]) in written:
-            self.used.setdefault("b", self._axis("b"))
-            written = written.replace(str(AXIS_SIZES["b"]), "b")
-        return dotted(written)
-
-    def _shape_of(self, written: str) -> ast.expr | None:
-        """A size that an input has, and that is no single axis."""
-        for value in self._free:
-            for axis, size in enumerate(value.tensor.shape):
-                single = _hint(size) in AXIS_SIZES.values()
-                if str(size) == written and not single:
-                    shape = ast.Attribute(ast.Name(self._names[value]), "shape")
-                    return ast.Subscript(shape, ast.Constant(axis))
-        return None
-
-    def _axis(self, name: str) -> ast.expr:
-        """The size of an axis, of an input that has it."""
-        for value in self._free:
-            for axis, size in enumerate(value.tensor.shape):
-                if _hint(size) == AXIS_SIZES[name]:
-                    shape = ast.Attribute(ast.Name(self._names[value]), "shape")
-                    return ast.Subscript(shape, ast.Constant(axis))
-        raise AssertionError(f"no input has the size {name}")
+BATCH_AXES = ("b", "s")
+"""Names of the axes of a batch: rows and tokens."""
+LIKELY_ROWS = (1009, 1013, 1019, 1021)
+ARITHMETIC: dict[str, tuple[ast.operator, int]] = {
+    "add": (ast.Add(), 0), "sub": (ast.Sub(), 0), "mul": (ast.Mult(), 1),
+    "floordiv": (ast.FloorDiv(), 1),
+}  # fmt: skip
+"""Operations by the names of their methods, each with the number on its right that changes none."""
 
 
-def _hint(size: SymInt | int) -> int:
-    if isinstance(size, SymInt):
-        expression = size.node.expr
-        return int(size.node.hint) if expression.is_symbol or expression.is_Integer else -1
-    return size
+class BatchSize(int):
+    """A size that depends on the batch, and the expression for it."""
+
+    node: ast.expr
+    sizes: "BatchSizes"
+
+    def __neg__(self) -> "BatchSize":
+        return self.sizes.made(-int(self), ast.UnaryOp(ast.USub(), self.node))
 
 
-def _axis_of(symbol: Any, size: SymInt) -> str:
-    hint = int(size.node.shape_env.backed_var_to_val[symbol])
-    return next(name for name, value in AXIS_SIZES.items() if value == hint)
+def _operation(name: str, *, turned: bool) -> Callable[[BatchSize, Any], Any]:
+    (sign, neutral), operate = ARITHMETIC[name], getattr(operator, name)
+
+    def made(self: BatchSize, other: Any) -> Any:
+        if not isinstance(other, int):
+            return NotImplemented
+        if other == neutral and (not turned or isinstance(sign, ast.Add | ast.Mult)):
+            return self
+        left, right = (other, self) if turned and name != "add" else (self, other)
+        node = ast.BinOp(self.sizes.node(left), sign, self.sizes.node(right))
+        return self.sizes.made(operate(int(left), int(right)), node)
+
+    return made
+
+
+for _name in ARITHMETIC:
+    setattr(BatchSize, f"__{_name}__", _operation(_name, turned=False))
+    setattr(BatchSize, f"__r{_name}__", _operation(_name, turned=True))
+
+
+def _computed(size: int) -> tuple[int, ...]:
+    """A size, and those that torch computes from it."""
+    return size, size - 1, size + 1, 2 * size - 1
+
+
+class BatchSizes:
+    """The sizes of a batch: numbers of rows and tokens that no other size of a program has."""
+
+    def __init__(self, numbers: Collection[int], most: int = 0) -> None:
+        """Choose numbers unlike those of a program; ``most`` tokens (0: tokens are no axis)."""
+        self._numbers, self._known = numbers, dict[int, BatchSize]()
+        self.rows = next(n for n in LIKELY_ROWS if all(x % n or not x for x in numbers))
+        free = (n for n in (*range(11, most + 1), *range(10, 1, -1)) if self._is_free(n))
+        self.tokens = next(free, 11) if most else 0
+        self.axes = dict(zip(BATCH_AXES, (self.rows, self.tokens), strict=True))
+        for axis, number in self.axes.items():
+            if number:
+                _computed(self.made(number, ast.Name(axis)))
+
+    def _is_free(self, tokens: int) -> bool:
+        """Is it unlike the numbers of the program, with what is often computed from it?"""
+        return not any(number in self._numbers for number in _computed(tokens))
+
+    def made(self, number: int, node: ast.expr) -> BatchSize:
+        """A size with its expression, which tensors of that size have from now on."""
+        size = BatchSize(number)
+        size.node, size.sizes = node, self
+        if number not in self._numbers and number >= (self.tokens or self.rows) - 1:
+            self._known.setdefault(number, size)
+        return size
+
+    def of(self, number: int) -> int:
+        """The size of a tensor's axis; another number as it is."""
+        if number in self._known:
+            return self._known[number]
+        count, rest = divmod(number, self.rows)
+        return self._known[self.rows] * count if count and not rest else number
+
+    def node(self, number: int) -> ast.expr:
+        """The expression of a number that may be a size."""
+        size = self.of(number) if number % self.rows == 0 else number
+        return size.node if isinstance(size, BatchSize) else ast.Constant(size)

@@ -18,7 +18,6 @@ from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.display import watching
 from bertc.machine.signals import AGAIN
-from bertc.model import build
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.use.source.checking import check_source, refuse_difference, run_source
 from bertc.use.source.file import emit_source
@@ -50,7 +49,7 @@ def write_training(
     assert isinstance(data, TextData), "a stage of tasks is refused"
     vocab = vocab_tensors(data.vocabulary, torch.device("cpu"))
     source = emit_source(resolved, settings, vocab)
-    check_source(source, build(resolved))
+    check_source(source, resolved)
     first = to_inputs(data.train(0), torch.device("cpu"))
     corrupting = run_source(source)["corrupt"]
     read = inspect.signature(corrupting).parameters

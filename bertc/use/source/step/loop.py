@@ -19,8 +19,9 @@ from bertc.learn.objectives import Inputs, VocabTensors, corrupt, mask_key
 from bertc.use.source.body import ForwardBody
 from bertc.use.source.constants import constants_of
 from bertc.use.source.expressions import code_lines
-from bertc.use.source.recording import recording, without_memory
+from bertc.use.source.recording import recording
 from bertc.use.source.simplify import simplify
+from bertc.use.source.sizes import BatchSizes
 from bertc.use.source.step.losses import loss_functions, losses_function, named_targets, predicts
 from bertc.use.source.step.update import rate_function, update_function
 
@@ -134,14 +135,16 @@ def _recorded_corruption(
     """The function that hides and chooses tokens of a batch, and the names of its arguments."""
     shapes = {"token_ids": (stage.seq,), "segment_ids": (stage.seq,)}
     shapes |= {"starts": (stage.texts,), "pair_labels": (stage.texts,), "languages": (2,)}
-    with without_memory() as (rows, _):
+    sizes = BatchSizes({vocab.size, stage.seq})
+    with torch.device("meta"):
+        rows = sizes.rows
         inputs = {
             name: torch.zeros(rows, *shapes.get(name, ()), dtype=torch.long)
             for name in Inputs._fields
         }
         real = {name: getattr(vocab, name) for name in TABLES}
         tables = {name: torch.zeros(x.shape, dtype=x.dtype) for name, x in real.items()}
-        with recording(nn.Module()) as recorder:
+        with recording(nn.Module(), sizes) as recorder:
             for name, tensor in (inputs | tables).items():
                 recorder.value(tensor, name)
             key = mask_key(resolved.run.seed)
