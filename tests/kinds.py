@@ -203,6 +203,12 @@ NETWORKS: dict[str, dict[str, str]] = {
         "edit": f"{CLASSIFY}) augment=edit",
         "replace": f"{CLASSIFY}) augment=replace('bert')",
     },
+    "loss": {
+        "plain": f"{CLASSIFY}, loss=plain(0.1))",
+        "balanced": f"{TAG}, loss=balanced)",
+        "weights": f"{CLASSIFY}, labels=many, loss=weights([1, 2, 3]))",
+        "focal": f"{CLASSIFY}, loss=focal(1.5, smoothing=0.1))",
+    },
     "objective": {
         **{kind: f"objective={kind}" for kind in ("mlm", "plm")},
         **{kind: f"objective=mlm+{kind}" for kind in ("nsp", "sop")},

@@ -18,7 +18,7 @@ from bertc.hub.exporting import export_model
 from bertc.hub.families.family import Obstacle
 from bertc.hub.target import target_of
 from bertc.ir.base import Node
-from bertc.ir.learning.answer import Span, Tags
+from bertc.ir.learning.answer import Several, Span, Tags
 from bertc.ir.network import sharing
 from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
@@ -112,7 +112,8 @@ def _micro_batches(step: TrainStep) -> list[MicroBatch]:
     rows, answer = stage.batch * stage.rows_an_example, task.answer
     ids = np.resize(text.token_ids, (rows, stage.seq))
     read = 2 if isinstance(answer, Tags) else 1
-    shape = (rows, 1, 2) if isinstance(answer, Span) else (rows, read)
+    several = isinstance(answer, Span | Several)
+    shape = (rows, 1, answer.width) if several else (rows, read)
     batch = TaskBatch(
         task.title,
         ids,

@@ -149,6 +149,7 @@ def test_groups_are_exact_for_every_count(depth):
         ("body=bilstm objective=rtd*50+mlm generator=0.5", "E229"),
         ('vocab=words table=adaptive([20]) init=vectors("a")', "E269"),
         ("freeze=tables", "E108"),
+        ("task=classify('x.tsv', labels=['a', 'b'], loss=weights([1, 2, 3]), examples=9)", "E277"),
         ("freeze=positions body=bilstm", "E274"),
         ("freeze=positions positions=rotary", "E274"),
     ],

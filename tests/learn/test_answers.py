@@ -11,7 +11,8 @@ from transformers.models.xlnet.modeling_xlnet import (
 
 import bertc
 from bertc.ir.learning.answer import Conditioned, answer_head
-from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.class_loss import BalancedLoss, FocalLoss, PlainLoss, WeightedLoss
+from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.learn.objectives import TaskTargets
 from bertc.learn.objectives.answers import TaskTensors, answer_losses, answer_scores, span_scores
 from bertc.model.heads import make_head
@@ -46,7 +47,7 @@ def head_of(task, encoder, weights):
 
 
 def answer_loss(task, given, states, head):
-    predicted = answer_losses(task.answer, given, states, head)
+    predicted = answer_losses(task, given, states, head)
     return TaskTensors(task).loss(predicted, given)
 
 
@@ -66,6 +67,61 @@ def test_labels_and_scores(encoder):
     found = answer_loss(task, given, states, head_of(task, encoder, one))
     said = (states[:, 0] @ one["t.weight"].T + one["t.bias"])[:, 0]
     torch.testing.assert_close(found.sum, (said - torch.tensor([1.5, -1, 0])).square().sum())
+
+
+LOSSES = {
+    "weights": (WeightedLoss(weights=(1, 5, 0.5)), 0),
+    "smoothed": (PlainLoss(smoothing=0.1), 0.1),
+    "weights smoothed": (WeightedLoss(weights=(1, 5, 0.5), smoothing=0.2), 0.2),
+    "balanced": (BalancedLoss(weights=(0.2, 0.1, 0.3)), 0),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_classes_weigh_as_in_torch_over_all_parts_of_a_batch(name, encoder):
+    """The sums over two parts beside CrossEntropyLoss and BCEWithLogitsLoss of the whole batch."""
+    loss, smoothing = LOSSES[name]
+    names, weights = ("a", "b", "c"), {"t.weight": rand(3, H), "t.bias": rand(3)}
+    vector = torch.tensor(loss.weights) if loss.weights else None
+    flags = (rand(4, 1, 3) > 0).float()
+    single = [[0], [1], [2], [1]], torch.nn.CrossEntropyLoss(vector, label_smoothing=smoothing)
+    several = flags, torch.nn.BCEWithLogitsLoss(pos_weight=vector)
+    for labels, (targets, theirs) in ((names, single), (Many(names=names), several)):
+        task = Classify(name="t", labels=labels, loss=loss)
+        head, states = head_of(task, encoder, weights), rand(4, 1, H)
+        logits = head(states)[:, 0]
+        one_label = targets is not flags
+        wanted = theirs(
+            logits,
+            torch.tensor(targets).flatten()
+            if one_label
+            else flags[:, 0] * (1 - smoothing) + smoothing / 2,
+        )
+        parts = [(asked(targets[at], [[1]] * 2), states[at]) for at in (slice(2), slice(2, 4))]
+        sums = [answer_loss(task, given, part, head).sum for given, part in parts]
+        counts = [TaskTensors(task).count(given) for given, _ in parts]
+        ours = sum(sums) / sum(counts)
+        torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-6)
+        gradients = [torch.autograd.grad(value, head.parameters()) for value in (ours, wanted)]
+        for mine, other in zip(*gradients, strict=True):
+            torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+
+
+def test_focal_losses_are_of_lin(encoder):
+    states, names = rand(3, 1, H), ("a", "b")
+    for labels in (names, Many(names=names)):
+        task = Classify(name="t", labels=labels, loss=FocalLoss(gamma=1.5))
+        head = head_of(task, encoder, {"t.weight": rand(2, H), "t.bias": rand(2)})
+        scores = head(states)[:, 0].detach()
+        if labels is names:
+            given = asked([[0], [1], [1]], [[1]] * 3)
+            likely = scores.softmax(1)[range(3), [0, 1, 1]]
+        else:
+            flags = torch.tensor([[[1.0, 0]], [[0, 0]], [[1, 1]]])
+            given = asked(flags, [[1]] * 3)
+            likely = torch.where(flags[:, 0] > 0, scores.sigmoid(), 1 - scores.sigmoid())
+        wanted = (-((1 - likely) ** 1.5) * likely.log()).reshape(3, -1).mean(1).sum()
+        torch.testing.assert_close(answer_loss(task, given, states, head).sum, wanted)
 
 
 def test_a_choice_that_is_not_there_is_never_right(encoder):

@@ -28,6 +28,7 @@ UNTRIED = {
     ("average", "none"), ("average", "ema"),  # tests/run/test_average.py
     ("grow", "turned"),  # tests/run/test_turning.py
     ("init", "vectors"),  # begins with another file: tests/model/test_vectors.py
+    ("loss", "plain"), ("loss", "balanced"), ("loss", "weights"), ("loss", "focal"),  # kinds.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/run/test_copies.py
 }  # fmt: skip
 

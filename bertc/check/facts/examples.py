@@ -8,6 +8,7 @@ from operator import mul
 from typing import Any
 
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError
+from bertc.ir.learning.class_loss import BalancedLoss
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
@@ -32,14 +33,17 @@ def _read(term: Term) -> Term:
     if not isinstance(task, Task):
         return term
     asks = isinstance(task, Classify | Tagging | Tag) and not task.names
+    balances = isinstance(task.class_loss, BalancedLoss) and not task.class_loss.weights
     kinds = Classify | Regress | Choose | Tag | Read | Embed
     imported = isinstance(task, kinds) and not task.train
-    if not asks and (task.examples or imported):
+    if not (asks or (balances and not imported)) and (task.examples or imported):
         return term
     from bertc.data.examples.task_sets import training_facts
 
-    examples, labels = training_facts(task)
+    examples, labels, weights = training_facts(task)
     update: dict[str, Any] = {"examples": examples}
+    if balances:
+        update["loss"] = task.class_loss.model_copy(update={"weights": weights})
     if asks:
         many: Any = getattr(task, "labels", ())
         named = isinstance(many, Many)

@@ -8,9 +8,9 @@ from bertc.check.passes.settings.fixes import argument, fix, fix_settings, note,
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.changing.pruning import NOTHING
-from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector
+from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector, told_names
 from bertc.ir.learning.augmentation import UNCHANGED
-from bertc.ir.learning.task import Task
+from bertc.ir.learning.task import UNKNOWN, Task
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import TablePositions
 from bertc.ir.program.complete import Complete, StageSettings
@@ -169,6 +169,15 @@ def _from_text(stage: StageSettings) -> list[str]:
     return [term.name for term in terms if not term.objective.teaching]
 
 
+def _misweighed(stage: StageSettings) -> str:
+    """The mistake of a task with other numbers of weights than labels; empty if none has one."""
+    for task in stage.tasks:
+        weights, names = len(task.class_loss.weights), told_names(task.answer)
+        if weights not in (0, len(names)) and names != UNKNOWN:
+            return f"{task.title} has {len(names)} labels, but loss has {weights} weights"
+    return ""
+
+
 def _uncopied(stage: StageSettings) -> list[str]:
     """The tasks whose answers belong to words or passages, which no copy of a text has."""
     return [task.title for task in stage.tasks if not isinstance(task.answer, COPIED)]
@@ -179,6 +188,9 @@ _OF_TASKS: tuple[Rule[StageSettings], ...] = (
          lambda s: f"{listed(_from_text(s))} learns from text, a task from examples: one stage "
          "cannot do both",
          label="a stage reads either text or examples", help="make a stage for each"),
+    Rule("E277", "objective", _misweighed,
+         _misweighed,
+         help="a weight for each label, in their order"),
     Rule("E276", "augment", lambda s: s.augment != UNCHANGED and _uncopied(s),
          lambda s: "augment copies examples of texts with a label or a score, but those of "
          f"{listed(_uncopied(s))} have others",

@@ -1,10 +1,12 @@
 """The tasks of a stage, read from their files and encoded, with their labels."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +25,8 @@ from bertc.data.sources.cells import finite, swapped
 from bertc.data.sources.files import file_identity
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import Hf
-from bertc.ir.learning.answer import names_spans
+from bertc.ir.learning.answer import Answer, Several, Tags, names_spans, told_names
+from bertc.ir.learning.class_loss import PLAIN_LOSS, BalancedLoss
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.task import Glue, Tagging
 from bertc.ir.program.stage import Stage
@@ -40,15 +43,7 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     """
     if not isinstance(task, Classify | Tagging | Tag):
         return ()
-    names: set[str] = set()
-    for example in examples:
-        match example:
-            case TextExample(answer=str(label)):
-                names.add(label)
-            case TextExample(answer=tuple(several)) | TaggedExample(tags=several):
-                names.update(map(str, several))
-            case _:
-                pass
+    names = {*class_counts(examples)}
     source = task.data if isinstance(task, Tagging) else task.train
     where = f"hf({source.name!r})" if isinstance(source, Hf) else source
     if len(names) > MAX_LABELS:
@@ -72,6 +67,8 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
+RARE = 0.05
+"""The share of the examples below which a label is rare."""
 SAMPLE_EXAMPLES = 1000
 """Examples from which the mean length is estimated."""
 
@@ -174,9 +171,24 @@ def _read_task(
         if len(scored) < (most := len(all_parts[name])):
             notes.append(f"scored on {len(scored):,} of {most:,} {name} examples (dev_examples)")
         notes += notes_on_cuts(task, rows, len(scored), f"{name} ", stage.seq)
-    for note in notes:
+    for note in (*notes, *notes_on_classes(task, learned)):
         progress.note(f"{task.title}: {note}")
     return task_set
+
+
+def notes_on_classes(task: AnyTask, learned: Sequence[Example]) -> list[str]:
+    """A remark on labels so rare that a loss without weights may learn to ignore them."""
+    names, counts = told_names(task.answer), class_counts(learned)
+    if task.class_loss != PLAIN_LOSS or isinstance(task.answer, Tags) or not names:
+        return []
+    total = len(learned) if isinstance(task.answer, Several) else counts.total()
+    rarest = min(names, key=lambda name: counts[name])
+    if counts[rarest] >= RARE * total:
+        return []
+    return [
+        f"unbalanced: {rarest!r} is {counts[rarest]:,} of {total:,} training examples "
+        f"({counts[rarest] / total:.1%}); loss=balanced weighs labels by how rare they are"
+    ]
 
 
 def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> list[str]:
@@ -211,8 +223,18 @@ def task_digest(data: TaskData) -> str:
     return total.hexdigest()
 
 
-def training_facts(task: AnyTask) -> tuple[int, tuple[str, ...]]:
-    """The number of training examples of a task, and their labels unless it names them."""
+class TrainingFacts(NamedTuple):
+    """Facts of the training examples of a task, which its program has."""
+
+    examples: int
+    labels: tuple[str, ...]
+    """Their labels, unless the task names them."""
+    weights: tuple[float, ...]
+    """The weights of labels that balance them, of a task that has ``loss=balanced``."""
+
+
+def training_facts(task: AnyTask) -> TrainingFacts:
+    """The facts of the training file of a task."""
     source = part_source(task, "train")
     if isinstance(source, Path) and is_file(source):
         return _read(task, file_identity(source))
@@ -220,7 +242,37 @@ def training_facts(task: AnyTask) -> tuple[int, tuple[str, ...]]:
 
 
 @lru_cache(maxsize=64)
-def _read(task: AnyTask, identity: object) -> tuple[int, tuple[str, ...]]:
+def _read(task: AnyTask, identity: object) -> TrainingFacts:
     examples = training_examples(task)
     labels = () if getattr(task, "names", ()) else found_labels(task, examples)
-    return len(learned_examples(task, examples)), labels
+    learned = learned_examples(task, examples)
+    weights: tuple[float, ...] = ()
+    if isinstance(task.class_loss, BalancedLoss):
+        names = labels or told_names(task.answer)
+        counts = class_counts(learned)
+        weights = balancing(task.answer, [counts[name] for name in names], len(learned))
+    return TrainingFacts(len(learned), labels, weights)
+
+
+def class_counts(examples: Sequence[Example]) -> Counter[str]:
+    """The number of examples, or words, of each label."""
+    counts = Counter[str]()
+    for example in examples:
+        match example:
+            case TextExample(answer=str(label)):
+                counts[label] += 1
+            case TextExample(answer=tuple(several)) | TaggedExample(tags=several):
+                counts.update(map(str, several))
+            case _:
+                pass
+    return counts
+
+
+def balancing(answer: Answer, counts: Sequence[int], examples: int) -> tuple[float, ...]:
+    """The weights of classes that balance them (scikit-learn, ``class_weight="balanced"``).
+
+    Of several labels at once examples without a label by those with it (torch, ``pos_weight``).
+    """
+    if isinstance(answer, Several):
+        return tuple(max(1, examples - count) / max(1, count) for count in counts)
+    return tuple(sum(counts) / (len(counts) * max(1, count)) for count in counts)

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import Example, TextExample
 from bertc.data.metrics.gold import AnswerValue, gold
-from bertc.ir.learning.answer import Labels, Several, Span, Tags, Vector
+from bertc.ir.learning.answer import Labels, Metric, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.task import Metric
 
 Spans = set[tuple[str, int, int]]
 """Spans of a sentence: kind, index of the first word, index of the last."""

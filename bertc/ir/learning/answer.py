@@ -129,6 +129,13 @@ Answer = Annotated[Labels | Several | Score | Choice | Tags | Span | Vector, BY_
 """The closed union of kinds of answers."""
 
 
+Metric = Literal[
+    "accuracy", "f1", "micro_f1", "macro_f1", "mcc", "pearson", "spearman", "span_f1", "em",
+    "squad_f1",
+]  # fmt: skip
+"""Metrics of answers."""
+
+
 def alike(one: Answer, other: Answer) -> bool:
     """True if a head trained for one answer can be used for the other."""
     if isinstance(one, Span) and isinstance(other, Span):

@@ -10,6 +10,7 @@ from bertc.ir.learning.answer import (
     Answer,
     Choice,
     Labels,
+    Metric,
     Score,
     Several,
     Span,
@@ -20,7 +21,6 @@ from bertc.ir.learning.task import (
     Choosing,
     Glue,
     Headed,
-    Metric,
     Name,
     Names,
     OfWords,
@@ -28,6 +28,7 @@ from bertc.ir.learning.task import (
     Reading,
     Squad,
     Tagging,
+    Weighted,
     Xnli,
     told_apart,
 )
@@ -63,7 +64,7 @@ class _OfTexts(OwnTask, Headed):
         return ("text", "pair") if self.pair else ("text",)
 
 
-class Classify(_OfTexts):
+class Classify(_OfTexts, Weighted):
     """One of several labels for a text, or for two texts, or any number of them.
 
     Those are in one column (``labels=many``), or each in its own as 0 or 1 (``label=[a, b]``).

@@ -13,6 +13,7 @@ from bertc.ir.learning.answer import (
     Answer,
     Choice,
     Labels,
+    Metric,
     Plain,
     Score,
     Several,
@@ -22,6 +23,7 @@ from bertc.ir.learning.answer import (
     Vector,
     names_spans,
 )
+from bertc.ir.learning.class_loss import PLAIN_LOSS, ClassLoss
 from bertc.ir.learning.states_task import StatesTask
 from bertc.ir.terms.task_head import LINEAR, BiLstmHead, TaskHead
 
@@ -41,10 +43,6 @@ def told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Names = Annotated[tuple[str, ...], AfterValidator(told_apart)]
-Metric = Literal[
-    "accuracy", "f1", "micro_f1", "macro_f1", "mcc", "pearson", "spearman", "span_f1", "em",
-    "squad_f1",
-]  # fmt: skip
 
 UNKNOWN = ("?", "??")  # labels before the training file was read
 
@@ -62,6 +60,11 @@ class Task(StatesTask):
 
     examples: Count = 0
     dev_examples: Sample = 0
+
+    @property
+    def class_loss(self) -> ClassLoss:
+        """The loss of its classes."""
+        return PLAIN_LOSS
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -211,7 +214,17 @@ class Choosing(Headed):
     keeps: Literal["end", "beginning"] = "end"
 
 
-class OfWords(Headed):
+class Weighted(Headed):
+    """A task of classes, with the ``loss`` that weighs them."""
+
+    loss: Annotated[ClassLoss, Field(exclude_if=PLAIN_LOSS.__eq__)] = PLAIN_LOSS
+
+    @property
+    def class_loss(self) -> ClassLoss:
+        return self.loss
+
+
+class OfWords(Weighted):
     """Tags of words; F1 of spans comes first if tags mark spans."""
 
     labels: Names = ()

@@ -7,9 +7,9 @@ from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
 from bertc.ir.base import Count, Probability
-from bertc.ir.learning.answer import Pooling, Vector
+from bertc.ir.learning.answer import Metric, Pooling, Vector
 from bertc.ir.learning.own_task import OwnTask
-from bertc.ir.learning.task import Metric, Name
+from bertc.ir.learning.task import Name
 from bertc.ir.network.body import Body
 from bertc.ir.terms.node import RowShape
 

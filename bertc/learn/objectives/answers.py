@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Several, Span, Tags, Vector
+from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.task import Task
+from bertc.learn.objectives.class_losses import class_weights, label_losses, several_losses
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
 from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted
 from bertc.model import EncoderInputs, dropout, gather_positions
@@ -81,7 +82,7 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
 
     def score(self, targets: TaskTargets, read: HeadInput[nn.Module]) -> Predicted:
         """Losses and hits (n,) of examples, words or windows."""
-        return answer_losses(self.node.answer, targets, self.read(targets, read), read.head)
+        return answer_losses(self.node, targets, self.read(targets, read), read.head)
 
     def weights(self, targets: TaskTargets) -> Tensor:
         """1 for labelled examples, else 0; of choices one per example."""
@@ -90,7 +91,12 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
         return targets.weights
 
     def count(self, targets: TaskTargets) -> Tensor:
-        return self.weights(targets).sum()
+        """Number of predictions, or the sum of the weights of their classes."""
+        there, weights = self.weights(targets), self.node.class_loss.weights
+        weight_c = class_weights(weights, there.device)
+        if weight_c is None or isinstance(self.node.answer, Several):
+            return there.sum()
+        return (there * weight_c[targets.targets.long().clamp(min=0)]).sum()
 
 
 def read_by_task(
@@ -123,8 +129,9 @@ def answer_scores(
             assert_never(answer)
 
 
-def answer_losses(answer: Answer, own: TaskTargets, states: Tensor, head: nn.Module) -> Predicted:
+def answer_losses(task: Task, own: TaskTargets, states: Tensor, head: nn.Module) -> Predicted:
     """Losses in nats (n,) and hits (n,) of examples, words or windows."""
+    answer, loss = task.answer, task.class_loss
     if isinstance(answer, Span):
         return _span_losses(own, states, head)
     scores = answer_scores(answer, states, head)
@@ -135,9 +142,8 @@ def answer_losses(answer: Answer, own: TaskTargets, states: Tensor, head: nn.Mod
             return Predicted(losses_n, torch.zeros_like(losses_n))
         case Several():
             targets_nc = own.targets.reshape_as(scores)
-            losses_nc = F.binary_cross_entropy_with_logits(scores, targets_nc, reduction="none")
             hits_n = ((scores > 0) == (targets_nc > 0)).all(1)
-            return Predicted(losses_nc.mean(1), hits_n)
+            return Predicted(several_losses(loss, scores, targets_nc), hits_n)
         case Choice():
             there_nc = own.weights.view(-1, answer.most) > 0
             scores = scores.masked_fill(~there_nc, float("-inf"))
@@ -148,7 +154,7 @@ def answer_losses(answer: Answer, own: TaskTargets, states: Tensor, head: nn.Mod
             raise AssertionError("vectors are compared, not scored (learn/objectives/pairs.py)")
         case _:
             assert_never(answer)
-    losses_n = F.cross_entropy(scores, classes.clamp(min=0), reduction="none")
+    losses_n = label_losses(loss, scores, classes.clamp(min=0))
     return Predicted(losses_n, scores.argmax(-1) == classes)
 
 

@@ -19,6 +19,9 @@ from bertc.model.body import BodyModule, Outputs
 from bertc.model.model import Frozen
 from bertc.model.parts import profiled_as
 
+LEAST_WEIGHT = 1e-6
+"""The least sum of weights that a loss is divided by."""
+
 
 def kinds(stage: Stage) -> tuple[str, ...]:
     """Names of the terms, in order."""
@@ -153,7 +156,12 @@ def counts(stage: Stage, parts: Sequence[MicroBatch]) -> Tensor:
 
 
 def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
-    """Divisors (t,) of the summed losses of a whole batch; never 0."""
+    """Divisors (t,) of the summed losses of a whole batch; never 0.
+
+    A term without predictions has a loss of 0; weights of classes may sum to less than 1.
+    """
     # Python numbers go to the device with the kernels; tensors made here would need a copy.
     extra = (tensors_of(term.objective).divisor_extra for term in stage.objective)
-    return torch.stack([n + e for n, e in zip(counts_t, extra, strict=True)]).clamp(min=1)
+    return torch.stack([n + e for n, e in zip(counts_t, extra, strict=True)]).clamp(
+        min=LEAST_WEIGHT
+    )

@@ -20,7 +20,7 @@ from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import MicroBatch, TermLoss
+from bertc.learn.objectives import MicroBatch
 from bertc.learn.objectives.answers import (
     ENDS,
     SpanScores,
@@ -63,20 +63,20 @@ def answer(
     training, device = model.training, next(model.parameters()).device
     model.eval()
     try:
-        totals = torch.zeros(3, dtype=torch.float64, device=device)
+        totals = torch.zeros(4, dtype=torch.float64, device=device)
         score = within(partial(outputs, model, stage, task_set.task))
         scored = _said(score, task_set, rows, pad, totals, stop, progress or Silent())
         answers = read_off(task_set.task, examples, rows, scored, stage.batch)
     finally:
         model.train(training)
-    loss, hits, count = totals.tolist()
+    loss, hits, count, weight = totals.tolist()
     if isinstance(task_set.task, Embed):  # whose loss is of all vectors
         return answers
-    return replace(answers, loss=loss / max(count, 1.0), accuracy=hits / max(count, 1.0))
+    return replace(answers, loss=loss / (weight or 1.0), accuracy=hits / max(count, 1.0))
 
 
 def _said(
-    score: Callable[[MicroBatch], tuple[Tensor | SpanScores, TermLoss]],
+    score: Callable[[MicroBatch], tuple[Tensor | SpanScores, Tensor]],
     task_set: TaskSet,
     rows: TaskRows,
     pad: int,
@@ -84,14 +84,14 @@ def _said(
     stop: Stop | None,
     progress: Progress,
 ) -> Said:
-    """Scores of all rows, batch by batch; adds losses, hits and counts to ``totals`` (3,)."""
+    """Scores of all rows, batch by batch; adds losses, hits, counts, weights to ``totals`` (4,)."""
     device = totals.device
     tokens, waiting, held = TOKENS_AT_ONCE[device.type], list[tuple[TaskBatch, Tensors]](), 0
     for batch in in_order_of_length(task_set, rows, tokens, ROWS_AT_ONCE, pad):
         if stop:
             stop.check()
-        scores, term = score(to_micro_batch(batch, device))
-        totals += torch.stack([term.sum, term.correct, term.count]).double()
+        scores, sums = score(to_micro_batch(batch, device))
+        totals += sums.double()
         copied = tuple(tensor.to("cpu", non_blocking=True) for tensor in _score_tensors(scores))
         waiting.append((batch, copied))
         held += sum(tensor.nbytes for tensor in copied)
@@ -113,8 +113,11 @@ def _on_host(copied: list[tuple[TaskBatch, Tensors]], device: torch.device) -> S
 
 def outputs(
     model: Model, stage: Stage, task: AnyTask, micro_batch: MicroBatch
-) -> tuple[Tensor | SpanScores, TermLoss]:
-    """Scores of a task's head for a batch, and its loss; vectors of texts, without one."""
+) -> tuple[Tensor | SpanScores, Tensor]:
+    """Scores of a task's head for a batch, and the summed loss, hits, predictions, weights (4,).
+
+    Vectors of texts have no loss.
+    """
     if isinstance(task, Embed):
         return _vectors(model, stage, task, micro_batch)
     tensors, head = TaskTensors(task), model.heads[task.title]
@@ -125,15 +128,16 @@ def outputs(
     by_head = states_of(joined([task]), micro_batch, reading, outputs, network.body)
     layers = (*by_head[task.head_name], *tensors.taken(outputs, learned=True))
     states = tensors.read(targets, HeadInput(layers, micro_batch, head, model.encoder))
-    loss = tensors.loss(answer_losses(task.answer, targets, states, head), targets)
+    loss = tensors.loss(answer_losses(task, targets, states, head), targets)
+    sums = torch.stack([loss.sum, loss.correct, loss.count, tensors.count(targets)])
     if not isinstance(task.answer, Span):
-        return answer_scores(task.answer, states, head), loss
-    return span_scores(targets, states, head), loss
+        return answer_scores(task.answer, states, head), sums
+    return span_scores(targets, states, head), sums
 
 
 def _vectors(
     model: Model, stage: Stage, task: Embed, micro_batch: MicroBatch
-) -> tuple[Tensor, TermLoss]:
+) -> tuple[Tensor, Tensor]:
     """Vectors of rows (r, d); the model need not have learned the task."""
     tensors, targets = EmbedTensors(task), micro_batch.terms[task.title]
     network = stage.network(MAIN)
@@ -142,8 +146,7 @@ def _vectors(
     by_head = states_of(joined([task]), micro_batch, reading, read, network.body)
     states, head = by_head[task.head_name][0], nn.ModuleList()
     vectors_rd = tensors.vectors(states, targets, head, model.encoder)
-    nothing = vectors_rd.new_zeros(())
-    return vectors_rd, TermLoss(nothing, nothing, nothing)
+    return vectors_rd, vectors_rd.new_zeros(4)
 
 
 def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
