@@ -30,7 +30,7 @@ from bertc.ir.network.generator import Generator, NoGenerator
 from bertc.ir.network.head import Head, PoolerKind
 from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import Norm, PostNorm
-from bertc.ir.network.positions import Positions
+from bertc.ir.network.positions import SHORTEST, Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.network import Freeze
@@ -195,7 +195,7 @@ class Settings(Node):
     )
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples per step", "B")
     batch_warmup: BatchWarmup = default(FULL_BATCH, HOUSE, "batches of fewer examples at first")
-    seq: Annotated[int, Field(ge=8, le=1_000_000)] = default(
+    seq: Annotated[int, Field(ge=SHORTEST, le=1_000_000)] = default(
         512, "BERT paper, appendix A.2", "tokens per row", "S"
     )
     microbatch: Annotated[int, Field(ge=0, le=10**9)] = default(
