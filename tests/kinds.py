@@ -146,6 +146,8 @@ NETWORKS: dict[str, dict[str, str]] = {
         "words": "vocab=words(100)",
         "bytes": "vocab=bytes",
         "tokenizer": 'vocab="vocab.txt"',
+        "extend": "vocab=extend('vocab.txt', 20)",
+        "trim": "vocab=trim('vocab.txt')",
     },
     "format": {
         "segment-pair": "format=segment-pair",
@@ -182,6 +184,10 @@ NETWORKS: dict[str, dict[str, str]] = {
         "run": "init='bert'",
         "layers": "init=layers('bert', [1]) layers=1",
         "vectors": "init=vectors('vectors.txt')",
+    },
+    "embeddings": {
+        kind: f"init=run('bert', embeddings={kind})"
+        for kind in ("same", "mean", "overlap", "random", "focus")
     },
     "grow": {
         **{

@@ -28,13 +28,16 @@ from bertc.data.sources.source import CorpusText, Piece, TextSource
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
-from bertc.ir.data import WINDOW, Parallel, Prepared
+from bertc.data.vocabularies import changed_vocabulary
+from bertc.ir.data import WINDOW, Datatrove, Docstrings, Mds, Parallel, Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
-from bertc.ir.vocabulary import TokenizerFile, Unigram
+from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Unigram
 
 TEXT_FILE = "text.jsonl"
 """A JSON line [starts a document, text] for each piece of a source."""
+FIRST_CHARACTERS = 1 << 19
+"""Text of a source on which tokens a word are counted."""
 AnyData = TextData | TaskData
 """The batches of a stage."""
 
@@ -167,15 +170,13 @@ def vocabulary_for(
         # Of a run whose tokenizer was read from a folder that is gone, or made before pieces were
         # learned by sentencepiece.
         gone = isinstance(node, TokenizerFile) and not is_taken(user_path(node.path))
-        if gone or by_sentencepiece:
+        if gone or by_sentencepiece or isinstance(node, Extended | Trimmed):
             node = TokenizerFile(path=str(learned))
     if isinstance(node, TokenizerFile):
         return load_vocabulary(node, rows=resolved.encoder.vocab_size)
-
-    if not sources:  # all stages learn tasks
-        texts = [CorpusText(share.corpus) for stage in resolved.stages for share in stage.data]
-        sources = {text: open_source(*text) for text in dict.fromkeys(texts)}
-    monolingual = _monolingual(sources)
+    monolingual = _monolingual(sources or _texts_to_learn_from(resolved))
+    if isinstance(node, Extended | Trimmed):
+        return changed_vocabulary(node, monolingual, resolved.run, cache, progress)
 
     def make(folder: Path) -> dict[str, int]:
         texts = sample(monolingual, progress, node.smoothing)
@@ -194,6 +195,32 @@ def vocabulary_for(
     folder = cache / "vocabularies" / name
     obtain(folder, make, progress)
     return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))
+
+
+def exact(resolved: Resolved, cache: Path, progress: Progress, learned: Path | None) -> Resolved:
+    """The program with the size of a trimmed vocabulary that only its text decides."""
+    node = resolved.vocabulary
+    if not isinstance(node, Trimmed) or not node.by_text:
+        return resolved
+    size = vocabulary_for(resolved, {}, cache, progress, learned).size
+    return resolved.with_vocabulary(node.model_copy(update={"size": size}))
+
+
+def first_pieces(resolved: Resolved) -> Iterator[str]:
+    """The beginnings of the texts that a run reads, a sample to count tokens of."""
+    for text, source in _texts_to_learn_from(resolved).items():
+        if not isinstance(text.corpus, Prepared | Mds | Datatrove | Docstrings):
+            characters = 0
+            for piece in source.read():
+                yield piece.text
+                if (characters := characters + len(piece.text)) > FIRST_CHARACTERS:
+                    break
+
+
+def _texts_to_learn_from(resolved: Resolved) -> dict[CorpusText, TextSource]:
+    """The texts of all stages: also those that learn tasks, and read none."""
+    texts = [CorpusText(share.corpus) for stage in resolved.stages for share in stage.data]
+    return {text: open_source(*text) for text in dict.fromkeys(texts)}
 
 
 def _monolingual(sources: dict[CorpusText, TextSource]) -> list[tuple[str, TextSource]]:

@@ -21,7 +21,16 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import aliases
 from bertc.ir.program.stage import AnyStage
 from bertc.ir.program.written import Origin
-from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
+from bertc.ir.vocabulary import (
+    ByteBpe,
+    Bytes,
+    Extended,
+    TokenizerFile,
+    Trimmed,
+    Unigram,
+    WordPiece,
+    Words,
+)
 from bertc.lang.write.show import show_value
 
 
@@ -160,7 +169,7 @@ def padding(resolved: Resolved) -> int:
             return 1
         case WordPiece() | Unigram() | Words() | Bytes():
             return 0
-        case TokenizerFile():
+        case TokenizerFile() | Extended() | Trimmed():
             return max(0, first_position(resolved.encoder) - 1)
         case unreachable:
             assert_never(unreachable)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import BY_KIND, Node
+from bertc.ir.base import BY_KIND, Node, Off
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]
 """Number of tokens of a vocabulary."""
@@ -105,7 +105,47 @@ class TokenizerFile(Node):
     bare_string = ("path",)
 
 
-Vocabulary = Annotated[WordPiece | ByteBpe | Unigram | Words | Bytes | TokenizerFile, BY_KIND]
+OfInit = Literal["init"] | Annotated[str, Field(min_length=1)]
+"""A tokenizer's files; ``init`` stands for that of the network there, which a pass fills in."""
+
+
+class Extended(Node):
+    """The vocabulary of init, and whole words that it splits.
+
+    ``words`` is their number, the words of ``data`` for which most tokens are saved, or a file with
+    one a line. They take the place of unused tokens first, such as ``[unused7]``. ``size`` is the
+    resulting number of rows, which a pass fills in.
+    """
+
+    kind: Literal["extend"] = "extend"
+    path: OfInit
+    words: Annotated[int, Field(ge=1, le=1_000_000)] | Annotated[str, Field(min_length=1)]
+    smoothing: Smoothing = 1.0
+    size: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    multiple: Multiple = 1
+    positional = ("path", "words")
+    looked_up = ("size",)
+
+
+class Trimmed(Node):
+    """Tokens of the vocabulary of init: those that ``data`` needs, special ones and characters.
+
+    With a ``size`` the most frequent ones, filled up in the order of their numbers. Without it
+    (``by_text``) the text decides: until it is read, ``size`` is an upper bound.
+    """
+
+    kind: Literal["trim"] = "trim"
+    path: OfInit
+    size: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    by_text: Off = False
+    multiple: Multiple = 1
+    positional = ("path", "size")
+    looked_up = ("by_text",)
+
+
+Vocabulary = Annotated[
+    WordPiece | ByteBpe | Unigram | Words | Bytes | TokenizerFile | Extended | Trimmed, BY_KIND
+]
 
 
 def table_rows(vocabulary: Vocabulary) -> int:

@@ -18,7 +18,7 @@ GROUPS = {
     "E1": "A name or a value is wrong",
     "E2": "Settings disagree",
     "E3": "Bases, and files that decide settings",
-    "E4": "Word vectors",
+    "E4": "Word vectors, and vocabularies made from others",
     "R1": "Remarks, on what is no mistake",
 }
 """The subject of codes, by how they begin."""

@@ -17,7 +17,7 @@ from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.teacher import NOBODY, FromFolder, FromSpec, NoTeacher, Shape, Teacher
 from bertc.ir.program.written import Given, Program
-from bertc.ir.vocabulary import TokenizerFile
+from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed
 from bertc.lang import load
 
 
@@ -39,7 +39,15 @@ def facts(program: Program, diagnostics: Diagnostics) -> Program:
 
 def _with_folder(value: Any) -> Any:
     match value:
-        case FromOther(path=path) | FromFolder(path=path) | TokenizerFile(path=path):
+        case Extended(path="init") | Trimmed(path="init"):
+            return value
+        case (
+            FromOther(path=path)
+            | FromFolder(path=path)
+            | TokenizerFile(path=path)
+            | Extended(path=path)
+            | Trimmed(path=path)
+        ):
             return value.model_copy(update={"path": model_folder(path)})
         case Teacher(source=source):
             return value.model_copy(update={"source": _with_folder(source)})

@@ -36,7 +36,7 @@ from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
 from bertc.ir.program.written import Given, Origin, OriginKind
-from bertc.ir.vocabulary import TokenizerFile, Vocabulary
+from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Vocabulary
 
 EARLIER_FIRST: tuple[OriginKind, ...] = ("default", "derived", "extends", "written", "set")
 
@@ -79,7 +79,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     vocab = program.vocab
     if not isinstance(vocab, TokenizerFile):
         _tokens_without_theirs(program, diagnostics)
-        return program
+        return _of_another(program, diagnostics)
     folder = reading.tokenizer_folder(user_path(vocab.path))
     if folder != user_path(vocab.path):
         vocab = vocab.model_copy(update={"path": str(folder)})
@@ -90,6 +90,34 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
         except (DataError, MissingInputError, UnsafeError) as error:
             _unreadable(program, error, setting.origin, diagnostics)
     return settled(program, {"vocab": Given(vocab, setting.origin)})
+
+
+def _of_another(program: Complete, diagnostics: Diagnostics) -> Complete:
+    """Settle a vocabulary that is made from that of ``init``; others are learned later."""
+    vocab, init, origin = program.vocab, program.init, program.origins["vocab"]
+    if not isinstance(vocab, Extended | Trimmed):
+        return program
+    from bertc.check.passes.changing.tokens import changed_tokens
+
+    theirs, begins = vocab.path == "init", isinstance(init, FromOther) and init.path != TEACHER
+    if theirs and not begins:
+        diagnostics.error(
+            "E410",
+            f"vocab={vocab.kind}(init) changes the vocabulary of init, and there is none",
+            origin.span,
+            help='name a run or a model folder, as in init="runs/bert"',
+        )
+        return program
+    try:
+        base = TokenizerFile(path=str(reading.tokenizer_folder(user_path(vocab.path))))
+        if theirs and isinstance(init, FromOther):
+            if not is_folder(init.path):
+                nowhere_to_begin(init, program.span("init"), diagnostics)
+                return program
+            base = vocabulary_of_init(Path(init.path))
+        return changed_tokens(program, vocab, base, diagnostics)
+    except (DataError, MissingInputError, UnsafeError) as error:
+        return _unreadable(program, error, origin, diagnostics)
 
 
 def _tokens_without_theirs(program: Complete, diagnostics: Diagnostics) -> None:
@@ -108,7 +136,7 @@ def _tokens_without_theirs(program: Complete, diagnostics: Diagnostics) -> None:
 def _gives_way(vocab: Given, init: Origin) -> bool:
     """True for a default, and for one to learn of the spec that ``init`` extends or is set on."""
     earlier, later = (EARLIER_FIRST.index(origin.kind) for origin in (vocab.origin, init))
-    learned = not isinstance(vocab.value, TokenizerFile)
+    learned = not isinstance(vocab.value, TokenizerFile | Extended | Trimmed)
     return vocab.origin.kind == "default" or (learned and earlier < later)
 
 

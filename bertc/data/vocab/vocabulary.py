@@ -117,11 +117,21 @@ class Vocabulary:
         piece = self.tokenizer.id_to_token(token_id)
         if piece is None:
             return f"#{token_id}"
-        if self._byte_of.keys() >= {*piece} and not self.special[token_id]:
-            raw = bytes(self._byte_of[sign] for sign in piece)
+        if (raw := self.raw(token_id)) is not None and not self.special[token_id]:
             blank = raw[:1] == b" "
             piece = BLANK * blank + raw[blank:].decode(errors="backslashreplace")
         return escaped(piece)
+
+    def raw(self, token_id: int) -> bytes | None:
+        """The bytes that a token is spelled in; None where it is spelled in characters."""
+        piece = self.token(token_id)
+        if not piece or token_id in self._added or not self._byte_of.keys() >= {*piece}:
+            return None
+        return bytes(self._byte_of[sign] for sign in piece)
+
+    @cached_property
+    def _added(self) -> frozenset[int]:
+        return frozenset(self.tokenizer.get_added_tokens_decoder())
 
     @cached_property
     def _byte_of(self) -> dict[str, int]:
@@ -166,7 +176,8 @@ def byte_signs() -> dict[int, str]:
 def characters_by_token(vocabulary: Vocabulary) -> NDArray[np.int64] | None:
     """Characters (v,) that begin in each token; None if tokens lose text, unlike bytes."""
     tokenizer = vocabulary.tokenizer
-    if not is_byte_level(tokenizer) or tokenizer.normalizer is not None:
+    loses = tokenizer.normalizer is not None or _added_words(tokenizer)  # which take in any blanks
+    if loses or not is_byte_level(tokenizer):
         return None
     # Bytes that go on with a character of UTF-8: 10xxxxxx.
     inside = {sign for byte, sign in byte_signs().items() if byte & 0b11000000 == 0b10000000}
@@ -199,6 +210,7 @@ def from_tokenizer(
     starts = np.ones(size, dtype=np.bool_)
     for token, token_id in ids.items():
         starts[token_id] = special[token_id] or _starts_word(token, model)
+    starts[_added_words(tokenizer)] = True
     if list((roles | known).values()).count(roles["unk"]) == 1:
         special[roles["unk"]] = False  # it is text that no other token spells
     return Vocabulary(
@@ -213,6 +225,12 @@ def from_tokenizer(
         extra_files=extra_files or {},
         **roles,
     )
+
+
+def _added_words(tokenizer: Tokenizer) -> list[int]:
+    """The ids of added tokens that are whole words."""
+    added = tokenizer.get_added_tokens_decoder()
+    return [number for number, token in added.items() if token.single_word and not token.special]
 
 
 def _role(

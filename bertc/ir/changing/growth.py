@@ -108,13 +108,56 @@ TEACHER = "teacher"
 """The path that stands for the first teacher of the first stage."""
 
 
+class SameTokens(Node):
+    """Rows as they are: both networks read the same tokens."""
+
+    kind: Literal["same"] = "same"
+
+
+class Mean(Node):
+    """Rows of equal tokens; of others the mean of the rows of the pieces that they were."""
+
+    kind: Literal["mean"] = "mean"
+
+
+class Overlap(Node):
+    """Rows of equal tokens; others are drawn with the mean and deviation of the old rows."""
+
+    kind: Literal["overlap"] = "overlap"
+
+
+class Redrawn(Node):
+    """All rows drawn with the mean and deviation of the old ones."""
+
+    kind: Literal["random"] = "random"
+
+
+class Focus(Node):
+    """Rows of equal tokens; others are means of those, weighted by sparsemax of similarities.
+
+    Cosines are of vectors of tokens, made from ``data``, or of words in a file (FOCUS, Dobler and
+    de Melo 2023, 3). Tokens without one are drawn as by ``overlap``.
+    """
+
+    kind: Literal["focus"] = "focus"
+    vectors: str = ""
+    positional = ("vectors",)
+
+
+TokenRows = Annotated[SameTokens | Mean | Overlap | Redrawn | Focus, BY_KIND]
+"""How rows of the token tables of init become those of another vocabulary."""
+SAME = SameTokens()
+
+
 class FromOther(Node):
     """Weights of another network; the optimiser starts anew unless ``moments`` are carried.
 
     ``path`` is an earlier run, an imported model or a Hugging Face folder, or ``teacher``.
+    ``embeddings``: how its token tables become those of a vocabulary that is not its own.
     """
 
     path: Literal["teacher"] | Annotated[str, Field(min_length=1)]
+    embeddings: Annotated[TokenRows, Field(exclude_if=SAME.__eq__)] = SAME
     positional: ClassVar[tuple[str, ...]] = ("path",)
 
 

@@ -17,7 +17,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import AnyStage, Stage
 from bertc.ir.terms.node import System
-from bertc.ir.vocabulary import Vocabulary
+from bertc.ir.vocabulary import Vocabulary, table_rows
 
 RunPrecision = Literal["auto", "fp32", "bf16"]
 """The type that products are computed in; auto: the fast one of a device."""
@@ -145,6 +145,18 @@ class Resolved(Node):
         networks = {"encoder": network.encoder, "generator": network.generator}
         stages = (stage.model_copy(update={**networks, "grow": None}) for stage in self.stages)
         return self.model_copy(update={"stages": tuple(stages)})
+
+    def with_vocabulary(self, vocabulary: Vocabulary) -> "Resolved":
+        """The program with another vocabulary, and token tables of its size in every stage."""
+        size = {"vocab_size": table_rows(vocabulary)}
+
+        def resized(stage: AnyStage) -> AnyStage:
+            networks = {"encoder": stage.encoder, "generator": stage.generator}
+            update = {n: body.model_copy(update=size) for n, body in networks.items() if body}
+            return stage.model_copy(update=update)
+
+        stages = tuple(map(resized, self.stages))
+        return self.model_copy(update={"vocabulary": vocabulary, "stages": stages})
 
     def with_data(self, change: Callable[[tuple[Share, ...]], tuple[Share, ...]]) -> "Resolved":
         """The program with the text of every stage changed."""

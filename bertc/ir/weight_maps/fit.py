@@ -105,7 +105,9 @@ def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) 
         first = f'init=layers("{folder}", first)'
         way = f"layers={old_layers}, as it has, or begin with some of them, as in {first}"
     if old.encoder.vocab_size != new.encoder.vocab_size and len(reasons) == 1:
-        way = "leave vocab out, init has its own; transformers adds words to it (docs/language.md)"
+        way = (
+            "leave vocab out, init has its own, or init=run(..., embeddings=mean) for other tokens"
+        )
     if old.encoder.hidden != new.encoder.hidden:
         way = f"hidden={old.encoder.hidden}, as it has"
         if old.encoder.hidden < new.encoder.hidden and isinstance(new.run.init, FromRun):

@@ -49,8 +49,7 @@ OTHER_TOOLS = {
 _ONE_LABEL = "an example has one label here; of several learn one task each: task=classify(..., "
 _ONE_LABEL += "label=a, name=a) + classify(..., label=b, name=b)"
 _UNWEIGHTED = "classes have no weights here: repeat the rows of rare ones in the training file"
-_ADDED = "words are added to a vocabulary by transformers: tokenizer.add_tokens, "
-_ADDED += "model.resize_token_embeddings, save_pretrained; then init takes that folder"
+_ADDED = "words are added to the vocabulary of init: vocab=extend(init, 2k), or a file of words"
 NOT_HERE = {
     "multi_label": _ONE_LABEL,
     "multilabel": _ONE_LABEL,

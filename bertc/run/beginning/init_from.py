@@ -11,8 +11,9 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
 from bertc.data.cache.store import Silent
-from bertc.data.sources.vectors import read_vectors
-from bertc.data.vocab.vocabulary import BEGINS, BLANK, Vocabulary
+from bertc.data.corpus import PreparedCorpus
+from bertc.data.vocab.static_vectors import vectors_of_words
+from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.networks import summed
 from bertc.ir.changing import growth
 from bertc.ir.learning.answer import Answer, told_names
@@ -24,6 +25,7 @@ from bertc.ir.weight_maps import WeightMap, begins_as, changed_answers, fit, ref
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
 from bertc.model.weights import initial_values
+from bertc.run.beginning.carrying import carrying
 from bertc.run.beginning.teachers import refuse_other_tokens
 from bertc.run.models.loading import digest_of, read_checkpoint, read_model
 from bertc.run.records import checkpoints
@@ -52,8 +54,9 @@ class Source:
         return tuple(f"init {self.folder}: {fact}" for fact in facts)
 
 
-def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Source | None:
+def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Source | None:
     """Load the model that ``init`` names for the first stage; None for random initial values."""
+    vocabulary = corpus.vocabulary if corpus else None
     match init := resolved.run.init:
         case growth.Drawn():
             return None
@@ -67,17 +70,25 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
             folder = Path(path)
         case unreachable:
             assert_never(unreachable)
-    first = resolved.stages[0]
+    first, same = resolved.stages[0], init.embeddings == growth.SAME
+    if vocabulary is None and not same:  # a trial without text knows no tokens
+        return None
     old, tensors, moments = _read(init, folder, first.optimizer)
-    if vocabulary is not None:
+    target, sha256, rows = resolved.as_in(first), digest_of(tensors), tuple[str, ...]()
+    if vocabulary is not None and same:
         refuse_other_tokens("init", folder, vocabulary, old.encoder.vocab_size)
-    target, sha256 = resolved.as_in(first), digest_of(tensors)
+    elif corpus is not None:
+        carry = carrying(init, old, corpus)
+        moments = carry.moments(old, first.optimizer, moments)
+        tensors, rows = carry.weights(old, tensors), carry.notes
+        old = old.with_vocabulary(resolved.vocabulary)
     if not target.adds_tables:
         tensors = summed(old, tensors)
     places, mismatches = fit(old, tensors.keys(), target, begins_as(resolved))
     if mismatches:
         raise refusal(folder, mismatches, old, target)
     notes = (
+        *rows,
         *_differences(old, target),
         *_new(places, old, target),
         *(_left_out(init, places, old, target) if isinstance(init, growth.FromLayers) else []),
@@ -115,33 +126,21 @@ def _read(
 def _from_vectors(init: growth.FromVectors, resolved: Resolved, vocabulary: Vocabulary) -> Source:
     """The token table with the vectors of words that are tokens; the rest as it is drawn."""
     weight = {weight.name: weight for weight in model_weights(resolved)}[TABLE]
-    spelled = (
-        (token, vocabulary.token(token).lstrip(BEGINS + BLANK))
-        for token in np.flatnonzero(vocabulary.word_start & ~vocabulary.special).tolist()
-    )
-    words = {token: word for token, word in spelled if word}
-    wanted = {spelling for word in words.values() for spelling in (word, word.lower())}
-    known = read_vectors(init.path, Silent(), wanted=wanted)
-    width = known.vectors.shape[1]
-    if width != weight.shape[1]:
+    vectors = vectors_of_words(init.path, vocabulary, Silent())
+    if (width := vectors.shape[1]) != weight.shape[1]:
         raise DataError(
             f"{init.path} has {width} numbers for a word, and the token table {weight.shape[1]}",
             help=f"embedding={width}",
         )
-    rows = {word: row for row, word in enumerate(known.words)}
-    rows_by_token = {
-        token: row
-        for token, word in words.items()
-        if (row := rows.get(word, rows.get(word.lower(), -1))) >= 0
-    }
-    if not rows_by_token:
+    known = np.flatnonzero(vectors.any(1))
+    if not len(known):
         raise DataError(
             f"no word of {init.path} is a token of the vocabulary",
             help="vectors are of whole words, as in vocab=words(20k)",
         )
     table_ve = initial_values(weight, resolved.run.seed)
-    table_ve[[*rows_by_token]] = torch.from_numpy(known.vectors[[*rows_by_token.values()]])
-    count, size = len(rows_by_token), vocabulary.size
+    table_ve[torch.from_numpy(known)] = torch.from_numpy(vectors[known])
+    count, size = len(known), vocabulary.size
     note = f"vectors of {count:,} of {size:,} tokens ({count / size:.1%}), the others are random"
     tensors, places = {TABLE: table_ve}, WeightMap({TABLE: TABLE})
     return Source(Path(init.path), tensors, places, digest_of(tensors), (note,))

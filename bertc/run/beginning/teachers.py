@@ -41,7 +41,8 @@ def refuse_other_tokens(source: str, folder: Path, vocabulary: Vocabulary, rows:
         raise DataError(
             f"the vocabulary of {folder} has {theirs.size:,} tokens and this run's "
             f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
-            help=f"leave vocab out, and the run reads with the vocabulary of {source}",
+            help=f"leave vocab out, and the run reads with the vocabulary of {source}"
+            + (", or init=run(..., embeddings=mean) for other tokens" if source == "init" else ""),
         )
 
 

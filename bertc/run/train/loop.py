@@ -14,6 +14,7 @@ from bertc.base.diagnostics import BertcError, DataError, GivenUpError, StoppedE
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
 from bertc.data.cache.store import Silent
+from bertc.data.corpus import exact
 from bertc.data.prepared.opening import anchored
 from bertc.ir.changing.pruning import Units
 from bertc.ir.program.model import model_weights
@@ -22,7 +23,7 @@ from bertc.learn.objectives import Inputs
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.learn.step.feed import Batch, Feed, TaskFeed
 from bertc.learn.step.step import StepResult
-from bertc.machine.display import choose
+from bertc.machine.display import Watched, choose
 from bertc.machine.machine import kernels
 from bertc.machine.memory import keep_freed_memory
 from bertc.machine.out_of_memory import is_out_of_memory, out_of_memory
@@ -78,6 +79,9 @@ def train(
         machine = machine_of(resolved.run.device, ranks)
         claimed = folder.claimed() if main else nullcontext()
         with kernels(resolved.run, machine.device), claimed:
+            learned = folder.tokenizer if resume else None
+            progress = Watched(display, ranks.stop)
+            resolved = ranks.in_turn(partial(exact, resolved, cache, progress, learned))
             _look_at(place, resolved, resume)
             address = address_for(out, mirror, resume) if main else ""
             sending = Mirror(address, folder, display, stop, resolved.run.keep) if address else None

@@ -88,7 +88,7 @@ def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) 
     corpus = ranks.in_turn(lambda: prepare(resolved, place.cache, progress, networks, learned))
     outside = None
     if ranks.is_main:
-        source = None if checkpoint else source_of(resolved, corpus.vocabulary)
+        source = None if checkpoint else source_of(resolved, corpus)
         require_same_tokens(resolved, corpus.vocabulary)
         cost = cost_on(machine, resolved, corpus, ranks.world)
         outside = Outside(lock, checkpoint, source, digests(resolved), cost)
