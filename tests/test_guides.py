@@ -218,6 +218,27 @@ def test_the_commands_of_the_page_on_vectors_run(run, tmp_path):
     assert (tmp_path / "my-model" / "1_Pooling" / "config.json").is_file()
 
 
+def test_the_commands_of_the_page_on_words_run(run, tmp_path):
+    (tmp_path / "mine").mkdir()
+    text = [
+        f"a henhouse by the duckpond and {n}\n\na duck of {n} in the henhouse" for n in range(30)
+    ]
+    (tmp_path / "mine" / "farm.txt").write_text("\n\n".join(text))
+    (tmp_path / "general.txt").write_text("\n\n".join(text[::-1]).replace("duck", "bird"))
+    (tmp_path / "words.txt").write_text("duckhouse\nreedpond\n")
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / name).write_text("text\tlabel\n" + "a hen\tfarm\na reed\tlake\n" * 6)
+    said = run("train", TOY.replace("train.tsv", "general.txt"), "--out", "minilm")
+    for arguments in commands(ROOT / "docs" / "how-to" / "words.md"):
+        smaller = [w.replace("2k)", "2)").replace("8k", "60") for w in arguments]
+        said += run(
+            *smaller, *(["--set", "steps=1", *FEWER[2:]] if arguments[0] == "train" else [])
+        )
+    assert "2 are means" in said
+    assert "loss by language" in said
+    assert (tmp_path / "my-model" / "tokenizer.json").is_file()
+
+
 def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):
     rows = "".join(f"a hen by the pond {n},{n % 2}\n" for n in range(20))
     (tmp_path / "train.csv").write_text(f"text,label\n{rows}")

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from bertc.base.storage.paths import is_folder, is_taken
 from bertc.data.tokenizers.reading import network_folder
 from bertc.hub.folders import RESOLVED, checkpoint_at, checkpoint_of, read_network, read_resolved
-from bertc.ir.changing.growth import SAME, TEACHER, FromLayers, FromOther, FromRun
+from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromRun
 from bertc.ir.learning.task import Task
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.encoder import Encoder
@@ -127,7 +127,7 @@ def begun_from(resolved: Resolved) -> None:
     if isinstance(init, FromRun) and is_folder(Path(init.path) / "checkpoints"):
         checkpoint_of(Path(init.path), init.step)
     new = resolved.as_in(resolved.stages[0])
-    if init.embeddings != SAME:  # its tables are carried to other tokens
+    if not init.same_tokens:  # its tables are carried to other tokens
         old = old.with_vocabulary(resolved.vocabulary)
     # Which heads are there, and whether there is a pooler, only its weights say.
     names = (weight.name for weight in model_weights(old))

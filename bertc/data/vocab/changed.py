@@ -21,8 +21,7 @@ BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 LEAST_COUNT = 2
 LONGEST_WORD = 64
 _WORDS = pre_tokenizers.Split(Regex(r"\w+"), "removed", invert=True)
-"""Words by the rule by which added tokens match whole words alone: between characters that are
-no letters, marks, digits or underscores."""
+"""Words as added tokens match them: no letter, mark, digit or underscore touches them."""
 
 
 def unused(vocabulary: Vocabulary) -> list[int]:
@@ -39,10 +38,15 @@ def speller(tokenizer: Tokenizer) -> Callable[[str], str]:
     return normalise
 
 
-def numbers_of_pieces(tokenizer: Tokenizer, words: Sequence[str], unknown: int) -> list[int]:
-    """The number of tokens of each word in a text; 0 if one of them is unknown."""
-    encoded = tokenizer.encode_batch_fast([f" {word}" for word in words], add_special_tokens=False)
-    return [0 if unknown in one.ids else len(one.ids) for one in encoded]
+def numbers_of_pieces(base: Vocabulary, words: Sequence[str]) -> dict[str, int]:
+    """The number of tokens of each word in a text; 1 if a token is spelled so.
+
+    Inside words a token of that spelling may be a piece of others, so it cannot be added.
+    """
+    known, spaced = base.tokenizer.get_vocab(with_added_tokens=True), [f" {word}" for word in words]
+    encoded = base.tokenizer.encode_batch_fast(spaced, add_special_tokens=False)
+    pairs = zip(words, encoded, strict=True)
+    return {word: 1 if word in known else len(one.ids) for word, one in pairs}
 
 
 def words_in_file(base: Vocabulary, name: str, text: str) -> tuple[list[str], int]:
@@ -60,8 +64,8 @@ def words_in_file(base: Vocabulary, name: str, text: str) -> tuple[list[str], in
             words[word] = None
     if not words:
         raise DataError(f"{name}: no words in it", "one word a line")
-    counts = numbers_of_pieces(base.tokenizer, [*words], -1)
-    split = [word for word, pieces in zip(words, counts, strict=True) if pieces > 1]
+    pieces = numbers_of_pieces(base, [*words])
+    split = [word for word in words if pieces[word] > 1]
     if not split:
         raise DataError(
             f"{name}: all {len(words):,} words are tokens of the vocabulary already",
@@ -80,9 +84,9 @@ def words_in_text(base: Vocabulary, texts: Iterable[str], most: int) -> list[str
         for word, count in counts.items()
         if count >= LEAST_COUNT and 1 < len(word) <= LONGEST_WORD and any(map(str.isalpha, word))
     ]
-    pieces = numbers_of_pieces(base.tokenizer, words, base.unk)
-    saved = {word: counts[word] * (n - 1) for word, n in zip(words, pieces, strict=True) if n > 1}
-    return sorted(saved, key=lambda word: (-saved[word], word))[:most]
+    saved = {word: counts[word] * (n - 1) for word, n in numbers_of_pieces(base, words).items()}
+    ranked = sorted(saved, key=lambda word: (-saved[word], word))
+    return [word for word in ranked[:most] if saved[word]]
 
 
 def extended(base: Vocabulary, words: Sequence[str]) -> Tokenizer:

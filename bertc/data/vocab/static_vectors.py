@@ -12,9 +12,9 @@ from bertc.data.vocab.vocabulary import Vocabulary
 
 NEIGHBOURS = 1000
 """The most frequent tokens, of which neighbours are counted."""
-WINDOW = 5  # word2vec's and FOCUS's
+REACH = 5  # word2vec's and FOCUS's
 SMOOTHING = 0.75  # Levy, Goldberg and Dagan 2015, 3.2, as is the square root below
-WIDTH = 200
+DIMENSIONS = 200
 TOKENS_READ = 20_000_000
 TOKENS_AT_ONCE = 1 << 20
 
@@ -35,7 +35,7 @@ def vectors_of_text(
     counts = np.zeros(vocabulary.size * len(contexts), np.float32)
     progress.begin("counting neighbours of tokens", len(blocks), "blocks")
     for ids in blocks:
-        for distance in range(1, WINDOW + 1):
+        for distance in range(1, REACH + 1):
             for near, token in ((ids[distance:], ids[:-distance]), (ids, ids[distance:])):
                 columns = column[near[: len(token)]]
                 seen = (columns >= 0) & ~vocabulary.special[token]
@@ -48,7 +48,7 @@ def vectors_of_text(
     expected = of_token[:, None] * (of_context / max(of_context.sum(), 1))
     table = np.log(np.maximum(table, 1e-9) / np.maximum(expected, 1e-9)).clip(min=0)
     squares, directions = np.linalg.eigh(table.T @ table)
-    squares, directions = squares[::-1][:WIDTH], directions[:, ::-1][:, :WIDTH]
+    squares, directions = squares[::-1][:DIMENSIONS], directions[:, ::-1][:, :DIMENSIONS]
     scale = np.maximum(squares, 1e-6) ** -0.25  # so that lengths are square roots of singular ones
     vectors: NDArray[np.float32] = (table @ (directions * scale)).astype(np.float32)
     return vectors

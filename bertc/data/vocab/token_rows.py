@@ -100,7 +100,7 @@ def _spellings(vocabulary: Vocabulary) -> Iterator[tuple[int, list[Spelling]]]:
 
 
 def spelling_of(vocabulary: Vocabulary, token: int) -> tuple[bool, str] | None:
-    """Whether a token begins a word, and its text; None for a part of a character, or no text."""
+    """A token as (begins a word, text); None for a part of a character, or no text."""
     text = vocabulary.token(token)
     if (raw := vocabulary.raw(token)) is not None:
         try:

@@ -145,8 +145,8 @@ class Focus(Node):
 
 
 TokenRows = Annotated[SameTokens | Mean | Overlap | Redrawn | Focus, BY_KIND]
-"""How rows of the token tables of init become those of another vocabulary."""
-SAME = SameTokens()
+"""Ways in which rows of the token tables of init become those of another vocabulary."""
+_SAME = SameTokens()
 
 
 class FromOther(Node):
@@ -157,8 +157,13 @@ class FromOther(Node):
     """
 
     path: Literal["teacher"] | Annotated[str, Field(min_length=1)]
-    embeddings: Annotated[TokenRows, Field(exclude_if=SAME.__eq__)] = SAME
+    embeddings: Annotated[TokenRows, Field(exclude_if=_SAME.__eq__)] = _SAME
     positional: ClassVar[tuple[str, ...]] = ("path",)
+
+    @property
+    def same_tokens(self) -> bool:
+        """True if the run reads the tokens of that network."""
+        return self.embeddings == _SAME
 
 
 class FromRun(FromOther):

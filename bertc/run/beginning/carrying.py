@@ -71,7 +71,7 @@ class Carrying:
 
 
 def carrying(init: FromOther, old: Resolved, corpus: PreparedCorpus) -> Carrying:
-    """How the tables of ``old`` become those of a run with another vocabulary, by ``embeddings``.
+    """The map from the tables of ``old`` to those of a run, by ``embeddings`` of its init.
 
     Raises:
         DataError: no token is in both vocabularies, where rows of those are carried over.

@@ -70,7 +70,7 @@ def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Sourc
             folder = Path(path)
         case unreachable:
             assert_never(unreachable)
-    first, same = resolved.stages[0], init.embeddings == growth.SAME
+    first, same = resolved.stages[0], init.same_tokens
     if vocabulary is None and not same:  # a trial without text knows no tokens
         return None
     old, tensors, moments = _read(init, folder, first.optimizer)

@@ -4,7 +4,7 @@ from bertc.base.diagnostics import DataError, Diagnostics
 from bertc.base.storage.paths import is_file, user_path
 from bertc.check.passes.settings.fixes import fix, fix_settings, note
 from bertc.ir.base import call_text
-from bertc.ir.changing.growth import SAME, TEACHER, FromLayers, FromOther, FromVectors
+from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromVectors
 from bertc.ir.network.table import AdaptiveTable
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import NoTeacher
@@ -18,7 +18,7 @@ def begins(program: Complete, diagnostics: Diagnostics) -> None:
     init, first = program.init, program.stages[0]
     if not isinstance(init, FromOther):
         return
-    if init.embeddings != SAME and isinstance(first.table, AdaptiveTable):
+    if not init.same_tokens and isinstance(first.table, AdaptiveTable):
         diagnostics.error(
             "E413",
             "rows of a table in clusters cannot be carried to other tokens",

@@ -8,7 +8,7 @@ from bertc.base.storage.plain_file import no_file
 from bertc.check.passes.settings.fixes import fix_argument
 from bertc.check.passes.settings.stages import settled
 from bertc.data.tokenizers.reading import read_tokenizer, vocabulary_size
-from bertc.ir.changing.growth import SAME, FromOther, Mean
+from bertc.ir.changing.growth import FromOther, Mean
 from bertc.ir.data import Prepared
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.written import Given
@@ -53,14 +53,14 @@ def changed_tokens(
         case unreachable:
             assert_never(unreachable)
     settings = {"vocab": Given(vocab, origin)}
-    if isinstance(init, FromOther) and init.embeddings == SAME:
+    if isinstance(init, FromOther) and init.same_tokens:
         carried = init.model_copy(update={"embeddings": Mean()})
         settings["init"] = Given(carried, program.origins["init"])
     return settled(program, settings)
 
 
 def _of_text(program: Complete, vocab: Extended | Trimmed, diagnostics: Diagnostics) -> None:
-    """Report text that no words can be taken from, and remark on text that nobody named."""
+    """Report text that no words can be taken from; remark on text that is not named."""
     origin = program.origins["vocab"]
     if isinstance(vocab, Extended) and isinstance(vocab.words, str):
         return

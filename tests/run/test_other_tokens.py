@@ -1,0 +1,160 @@
+"""Runs with the vocabulary of ``init`` extended, trimmed or exchanged: tables, bits, files."""
+
+import shutil
+from functools import partial
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+import bertc
+from bertc.base.diagnostics import DataError, ResumeRefusedError
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.ir.changing.growth import Focus, FromRun, Mean, Overlap, Redrawn
+from bertc.ir.data import Files, Share
+from bertc.ir.learning.objective import Mlm, Rtd, Term
+from bertc.ir.learning.optimizer import Adam
+from bertc.ir.network.generator import GeneratorNetwork
+from bertc.ir.network.head import LinearHead
+from bertc.ir.program.model import model_weights
+from bertc.ir.vocabulary import ByteBpe, Extended, Trimmed, WordPiece
+from bertc.run.models.runs import export_run
+from bertc.run.train.loop import train
+from tests.run.conftest import final_tensors, same_run, stop_after, weights
+from tests.run.test_beginning import first_weights
+
+LISTED = [
+    f"{a}{b}{c}" for a in ("hen", "barn", "geese") for b in ("pond", "gate", "old") for c in "aeodn"
+]
+DETECTED = (Term(objective=Rtd()), Term(objective=Mlm()))
+NETWORKS = {
+    "tied": {},
+    "untied": {"head": LinearHead(tied=False)},
+    "generator": {"objective": DETECTED, "generator": GeneratorNetwork(size=0.5, heads=1)},
+    "gdes": {"objective": DETECTED, "generator": GeneratorNetwork(size=1, heads=1, tie="gdes")},
+}
+
+
+@pytest.fixture
+def options(cache):
+    return {"cache": cache, "quiet": True}
+
+
+@pytest.fixture
+def follow(tiny, tmp_path, options):
+    """A program that begins from a run of two steps with the same settings, and its folder."""
+
+    def made(vocab, embeddings=Mean(), moments="reset", **settings):  # noqa: B008
+        folder = tmp_path / "source"
+        if not folder.exists():
+            train(tiny(steps=2, **settings), folder, **options)
+            (tmp_path / "words.txt").write_text("\n".join(LISTED))
+        init = FromRun(path=str(folder), embeddings=embeddings, moments=moments)
+        return tiny(vocab=vocab, init=init, **settings), folder
+
+    return made
+
+
+def listed(tmp_path):
+    return Extended(path="init", words=str(tmp_path / "words.txt"))
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_tensor_with_a_row_a_token_follows(network, follow, tmp_path, options, monkeypatch):
+    resolved, folder = follow(listed(tmp_path), moments="carry", **NETWORKS[network])
+    begun = first_weights(resolved, tmp_path / "run", options, monkeypatch)
+    before, old = weights(folder), vocabulary_of(folder, 120)
+    new = vocabulary_of(tmp_path / "run", 0)
+    assert resolved.encoder.vocab_size == new.size == old.size + len(LISTED) > 120
+    pieces = {word: old.tokenizer.encode(word, add_special_tokens=False).ids for word in LISTED}
+    carried = set()
+    for weight in model_weights(resolved):
+        there, here = before[weight.name], begun[weight.name]
+        if "vocab" not in weight.axes:
+            assert torch.equal(there, here)
+            continue
+        carried.add(weight.name)
+        assert here.shape == weight.shape
+        assert torch.equal(here[: old.size], there[: old.size])
+        for word, ids in pieces.items():
+            row = here[new.tokenizer.token_to_id(word)]
+            assert torch.allclose(row, there[ids].mean(0), atol=1e-6)
+    assert {"encoder.embeddings.token.weight", "heads.mlm.bias"} <= carried
+    train(resolved, tmp_path / "run", resume=True, **options)
+    assert final_tensors(tmp_path / "run")["m.heads.mlm.bias"].shape == (new.size,)
+
+
+def test_text_without_new_words_gives_equal_outputs_there_and_exported(follow, tmp_path, options):
+    resolved, folder = follow(listed(tmp_path), optimizer=Adam(lr=1e-30))
+    train(resolved, tmp_path / "run", **options)
+    texts = ["The hens cackle on the old barn.", "geese and a henponda"]
+    export_run(tmp_path / "run", tmp_path / "hf")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "hf")
+    own = vocabulary_of(tmp_path / "run", 0).tokenizer
+    assert [theirs(text)["input_ids"] for text in texts] == [own.encode(t).ids for t in texts]
+    assert own.encode(texts[1]).tokens[-2] == "henponda"
+    again, exported, before = map(bertc.load, (tmp_path / "run", tmp_path / "hf", folder))
+    states = [model.encode(**model.tokenizer(texts)) for model in (again, exported)]
+    assert torch.allclose(*states, atol=1e-6)
+    known = before.encode(**before.tokenizer(texts[:1]))
+    assert torch.allclose(states[0][:1, : known.shape[1]], known, atol=1e-5)
+
+
+def test_vocabularies_made_of_text_are_resumed_to_the_same_bits_without_what_made_them(
+    follow, tiny, tmp_path, corpus_file, options, monkeypatch
+):
+    text = tmp_path / "farm.txt"
+    shutil.copy(corpus_file, text)
+    data = (Share(corpus=Files(path=str(text), sentences="lines")),)
+    _, folder = follow(listed(tmp_path))
+    for vocab in (
+        Extended(path="init", words=5),
+        Trimmed(path="init"),
+        Trimmed(path="init", size=60),
+    ):
+        init = FromRun(path=str(folder))
+        resolved, name = tiny(vocab=vocab, init=init, data=data), f"{vocab.kind}{vocab.size}"
+        train(resolved, tmp_path / name, **options)
+        broken = tmp_path / f"{name}-b"
+        stop_after(monkeypatch, 5, partial(train, resolved, broken, **options))
+        shutil.move(folder, tmp_path / "gone")
+        another = {**options, "cache": tmp_path / "empty"}
+        train(resolved, broken, resume=True, **another)
+        same_run(tmp_path / name, broken)
+        shutil.move(tmp_path / "gone", folder)
+
+
+def test_text_that_changed_cannot_change_a_vocabulary_unseen(
+    follow, tiny, tmp_path, corpus_file, options, monkeypatch
+):
+    text = tmp_path / "farm.txt"
+    shutil.copy(corpus_file, text)
+    data = (Share(corpus=Files(path=str(text), sentences="lines")),)
+    _, folder = follow(listed(tmp_path))
+    resolved = tiny(vocab=Trimmed(path="init"), init=FromRun(path=str(folder)), data=data)
+    stop_after(monkeypatch, 5, partial(train, resolved, tmp_path / "run", **options))
+    text.write_text(text.read_text().replace("hens", "zebra"))
+    with pytest.raises(ResumeRefusedError, match="the text: fingerprint"):
+        train(resolved, tmp_path / "run", resume=True, **options)
+
+
+def test_another_tokenizer_takes_the_rows_of_equal_tokens(follow, tmp_path, options, monkeypatch):
+    table = "encoder.embeddings.token.weight"
+    begun = {}
+    for kind in (Mean(), Overlap(), Focus(), Redrawn()):
+        resolved, folder = follow(ByteBpe(size=300), embeddings=kind)
+        out = tmp_path / kind.kind
+        begun[kind.kind] = first_weights(resolved, out, options, monkeypatch)[table]
+    new, old = vocabulary_of(out, 300), vocabulary_of(folder, 120)
+    before = weights(folder)[table]
+    for kind, rows in begun.items():
+        mask = torch.equal(rows[new.mask], before[old.mask])
+        assert mask == (kind != "random")
+        assert 0.5 < rows.std() / before.std() < 1.5, kind
+    piece = new.tokenizer.token_to_id("\u0120hens")
+    assert torch.equal(begun["focus"][piece], before[old.tokenizer.token_to_id("hens")])
+    monkeypatch.setattr("bertc.data.vocab.token_rows._spellings", lambda _: [])
+    resolved, _ = follow(WordPiece(size=90, lower=False))
+    with pytest.raises(DataError, match="no token of .* is one of this run") as refused:
+        train(resolved, tmp_path / "none", **options)
+    assert "embeddings=random" in refused.value.help
