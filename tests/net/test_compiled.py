@@ -16,6 +16,8 @@ from tests.net import compiled, goldens
 from tests.net.programs import FARM, PROGRAMS, spec
 
 UNTRIED = {
+    ("vocabulary", "extend"), ("vocabulary", "trim"),  # tests/run/test_other_tokens.py
+    *(("embeddings", kind) for kind in UNIONS["embeddings"]),
     ("corpus", "hf"),  # needs a network
     ("corpus", "prepared"),  # tests/data/test_prepared.py
     ("corpus", "mds"), ("corpus", "datatrove"),  # tests/data/test_tokens_of_others.py
