@@ -14,6 +14,7 @@ from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.data import FILLED, OF_SENTENCES, PAIRED
 from bertc.ir.network.head import POOLINGS
+from bertc.ir.network.positions import SHORTEST
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.ir.vocabulary import table_rows
@@ -196,11 +197,15 @@ def _row_fits_positions(check: Checker[StageSettings], program: Complete) -> Non
     positions, seq, room = stage.positions, stage.seq, stage.positions.room
     if room is not None and seq > room:
         # The positions of a network from init cannot be changed.
-        fixed = positions.offset or isinstance(stage.init, FromOther)
+        fixed = isinstance(stage.init, FromOther) or (positions.offset and room >= SHORTEST)
+        longer = str(program.longest_seq)
+        if positions.offset:
+            rows = positions.offset + program.longest_seq
+            longer = f"{positions.kind}({rows}, offset={positions.offset})"
         check.report(
             "E203",
-            f"rows of {seq} tokens need {seq} positions, but there are {room}",
+            f"rows of {seq} tokens need {seq} positions, but there are {max(0, room)}",
             ("seq", "positions"),
             also=("positions", f"positions = {positions.rows} rows"),
-            instead=f"seq={room}" if fixed else f"positions={program.longest_seq}",
+            instead=f"seq={room}" if fixed else f"positions={longer}",
         )

@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Axis, Drawn, Node, Normal, Weight, Width
@@ -98,16 +98,6 @@ class TablePositions(_Positions):
     offset: Annotated[int, Field(ge=0, le=1000)] = 0
     padding: Annotated[int, Field(ge=-1, le=1_000_000, exclude_if=(-1).__eq__)] = -1
     positional = ("rows", "offset")
-
-    @model_validator(mode="after")
-    def _leaves_rows(self) -> Self:
-        least = self.offset + SHORTEST
-        if self.offset and self.rows < least:
-            raise ValueError(
-                f"{self.rows} rows with an offset of {self.offset} do not reach {SHORTEST} tokens",
-                f"positions={self.kind}({least}, {self.offset})",
-            )
-        return self
 
     def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
         """The table, initialised by ``initializer=normal(positions=...)`` if that is set."""
