@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -122,7 +123,7 @@ def test_windows_hold_every_token_and_every_answer(bert):
     draw = random.Random(5)
     examples = []
     for number in range(100):
-        words = draw.choices(WORDS, k=draw.randint(1, 60))
+        words = draw.choices(WORDS, k=draw.randint(4, 39))
         first = draw.randrange(len(words))
         last = min(len(words), first + draw.randint(1, 4))
         begin = len(" ".join(words[:first])) + (first > 0)
@@ -151,6 +152,51 @@ def test_windows_hold_every_token_and_every_answer(bert):
     for owner, places in found.items():
         assert places == set(range(len(examples[owner].passage.split())))
     assert set(rows.owners[rows.targets[:, 0] > 0].tolist()) == set(range(100))
+
+
+@pytest.mark.parametrize("stride", [1, 5, 12, 40])
+def test_long_texts_are_read_in_windows(bert, stride):
+    """Of a text all tokens are in its windows; of a pair the longer one's, and all of the other."""
+    draw = random.Random(stride)
+    long = [f"w{draw.randint(4, 39)}" for _ in range(50)]
+    texts = [TextExample("0", (" ".join(long),), "y"), TextExample("1", ("w1 w2",), "x")]
+    task = Classify(train="-", labels=("x", "y"), stride=stride)
+    rows = encode(task, texts, bert, 16, 2)
+    assert (rows.num_windowed, rows.num_cut) == (1, 0)
+    ids = bert.tokenizer.encode(" ".join(long), add_special_tokens=False).ids
+    step, windows = min(stride, 14), rows.owners.tolist().count(0)
+    assert windows == 1 + -(-(50 - 14) // step)
+    for nth in range(windows):
+        got = read(rows, bert, nth)[1:-1]
+        assert (
+            rows.token_ids[rows.begins[nth] + 1 : rows.begins[nth + 1] - 1].tolist()
+            == (ids[nth * step : nth * step + 14])
+        ), got
+    assert rows.targets[:, 0].tolist() == [1.0] * windows + [0.0]
+    for pair in ((" ".join(long), "w1 w2 w3"), ("w1 w2 w3", " ".join(long))):
+        rows = encode(task, [TextExample("0", pair, "y")], bert, 16, 2)
+        seen = [rows.token_ids[a:b].tolist() for a, b in pairwise(rows.begins)]
+        short = bert.tokenizer.encode("w1 w2 w3", add_special_tokens=False).ids
+        assert all(str(short)[1:-1] in str(row)[1:-1] for row in seen)
+        assert {*ids} <= {token for row in seen for token in row}
+
+
+def test_each_word_is_scored_where_it_has_most_context(bert):
+    words = tuple(f"w{n % 40}" for n in range(45))
+    tags = tuple("xy"[n % 2] for n in range(45))
+    task = Tag(train="-", labels=("x", "y"), stride=6)
+    rows = encode(task, [TaggedExample("0", words, tags)], bert, 16, 2)
+    whole = encode(task, [TaggedExample("0", words, tags)], bert, 100, 2)
+    assert rows.num_windowed == 1
+    assert rows.num_unread == 0
+    assert rows.tags.tolist() == whole.tags.tolist()
+    scored, context = [], []
+    for (a, b), (first, end) in zip(pairwise(rows.begins), pairwise(rows.word_begins), strict=True):
+        places = rows.words[first:end]
+        scored += rows.token_ids[a:b][places].tolist()
+        context += np.minimum(places - 1, b - a - 2 - places).tolist()
+    assert scored == whole.token_ids[whole.words].tolist()
+    assert min(context[4:-4]) >= 4, "half of the overlap of 8 tokens"
 
 
 def test_first_pieces_of_words(bert):
@@ -266,9 +312,10 @@ def test_what_is_cut_lost_or_too_little_is_reported(bert, tmp_path):
     read_tasks(bertc.resolve(spec).stages[0], bert, 1, copier, reports, {})
     assert reports.notes == [
         "classify: no dev part: no scores will be reported",
-        "classify: 1 of 2 training examples are cut to 8 tokens",
+        "classify: 1 of 2 training examples are cut to 8 tokens; stride= reads them in windows",
         "classify: batch = 5 is 2.5 times the 2 training examples",
         "read: no dev part: no scores will be reported",
+        "read: 1 of 1 training examples are read in windows: 2 rows, and 2.0 passes read each once",
         "read: the answers of 1 of 1 training examples stand in no window as a whole: a longer seq"
         " has longer windows, a smaller stride more of them",
         "read: batch = 5 is 2.5 times the 2 training examples",
@@ -309,6 +356,6 @@ def test_a_question_that_is_cut_names_its_limit_and_words_say_why_they_are_not_r
     bert.tokenizer.normalizer = normalizers.Replace("\u200b", "")
     rows = encode(tagged, [TaggedExample("0", lone, ())], bert, 6, 2)
     assert notes_on_cuts(tagged, rows, 1, "dev ", 6) == [
-        "1 of 1 dev examples are cut to 6 tokens",
+        "1 of 1 dev examples are cut to 6 tokens; stride= reads them in windows",
         "4 words of 1 dev examples have no token in a row of 6, and are answered unread",
     ]

@@ -12,6 +12,9 @@ from safetensors.torch import load_file
 
 import bertc
 from bertc.base.diagnostics import MissingInputError, SpecError, UsageError
+from bertc.data.layouts.find import DataPart
+from bertc.data.layouts.parts import read_examples
+from bertc.data.metrics.metrics import judge
 from bertc.ir.learning.answer import Labels, Several, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Task
@@ -295,6 +298,22 @@ def _a_file(folder, kind):
         "read": folder / "read.dev.tsv",
         "embed": folder / "birds.dev.tsv",
     }[kind]
+
+
+@pytest.mark.parametrize("kind", ["classify", "tag", "regress"])
+def test_documents_longer_than_a_row_are_answered_once(go, farm, tmp_path, kind, capsys):
+    """In windows, of which the scores are pooled and each word has one tag."""
+    spec = (NETWORK + farm["text"] + FAST).replace("seq=24", "seq=8 positions=16")
+    report = go(f"{spec} task={farm[kind][:-1]}, stride=2) steps=20")
+    file = _a_file(tmp_path, kind)
+    answered = predict(tmp_path / "run", file, device="cpu")
+    assert len(answered.answers.given) == len(answered.examples) == 12
+    assert "12 of 12 examples are read in windows" in answered.summary()
+    if kind == "tag":
+        assert all(len(tags) == 7 for tags in answered.answers.given)
+    known = read_examples(answered.task, DataPart(file))
+    scores = judge(answered.task, known, answered.answers.given)
+    assert scores == report.evaluation.scores[kind]["dev"]
 
 
 @pytest.mark.parametrize(

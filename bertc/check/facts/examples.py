@@ -8,10 +8,11 @@ from operator import mul
 from typing import Any
 
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError
+from bertc.ir.learning.answer import told_names
 from bertc.ir.learning.class_loss import BalancedLoss
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
-from bertc.ir.learning.task import Tagging, Task
+from bertc.ir.learning.task import UNKNOWN, Task
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
@@ -32,7 +33,7 @@ def _read(term: Term) -> Term:
     task = term.objective
     if not isinstance(task, Task):
         return term
-    asks = isinstance(task, Classify | Tagging | Tag) and not task.names
+    asks = told_names(task.answer) == UNKNOWN
     balances = isinstance(task.class_loss, BalancedLoss) and not task.class_loss.weights
     kinds = Classify | Regress | Choose | Tag | Read | Embed
     imported = isinstance(task, kinds) and not task.train

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.storage.foreign import as_data_error
-from bertc.data.examples.task_rows import RowBuilder, TaskRows
+from bertc.data.examples.task_rows import RowBuilder, TaskRows, scored_words, windows
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
@@ -18,8 +18,8 @@ from bertc.data.layouts.example import (
 from bertc.data.rows.pairs import overhang
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.answer import Answer, Choice, Score, Several, Tags, told_names
-from bertc.ir.learning.custom_task import AnyTask, Choose, Read
-from bertc.ir.learning.task import Race, Squad
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.task import Race, Squad, Tagging
 from bertc.ir.learning.vector_task import Embed
 
 TEXTS_AT_ONCE = 4096
@@ -53,15 +53,36 @@ def encode(
 
 def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add single texts and pairs; long pairs lose tokens of the longer text."""
+    stride = task.stride if isinstance(task, Classify | Regress) else 0
     numbers = {name: i for i, name in enumerate(told_names(task.answer))}
     texts = [e for e in examples if isinstance(e, TextExample)]
     firsts = _ids(rows.vocabulary, [e.texts[0] for e in texts])
     seconds = iter(_ids(rows.vocabulary, [e.texts[1] for e in texts if len(e.texts) > 1]))
     for number, (example, first) in enumerate(zip(texts, firsts, strict=True)):
         second = next(seconds) if len(example.texts) > 1 else None
-        pair = _fit(first, second, rows)
-        rows.num_cut += pair != (first, second)
-        rows.add(number, pair, _target(task.answer, example, numbers))
+        pairs = _rows_of(first, second, stride, rows)
+        rows.num_windowed += len(pairs) > 1
+        rows.num_cut += len(pairs) == 1 and pairs[0] != (first, second)
+        for pair in pairs:
+            rows.add(number, pair, _target(task.answer, example, numbers))
+
+
+def _rows_of(
+    first: list[int], second: list[int] | None, stride: int, rows: RowBuilder
+) -> list[tuple[list[int], list[int] | None]]:
+    """A text or pair cut to a row; with ``stride`` windows of the longer text, with the other.
+
+    That other one takes at most half of each row.
+    """
+    room = rows.max_tokens(1 if second is None else 2)
+    if not stride or len(first) + len(second or ()) <= room:
+        return [_fit(first, second, rows)]
+    if second is None:
+        return [(first[start:end], None) for start, end in windows(len(first), room, stride)]
+    long, short = (first, second) if len(first) > len(second) else (second, first)
+    short = short[: room // 2]
+    parts = [long[start:end] for start, end in windows(len(long), room - len(short), stride)]
+    return [(part, short) if len(first) > len(second) else (short, part) for part in parts]
 
 
 def _target(answer: Answer, example: TextExample, numbers: Mapping[str, int]) -> tuple[float, ...]:
@@ -135,6 +156,7 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
 def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add sentences, tokenised word by word; a word's first token predicts its tag."""
     answer = task.answer
+    assert isinstance(task, Tag | Tagging)
     assert isinstance(answer, Tags)
     numbers = {name: i for i, name in enumerate(answer.names)}
     max_tokens = rows.max_tokens(1)
@@ -154,17 +176,24 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
             )
         for number, (example, encoding) in enumerate(zip(part, encodings, strict=True), at):
             of_word = np.array(encoding.word_ids, dtype=np.int64)
-            firsts = np.flatnonzero(np.diff(of_word[:max_tokens], prepend=-1))
-            ids, words = encoding.ids[:max_tokens], of_word[firsts]
-            # A word without any token, such as a lone accent, has no state to predict from.
-            rows.num_unread += len(example.words) - len(words)
-            rows.num_cut += len(encoding.ids) > max_tokens
-            rows.add(number, (ids, None), ())
+            firsts = np.flatnonzero(np.diff(of_word, prepend=-1))
             tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
+            # A word without any token, such as a lone accent, has no state to predict from.
             places = np.full(len(example.words), -1, dtype=np.int64)
-            places[words] = firsts + len(rows.template.before[0])
-            rows.words.append(places)
-            rows.tags.append(np.asarray(tags, dtype=np.int64))
+            places[of_word[firsts]] = firsts
+            bounds = [(0, min(len(encoding.ids), max_tokens))]
+            if task.stride and len(encoding.ids) > max_tokens:
+                bounds = [*windows(len(encoding.ids), max_tokens, task.stride, firsts)]
+            rows.num_windowed += len(bounds) > 1
+            rows.num_cut += bounds[-1][1] < len(encoding.ids)
+            for (start, end), scored in zip(bounds, scored_words(bounds, places), strict=True):
+                rows.add(number, (encoding.ids[start:end], None), ())
+                there = places[scored]
+                read = (there >= 0) & (there < end)
+                rows.num_unread += int((~read).sum())
+                at_row = there - start + len(rows.template.before[0])
+                rows.words.append(np.where(read, at_row, -1))
+                rows.tags.append(np.asarray(tags, dtype=np.int64)[scored])
 
 
 def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
@@ -186,11 +215,13 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
         question_ids = question[: task.question]
         rows.num_questions_cut += len(question) > len(question_ids)
         window = max(1, rows.max_tokens(2) - len(question_ids))
+        bounds = [*windows(len(ids), window, task.stride)]
+        rows.num_windowed += len(bounds) > 1
+        rows.num_narrow += len(bounds) > 1 and window < len(question_ids)
         first, last = _answer_tokens(example, offsets)
         prefix = len(rows.template.before[0]) + len(question_ids) + len(rows.template.between[0])
-        start, answer_read = 0, False
-        while True:
-            end = min(start + window, len(ids))
+        answer_read = False
+        for start, end in bounds:
             inside = start <= first and last < end and first >= 0
             answer_read |= inside
             target = (prefix + first - start, prefix + last - start) if inside else (0, 0)
@@ -203,9 +234,6 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
                 np.concatenate([prefix_offsets, offsets[start:end], end_offsets]),
                 first=start,
             )
-            if end == len(ids):
-                break
-            start += min(window, task.stride)
         rows.num_unread += bool(example.answers) and not answer_read
 
 

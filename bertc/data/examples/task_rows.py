@@ -3,8 +3,9 @@
 Axes: r rows, t tokens of all rows, w words of all rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,9 @@ class TaskRows:
     last token of the answer, both 0 if it is not in the window. Unknown labels are -1, unknown
     scores nan.
 
-    ``num_cut`` examples lost text to the length of a row, ``num_questions_cut`` some of their
-    question to its own limit. ``num_unread`` answers are in no window; words, not in their row.
+    ``num_cut`` examples lost text to the length of a row, ``num_windowed`` are in windows, those of
+    ``num_narrow`` shorter than the question. ``num_questions_cut`` lost some of their question to
+    its own limit. ``num_unread`` answers are in no window; words, not in their row.
     """
 
     token_ids: NDArray[np.int32]  # (t,)
@@ -40,6 +42,8 @@ class TaskRows:
     num_cut: int = 0
     num_questions_cut: int = 0
     num_unread: int = 0
+    num_windowed: int = 0
+    num_narrow: int = 0
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -65,6 +69,7 @@ class RowBuilder:
         self.words: list[NDArray[np.int64]] = []
         self.tags: list[NDArray[np.int64]] = []
         self.num_cut = self.num_questions_cut = self.num_unread = 0
+        self.num_windowed = self.num_narrow = 0
 
     def add(
         self,
@@ -114,4 +119,30 @@ class RowBuilder:
             self.num_cut,
             self.num_questions_cut,
             self.num_unread,
+            self.num_windowed,
+            self.num_narrow,
         )
+
+
+def windows(
+    count: int, window: int, stride: int, words: NDArray[np.int64] | None = None
+) -> Iterator[tuple[int, int]]:
+    """First token and end of each window over ``count`` tokens, which begins every ``stride``.
+
+    With the first tokens of ``words`` a window begins with a word, unless one is as long as it.
+    """
+    start = 0
+    while (end := start + window) < count:
+        yield start, end
+        later = start + min(window, stride)
+        word = later if words is None else int(words[np.searchsorted(words, later, "right") - 1])
+        start = word if word > start else later
+    yield start, count
+
+
+def scored_words(bounds: list[tuple[int, int]], places: NDArray[np.int64]) -> list[slice]:
+    """The words that each window scores: those with more context in it than in its neighbours."""
+    middles = [(after + end) // 2 for (_, end), (after, _) in pairwise(bounds)]
+    # A word without tokens goes with the word before it.
+    ends = np.searchsorted(np.maximum.accumulate(places), middles).tolist()
+    return [slice(first, end) for first, end in pairwise([0, *ends, len(places)])]

@@ -200,7 +200,18 @@ def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int
         cut = f"{rows.num_questions_cut:,} {of}"
         notes.append(f"the {what} of {cut} are cut to {limit} tokens (question=)")
     if rows.num_cut:
-        notes.append(f"{rows.num_cut:,} {of} are cut to {seq} tokens")
+        windows = "; stride= reads them in windows" if getattr(task, "stride", 1) == 0 else ""
+        notes.append(f"{rows.num_cut:,} {of} are cut to {seq} tokens{windows}")
+    if rows.num_windowed:
+        more = len(rows.owners) / max(1, count)
+        passes = f", and {more:.1f} passes read each once" if name == "training " else ""
+        windowed = f"{rows.num_windowed:,} {of} are read in windows"
+        notes.append(f"{windowed}: {len(rows.owners):,} rows{passes}")
+    if rows.num_narrow:
+        notes.append(
+            f"the windows of {rows.num_narrow:,} {of} are shorter than their question: a longer "
+            f"seq or less than question={getattr(task, 'question', 0)} leaves them more room"
+        )
     if rows.num_unread and task.answer.kind == "span":
         notes.append(
             f"the answers of {rows.num_unread:,} {of} stand in no window as a whole: a longer seq "

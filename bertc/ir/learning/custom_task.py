@@ -1,10 +1,11 @@
 """Tasks on a user's own files, with named columns."""
 
+from operator import not_
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from bertc.ir.base import BY_KIND, Node
+from bertc.ir.base import BY_KIND, Count, Node
 from bertc.ir.learning.answer import (
     MOST_CHOICES,
     Answer,
@@ -53,6 +54,7 @@ class _OfTexts(OwnTask, Headed):
     text: str = "text"
     pair: str = ""
     label: str | Columns = "label"
+    stride: Annotated[Count, Field(exclude_if=not_)] = 0
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,7 +69,8 @@ class _OfTexts(OwnTask, Headed):
 class Classify(_OfTexts, Weighted):
     """One of several labels for a text, or for two texts, or any number of them.
 
-    Those are in one column (``labels=many``), or each in its own as 0 or 1 (``label=[a, b]``).
+    ``stride``: long texts are read in windows that begin every so many tokens, 0: cut. Several
+    labels are in one column (``labels=many``), or each in its own as 0 or 1 (``label=[a, b]``).
     """
 
     kind: Literal["classify"] = "classify"

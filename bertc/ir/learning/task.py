@@ -4,6 +4,7 @@ A task knows its official files, or names columns of a user's own. Labels and th
 examples are read from the files before a program is resolved.
 """
 
+from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -225,14 +226,13 @@ class Weighted(Headed):
 
 
 class OfWords(Weighted):
-    """Tags of words; F1 of spans comes first if tags mark spans."""
+    """Tags of words; F1 of spans comes first if tags mark spans.
 
+    ``stride``: long sentences are read in windows that begin every so many tokens, 0: cut.
+    """
+
+    stride: Annotated[Count, Field(exclude_if=not_)] = 0
     labels: Names = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The tags, empty if they are unknown."""
-        return self.labels
 
     @property
     def answer(self) -> Answer:

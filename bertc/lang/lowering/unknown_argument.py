@@ -46,19 +46,20 @@ OTHER_TOOLS = {
 }
 """Names of settings and arguments in other tools, with bertc's."""
 
-_ONE_LABEL = "an example has one label here; of several learn one task each: task=classify(..., "
-_ONE_LABEL += "label=a, name=a) + classify(..., label=b, name=b)"
-_UNWEIGHTED = "classes have no weights here: repeat the rows of rare ones in the training file"
+_SEVERAL = "several labels of an example are task=classify(..., labels=many), or of columns with "
+_SEVERAL += "0 and 1 task=classify(..., label=[a, b])"
+_WEIGHTED = "the loss of a task weighs its labels: task=classify(..., loss=balanced), or "
+_WEIGHTED += "loss=weights([1, 5]) in their order"
 _ADDED = "words are added to the vocabulary of init: vocab=extend(init, 2k), or a file of words"
 NOT_HERE = {
-    "multi_label": _ONE_LABEL,
-    "multilabel": _ONE_LABEL,
-    "multi": _ONE_LABEL,
-    "problem_type": _ONE_LABEL,
-    "class_weights": _UNWEIGHTED,
-    "class_weight": _UNWEIGHTED,
-    "pos_weight": _UNWEIGHTED,
-    "oversampling": _UNWEIGHTED,
+    "multi_label": _SEVERAL,
+    "multilabel": _SEVERAL,
+    "multi": _SEVERAL,
+    "problem_type": _SEVERAL,
+    "class_weights": _WEIGHTED,
+    "class_weight": _WEIGHTED,
+    "pos_weight": _WEIGHTED,
+    "oversampling": _WEIGHTED,
     "streaming": "hf(...) downloads a split once, and reads it from the disk",
     "add": _ADDED,
     "added": _ADDED,
@@ -68,11 +69,12 @@ NOT_HERE = {
 }
 """Settings and arguments of other tools that bertc lacks, with what to do instead."""
 
-_NO_WINDOWS = "a longer text is cut at the end of its row; only squad and read read it in windows"
+_NO_WINDOWS = "a longer text is cut at the end of its row; classify, regress, tag, tagging, read "
+_NO_WINDOWS += "and squad read it in windows"
 NOT_OF_KIND = {
     ("squad", "test"): "a test file is scored after training: bertc eval RUN --task "
     "\"squad('test.json')\", and answered by bertc predict RUN test.json",
-    **{(kind, "stride"): _NO_WINDOWS for kind in ("classify", "regress", "tag", "tagging")},
+    **{(kind, "stride"): _NO_WINDOWS for kind in ("glue", "xnli", "choose", "race", "embed")},
 }
 """The same where another kind has it, by kind and argument."""
 

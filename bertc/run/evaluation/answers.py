@@ -7,6 +7,7 @@ w windows of a passage.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from typing import assert_never
 
 import numpy as np
@@ -55,11 +56,11 @@ def read_off(
     """The answers to examples, off the scores of their rows, without losses of single rows."""
     match task.answer:
         case Labels() as labels:
-            return _labels(labels, scored, len(examples))
+            return _labels(labels, _pooled(rows, scored, len(examples)))
         case Several() as several:
-            return _several(several, scored, len(examples))
+            return _several(several, _pooled(rows, scored, len(examples)))
         case Score() as score:
-            return _scores(score, scored, len(examples))
+            return _scores(score, _pooled(rows, scored, len(examples)))
         case Choice() as choice:
             return _choices(choice, scored, len(examples))
         case Tags() as tags:
@@ -72,23 +73,29 @@ def read_off(
             assert_never(unreachable)
 
 
-def _in_place(scored: Said, count: int) -> NDArray[np.float64]:
-    """Scores in the order of the examples, one row per example."""
-    in_order: NDArray[np.float64] | None = None
+def _pooled(rows: TaskRows, scored: Said, count: int) -> NDArray[np.float64]:
+    """Scores in the order of the examples, one row per example: the mean over its windows."""
+    total, in_order = len(rows.owners), None
     for batch, (values,) in scored:
-        in_order = np.zeros((count, values.shape[1])) if in_order is None else in_order
+        in_order = np.zeros((total, values.shape[1])) if in_order is None else in_order
         in_order[batch.rows] = values
-    return np.zeros((count, 1)) if in_order is None else in_order
+    if in_order is None:
+        return np.zeros((count, 1))
+    if total == count:
+        return in_order
+    firsts = np.searchsorted(rows.owners, np.arange(count))
+    sums: NDArray[np.float64] = np.add.reduceat(in_order, firsts)
+    return sums / np.bincount(rows.owners, minlength=count)[:, None]
 
 
-def _labels(labels: Labels, scored: Said, count: int) -> Answers:
-    parts = _softmax(_in_place(scored, count))
+def _labels(labels: Labels, scores: NDArray[np.float64]) -> Answers:
+    parts = _softmax(scores)
     labels_given: list[AnswerValue] = [labels.names[best] for best in parts.argmax(1)]
     return Answers(labels_given, [tuple(row) for row in parts.tolist()])
 
 
-def _several(several: Several, scored: Said, count: int) -> Answers:
-    parts = 1 / (1 + np.exp(-_in_place(scored, count)))
+def _several(several: Several, scores: NDArray[np.float64]) -> Answers:
+    parts = 1 / (1 + np.exp(-scores))
     labels_given: list[AnswerValue] = [
         tuple(name for name, part in zip(several.names, row, strict=True) if part > 0.5)
         for row in parts.tolist()
@@ -96,9 +103,8 @@ def _several(several: Several, scored: Said, count: int) -> Answers:
     return Answers(labels_given, [tuple(row) for row in parts.tolist()])
 
 
-def _scores(score: Score, scored: Said, count: int) -> Answers:
-    numbers = _in_place(scored, count).tolist()
-    return Answers([tuple(row) if score.names else row[0] for row in numbers])
+def _scores(score: Score, scores: NDArray[np.float64]) -> Answers:
+    return Answers([tuple(row) if score.names else row[0] for row in scores.tolist()])
 
 
 def _choices(choice: Choice, scored: Said, count: int) -> Answers:
@@ -113,10 +119,9 @@ def _choices(choice: Choice, scored: Said, count: int) -> Answers:
 
 def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
     """The tag of every word; a word without a scored token gets `O`, or the first tag."""
-    counts = np.diff(rows.word_begins)
     unscored = "O" if "O" in tags.names else tags.names[0]
-    labels_given: list[AnswerValue] = [() for _ in counts]
-    sure: list[tuple[float, ...]] = [() for _ in counts]
+    by_row: list[tuple[str, ...]] = [() for _ in rows.owners]
+    sure: list[tuple[float, ...]] = [() for _ in rows.owners]
     for batch, (scores,) in scored:
         values = _softmax(scores)
         for nth, row in enumerate(batch.rows.tolist()):
@@ -125,9 +130,13 @@ def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
             names = (
                 tags.names[b] if at >= 0 else unscored for b, at in zip(best, words, strict=True)
             )
-            labels_given[row] = tuple(names)
+            by_row[row] = tuple(names)
             sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
-    return Answers(labels_given, sure)
+    # Of an example in windows each scores some of the words, in order.
+    ends = [*np.flatnonzero(np.diff(rows.owners)) + 1, len(rows.owners)]
+    spans_of_rows = [slice(first, end) for first, end in pairwise([0, *map(int, ends)])]
+    labels_given: list[AnswerValue] = [tuple(chain(*by_row[at])) for at in spans_of_rows]
+    return Answers(labels_given, [tuple(chain(*sure[at])) for at in spans_of_rows])
 
 
 def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
