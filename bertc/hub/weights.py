@@ -5,6 +5,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError
 from bertc.base.storage.json_file import read_json, shown, shown_name
 from bertc.base.storage.paths import is_file
-from bertc.hub import families
+from bertc.hub import composer, families
 from bertc.hub.families.family import Family
 from bertc.hub.keys import ANGLES, BUFFERS, of_encoder, plain, prefixes
 from bertc.hub.tensors import Entry, read_header, read_tensors
@@ -35,6 +36,7 @@ class Stored:
     loaded: Mapping[str, Tensor]
     stored: dict[str, str]
     prefixes: tuple[str, str, str]
+    notes: tuple[str, ...] = ()
 
     def read(self, wanted: Mapping[str, str]) -> dict[str, Tensor]:
         """Read tensors as fp32 under new names; ``wanted`` maps the file's keys to them."""
@@ -67,7 +69,7 @@ class Stored:
 def open_layout(folder: Path, family: Family) -> Stored:
     """The weights of a folder, safetensors where there are both, by the names of this layout."""
     path, parts = _files(folder)
-    header, files, loaded = _together(parts)
+    header, files, loaded, notes = _together(parts)
     first, stored = prefixes(family, header), dict[str, str]()
     others = {f"{layout.prefix}." for layout in families.FAMILIES}
     others -= {"bert.", "model.", "transformer.", first[2]}
@@ -87,7 +89,15 @@ def open_layout(folder: Path, family: Family) -> Stored:
                 help="save the model again with one of them",
             )
         stored[today] = key
-    return Stored(path, header, files, loaded, stored, first)
+    return Stored(path, header, files, loaded, stored, first, notes)
+
+
+def checkpoint_notes(folder: Path) -> tuple[str, ...]:
+    """Lines on the training of a folder whose weights are a checkpoint of Composer."""
+    if composer.checkpoint_in(folder) is None:
+        return ()
+    path, _ = _files(folder)
+    return _unpickled(path)[1] if path.suffix == ".pt" else ()
 
 
 def _files(folder: Path) -> tuple[Path, list[Path]]:
@@ -98,6 +108,8 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
             return folder / name, [folder / name]
         if is_file(index):
             return index, _parts(index)
+    if checkpoint := composer.checkpoint_in(folder):
+        return checkpoint, [checkpoint]
     raise MissingInputError(
         f"{folder} has no {SAFE} and no {PICKLED}", help="name a folder that has one"
     )
@@ -120,26 +132,29 @@ def _parts(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def _together(parts: list[Path]) -> tuple[dict[str, Entry], dict[str, Path], dict[str, Tensor]]:
-    """Dtypes and shapes of all tensors, the files of some, and the others as they are loaded."""
+def _together(
+    parts: list[Path],
+) -> tuple[dict[str, Entry], dict[str, Path], dict[str, Tensor], tuple[str, ...]]:
+    """Dtypes and shapes of all tensors, files of some, the others as loaded, and notes on them."""
     header, files, loaded = dict[str, Entry](), dict[str, Path](), dict[str, Tensor]()
+    notes: tuple[str, ...] = ()
     for part in parts:
         if part.suffix == ".safetensors":
             entries = read_header(part)
             files |= dict.fromkeys(entries, part)
         else:
-            tensors = _unpickled(part)
+            tensors, notes = _unpickled(part)
             loaded |= tensors
             entries = {
                 name: Entry(NAMED.get(tensor.dtype, str(tensor.dtype)), tuple(tensor.shape))
                 for name, tensor in tensors.items()
             }
         header |= entries
-    return header, files, loaded
+    return header, files, loaded, notes
 
 
-def _unpickled(path: Path) -> dict[str, Tensor]:
-    """The tensors of a pickle; of one with anything else none."""
+def _unpickled(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """The tensors of a pickle, of one with anything else none; notes on a checkpoint."""
     damaged = DataError(f"{path} is no file of tensors", help="copy or save it again")
     try:
         zipped = zipfile.is_zipfile(path)
@@ -147,13 +162,17 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
             with zipfile.ZipFile(path) as file:  # packed, a small file can fill the memory
                 if any(member.compress_type != zipfile.ZIP_STORED for member in file.infolist()):
                     raise damaged
-        with warnings.catch_warnings(action="ignore"):
+        known = composer.known_types() if path.suffix == ".pt" else nullcontext()
+        with warnings.catch_warnings(action="ignore"), known:
             loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except pickle.UnpicklingError as error:
         if not re.search("GLOBAL|Can only", str(error)):
             raise damaged from None
+        everything = "torch.load(p, weights_only=False)"
         tensors_only = (
-            "{n: t for n, t in torch.load(p, weights_only=False).items() if torch.is_tensor(t)}"
+            f"{{'state': {{'model': {everything}['state']['model']}}}}"
+            if path.suffix == ".pt"
+            else f"{{n: t for n, t in {everything}.items() if torch.is_tensor(t)}}"
         )
         raise UnsafeError(
             f"{path} has more than tensors, and reading that can run code",
@@ -166,9 +185,12 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
         raise
     except Exception:  # damage can end anywhere in the reader
         raise damaged from None
-    if not isinstance(loaded, Mapping) or not all(map(_is_dense, loaded.values())):
+    if not isinstance(loaded, Mapping):
         raise damaged
-    return {str(name): tensor.detach() for name, tensor in loaded.items()}
+    weights, notes = composer.weights_of(loaded), composer.progress_of(loaded)
+    if not all(map(_is_dense, weights.values())):
+        raise damaged
+    return {str(name): tensor.detach() for name, tensor in weights.items()}, notes
 
 
 def _is_dense(tensor: object) -> bool:

@@ -1,14 +1,17 @@
 """Weights as folders have them: pickled, in parts, in half precision, under other names."""
 
 import json
+import random
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bertc.base.diagnostics import DataError
+from bertc.base.diagnostics import DataError, UnsafeError
 from bertc.run.models.importing import Imported, import_model
 from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLNET, case, respell
 
@@ -60,12 +63,25 @@ def both(tensors: Tensors, folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"not read")
 
 
+def composed(tensors: Tensors, folder: Path) -> None:
+    """A checkpoint as Composer saves it, of a network that it wraps, and an earlier one."""
+    (folder / "ep0-ba9-rank0.pt").write_bytes(b"not read")
+    state = {
+        "model": {f"model.{name}": tensor for name, tensor in tensors.items()},
+        "optimizers": {"StableAdamW": {"state": {}, "param_groups": [{"lr": 1e-3}]}},
+        "timestamp": {"Timestamp": {"batch": 5298, "token": 10**9, "total_wct": timedelta(1)}},
+    }
+    rng = {"python": random.getstate(), "numpy": np.random.get_state()}
+    torch.save({"state": state, "rng": [rng]}, folder / "ep0-ba5298-rank0.pt")
+
+
 FILES: dict[str, Callable[[Tensors, Path], None]] = {
     "pickled": pickled,
     "an old pickle": old_pickle,
     "copies alone": copies_alone,
     "both": both,
     "beside others": beside_others,
+    "a checkpoint of Composer": composed,
     "in parts": lambda tensors, folder: in_parts(tensors, folder, "model.safetensors", save_file),
     "pickles in parts": lambda tensors, folder: in_parts(
         tensors, folder, "pytorch_model.bin", torch.save
@@ -163,3 +179,27 @@ def test_deberta_is_read_with_the_weights_of_its_pretraining(tmp_path):
     assert_same(found, wanted)
     listed = "left: deberta.embeddings.position_embeddings.weight, mask_predictions.dense.weight"
     assert found.notes == (f"weights that the network does not read, {listed}",)
+
+
+def test_checkpoints_of_composer_name_the_layers_of_modernbert_their_way(tmp_path: Path) -> None:
+    wanted, folder = tmp_path / "wanted", tmp_path / "composed"
+    case("ModernBertForMaskedLM", MODERN).save(wanted)
+    folder.mkdir()
+    for name in ("config.json", "vocab.txt"):
+        if (wanted / name).exists():
+            (folder / name).write_text((wanted / name).read_text())
+    tensors = {
+        name.replace("model.layers.", "bert.encoder.layers.").replace("model.", "bert."): tensor
+        for name, tensor in load_file(wanted / "model.safetensors").items()
+    }
+    composed(tensors, folder)
+    read, known = import_model(folder), import_model(wanted)
+    assert read.tensors.keys() == known.tensors.keys()
+    assert all(torch.equal(read.tensors[n], known.tensors[n]) for n in known.tensors)
+    assert "5,298 batches and 1,000,000,000 tokens" in " ".join(read.notes)
+    content = torch.load(folder / "ep0-ba5298-rank0.pt", weights_only=False)
+    content["state"]["callbacks"] = [Path("code")]
+    torch.save(content, folder / "ep0-ba5298-rank0.pt")
+    with pytest.raises(UnsafeError) as refused:
+        import_model(folder)
+    assert "['state']['model']" in refused.value.help

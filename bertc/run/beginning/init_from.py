@@ -15,6 +15,7 @@ from bertc.data.corpus import PreparedCorpus
 from bertc.data.vocab.static_vectors import vectors_of_words
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.networks import summed
+from bertc.hub.weights import checkpoint_notes
 from bertc.ir.changing import growth
 from bertc.ir.learning.answer import Answer, told_names
 from bertc.ir.learning.optimizer import Optimizer, moments_of
@@ -88,6 +89,7 @@ def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Sourc
     if mismatches:
         raise refusal(folder, mismatches, old, target)
     notes = (
+        *checkpoint_notes(folder),
         *rows,
         *_differences(old, target),
         *_new(places, old, target),

@@ -143,6 +143,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     narrow = sorted({main.entry(key).dtype for key in main.stored} - {FLOATS[0]})
     notes = (
         *config.notes,
+        *main.notes,
         *((f"{', '.join(narrow)} weights became F32",) if narrow else ()),
         *filter(None, [head if isinstance(head, str) else head.note]),
         *(f"the task of the head {t.title} is unknown: it is imported as {t.kind}" for t in others),
