@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bertc.api import resolve
 from bertc.base.diagnostics import DataError
 from bertc.check.facts.networks import network_of
 from bertc.cost import estimate
@@ -109,6 +110,13 @@ def test_a_pruned_run_is_evaluated_exported_and_begun_from(pruning, tiny, tmp_pa
     (row,) = json.loads(results([run]).as_json())["groups"]
     assert row["runs"][0]["parameters_left"] == size(load(run))
     assert f"{size(load(run)):,}" in results([run]).as_table()
+
+
+def test_heads_that_do_not_divide_the_width_are_begun_from(pruning, tmp_path, cache):
+    run = tmp_path / "run"
+    train(pruning(Heads(share=0.25, within="layer", by="magnitude")), run, cache=cache, quiet=True)
+    begun = resolve(f"init='{run}' objective=mlm").encoder.layers
+    assert {(layer.heads, layer.head_dim) for layer in begun} == {(3, 8)}
 
 
 def test_a_pruning_run_resumes_to_the_same_bits(pruning, resumes):

@@ -13,7 +13,7 @@ from bertc.check.passes import resolve
 from bertc.check.passes.extends import extends
 from bertc.check.passes.recipes import as_published
 from bertc.hub.published import model_folder
-from bertc.ir.changing.growth import TEACHER, FromOther
+from bertc.ir.changing.growth import OF_INIT, TEACHER, FromOther
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.teacher import NOBODY, FromFolder, FromSpec, NoTeacher, Shape, Teacher
 from bertc.ir.program.written import Given, Program
@@ -63,7 +63,7 @@ def _as_there(program: Program, init: Given) -> Program:
     else:
         settings = network_of(Path(init.value.path))
     init, settings = taken(init, settings, program.settings)
-    origin = replace(init.origin, kind="derived", source="that of init")
+    origin = replace(init.origin, kind="derived", source=OF_INIT)
     open_ = {n: Given(v, origin) for n, v in settings.items() if n not in program.settings}
     return program.with_settings({**open_, "init": init})
 

@@ -11,7 +11,7 @@ from bertc.check.passes.settings.rules import Also, Checker, Rule
 from bertc.check.passes.settings.stages import fitting_heads, key_heads
 from bertc.check.passes.terms import check_terms
 from bertc.cost.planning.plan import largest_divisor
-from bertc.ir.changing.growth import FromOther
+from bertc.ir.changing.growth import OF_INIT, FromOther
 from bertc.ir.data import FILLED, OF_SENTENCES, PAIRED
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import SHORTEST
@@ -48,7 +48,8 @@ def _values(value: int | tuple[int, ...]) -> tuple[int, ...]:
 
 def _uneven(program: Complete) -> int:
     """The fewest heads of a layer that do not divide the width; 0 if all do."""
-    derived = program.origins["head_dim"].kind == "derived"
+    origin = program.origins["head_dim"]
+    derived = origin.kind == "derived" and origin.source != OF_INIT  # pruned ones keep their width
     heads = sorted(heads for heads in _values(program.heads) if program.hidden % heads)
     return heads[0] if derived and heads else 0
 

@@ -104,6 +104,8 @@ class Drawn(Node):
     kind: Literal["random"] = "random"
 
 
+OF_INIT = "that of init"
+"""The source of a setting that is taken from the network of ``init``."""
 TEACHER = "teacher"
 """The path that stands for the first teacher of the first stage."""
 
