@@ -9,6 +9,7 @@ from bertc.cost.parameters import of_heads
 from bertc.cost.rules import cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.program.network import Network
+from bertc.ir.program.passing import adapts
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.node import asks_head
@@ -18,7 +19,7 @@ PROJECTED = 3
 
 
 class BlockBytes(NamedTuple):
-    """Bytes of a block: weights and their bf16 copies; saved and transient bytes per example."""
+    """Bytes of a block: gradients and bf16 copies; saved and transient bytes per example."""
 
     owner: str
     weights: int
@@ -91,7 +92,8 @@ def block_bytes(forward: op.Forward, how: Execution) -> tuple[tuple[BlockBytes, 
             once[id(block.operations)] = (*sums, sum(c.transient for c in costs))
         copies, saved, transient = once[id(block.operations)]
         cast = block.weights * how.value_bytes if how.precision == "bf16" else 0
-        return BlockBytes(block.owner, block.weights * FP32, cast or copies, saved, transient)
+        trained = (block.weights - block.frozen) * FP32
+        return BlockBytes(block.owner, trained, cast or copies, saved, transient)
 
     return tuple(tuple(map(bytes_of, layer)) for layer in forward.layers)
 
@@ -223,6 +225,11 @@ class NetworkPass:
     def table(self) -> int:
         """Number of elements of the token table."""
         return self.network.body.token_head.table_elements
+
+    @property
+    def slope(self) -> int:
+        """Number of elements of the token table's gradient."""
+        return 0 if adapts(self.network) else self.table
 
     @property
     def scores(self) -> int:

@@ -39,8 +39,8 @@ def part_costs(step: Step, microbatch: int, seconds: ByPart) -> tuple[PartCost, 
     """Cost of each part of one planned step with ``microbatch`` examples at once."""
     saved, weights = _kept(step), _weights(step)
     total = step.parameters.total
-    states = {part: 2 * FP32 * count for part, count in weights.items()}
-    states["head"] = 2 * FP32 * (total - sum(weights.values()))
+    states = {part: FP32 * count for part, count in weights.items()}
+    states["head"] = FP32 * (total + step.parameters.trained - sum(weights.values()))
     states["optimiser"] = state_bytes(step.stage, total)
     states["teacher"] = FP32 * step.parameters.frozen
     taught = ("teacher",) if "teacher" in seconds else ()
@@ -71,15 +71,16 @@ def _kept(step: Step) -> Counter[str]:
 
 
 def _weights(step: Step) -> dict[str, int]:
-    """Bytes of embeddings and layers by part; the remaining weights belong to heads."""
+    """Weights and gradients of embeddings and layers by part; the others belong to heads."""
     by_owner = {
-        (at, block.owner): (block.part, block.weights)
+        (at, block.owner): (block.part, 2 * block.weights - block.frozen)
         for at, one in enumerate(step.passes)
         if one.network.learned
         for layer in one.forward.layers
         for block in layer
     }
-    weights: Counter[str] = Counter(embeddings=step.parameters.by_part.get("embeddings", 0))
+    once = 1 if step.parameters.untrained else 2
+    weights: Counter[str] = Counter(embeddings=once * step.parameters.by_part.get("embeddings", 0))
     for part, number in by_owner.values():
         weights[part] += number
     return dict(weights)
@@ -201,7 +202,7 @@ def _stage(
         reads_twice=layout.world.reads_twice(stage, memory.microbatch),
     )
     parts = {part: spent.times(rounds) for part, spent in parts.items()}
-    update = step_spent(stage, trained.total // layout.shards, target)
+    update = step_spent(stage, trained.trained // layout.shards, target)
     parts, seconds = step_time(parts | update, target)
     planned = replace(whole_step(full, counts, budget), recompute=memory.recompute)
     spread, where = None, part_costs(planned, memory.microbatch, parts)

@@ -16,8 +16,8 @@ CONVENTIONS: tuple[Convention, ...] = ("exact", "electra", "6n")
 
 
 IF_ANY = (
-    "generator", "frozen", "frozen_per_example", "update_per_step", "average_bytes", "within",
-    "spread", "pruned", "data",
+    "generator", "untrained", "frozen", "frozen_per_example", "update_per_step", "average_bytes",
+    "within", "spread", "pruned", "data",
 )  # fmt: skip
 """Figures that JSON has only where they are not 0 or absent."""
 
@@ -34,8 +34,8 @@ class Parameters(NamedTuple):
     """Number of trainable weights; tied and shared tensors count once, in ``applied`` once per use.
 
     ``encoder`` is embeddings + layers + pooler; ``generator`` is what a generator adds to them;
-    ``total`` is both + heads. ``by_part`` sums to ``total``, in which ``frozen`` networks do not
-    count.
+    ``total`` is both + heads, of which ``untrained`` are those that an adapter leaves as they are.
+    ``by_part`` sums to ``total``, in which ``frozen`` networks do not count.
     """
 
     encoder: int
@@ -48,6 +48,12 @@ class Parameters(NamedTuple):
     applied: int
     frozen: int
     by_part: dict[str, int]
+    untrained: int = 0
+
+    @property
+    def trained(self) -> int:
+        """Number of weights with gradients and moments."""
+        return self.total - self.untrained
 
 
 class Flops(NamedTuple):

@@ -33,7 +33,7 @@ def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> 
         step = replace(step, accumulating=accumulating, recompute=fit.recompute)
     return Memory(
         weights_bytes=parameters.total * FP32,
-        gradients_bytes=parameters.total * FP32,
+        gradients_bytes=parameters.trained * FP32,
         optimizer_bytes=state_bytes(stage, parameters.total),
         average_bytes=average_bytes(stage, parameters.total),
         activations_bytes=microbatch * step.kept,

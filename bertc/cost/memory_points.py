@@ -68,7 +68,7 @@ class Step:
             if not self.accumulating:
                 fixed += sum(network.gradients for network in later)
             # The gradient of a shared token table lives until both networks have added to it.
-            fixed += sum(network.table * FP32 for network in later[:1] if one.network.learned)
+            fixed += sum(network.slope * FP32 for network in later[:1] if one.network.learned)
             saved = sum(network.kept for network in earlier if network.network.learned)
             handed_on = sum((network.handed_on for network in (*earlier, one)), MemoryPoint(0, 0))
             points += [MemoryPoint(fixed, saved) + point for point in self._own(one, handed_on)]
@@ -90,7 +90,7 @@ class Step:
     def _start(self) -> int:
         """Bytes of weights, moments, batch, and the gradients of earlier micro-batches."""
         gradients = FP32 if self.accumulating else 0
-        states = self.parameters.total * (FP32 + gradients)
+        states = self.parameters.total * FP32 + self.parameters.trained * gradients
         states += state_bytes(self.stage, self.parameters.total)
         states += self.parameters.frozen * FP32
         workspace = CUBLAS_BYTES if self.budget.device == "cuda" else 0
@@ -116,7 +116,7 @@ class Step:
         if not one.network.vocabulary_heads and one.network.terms:
             yield MemoryPoint(fixed, one.kept)
             return
-        slope = one.table * budget.execution.value_bytes
+        slope = one.slope * budget.execution.value_bytes
         if budget.compiled:
             # Compiled code keeps the scores' gradient next to them, in fp32 and rounded from it; in
             # fp32 a GPU writes it over the scores.
@@ -133,7 +133,7 @@ class Step:
             yield MemoryPoint(fixed + max(slope, chunks), one.kept + unrounded)
         if budget.precision == "bf16":
             # The bf16 copy of the table is freed by then; its gradient replaces it.
-            yield MemoryPoint(one.copies + one.table * FP32, one.body_kept)
+            yield MemoryPoint(one.copies + one.slope * FP32, one.body_kept)
 
     def _layers(self, one: NetworkPass) -> Iterator[MemoryPoint]:
         """Points within each block of the layers, last layer first."""
@@ -141,7 +141,7 @@ class Step:
         users = Counter(block.owner for layer in one.layers for block in layer)
         gradients, done = 0, set[str]()
         # The token table's gradient from the head lives until the embeddings add theirs.
-        fixed = one.table * FP32 if one.network.vocabulary_heads else 0
+        fixed = one.slope * FP32 if one.network.vocabulary_heads else 0
         for layer in reversed(one.layers):
             if self.recompute:
                 saved += sum(block.kept for block in layer) - one.input
@@ -158,17 +158,17 @@ class Step:
 
     def _end(self) -> Iterator[MemoryPoint]:
         """Points at the dense gradient of the token table, and at the optimiser's update."""
-        gradients = self.parameters.total * FP32
+        gradients = self.parameters.trained * FP32
         first = next(one for one in self.passes if one.network.learned)
-        begun = 0 if self.accumulating else gradients - first.table * FP32
+        begun = 0 if self.accumulating else gradients - first.slope * FP32
         # The head's gradient of the table is added to the embeddings' only here.
         halves = 2 if first.network.vocabulary_heads else 1
         embedded = self.stage.seq * first.network.body.embedding * FP32
-        yield MemoryPoint(self._start + begun + halves * first.table * FP32, embedded)
+        yield MemoryPoint(self._start + begun + halves * first.slope * FP32, embedded)
         held = 0 if self.accumulating else gradients
         # Updates are compiled on a CPU only.
         one_by_one = self.budget.compiled and self.budget.device == "cpu"
         # Muon's products are in bf16, on a CPU in the step's precision.
         muon_bytes = self.budget.execution.value_bytes if self.budget.device == "cpu" else 2
-        update = temporary_bytes(self.stage, self.parameters.total, one_by_one, muon_bytes)
+        update = temporary_bytes(self.stage, self.parameters.trained, one_by_one, muon_bytes)
         yield MemoryPoint(self._start + held + update, 0)

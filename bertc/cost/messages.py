@@ -84,9 +84,12 @@ def spread_over(
     apart = ("head", "embeddings", "teacher", "optimiser", "loader")
     inside = sum(seconds for part, seconds in spent.items() if part not in apart)
     layers = min(sum(unshared(stage.encoder)), trained.layers) + trained.generator
+    if trained.untrained and not layout.sharded:
+        layers = trained.by_part["adapter"]
     heads = 0 if layout.sharded else trained.heads
+    total = trained.total if layout.sharded else trained.trained
     seconds = [spent["head"], *[inside / depth] * depth, spent["embeddings"]]
-    weights = [heads, *[layers / depth] * depth, trained.total - heads - layers]
+    weights = [heads, *[layers / depth] * depth, total - heads - layers]
     if layout.sharded:
         talk = _sharded(seconds, weights, ceil(microbatches), how, layout, links)
     else:

@@ -58,6 +58,12 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
         ),
         applied=(applied + heads).total(),
         by_part=dict(counts),
+        untrained=sum(
+            weight.numel * times
+            for network in counted
+            for weight, times in stored(network)
+            if weight.frozen
+        ),
     )
 
 

@@ -176,6 +176,7 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
         transient = scores + rows * keys * inner
         return plain._replace(kept=saved, transient=transient * how.value_bytes)
     saved += rows * attention.heads * queries * FP32
+    saved += rows * queries * inner * how.value_bytes * attention.keeps_output
     if attention.mask == "targets":  # its mask and zeroed output
         saved += rows * queries * (keys + inner) * how.value_bytes
     if attention.mask == "bias":

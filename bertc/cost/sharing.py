@@ -19,8 +19,8 @@ def layout_on(resolved: Resolved, memory_bytes: int, world: World) -> Layout:
     if world.size == 1:
         return ALONE
     # Networks grow.
-    totals = ((stage, count(stage, resolved.terms()).total) for stage in resolved.stages)
-    most = max(2 * FP32 * total + state_bytes(stage, total) for stage, total in totals)
+    counts = ((stage, count(stage, resolved.terms())) for stage in resolved.stages)
+    most = max(FP32 * (n.total + n.trained) + state_bytes(s, n.total) for s, n in counts)
     return lay_out(resolved, world, most, memory_bytes)
 
 

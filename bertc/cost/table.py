@@ -20,7 +20,7 @@ from bertc.cost.units import bytes_text, change_text, count_text, duration_text,
 
 USEFUL_PASSES, MANY_PASSES = 40, 400
 """Passes after which text is worthless (Muennighoff et al. 2023, figure 1); far more of them."""
-PARTS = ("embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head")
+PARTS = ("embeddings", "attention", "ffn", "recurrence", "norm", "adapter", "pooler", "head")
 TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 LEGEND = (
     "Parts, forward and backward: attention and feed-forward of all layers with norms and dropout;",
@@ -201,6 +201,7 @@ Row = tuple[str, Callable[[Estimate | StageEstimate], str]]
 
 def _sections(run: Estimate) -> dict[str, list[Row]]:
     spread, devices = run.spread, run.spread.devices if run.spread else 1
+    trained: Row = ("trained, of it", lambda c: f"{c.parameters.trained:,}")
     generator: Row = ("generator, beside it", lambda c: f"{c.parameters.generator:,}")
     apart: Row = ("frozen, beside it", lambda c: f"{c.parameters.frozen:,}")
     frozen: Row = ("frozen, of it", lambda c: flops_text(c.flops.frozen_per_example))
@@ -214,6 +215,7 @@ def _sections(run: Estimate) -> dict[str, list[Row]]:
             *([generator] if run.parameters.generator else []),
             *([apart] if run.parameters.frozen else []),
             ("total", lambda c: f"{c.parameters.total:,}"),
+            *([trained] if run.parameters.untrained else []),
             ("applied", lambda c: f"{c.parameters.applied:,}"),
         ],
         "FLOPs": [

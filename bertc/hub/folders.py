@@ -36,8 +36,8 @@ def read_resolved(path: Path) -> Resolved:
 
 
 def read_network(folder: Path) -> Resolved:
-    """Read the program of the network in a run folder or in bertc's own layout."""
-    return read_resolved(folder / (PRUNED if is_taken(folder / PRUNED) else RESOLVED))
+    """Read the program of the network in a run folder or in bertc's own layout, adapters merged."""
+    return read_resolved(folder / (PRUNED if is_taken(folder / PRUNED) else RESOLVED)).merged
 
 
 def checkpoint_name(step: int) -> str:

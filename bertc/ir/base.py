@@ -9,6 +9,7 @@ The axes used by every weight table, once for the whole project:
     languages   rows of the language table      feature     input of a head of several vectors
     gates       gates of a recurrent layer, side by side
     kv_heads    width of keys, fewer heads than queries have
+    rank        width between the two maps of an adapter
 """
 
 import math
@@ -21,9 +22,9 @@ from pydantic_core.core_schema import CoreSchema, no_info_plain_validator_functi
 
 Axis = Literal[
     "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "gates",
-    "labels", "feature", "kv_heads",
+    "labels", "feature", "kv_heads", "rank",
 ]  # fmt: skip
-Part = Literal["embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head"]
+Part = Literal["embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head", "adapter"]
 DeviceKind = Literal["cpu", "cuda"]
 Role = Literal["matrix", "table", "bias", "norm"]
 
@@ -199,6 +200,7 @@ class Weight:
     """One trainable tensor as a fact: ``nn`` allocates it, ``estimate`` counts it.
 
     ``name`` is its path in the module tree; ``role`` decides whether an optimiser decays it.
+    ``frozen``: no stage trains it, so that it has neither gradients nor moments.
     """
 
     name: str
@@ -207,6 +209,7 @@ class Weight:
     init: Drawn | Glorot | Constant
     part: Part
     role: Role
+    frozen: bool = False
 
     @property
     def numel(self) -> int:

@@ -91,7 +91,8 @@ class Product:
     activations. ``constant``: the rows depend on no weights that learn, so backward has one product
     instead of two; ``frozen``: so too, since the maps do not learn. ``keeps_rows=False``: another
     operation saves the rows for backward. ``of_weights``: one factor is made of weights alone; with
-    maps it is the rows, and the weights are common to all layers.
+    maps it is the rows, and the weights are common to all layers. ``names`` of the maps, where an
+    adapter may act on them; ``adapts``: it is one of an adapter's own.
     """
 
     rows: int
@@ -103,6 +104,8 @@ class Product:
     frozen: bool = False
     keeps_rows: bool = True
     of_weights: bool = False
+    names: tuple[str, ...] = ()
+    adapts: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ class Attention:
     """softmax(Q K^T / sqrt(head_dim)) V in every head, with dropout on the probabilities.
 
     ``rows`` sequences, or up to ``sequences`` packed ones in each row (0: unpacked). A query
-    attends to ``reach`` keys on each side and to its own, None: to all.
+    attends to ``reach`` keys on each side and to its own, None: to all. ``keeps_output``: no later
+    operation saves its output for backward, which a fused kernel reads.
     """
 
     rows: int
@@ -122,6 +126,7 @@ class Attention:
     mask: Mask = "keys"
     sequences: int = 0
     reach: int | None = None
+    keeps_output: bool = False
 
     @property
     def pairs(self) -> int:
@@ -269,13 +274,15 @@ Operations = tuple[Operation, ...]
 class Block:
     """Operations of one part, whose weights get their gradients together.
 
-    Blocks with the same ``owner`` apply the same weights, ``weights`` numbers in all.
+    Blocks with the same ``owner`` apply the same weights, ``weights`` numbers in all, of which
+    ``frozen`` are never trained.
     """
 
     part: Part
     owner: str
     weights: int
     operations: Operations
+    frozen: int = 0
 
 
 @dataclass(frozen=True)

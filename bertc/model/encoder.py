@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from bertc.ir.network.adapter import Lora
 from bertc.ir.network.encoder import DECODER, decoder_positions
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.wanted import Wanted
@@ -28,7 +29,7 @@ from bertc.model.masks import OF_ALL_QUERIES
 from bertc.model.norm import norm_if_any
 from bertc.model.parts import profiled_as
 from bertc.model.positions import build_positions
-from bertc.model.weights import add_parameters
+from bertc.model.weights import Linear, add_parameters
 
 Regions = tuple[Callable[..., Tensor], Compute, Callable[[Tensor], Tensor]]
 """The embeddings, a layer and the last norm."""
@@ -69,6 +70,10 @@ class Encoder(BodyModule):
         self.decoder_positions = build_positions(table, DECODER, decoder) if decoder else None
         self.pooler = Pooler(table, node) if node.pooler else None
         self.recompute = False
+        if isinstance(node.adapt, Lora):
+            for module in self.modules():
+                if isinstance(module, Linear):
+                    module.adapt = node.adapt
         self._regions = self._plain()
 
     @property

@@ -18,7 +18,7 @@ from bertc.ir.network.ffn import Mlp as MlpNode
 from bertc.model.dropout import dropout
 from bertc.model.native import Kernels, kernels_for
 from bertc.model.norm import Norm, build_norm, norm_if_any
-from bertc.model.weights import Linear, Table, joined_linear
+from bertc.model.weights import Linear, Table, adapted, joined_linear
 
 
 def activate(kind: Activation, x: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def activated(kind: Activation, linear: Linear, x: Tensor) -> Tensor:
     kernels = None if bias is None else kernels_for(x, linear.weight, bias)
     if kernels is None or kind != "gelu-tanh":
         return activate(kind, linear(x))
-    product = F.linear(x, linear.weight.to(x.dtype))
+    product = adapted((linear,), x, F.linear(x, linear.weight.to(x.dtype)))
     y: Tensor = _Gelu.apply(product, bias, kernels)  # type: ignore[no-untyped-call]
     return y
 

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from bertc.ir.address import key
 from bertc.ir.base import Constant, FanIn, Glorot, Normal, TruncatedNormal, Uniform, Weight
+from bertc.ir.network.adapter import OF_PAIRS, Lora
+from bertc.model.dropout import dropout
 
 Table = Mapping[str, Weight]
 """Entries of the weight table by name."""
@@ -24,18 +26,25 @@ def parameter(weight: Weight) -> nn.Parameter:
 
 
 class Linear(nn.Module):
-    """``x W^T``, and ``+ b`` if the table has a bias, over the last axis, in the dtype of ``x``."""
+    """``x W^T``, and ``+ b`` if the table has a bias, over the last axis, in the dtype of ``x``.
+
+    If the table has the pair of an adapter, its product is added: ``adapt`` says at which scale.
+    """
+
+    adapt = Lora()
 
     def __init__(self, table: Table, name: str) -> None:
         super().__init__()
         self.weight = parameter(table[f"{name}.weight"])
         bias = table.get(f"{name}.bias")
         self.bias = None if bias is None else parameter(bias)
+        pair = [table.get(f"{name}.{one}") for one in OF_PAIRS]
+        self.lora_a, self.lora_b = (None if one is None else parameter(one) for one in pair)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs) to (..., outputs)."""
         bias = None if self.bias is None else self.bias.to(x.dtype)
-        return F.linear(x, self.weight.to(x.dtype), bias)
+        return adapted((self,), x, F.linear(x, self.weight.to(x.dtype), bias))
 
     def extra_repr(self) -> str:
         """Widths, for printing."""
@@ -127,7 +136,20 @@ def joined_linear(maps: Sequence[Linear], x_bsh: Float[Tensor, "b s h"]) -> Tens
     weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
     biases: list[Tensor] = [m.bias for m in maps if m.bias is not None]
     bias = torch.cat(biases).to(x_bsh.dtype) if biases else None
-    return F.linear(x_bsh, weight, bias)
+    return adapted(maps, x_bsh, F.linear(x_bsh, weight, bias))
+
+
+def adapted(maps: Sequence[Linear], x: Tensor, y: Tensor) -> Tensor:
+    """The maps ``y`` of states ``x``, side by side, with the products of their pairs if any."""
+    firsts: list[Tensor] = [m.lora_a for m in maps if m.lora_a is not None]
+    if not firsts:
+        return y
+    # Maps without a pair have rows of zeros.
+    seconds = [m.weight.new_zeros(len(m.weight), 0) if m.lora_b is None else m.lora_b for m in maps]
+    scale, rate, training = maps[0].adapt.scale, maps[0].adapt.dropout, maps[0].training
+    inner = F.linear(dropout(x, rate, training), torch.cat(firsts).to(x.dtype))
+    second: Tensor = torch.block_diag(*seconds)  # type: ignore[no-untyped-call]
+    return y + F.linear(inner, (scale * second).to(x.dtype))
 
 
 def add_parameters(module: nn.Module, weights: Iterable[Weight]) -> None:

@@ -85,6 +85,8 @@ def test_torch_counts_the_same_of_every_pooler(task: str, read: int, pooler: Poo
         ("freeze=2 share=all pooler=false", "", 1),
         ("freeze=all features=second-to-last norm=pre", "", 16),
         ("features=sum(2)", ", head=bilstm(8)", 1),
+        ("adapt=lora(4)", "", 1),
+        ("adapt=lora(4, on=ffn) norm=pre share=all pooler=false", "", 16),
     ],
 )
 def test_torch_counts_the_same_of_heads_over_layers(settings: str, head: str, read: int) -> None:
@@ -261,6 +263,14 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
         "freeze=1 attention=disentangled(8,16) share=attention",
         "freeze=2 head=transform(decoder=32)",
         "freeze=2 head=transform(decoder=32) norm=pre attention=disentangled(8,16)",
+        "adapt=lora(4, on=attention+ffn) activation=geglu norm=pre",
+        "adapt=lora(4, on=[query, outer]) attention=full(kv_heads=1) E=16",
+        "adapt=lora(4, on=output) share=attention positions=bucketed(64)",
+        "adapt=lora(4) attention=relative(untie=true,segments=true)",
+        "adapt=lora(4, on=attention) attention=disentangled(8,16) head=transform(decoder=32)",
+        "adapt=lora(4, on=ffn) attention=disentangled(8,16)",
+        "adapt=lora(4) head=linear(tied=false)",
+        "freeze=1 head=linear(tied=false)",
     ],
 )
 def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:

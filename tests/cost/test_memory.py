@@ -12,6 +12,7 @@ from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Machine
 from bertc.cost.planning.world import Strategy
 from bertc.cost.rules import flash_bytes
+from bertc.ir.program.model import trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import (
     Boundaries,
@@ -106,6 +107,8 @@ LEDGER = [
     "batch=16 microbatch=4 precision=fp32 vocab=20k generator=unigram objective=rtd",
     # What the frozen layers need forward, and a device without bf16 beside each product.
     "batch=64 precision=bf16 freeze=3 objective=mlm(1%)",
+    "batch=16 precision=fp32 dropout=0 adapt=lora(4)",
+    "batch=16 microbatch=4 precision=bf16 adapt=lora(8, on=attention+ffn) optimizer=lamb",
 ]
 TEACHER = "teacher=spec('layers=6 hidden=128 heads=4 vocab=2k seq=64')"
 TAUGHT = [
@@ -146,6 +149,10 @@ KEPT = [
     "dropout=0 positions=bucketed(64)",
     "dropout=0.1 positions=bucketed(64)",
     "dropout=dropout(0, 0, 0.1)",
+    "dropout=0 norm=pre adapt=lora(8)",
+    "dropout=0.1 activation=swiglu adapt=lora(8, on=ffn, dropout=0.1)",
+    "dropout=0 attention=disentangled(16, 32) adapt=lora(8, on=attention)",
+    "dropout=0 attention=relative objective=mlm(p=100%) adapt=lora(8, on=attention)",
     "dropout=0 objective=plm",
     "dropout=0.1 objective=plm+sop norm=pre E=16",
     "dropout=0 objective=plm attention=relative(untie=true, segments=true) head=linear",
@@ -159,6 +166,8 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
     """Bytes of all distinct tensors that autograd saves in a forward pass, and of its states."""
     model, stage = build(resolved), resolved.stages[0]
     model.compute_dtype = dtype
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in trained_names(stage))
     found: dict[int, torch.UntypedStorage] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:

@@ -51,6 +51,7 @@ def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
     heads, widths = layer_values(stage.heads, layers), layer_values(stage.ffn, layers)
     return Encoder(
         **_same(stage, *_OF_BODIES, "hidden", "positions", "segments", "attention", "norm"),
+        adapt=stage.adapt,
         vocab_size=table_rows(stage.vocab),
         languages=stage.languages if stage.language_embeddings else (),
         ffn=feed_forward(stage.activation),

@@ -5,9 +5,10 @@ import re
 from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks, reads_on
-from bertc.ir.changing.growth import Drawn
+from bertc.ir.changing.growth import Drawn, FromOther
 from bertc.ir.data import Datatrove, Mds, Prepared
 from bertc.ir.learning.answer import Labels
+from bertc.ir.network.adapter import NO_ADAPTER
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.vocabulary import Bytes, TokenizerFile
@@ -55,6 +56,10 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          f"head{'s' * (p.heads != 1)} of width {p.head_dim} in each layer",
          label="unwritten heads are derived from hidden",
          help=lambda p: f"hidden={round(p.hidden / HEAD_WIDTH) * HEAD_WIDTH}"),
+    Rule("R121", "adapt",
+         lambda p: p.adapt != NO_ADAPTER and not isinstance(p.init, FromOther),
+         "adapt without init freezes a network of random weights",
+         help='name a run or a model folder, as in init="runs/albert"'),
     Rule("R120", ("clean", "holdout"),
          lambda p: any(
              p.origins[name].kind in ("written", "set")

@@ -233,7 +233,7 @@ class Muon(_Rule):
 
     def takes(self, weight: Weight) -> bool:
         """True if it makes the weight's momentum orthogonal."""
-        matrix = weight.role == "matrix" and len(weight.shape) == 2
+        matrix = weight.role == "matrix" and len(weight.shape) == 2 and not weight.frozen
         return matrix and weight.part not in ("pooler", "head")
 
     def moments(self, weight: Weight) -> tuple[MomentName, ...]:
@@ -252,9 +252,10 @@ Optimizer = Annotated[Adam | Lamb | StableAdam | Muon, BY_KIND]
 
 
 def moments_of(optimizer: Optimizer, table: tuple[Weight, ...]) -> dict[str, Weight]:
-    """The weight of each moment that a rule keeps, by ``m.<weight>`` and ``v.<weight>``."""
+    """The trained weight of each moment that a rule keeps, by ``m.<weight>`` and ``v.<weight>``."""
     return {
         f"{moment}.{weight.name}": weight
         for weight in table
+        if not weight.frozen
         for moment in optimizer.moments(weight)
     }

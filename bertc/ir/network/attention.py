@@ -124,7 +124,7 @@ class RelativeAttention(AttentionNode):
             op.Attention(
                 call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask="scores"
             ),
-            op.Product(call.states, inner, w.hidden),
+            op.Product(call.states, inner, w.hidden, names=("output",)),
         )
 
     def shared_operations(self, call: op.Call) -> op.Operations:
@@ -186,7 +186,10 @@ class DisentangledAttention(AttentionNode):
         return (
             *query_key_value(w, call),
             op.Copy((call.states + call.context) * w.inner),  # queries and keys, scaled
-            op.Product(rows, w.hidden, 2 * w.inner, maps=2, keeps_rows=False, of_weights=True),
+            op.Product(
+                rows, w.hidden, 2 * w.inner,
+                maps=2, keeps_rows=False, of_weights=True, names=("query", "key"),
+            ),
             op.Product(call.queries, w.head_dim, rows, times, maps=0, of_weights=True),
             op.Product(call.keys, w.head_dim, rows, times, maps=0, of_weights=True),
             # Scores of rows are gathered by distance, and added, as the mask is.
@@ -195,8 +198,8 @@ class DisentangledAttention(AttentionNode):
             op.Attention(
                 call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask="scores"
             ),
-            op.Product(call.states, w.inner, w.hidden),
-        )
+            op.Product(call.states, w.inner, w.hidden, names=("output",)),
+        )  # fmt: skip
 
     def shared_operations(self, call: op.Call) -> op.Operations:
         """The distances of queries that are a subset, 64 bits each; all others are alike."""

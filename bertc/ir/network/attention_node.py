@@ -145,7 +145,7 @@ class ContentAttention(AttentionNode):
                 call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask,
                 call.sequences, self.reach,
             ),
-            op.Product(outputs, w.inner, w.hidden),
+            op.Product(outputs, w.inner, w.hidden, names=("output",)),
         )  # fmt: skip
 
 
@@ -172,8 +172,9 @@ def query_key_value(w: op.Widths, call: op.Call, key_width: int = 0) -> op.Opera
     """
     pair = 2 * (key_width or w.inner)
     if not call.selects:
-        return (op.Product(call.context, w.hidden, w.inner + pair, maps=3),)
+        names = ("query", "key", "value")
+        return (op.Product(call.context, w.hidden, w.inner + pair, maps=3, names=names),)
     return (
-        op.Product(call.states, w.hidden, w.inner),
-        op.Product(call.context, w.hidden, pair, maps=2),
+        op.Product(call.states, w.hidden, w.inner, names=("query",)),
+        op.Product(call.context, w.hidden, pair, maps=2, names=("key", "value")),
     )

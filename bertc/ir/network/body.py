@@ -23,13 +23,15 @@ def counted_weights(body: Body) -> tuple[tuple[tuple[Weight, ...], int, int], ..
     if not isinstance(body, Encoder):
         return ((body.weights(), 1, 1),)
     outside = body.embedding_weights(), body.common_weights(), outer_weights(body)
-    parts = [(tuple(chain(*outside)), 1, 1)]
+    frozen = body.adapt.frozen
+    parts = [(frozen(chain(*outside)), 1, 1)]
     layers = [body.layer(layer) for layer in range(body.depth)]
     for part in OUTPUTS:
         alike: dict[EncoderLayer, list[int]] = {}
         for owner in body.owners[part]:
             alike.setdefault(layers[owner], []).append(owner)
         parts += [
-            (body.part_weights(part, same[0]), len({*same}), len(same)) for same in alike.values()
+            (frozen(body.part_weights(part, same[0])), len({*same}), len(same))
+            for same in alike.values()
         ]
     return tuple(parts)

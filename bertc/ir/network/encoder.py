@@ -10,6 +10,7 @@ from pydantic import Field
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Node, Weight, Width, affine, unstated
 from bertc.ir.blocks import in_blocks
+from bertc.ir.network.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.body_node import Attended, BodyNode
 from bertc.ir.network.ffn import Activation, Ffn
@@ -53,6 +54,7 @@ class Encoder(BodyNode):
     ffn_owner: tuple[int, ...]
     two_streams: bool
     dropout: Dropout
+    adapt: Annotated[Adapter, Field(exclude_if=NO_ADAPTER.__eq__)] = NO_ADAPTER
 
     body_kind = "transformer"
     packs = compiles = attends = True
@@ -101,6 +103,7 @@ class Encoder(BodyNode):
             norm=self.norm,
             positions=self.positions,
             rates=self.dropout,
+            adapter=self.adapt,
         )
 
     def attended(self, layer: int) -> Attended | None:
@@ -216,11 +219,13 @@ class Encoder(BodyNode):
         for layer, part in product(range(self.depth), OUTPUTS):
             if self.owners[part][layer] == layer:
                 layers += self.part_weights(part, layer)
-        return (
-            *self.embedding_weights(),
-            *self.common_weights(),
-            *scaled_by_depth(layers, self.initializer, self.depth),
-            *outer_weights(self),
+        return self.adapt.frozen(
+            (
+                *self.embedding_weights(),
+                *self.common_weights(),
+                *scaled_by_depth(layers, self.initializer, self.depth),
+                *outer_weights(self),
+            )
         )
 
 
@@ -270,10 +275,12 @@ def _blocks(
         op.Block(
             part,
             f"{part}.{encoder.owners[part][layer]}",
-            sum(weight.numel for weight in encoder.part_weights(part, layer)),
+            sum(weight.numel for weight in weights),
             operations,
+            sum(weight.numel for weight in encoder.adapt.frozen(weights) if weight.frozen),
         )
         for part, operations in parts.items()
+        for weights in [encoder.part_weights(part, layer)]
     )
 
 

@@ -36,10 +36,10 @@ class Mlp(Node):
         inner = call.states * widths.ffn
         by_result = self.activation in ("relu", "tanh")
         return (
-            op.Product(call.states, widths.hidden, widths.ffn),
+            op.Product(call.states, widths.hidden, widths.ffn, names=("inner",)),
             op.Pointwise(self.activation, inner, kept=0 if by_result else inner),
             *((op.Dropout(call.states, widths.ffn),) if dropout else ()),
-            op.Product(call.states, widths.ffn, widths.hidden),
+            op.Product(call.states, widths.ffn, widths.hidden, names=("outer",)),
         )
 
 
@@ -77,11 +77,11 @@ class Glu(Node):
         """Gate and inner map as one product, kept whole for backward, and the outer one."""
         inner = call.states * widths.ffn
         return (
-            op.Product(call.states, widths.hidden, 2 * widths.ffn, maps=2),
+            op.Product(call.states, widths.hidden, 2 * widths.ffn, maps=2, names=("gate", "inner")),
             op.Pointwise(self.head_activation, inner, kept=2 * inner),
             op.Pointwise("multiply", inner, kept=inner),
             *((op.Dropout(call.states, widths.ffn),) if dropout else ()),
-            op.Product(call.states, widths.ffn, widths.hidden),
+            op.Product(call.states, widths.ffn, widths.hidden, names=("outer",)),
         )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Initializer, Node, Probability, Weight
+from bertc.ir.network.adapter import Adapter
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.ffn import Ffn
 from bertc.ir.network.norm import Norm, NormFunction
@@ -38,6 +39,7 @@ class EncoderLayer:
     norm: Norm = field(compare=False)
     positions: Positions = field(compare=False)
     rates: Dropout = field(compare=False)
+    adapter: Adapter = field(compare=False)
 
     def weights(self, part: SharedPart, name: str, init: Initializer) -> tuple[Weight, ...]:
         kind = self.attention if part == "attention" else self.ffn
@@ -45,16 +47,17 @@ class EncoderLayer:
         width: tuple[Axis, int] = ("hidden", self.widths.hidden)
         after = self.norm.of_outputs
         return (
-            *kind.weights(name, self.widths, init),
+            *self.adapter.weights(kind.weights(name, self.widths, init)),
             *(norm.weights(f"{name}.norm", *width) if norm else ()),
             *(after.weights(f"{name}.output_norm", *width) if after else ()),
         )
 
     def operations(self, call: op.Call) -> dict[SharedPart, op.Operations]:
         hidden, rates = self.widths.hidden, self.rates
-        attention = self.attention.operations(self.widths, call, rates.attention > 0)
+        adapted = self.adapter.operations
+        attention = adapted(self.attention.operations(self.widths, call, rates.attention > 0))
         attention = self.positions.in_layer(attention, self.widths, call)
-        ffn = self.ffn.operations(self.widths, call, rates.ffn > 0)
+        ffn = adapted(self.ffn.operations(self.widths, call, rates.ffn > 0))
         if not self.norm.residual_free:
             norm = op.Norm(call.states, hidden, residual=True, dropout=rates.hidden > 0)
             return {"attention": (*attention, norm), "ffn": (*ffn, norm)}
@@ -71,7 +74,7 @@ class EncoderLayer:
         return {"attention": (*read, *attention, *after), "ffn": (before, *ffn, *after)}
 
     def projections(self, call: op.Call) -> op.Operations:
-        operations = self.attention.projections(self.widths, call)
+        operations = self.adapter.operations(self.attention.projections(self.widths, call))
         operations = self.positions.in_layer(operations, self.widths, call)
         normed = self.norm.residual_free and self.attention_norm
         norm = (op.Norm(call.states, self.widths.hidden),) if normed else ()

@@ -52,7 +52,9 @@ def trained_names(stage: Stage) -> set[str]:
     for network in stage.networks():
         body, unread = network.body, _unread(network)
         for weight in body.weights() if network.terms else ():
-            if weight.name not in unread and not is_frozen(stage, network, weight.name):
+            if weight.frozen or weight.name in unread:
+                continue
+            if not is_frozen(stage, network, weight.name):
                 names.add(f"{network.owner(weight.name)}.{weight.name}")
         for term in network.terms:
             names |= {f"heads.{weight.name}" for weight in weights_of_head(term.objective, body)}

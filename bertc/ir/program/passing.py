@@ -4,9 +4,15 @@ from dataclasses import replace
 from itertools import takewhile
 
 from bertc.ir import operation as op
+from bertc.ir.network.adapter import Lora
 from bertc.ir.network.body_node import is_below
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.head import LinearHead
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
+
+TOKEN_TABLE = "embeddings.token.weight"
+"""The table that heads over the vocabulary read, unless they have one of their own."""
 
 
 def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
@@ -52,12 +58,14 @@ def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
 
 def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
     """Operations of its heads on ``examples`` examples; none pass gradients to a frozen network."""
-    heads = network.head_operations(examples)
+    heads, head = network.heads_apart(examples), network.body.head
+    tied = not isinstance(head, LinearHead) or head.tied
+    if tied and (adapts(network) or is_frozen(stage, network, TOKEN_TABLE)):
+        heads = tuple(map(_of_frozen_scores, heads))
     reached = network.role != "trained" or frozen_layers(stage) is None
-    if reached or passed_by(stage, network, 1)[1]:
-        return heads
-    by_head = (_of_constants(one) for one in network.heads_apart(examples))
-    return tuple(operation for operations in by_head for operation in operations)
+    if not (reached or passed_by(stage, network, 1)[1]):
+        heads = tuple(map(_of_constants, heads))
+    return tuple(operation for operations in heads for operation in operations)
 
 
 def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool]:
@@ -67,6 +75,8 @@ def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bo
     """
     call, frozen = call_of(stage, network, rows), frozen_layers(stage)
     forward = network.body.operations(call)
+    if adapts(network):
+        return _adapted(forward), True
     if frozen is None or network.role != "trained":
         return forward, True
     reached, below, layers = False, False, list[tuple[op.Block, ...]]()
@@ -90,6 +100,65 @@ def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bo
     if not reached:
         last, reached = _after(last, norm_learns=stage.freeze != "all")
     return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), last), reached
+
+
+def adapts(network: Network) -> bool:
+    """True if pairs next to its frozen maps are trained."""
+    body = network.body
+    pairs = isinstance(body, Encoder) and isinstance(body.adapt, Lora)
+    return pairs and network.role == "trained"
+
+
+def _adapted(forward: op.Forward) -> op.Forward:
+    """A forward pass in which pairs alone learn, below the lowest of which there is no backward."""
+    reached, layers = False, list[tuple[op.Block, ...]]()
+    for layer in forward.layers:
+        blocks = []
+        for block in layer:
+            products = [one for one in block.operations if isinstance(one, op.Product)]
+            pairs = [one for one in products if one.adapts]
+            tables, output = any(one.of_weights for one in pairs), products[-1].adapts
+            operations = list[op.Operation]()
+            for one in block.operations:
+                operations.append(_beside_pairs(one, reached, tables, output))
+                reached = reached or (isinstance(one, op.Product) and one.adapts)
+            blocks.append(replace(block, operations=tuple(operations)))
+        layers.append(tuple(blocks))
+    return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), forward.last)
+
+
+def _beside_pairs(
+    operation: op.Operation, reached: bool, tables: bool, output: bool
+) -> op.Operation:
+    """An operation of a frozen layer.
+
+    ``tables``: maps of what all layers use have pairs; ``output``: the last map has one.
+    """
+    match operation:
+        case op.Product(adapts=True):
+            return operation if reached else replace(operation, constant=True)
+        case op.Product(maps=maps, constant=constant, of_weights=of_weights):
+            if not reached or (maps and (constant or of_weights)):
+                return op.Alone(operation)
+            if maps:
+                return replace(operation, frozen=True, keeps_rows=False)
+            constant = of_weights and not tables
+            return replace(operation, constant=constant, keeps_rows=not constant)
+        case op.Attention() if reached:
+            return replace(operation, keeps_output=not output)
+        case _:
+            return operation if reached else op.Alone(operation)
+
+
+def _of_frozen_scores(operations: op.Operations) -> op.Operations:
+    """Operations of heads whose scores are products with a token table that does not learn."""
+    following = (*operations[1:], None)
+    return tuple(
+        replace(one, frozen=True)
+        if isinstance(one, op.Product) and isinstance(after, op.VocabularyLoss)
+        else one
+        for one, after in zip(operations, following, strict=True)
+    )
 
 
 def _after(operations: op.Operations, *, norm_learns: bool) -> tuple[op.Operations, bool]:

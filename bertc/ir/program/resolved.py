@@ -13,6 +13,7 @@ from bertc.ir.changing.pruning import Units
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Share
 from bertc.ir.learning.objective import Term
+from bertc.ir.network.adapter import NO_ADAPTER
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import AnyStage, Stage
@@ -157,6 +158,19 @@ class Resolved(Node):
 
         stages = tuple(map(resized, self.stages))
         return self.model_copy(update={"vocabulary": vocabulary, "stages": stages})
+
+    @property
+    def merged(self) -> "Resolved":
+        """The program without an adapter, whose pairs are added into the maps of its network."""
+        if getattr(self.encoder, "adapt", NO_ADAPTER) == NO_ADAPTER:
+            return self
+        stages = (
+            stage.model_copy(
+                update={"encoder": stage.encoder.model_copy(update={"adapt": NO_ADAPTER})}
+            )
+            for stage in self.stages
+        )
+        return self.model_copy(update={"stages": tuple(stages)})
 
     def with_data(self, change: Callable[[tuple[Share, ...]], tuple[Share, ...]]) -> "Resolved":
         """The program with the text of every stage changed."""

@@ -22,6 +22,7 @@ from bertc.ir.learning.equal import Equal
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.mixing import MixedRows, Mixing
+from bertc.ir.network.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
 from bertc.ir.network.body_node import Transformer
@@ -181,6 +182,9 @@ class Settings(Node):
         HOUSE,
         "number of lowest layers that are not trained, nor the embeddings, or those alone; "
         "positions: their table alone; all: the whole network, read without dropout",
+    )
+    adapt: Adapter = default(
+        NO_ADAPTER, HOUSE, "small maps that are trained in place of the network, which is frozen"
     )
     features: Features = default(LAST, HOUSE, "layers whose states the head of a task reads")
     patience: Annotated[int, Field(ge=0, le=10_000)] = default(

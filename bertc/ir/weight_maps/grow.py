@@ -21,7 +21,7 @@ class WeightMap:
     """The initial values of the weights of a network.
 
     ``copies`` maps a weight to the old one that it copies; ``zeros`` are set to zero; ``fresh`` are
-    weights of new layers, which keep their random initial values.
+    weights of new layers and adapters, which keep their random initial values.
     """
 
     copies: Mapping[str, str]
@@ -43,13 +43,15 @@ def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
     """Map each weight of ``new`` to its source in ``old``; a shared weight has one owner."""
     known = {weight.name for weight in model_weights(old)}
     copies, zeros, fresh = dict[str, str](), set[str](), set[str]()
-    for name in (weight.name for weight in model_weights(new)):
+    for weight in model_weights(new):
+        name, pair = weight.name, weight.part == "adapter"
         source = _source(name, old, new, growth)
         if source in known:
             copies[name] = source
-        elif source == "" or _FIRST_NORM in source:
+        elif source == "" or _FIRST_NORM in source or pair:
             # A new layer of zero outputs adds nothing.
             zero = isinstance(growth, Identity) and name.split(".")[-2] in OUTPUTS.values()
+            zero = zero and not pair
             (zeros if zero else fresh).add(name)
     return WeightMap(copies, frozenset(zeros), frozenset(fresh))
 

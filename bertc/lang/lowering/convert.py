@@ -221,6 +221,8 @@ class Converter:
         slot, count = self._slot(place, value), shape.length
         if isinstance(value, tree.Number) and value.value is None:
             return BAD
+        if isinstance(value, tree.Sum) and isinstance(shape.item, ChoiceShape):
+            value = tree.Series(value.span, value.terms)  # words read as well with signs
         if not isinstance(value, tree.Series):
             text = f"[{_as_items(value)}]"
             expected = f"a list{f' of {count}' if count else ''}"

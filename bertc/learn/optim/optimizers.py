@@ -64,6 +64,8 @@ def make_rule(
 ) -> UpdateRule:
     """The update rule of a stage, ``updates`` updates into the run."""
     exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
+    frozen = {weight.name for weight in table if weight.frozen}
+    parameters = {name: p for name, p in parameters.items() if name not in frozen}
     match optimizer:
         case Adam():
             # The fused kernel updates in one pass, so there is nothing to compile.

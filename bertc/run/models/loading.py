@@ -9,6 +9,7 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.paths import is_file, is_folder, is_taken
 from bertc.hub import folders
+from bertc.hub.adapted import merged
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.keys import part_of, parts_of
 from bertc.hub.networks import GENERATOR, joined, parted, summed
@@ -38,13 +39,15 @@ def read_checkpoint(
 ) -> tuple[Resolved, dict[str, Tensor], Path]:
     """Program, weights and folder of a run's checkpoint after ``step`` steps, 0: the newest.
 
-    The weights are those that the run evaluated, an average where it has one, unless ``raw``.
+    The weights are those that the run evaluated, an average where it has one, with adapters merged,
+    unless ``raw``.
     """
     refuse_strangers(folder)
     number, checkpoint = folders.checkpoint_of(folder, step)
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
-    return *_of_checkpoint(folder, number, checkpoint, raw), checkpoint
+    program, tensors = _of_checkpoint(folder, number, checkpoint, raw)
+    return *((program, tensors) if raw else merged(program, tensors)), checkpoint
 
 
 def _of_checkpoint(
@@ -68,7 +71,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         return imported.resolved, imported.tensors
     refuse_strangers(folder)
     if newest := _newest_checkpoint(folder / "checkpoints"):
-        resolved, tensors = _of_checkpoint(folder, *newest)
+        resolved, tensors = merged(*_of_checkpoint(folder, *newest))
         pruned = is_taken(folder / folders.PRUNED)
         return without_removed(resolved, tensors) if pruned else (resolved, tensors)
     resolved = folders.read_network(folder)

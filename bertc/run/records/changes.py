@@ -12,6 +12,7 @@ from bertc.base.diagnostics import ResumeRefusedError
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
 from bertc.ir.data import Prepared, without_places
+from bertc.ir.network.adapter import NO_ADAPTER
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.ir.program.written import Program
@@ -167,6 +168,7 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
         "languages": encoder.languages,
         "vocab": resolved.vocabulary,
         "generator": resolved.stages[-1].replacements,
+        "adapt": getattr(encoder, "adapt", NO_ADAPTER),
     }
 
 

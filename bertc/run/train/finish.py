@@ -12,6 +12,7 @@ from bertc.base.diagnostics import BertcError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_taken
 from bertc.base.storage.plain_file import read_bytes
+from bertc.hub.adapted import merged
 from bertc.hub.belonging import DIGESTS, write_digests
 from bertc.hub.exporting import export_model
 from bertc.hub.pruned import without_removed
@@ -115,7 +116,8 @@ def finish(session: Session) -> Report:
 
 
 def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
-    folder, resolved = session.folder, session.resolved
+    folder = session.folder
+    resolved, tensors = merged(session.resolved, tensors)
     for leftover in folder.path.glob(f".{folder.model.name}.*"):  # of an export that was killed
         shutil.rmtree(leftover, ignore_errors=True)
     removal: tuple[str, ...] = ()

@@ -139,7 +139,8 @@ class _VocabularyLoss(torch.autograd.Function):
         x_ne, table_ve, slope_nv = ctx.saved_tensors
         scale_n1 = upstream_n[:, None].to(slope_nv.dtype)
         x_grad_ne = (slope_nv @ table_ve) * scale_n1
-        table_grad_ve = slope_nv.t() @ (x_ne * scale_n1)
+        learns = ctx.needs_input_grad[1]  # not the table of a frozen network
+        table_grad_ve = slope_nv.t() @ (x_ne * scale_n1) if learns else None
         bias_grad_v = (slope_nv.t() @ scale_n1)[:, 0]
         return x_grad_ne, table_grad_ve, bias_grad_v, None, None, None, None
 
