@@ -91,8 +91,7 @@ class Product:
     activations. ``constant``: the rows depend on no weights that learn, so backward has one product
     instead of two; ``frozen``: so too, since the maps do not learn. ``keeps_rows=False``: another
     operation saves the rows for backward. ``of_weights``: one factor is made of weights alone; with
-    maps it is the rows, and the weights are common to all layers. ``names`` of the maps, where an
-    adapter may act on them; ``adapts``: it is one of an adapter's own.
+    maps it is the rows, common to all layers. ``names`` of maps; ``adapts``: it is an adapter's.
     """
 
     rows: int
@@ -113,8 +112,8 @@ class Attention:
     """softmax(Q K^T / sqrt(head_dim)) V in every head, with dropout on the probabilities.
 
     ``rows`` sequences, or up to ``sequences`` packed ones in each row (0: unpacked). A query
-    attends to ``reach`` keys on each side and to its own, None: to all. ``keeps_output``: no later
-    operation saves its output for backward, which a fused kernel reads.
+    attends to ``reach`` keys on each side and to its own, None: to all. ``keeps_output``: a fused
+    kernel saves its output, as no later operation does.
     """
 
     rows: int
@@ -274,8 +273,7 @@ Operations = tuple[Operation, ...]
 class Block:
     """Operations of one part, whose weights get their gradients together.
 
-    Blocks with the same ``owner`` apply the same weights, ``weights`` numbers in all, of which
-    ``frozen`` are never trained.
+    Blocks with the same ``owner`` apply the same weights, ``weights`` numbers, ``frozen`` or not.
     """
 
     part: Part

@@ -169,6 +169,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
         'stage "b" { task=regress("score.train.tsv", "score.dev.tsv") features=sum(2) steps=2 } '
         'stage "c" { task=glue(sst2, "SST-2") features=last steps=2 } '),
     "two tasks": _asked('glue(rte, "RTE") + glue(sst2, "SST-2")', freeze="1"),
+    "adapted": {"objective": "mlm", "adapt": "lora(4, on=attention+outer)"},
 }  # fmt: skip
 
 UNTRAINED = ("read conditioned", "taught", "taught attention")

@@ -28,6 +28,7 @@ UNTRIED = {
     ("positions", "bucketed"),  # tests/model/test_positions.py
     ("optimizer", "muon"),  # bf16 sums differ between machines: tests/run/test_optimizers.py
     ("average", "none"), ("average", "ema"),  # tests/run/test_average.py
+    ("adapt", "none"),  # is left out too
     ("grow", "turned"),  # tests/run/test_turning.py
     ("init", "vectors"),  # begins with another file: tests/model/test_vectors.py
     ("loss", "plain"), ("loss", "balanced"), ("loss", "weights"), ("loss", "focal"),  # kinds.py

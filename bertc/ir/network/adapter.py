@@ -42,11 +42,11 @@ class NoAdapter(Node):
 
 
 class Lora(Node):
-    """x W^T + alpha / rank (x A^T) B^T in place of x W^T, with W frozen (Hu et al. 2021, 4.1).
+    """Pairs of narrow maps that are added to frozen ones (Hu et al. 2021).
 
-    A begins as peft's does, uniform within +-inputs^-1/2, B with zeros. ``on``: the maps that have
-    such a pair; in Hu et al. (table 9) and peft's defaults for BERT they are queries and values.
-    ``dropout`` on x before A.
+    x W^T becomes x W^T + alpha / rank (x A^T) B^T (section 4.1). A begins as peft's does, uniform
+    within +-inputs^-1/2, B with zeros. ``on``: the maps that have such a pair; in table 9 there and
+    peft's defaults for BERT they are queries and values. ``dropout`` on x before A.
     """
 
     kind: Literal["lora"] = "lora"

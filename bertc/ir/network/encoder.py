@@ -219,14 +219,9 @@ class Encoder(BodyNode):
         for layer, part in product(range(self.depth), OUTPUTS):
             if self.owners[part][layer] == layer:
                 layers += self.part_weights(part, layer)
-        return self.adapt.frozen(
-            (
-                *self.embedding_weights(),
-                *self.common_weights(),
-                *scaled_by_depth(layers, self.initializer, self.depth),
-                *outer_weights(self),
-            )
-        )
+        layers = [*scaled_by_depth(layers, self.initializer, self.depth)]
+        outside = self.embedding_weights() + self.common_weights()
+        return self.adapt.frozen((*outside, *layers, *outer_weights(self)))
 
 
 def decoder_positions(encoder: Encoder) -> LearnedPositions | None:
