@@ -133,6 +133,9 @@ def export_(
         str, typer.Option(help="with --to: for sentence-transformers too, by mean, cls or max")
     ] = "",
     code: Annotated[bool, typer.Option("--code", help="with --to: with its own classes")] = False,
+    adapter: Annotated[
+        bool, typer.Option("--adapter", help="with --to: the adapter alone, as peft has it")
+    ] = False,
     push: Annotated[str, typer.Option(help="send the folder to the hub: user/name")] = "",
     revision: Annotated[
         str, typer.Option(help="with --push: the branch; step-1000 has the weights after that step")
@@ -161,8 +164,16 @@ def export_(
 
         say(send(run, to, pooling, Destination(push, revision, private), dry_run))
     else:
-        local = ("to", "onnx", "int8", "pooling", "code")
+        local = ("to", "onnx", "int8", "pooling", "code", "adapter")
         refuse_others(context, "an export without --push", local)
+    if adapter:
+        from bertc.run.models.runs import export_adapter_of
+
+        refuse_others(context, "an adapter alone", ("to", "adapter"))
+        if to is None:
+            raise UsageError("--adapter needs a folder to write", help="--to FOLDER")
+        say(export_adapter_of(run, to).summary())
+        return
     if to is not None and not push:
         from bertc.use.card import export_with_card
 

@@ -12,11 +12,12 @@ from bertc.base.storage.paths import is_folder, is_taken
 from bertc.hub.sentences import SENTENCE_FILES
 
 ELSEWHERE = "name another folder"
-SIGNS = ("config.json", "resolved.json", "onnx.json")
+SIGNS = ("config.json", "resolved.json", "onnx.json", "adapter_config.json")
 """Files of which every exported or imported folder has at least one."""
 EXPORTED = SENTENCE_FILES | {
     "README.md", "config.json", "model.safetensors", "bertc_heads.safetensors",
     "resolved.json", "note.txt", "onnx.json", "model.onnx", "model.int8.onnx",
+    "adapter_config.json", "adapter_model.safetensors",
 }  # fmt: skip
 """Files of an earlier export that a new one may drop."""
 

@@ -61,7 +61,7 @@ def export_with_card(
         exported = export_run(run, to, pooling, step)
     if not is_taken(folder.resolved):
         return exported
-    resolved = folder.read_resolved()
+    resolved = folder.read_resolved().merged
     lines = [*_front(resolved, exported), "", *_body(folder, resolved, exported, step, called)]
     text = "\n".join(escaped(line) for line in lines)
     durable.replace(exported.folder / "README.md", f"{text}\n".encode())

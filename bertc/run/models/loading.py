@@ -50,6 +50,12 @@ def read_checkpoint(
     return *((program, tensors) if raw else merged(program, tensors)), checkpoint
 
 
+def adapted_after(run: Path, step: int) -> tuple[Resolved, dict[str, Tensor]]:
+    """Program and evaluated weights of a run's checkpoint, an adapter apart from the network."""
+    refuse_strangers(run)
+    return _of_checkpoint(run, *folders.checkpoint_of(run, step))
+
+
 def _of_checkpoint(
     run: Path, step: int, checkpoint: Path, raw: bool = False
 ) -> tuple[Resolved, dict[str, Tensor]]:

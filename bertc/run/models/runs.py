@@ -3,25 +3,29 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import UsageError
-from bertc.base.storage.paths import is_file
+from bertc.base.diagnostics import DataError, UsageError
+from bertc.base.storage.paths import is_file, is_taken
 from bertc.data.tokenizers.reading import network_folder
 from bertc.data.vocab.existing import vocabulary_of
+from bertc.hub.adapter_folder import export_adapter
 from bertc.hub.belonging import write_digests
 from bertc.hub.config import kept_settings, read_config
 from bertc.hub.exporting import Exported, export_model
 from bertc.hub.folder import replacing
 from bertc.hub.folders import RESOLVED, SENTENCES
 from bertc.hub.keys import parts_of
-from bertc.hub.published import model_folder
+from bertc.hub.published import hub_name, model_folder
 from bertc.hub.sentences import MODES, Sentences, vectors_of, write_sentences
 from bertc.hub.target import held_task
+from bertc.ir.changing.growth import FromRun
+from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.lang import show
 from bertc.run.models.importing import Imported, import_model
-from bertc.run.models.loading import newest_step, read_checkpoint, read_model
+from bertc.run.models.loading import adapted_after, newest_step, read_checkpoint, read_model
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,36 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
         copied=kept_settings(config) if there else {},
         sentences=sentences,
     )  # fmt: skip
+
+
+def export_adapter_of(run: Path, folder: Path) -> Exported:
+    """Export the newest adapter of a run alone, for the folder that the run began with.
+
+    Raises:
+        UsageError: if the run has none.
+        DataError: if that folder does not hold the weights that were adapted.
+    """
+    step = newest_step(run)
+    resolved, tensors = adapted_after(run, step) if step else read_model(run)
+    init, names = resolved.run.init, {w.name for w in model_weights(resolved) if w.frozen}
+    if not names:
+        raise UsageError(
+            f"--adapter: {run} has no checkpoint with an adapter",
+            help="leave it out; adapt=lora in a spec trains one",
+        )
+    merged_too = "leave out --adapter: the folder then has the whole network, merged"
+    if not isinstance(init, FromRun):
+        raise UsageError(
+            f"--adapter: {run} began with no folder as a whole, which peft would adapt",
+            help=merged_too,
+        )
+    base = Path(init.path) / "model" if is_taken(Path(init.path) / RESOLVED) else Path(init.path)
+    there = read_model(Path(init.path))[1]
+    if not all(name in there and torch.equal(there[name], tensors[name]) for name in names):
+        raise DataError(f"{init.path} holds other weights than {run} began with", help=merged_too)
+    words = vocabulary_of(run, resolved.encoder.vocab_size)
+    called = hub_name(init.path) or str(base.absolute())
+    return export_adapter(resolved, tensors, called, words, folder, present_layout(run))
 
 
 def import_run(folder: Path, run: Path) -> ImportedRun:

@@ -1,0 +1,125 @@
+"""Export of an adapter alone, in peft's layout, for the folder that its run began with."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertc.base.diagnostics import DataError
+from bertc.hub.adapted import merged
+from bertc.hub.exporting import Exported, save_tokenizer
+from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
+from bertc.hub.families.tokens import Tokens
+from bertc.hub.folder import replacing
+from bertc.hub.keys import by_key, keys, part_of, prefixed
+from bertc.hub.target import held_task, target_of
+from bertc.hub.tensors import write_tensors
+from bertc.ir.learning.answer import Labels, Tags
+from bertc.ir.network.adapter import OF_PAIRS, Lora
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.resolved import Resolved
+
+WITHIN = "base_model.model."
+"""The prefix of keys in peft's files."""
+TASKS = {"SequenceClassification": "SEQ_CLS", "TokenClassification": "TOKEN_CLS",
+         "QuestionAnswering": "QUESTION_ANS"}  # fmt: skip
+"""peft's names for classes of transformers (peft, utils/peft_types.py)."""
+_MERGED = "leave out --adapter: the folder then has the whole network, merged"
+
+
+def export_adapter(
+    resolved: Resolved,
+    tensors: Mapping[str, Tensor],
+    base: str,
+    vocabulary: Tokens,
+    folder: Path,
+    prefer: str | None,
+) -> Exported:
+    """Write the pairs, the pooler and the head of a task, for peft to put onto ``base``.
+
+    Maps that are one in the layout have one pair there, of the ranks' sum, which is as exact.
+
+    Raises:
+        DataError: if the layout has no such maps.
+    """
+    encoder, adapt = transformer(resolved), transformer(resolved).adapt
+    assert isinstance(adapt, Lora), "called for adapted networks"
+    program, whole = merged(resolved, tensors)
+    target = target_of(program, whole, vocabulary.pad, prefer)
+    if isinstance(target, Obstacle):
+        raise DataError(str(target), help=_MERGED)
+    family, chosen = target
+    task = held_task(program, chosen.parts)
+    if task is None:
+        plain = family.class_for(frozenset({"pooler"}))
+        assert plain is not None, f"{family.title} has a class of the encoder alone"
+        chosen = plain
+    pairs = _pairs(family, encoder, chosen, tensors)
+    own = [name for name in whole if part_of(name) in chosen.parts]
+    others = keys(family, encoder, own, chosen.named)
+    beside = {prefixed(family, chosen, name, key): whole[name] for name, key in others.items()}
+    count = len(task.answer.names) if task and isinstance(task.answer, Labels | Tags) else 0
+    with replacing(folder) as fresh:
+        ready = {f"{WITHIN}{key}": tensor for key, tensor in (pairs | beside).items()}
+        write_tensors(fresh / "adapter_model.safetensors", ready)
+        config = _config(family, adapt, chosen, pairs, [*beside]) | {
+            "base_model_name_or_path": base
+        }
+        (fresh / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
+        save_tokenizer(vocabulary, fresh, resolved)
+    loads = f", loaded with num_labels={count}" if count else ""
+    lost = "" if task else ": states alone, without heads over the vocabulary"
+    notes = (f"peft.PeftModel.from_pretrained puts it onto {base}{loads}{lost}",)
+    return Exported(folder, "peft", chosen.name, notes)
+
+
+def _pairs(
+    family: Family, encoder: Encoder, chosen: HfClass, tensors: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Both maps of each pair by peft's keys without prefix."""
+    maps = [n for n in tensors if n.endswith(".weight") and part_of(n) == "body"]
+    pairs = dict[str, Tensor]()
+    for key, names in by_key(family, keys(family, encoder, maps, chosen.named)).items():
+        ends = [name.removesuffix("weight") for name in names]
+        firsts = [tensors[f"{at}{OF_PAIRS[0]}"] for at in ends if f"{at}{OF_PAIRS[0]}" in tensors]
+        if not firsts:
+            continue
+        stored = [family.reshape.out(encoder, name, tensors[name]) for name in names]
+        if not all(torch.equal(one, tensors[n]) for one, n in zip(stored, names, strict=True)):
+            way = f"the {family.title} layout stores {key} as no matrix, to which peft adds nothing"
+            raise DataError(way, help=_MERGED)
+        # Of maps that share a key those without a pair have rows of zeros.
+        rows = [(f"{at}{OF_PAIRS[1]}", tensors[n]) for at, n in zip(ends, names, strict=True)]
+        seconds = [tensors.get(name, one.new_zeros(len(one), 0)) for name, one in rows]
+        module = prefixed(family, chosen, names[0], key).removesuffix(".weight")
+        second: Tensor = torch.block_diag(*seconds)  # type: ignore[no-untyped-call]
+        pairs |= {f"{module}.lora_A.weight": torch.cat(firsts), f"{module}.lora_B.weight": second}
+    return pairs
+
+
+def _config(
+    family: Family, adapt: Lora, chosen: HfClass, pairs: Mapping[str, Tensor], beside: list[str]
+) -> dict[str, Any]:
+    """The settings of ``adapter_config.json``, without the base (peft, LoraConfig)."""
+    first = ".lora_A.weight"
+    ranks = {key.removesuffix(first): len(pairs[key]) for key in pairs if key.endswith(first)}
+    wider = {module: rank for module, rank in ranks.items() if rank != adapt.rank}
+    # A module is saved as a whole: heads, and a pooler within the encoder.
+    parts = [key.removeprefix(f"{family.prefix}.").split(".")[0] for key in beside]
+    names = {key.partition(part)[0] + part for key, part in zip(beside, parts, strict=True)}
+    return {
+        "peft_type": "LORA",
+        "task_type": next((t for end, t in TASKS.items() if chosen.name.endswith(end)), None),
+        "r": adapt.rank,
+        "lora_alpha": adapt.alpha,
+        "lora_dropout": adapt.dropout,
+        "target_modules": sorted(ranks),
+        "rank_pattern": wider,
+        "alpha_pattern": {module: adapt.scale * rank for module, rank in wider.items()},
+        "modules_to_save": sorted(names) or None,
+        "bias": "none",
+        "inference_mode": True,
+    }
