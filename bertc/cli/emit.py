@@ -74,7 +74,7 @@ def _python(spec: str, overrides: Sequence[str]) -> str:
     from bertc.use.source.checking import check_source
     from bertc.use.source.file import emit_source
 
-    resolved = resolve(spec, overrides)
+    resolved = resolve(spec, overrides).merged
     source = emit_source(resolved, str(show(spec, overrides)))
     check_source(source, resolved)
     return source

@@ -87,7 +87,7 @@ def require_plain(resolved: Resolved) -> TextStage:
         "several examples a row (pack=true)": stage.pack,
         "memory": stage.memory > 0,
         "languages": bool(resolved.languages),
-        "frozen parts": bool(stage.freeze),
+        "frozen parts": bool(stage.freeze) or resolved.merged is not resolved,
         "initial weights of others (init)": resolved.run.init.kind != "random",
         "an average of weights": stage.average.kind != "none",
         "the optimiser muon, or rates by layer": isinstance(stage.optimizer, Muon)
