@@ -158,22 +158,19 @@ def export_(
         )
     if pooling and to is None and not push:
         raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
+    if adapter:
+        from bertc.run.models.runs import export_adapter_of
+
+        refuse_others(context, "an adapter alone", ("to", "adapter"))
+        return say(export_adapter_of(run, to or Path()).summary())
     if push:
         from bertc.use.pushing import Destination
         from bertc.use.pushing import push as send
 
         say(send(run, to, pooling, Destination(push, revision, private), dry_run))
     else:
-        local = ("to", "onnx", "int8", "pooling", "code", "adapter")
+        local = ("to", "onnx", "int8", "pooling", "code")
         refuse_others(context, "an export without --push", local)
-    if adapter:
-        from bertc.run.models.runs import export_adapter_of
-
-        refuse_others(context, "an adapter alone", ("to", "adapter"))
-        if to is None:
-            raise UsageError("--adapter needs a folder to write", help="--to FOLDER")
-        say(export_adapter_of(run, to).summary())
-        return
     if to is not None and not push:
         from bertc.use.card import export_with_card
 
