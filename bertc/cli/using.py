@@ -120,6 +120,10 @@ def embed_(
     say(f"{embedded.summary()}\n{out}")
 
 
+WITHOUT_PUSH = ("to", "onnx", "int8", "pooling", "code")
+"""The options of an export to a folder."""
+
+
 @app.command("export")
 def export_(
     context: typer.Context,
@@ -133,16 +137,12 @@ def export_(
         str, typer.Option(help="with --to: for sentence-transformers too, by mean, cls or max")
     ] = "",
     code: Annotated[bool, typer.Option("--code", help="with --to: with its own classes")] = False,
-    adapter: Annotated[
-        bool, typer.Option("--adapter", help="with --to: the adapter alone, as peft has it")
-    ] = False,
+    adapter: Annotated[bool, typer.Option("--adapter", help="with --to: peft's layout")] = False,
     push: Annotated[str, typer.Option(help="send the folder to the hub: user/name")] = "",
     revision: Annotated[
         str, typer.Option(help="with --push: the branch; step-1000 has the weights after that step")
     ] = "main",
-    private: Annotated[
-        bool, typer.Option("--private", help="with --push: nobody else sees the model")
-    ] = False,
+    private: Annotated[bool, typer.Option("--private", help="with --push: for you alone")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="with --push: list what would be sent")
     ] = False,
@@ -159,19 +159,15 @@ def export_(
     if pooling and to is None and not push:
         raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
     if adapter:
-        from bertc.run.models.runs import export_adapter_of
-
-        refuse_others(context, "an adapter alone", ("to", "adapter"))
-        return say(export_adapter_of(run, to or Path()).summary())
-    if push:
+        _export_adapter(context, run, to or Path())
+    elif push:
         from bertc.use.pushing import Destination
         from bertc.use.pushing import push as send
 
         say(send(run, to, pooling, Destination(push, revision, private), dry_run))
     else:
-        local = ("to", "onnx", "int8", "pooling", "code")
-        refuse_others(context, "an export without --push", local)
-    if to is not None and not push:
+        refuse_others(context, "an export without --push", WITHOUT_PUSH)
+    if to is not None and not push and not adapter:
         from bertc.use.card import export_with_card
 
         say(export_with_card(run, to, pooling, code=code).summary())
@@ -179,6 +175,13 @@ def export_(
         from bertc.lab.onnx.folder import export_onnx
 
         say(export_onnx(run, onnx, int8=int8).summary())
+
+
+def _export_adapter(context: typer.Context, run: Path, to: Path) -> None:
+    from bertc.run.models.runs import export_adapter_of
+
+    refuse_others(context, "an adapter alone", ("to", "adapter"))
+    say(export_adapter_of(run, to).summary())
 
 
 @app.command("import")
