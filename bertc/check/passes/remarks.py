@@ -56,7 +56,7 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          f"head{'s' * (p.heads != 1)} of width {p.head_dim} in each layer",
          label="unwritten heads are derived from hidden",
          help=lambda p: f"hidden={round(p.hidden / HEAD_WIDTH) * HEAD_WIDTH}"),
-    Rule("R121", "adapt",
+    Rule("R126", "adapt",
          lambda p: p.adapt != NO_ADAPTER and not isinstance(p.init, FromOther),
          "adapt without init freezes a network of random weights",
          help='name a run or a model folder, as in init="runs/albert"'),
