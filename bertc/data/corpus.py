@@ -29,7 +29,7 @@ from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.data.vocabularies import changed_vocabulary
-from bertc.ir.data import WINDOW, Datatrove, Docstrings, Mds, Parallel, Prepared
+from bertc.ir.data import WINDOW, Files, Hf, Parallel, Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Unigram
@@ -208,10 +208,11 @@ def exact(resolved: Resolved, cache: Path, progress: Progress, learned: Path | N
 
 def first_pieces(resolved: Resolved) -> Iterator[str]:
     """The beginnings of the texts that a run reads, a sample to count tokens of."""
-    for text, source in _texts_to_learn_from(resolved).items():
-        if not isinstance(text.corpus, Prepared | Mds | Datatrove | Docstrings):
+    shares = (share.corpus for stage in resolved.stages for share in stage.data)
+    for corpus in dict.fromkeys(shares):
+        if isinstance(corpus, Files | Hf):
             characters = 0
-            for piece in source.read():
+            for piece in open_source(*CorpusText(corpus)).read():
                 yield piece.text
                 if (characters := characters + len(piece.text)) > FIRST_CHARACTERS:
                     break

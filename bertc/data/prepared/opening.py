@@ -79,7 +79,8 @@ def refuse_other_tokenizer(text: Prepared, corpus: PreparedText, tokenizer: str)
         raise DataError(
             f"the text at {text.path} is prepared with another tokenizer than the run's",
             "leave vocab out of the spec; texts of a mixture are prepared with one vocabulary, as "
-            'in vocab="OTHER/tokenizer"',
+            'in vocab="OTHER/tokenizer"; with an init of other tokens '
+            f'vocab="{text.path}/tokenizer" init=run(..., embeddings=mean)',
         )
 
 

@@ -71,7 +71,8 @@ def _of_text(program: Complete, vocab: Extended | Trimmed, diagnostics: Diagnost
                 f"{prepared.path} was prepared with a tokenizer, which cannot be changed any more",
                 origin.span,
                 label="its text is not there to read",
-                help=f"leave vocab out here, and give vocab={vocab.kind}(...) to bertc prepare",
+                help=f"give vocab={vocab.kind}(...) to bertc prepare; a run of its text has "
+                f'vocab="{prepared.path}/tokenizer" and init=run(..., embeddings=mean)',
             )
             return
     if all(stage.origins["data"].kind == "default" for stage in program.stages):
