@@ -1,6 +1,7 @@
 """The statements of one ``forward``, from what was recorded in it."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -47,7 +48,7 @@ class ForwardBody:
         self, scope: CallScope, containers: Mapping[str, str], constants: Constants
     ) -> None:
         read = reads(scope)
-        self.scope, self.free, self.calls, self.uses = scope, read.free, read.needed, read.uses
+        self.scope, self.free, self.calls, self.uses = scope, read.free, scope.calls, read.uses
         self._containers, self._constants = containers, constants
         self.names: dict[TensorValue, str] = {}
         self._sizes = AxisNames(self.free, self.names)
@@ -90,15 +91,18 @@ class ForwardBody:
         return min(inner, key=lambda b: b.depth).name if inner else ""
 
     def _called(self, value: TensorValue) -> str:
-        """The name of a value: an assigned one, else that of an argument or a field."""
+        """The name of a value: an assigned one, else that of a result, an argument or a field."""
         inner = [b for b in value.names if b.depth >= self.scope.depth]
-        if assigned := self._assigned(value):
+        assigned, results = self._assigned(value), self.scope.outputs
+        if self.scope.keys and value in results and "_" not in assigned:
+            return re.sub(r"\W", "_", self.scope.keys[results.index(value)])
+        if assigned:
             return assigned
         if inner:
             return min(inner, key=lambda b: b.depth).name
         if value.path:
             steps = value.path.split(".")
-            return steps[-2] if steps[-1] in ("weight", "bias") else steps[-1]
+            return "_".join(steps[-2:]) if steps[-1] in ("weight", "bias") else steps[-1]
         return max(value.names, key=lambda b: b.depth).name if value.names else "y"
 
     def _name(self) -> None:

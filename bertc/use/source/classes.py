@@ -17,7 +17,6 @@ from bertc.model.weights import Embedding, Linear
 from bertc.use.source.body import ForwardBody
 from bertc.use.source.constants import Constants
 from bertc.use.source.expressions import call_node, dotted, dotted_statement, literal
-from bertc.use.source.reads import reads
 from bertc.use.source.recording import TORCH_MODULES, CallScope
 
 PARAMETERS = {
@@ -231,7 +230,7 @@ def with_defaults(names: list[str], statements: list[ast.stmt]) -> tuple[list[st
 def scopes_in(scope: CallScope) -> dict[str, CallScope]:
     """The scopes within a scope, by their paths; of several calls of a module the first."""
     result = {scope.path: scope}
-    for call in reads(scope).needed:
+    for call in scope.calls:
         if call.body:
             for path, inner in scopes_in(call.body).items():
                 result.setdefault(path, inner)

@@ -20,7 +20,6 @@ from bertc.use.source.constants import constants_of, named_constants
 from bertc.use.source.expressions import class_lines, code
 from bertc.use.source.initial import initial_function
 from bertc.use.source.outputs import program_outputs
-from bertc.use.source.reads import reads
 from bertc.use.source.recording import CallScope, LongList, Recorder, recording
 from bertc.use.source.simplify import simplify
 from bertc.use.source.sizes import BatchSizes
@@ -172,7 +171,7 @@ def functions_of(scope: CallScope) -> str:
     """The functions that make long lists of numbers."""
     done, lines = set[str](), list[str]()
     for inner in scopes_in(scope).values():
-        for call in reads(inner).needed:
+        for call in inner.calls:
             for made in call.args:
                 if isinstance(made, LongList) and made.name and made.name not in done:
                     done.add(made.name)

@@ -4,6 +4,7 @@ from itertools import compress
 from typing import Any
 
 from torch import nn
+from torch.utils._pytree import tree_flatten, tree_map
 
 from bertc.model.weights import Linear
 from bertc.use.source.reads import read_by
@@ -27,11 +28,12 @@ def simplify(scope: CallScope, modules: dict[str, nn.Module]) -> None:
 
 
 def _prune(scope: CallScope) -> None:
-    """Leave out results of calls that nothing reads."""
-    read = set(scope.outputs)
+    """Leave out calls, and results of them, that nothing reads."""
+    read, calls = set(scope.outputs), list[Call]()
     for call in reversed(scope.calls):
         if not read.intersection(call.results):
             continue
+        calls.insert(0, call)
         if call.body:
             used = [value in read for value in call.results]
             call.body.outputs = list(compress(call.body.outputs, used))
@@ -41,6 +43,7 @@ def _prune(scope: CallScope) -> None:
                 value.nth = nth
             _prune(call.body)
         read.update(read_by(call))
+    scope.calls = calls
 
 
 def _walk(
@@ -71,14 +74,11 @@ def _walk(
 
 def _seen(argument: Any, same: dict[TensorValue, TensorValue]) -> Any:
     """An argument with what values are the same as."""
-    match argument:
-        case TensorValue():
-            return _seen(same[argument], same) if argument in same else argument
-        case tuple():
-            return tuple(_seen(part, same) for part in argument)
-        case dict():
-            return {name: _seen(value, same) for name, value in argument.items()}
-    return argument
+
+    def seen(part: Any) -> Any:
+        return seen(same[part]) if isinstance(part, TensorValue) and part in same else part
+
+    return tree_map(seen, argument)
 
 
 def is_pure(function: str | nn.Module) -> bool:
@@ -88,14 +88,9 @@ def is_pure(function: str | nn.Module) -> bool:
 
 def _key(argument: Any) -> Any:
     """Equal for equal arguments."""
-    match argument:
-        case TensorValue() | LongList():
-            return id(argument)
-        case tuple() | list():
-            return type(argument), tuple(map(_key, argument))
-        case dict():
-            return tuple((name, _key(value)) for name, value in argument.items())
-    return type(argument), repr(argument)
+    parts, form = tree_flatten(argument)
+    made = (TensorValue, LongList)
+    return form, *(id(x) if isinstance(x, made) else (type(x), repr(x)) for x in parts)
 
 
 def _unchanged(call: Call) -> TensorValue | None:
