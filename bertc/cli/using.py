@@ -104,6 +104,7 @@ def embed_(
     ] = "",
     normalise: Annotated[bool | None, typer.Option(help="vectors of length 1")] = None,
     prompt: Annotated[str, typer.Option(help="a prompt of its folder by name: query, ...")] = "",
+    width: Annotated[int, typer.Option(help="numbers of a vector, 0: all (widths=)", min=0)] = 0,
     precision: Annotated[
         Literal["auto", "fp32", "bf16"], typer.Option(help="auto: what is fast there")
     ] = "fp32",
@@ -114,7 +115,8 @@ def embed_(
 
     refuse_other_files(out)
     texts, embedded = embed_file(
-        run, file, pooling, normalise=normalise, prompt=prompt, device=device, precision=precision
+        run, file, pooling, normalise=normalise, prompt=prompt, width=width, device=device,
+        precision=precision,
     )  # fmt: skip
     write_vectors(texts, embedded, out)
     say(f"{embedded.summary()}\n{out}")

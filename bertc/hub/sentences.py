@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
@@ -72,6 +72,11 @@ class Sentences:
         new = replace(self, obstacle="", **values)
         return new if new == self else replace(new, came={})
 
+    def prompt_for(self, kind: Literal["query", "document"]) -> str:
+        """What precedes a query or a document, as ``encode_query`` and ``encode_document`` do."""
+        names = ("query",) if kind == "query" else ("document", "passage", "corpus")
+        return next((self.prompts[name] for name in names if name in self.prompts), self.prompt)
+
     def refuse_obstacle(self, folder: Path) -> None:
         """Refuse to make vectors that would not be the folder's."""
         if self.obstacle:
@@ -109,7 +114,14 @@ def vectors_of(folder: Path, resolved: Resolved | None) -> Sentences | None:
     learned = [task for task in tasks if isinstance(task, Embed)]
     if not learned:
         return came
-    return (came or Sentences()).changed(**{name: getattr(learned[-1], name) for name in OF_TASKS})
+    task, came = learned[-1], came or Sentences()
+    ways: dict[str, Any] = {name: getattr(task, name) for name in OF_TASKS}
+    if task.query_prompt or task.passage_prompt:  # none of them precedes a text of unknown kind
+        both = {"query": task.prompt_of(0), "document": task.prompt_of(1)}
+        ways |= {"prompt": "", "prompts": {**came.prompts, **both}}
+    if task.similarity != "cosine":
+        ways["similarity"] = task.similarity
+    return came.changed(**ways)
 
 
 def sentences_task(sentences: Sentences | None) -> tuple[Embed, ...]:

@@ -18,6 +18,7 @@ from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
     QuestionExample,
+    SearchExample,
     TaggedExample,
     TextExample,
 )
@@ -88,6 +89,8 @@ def _texts(task: AnyTask, example: Example) -> Cells:
             return {"words": example.words}
         case QuestionExample():
             return {"question": example.question}
+        case SearchExample():
+            return {"text": example.text}
         case unreachable:
             assert_never(unreachable)
 

@@ -34,8 +34,8 @@ from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_lookup import imported, task_of
 from bertc.run.evaluation.without import transformer_of
 from bertc.run.models.loading import load as load_model
+from bertc.run.models.vectors import batch_of_rows, embed
 from bertc.use.attention import AttentionMaps, see_maps
-from bertc.use.embed import batch_of_rows, embed
 from bertc.use.fill_mask import Filled, filled
 from bertc.use.graph import Graph, graph_of
 from bertc.use.predict import answered, of_any_number
@@ -151,6 +151,7 @@ class Trained(Model):
         *,
         normalise: bool | None = None,
         prompt: str = "",
+        width: int = 0,
     ) -> NDArray[np.float32]:
         """A vector for each text (texts, width), as ``bertc embed``.
 
@@ -159,7 +160,9 @@ class Trained(Model):
             UsageError, DataError: of the pooling, the prompt or the folder.
         """
         _refuse_one(texts, "texts", "embed([text])")
-        return embed(self, self.folder, texts, pooling, normalise=normalise, prompt=prompt).vectors
+        return embed(
+            self, self.folder, texts, pooling, normalise=normalise, prompt=prompt, width=width
+        ).vectors
 
     def predict(self, rows: Sequence[Any], task: str = "") -> list[dict[str, Any]]:
         """Answers of a fine-tuned model to each row, as ``bertc predict`` prints them.

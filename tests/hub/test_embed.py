@@ -12,9 +12,9 @@ import bertc
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.hub.sentences import MODES
 from bertc.model import EncoderInputs
+from bertc.run.models import vectors
 from bertc.run.models.runs import export_run
-from bertc.use import embed as module
-from bertc.use.embed import embed_file
+from bertc.use.embed import embed_file, refuse_other_files
 from bertc.use.trained import Trained
 from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of
 
@@ -38,7 +38,7 @@ def model(run: Path) -> Trained:
 @pytest.mark.parametrize("pooling", WAYS)
 @torch.no_grad()
 def test_each_text_has_the_vector_that_it_has_alone(pooling, model, monkeypatch):
-    monkeypatch.setattr(module, "TOKENS_AT_ONCE", 20)  # several batches, of texts by length
+    monkeypatch.setattr(vectors, "TOKENS_AT_ONCE", 20)  # several batches, of texts by length
     found = model.embed(TEXTS, pooling)
     for text, vector in zip(TEXTS, found, strict=True):
         row = model.tokenizer(text)
@@ -75,7 +75,7 @@ def test_what_cannot_be_embedded_is_refused(run, model, tmp_path):
     with pytest.raises(TypeError, match="a list expected"):
         model.embed(TEXTS[0])
     with pytest.raises(UsageError, match=r"\.npy or \.parquet"):
-        module.refuse_other_files(tmp_path / "vectors.csv")
+        refuse_other_files(tmp_path / "vectors.csv")
     with pytest.raises(UsageError) as error:
         export_run(run, tmp_path / "out", "last4")
     assert "one of mean, cls, max" in error.value.help

@@ -11,6 +11,7 @@ from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector, told_names
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import UNKNOWN, Task
+from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import TablePositions
 from bertc.ir.program.complete import Complete, StageSettings
@@ -183,6 +184,19 @@ def _uncopied(stage: StageSettings) -> list[str]:
     return [task.title for task in stage.tasks if not isinstance(task.answer, COPIED)]
 
 
+def _unlike(stage: StageSettings) -> str:
+    """What embedding tasks of a stage say differently, of which its vectors have one."""
+    tasks = [task for task in stage.tasks if isinstance(task, Embed)]
+    ways = ("pooling", "similarity", "normalise")
+    return next((way for way in ways if len({getattr(task, way) for task in tasks}) > 1), "")
+
+
+def _wider(stage: StageSettings) -> int:
+    """The widest prefix that is longer than the vectors, 0: none is."""
+    widths = [width for t in stage.tasks if isinstance(t, Embed) for width in t.widths]
+    return max((width for width in widths if width > stage.hidden), default=0)
+
+
 _OF_TASKS: tuple[Rule[StageSettings], ...] = (
     Rule("E271", "objective", _from_text,
          lambda s: f"{listed(_from_text(s))} learns from text, a task from examples: one stage "
@@ -195,6 +209,14 @@ _OF_TASKS: tuple[Rule[StageSettings], ...] = (
          lambda s: "augment copies examples of texts with a label or a score, but those of "
          f"{listed(_uncopied(s))} have others",
          also=("objective", "the objective is set here"), instead="augment=none"),
+    Rule("E277", "objective", _unlike,
+         lambda s: f"tasks of one network embed with unlike {_unlike(s)}, and it makes vectors "
+         "in one way",
+         help="the same pooling, similarity and normalise in all of them"),
+    Rule("E277", "objective", _wider,
+         lambda s: f"widths has a prefix of {_wider(s)} numbers, and vectors have {s.hidden}",
+         also=lambda s: ("hidden", f"hidden = {s.hidden}"),
+         help="leave it out: the first width is at most the hidden width"),
 )  # fmt: skip
 _OF_FROZEN: tuple[Rule[StageSettings], ...] = (
     Rule("E274", "freeze", lambda s: isinstance(s.freeze, int) and s.freeze > s.layers,

@@ -12,6 +12,7 @@ from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
     QuestionExample,
+    SearchExample,
     TaggedExample,
     TextExample,
 )
@@ -38,6 +39,9 @@ def encode(
     match examples[0]:
         case TextExample() if isinstance(task, Embed):
             _related(task, examples, rows)
+        case SearchExample():
+            assert isinstance(task, Embed), "a search is by vectors"
+            _searched(task, examples, rows)
         case TextExample():
             _texts(task, examples, rows)
         case ChoiceExample():
@@ -109,14 +113,28 @@ def _related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None
     """Add a row for each text; a text alone has two, which differ by dropout."""
     related = [e for e in examples if isinstance(e, TextExample)]
     max_tokens = rows.max_tokens(1)
-    ids = iter(_ids(rows.vocabulary, [task.prompt + text for e in related for text in e.texts]))
+    every = [task.prompt_of(nth) + text for e in related for nth, text in enumerate(e.texts)]
+    ids = iter(_ids(rows.vocabulary, every))
     for number, example in enumerate(related):
         texts = [next(ids) for _ in example.texts]
         rows.num_cut += any(len(tokens) > max_tokens for tokens in texts)
-        score = example.answer
-        target = float(score) if isinstance(score, int | float) else float("nan")
-        for tokens in texts if len(texts) > 1 else texts * 2:
+        texts = texts if len(texts) > 1 else texts * 2
+        told = example.answer
+        if isinstance(told, tuple):  # a score for each text but the first
+            targets = (float(told[0]), *map(float, told))
+        else:
+            targets = (float("nan") if told is None else float(told),) * len(texts)
+        for tokens, target in zip(texts, targets, strict=True):
             rows.add(number, _fit(tokens, None, rows), (target,))
+
+
+def _searched(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
+    """Add a row for each query and each document of a search."""
+    searched = [e for e in examples if isinstance(e, SearchExample)]
+    every = [task.prompt_of(e.relevant is None) + e.text for e in searched]
+    for number, tokens in enumerate(_ids(rows.vocabulary, every)):
+        rows.num_cut += len(tokens) > rows.max_tokens(1)
+        rows.add(number, _fit(tokens, None, rows), (float("nan"),))
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:

@@ -19,7 +19,7 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import Example, TaggedExample, TextExample
+from bertc.data.layouts.example import Example, SearchExample, TaggedExample, TextExample
 from bertc.data.layouts.parts import dev_parts, part_examples, part_source, training_examples
 from bertc.data.sources.cells import finite, swapped
 from bertc.data.sources.files import file_identity
@@ -92,6 +92,9 @@ def scored_sample(
 ) -> Sequence[Example]:
     """The examples of a part to score on: ``most``, else as many dev ones as the task sets."""
     dev_limit = task.dev_examples if part.startswith("dev") else 0
+    if documents := [e for e in examples if isinstance(e, SearchExample) and e.relevant is None]:
+        queries = examples[: len(examples) - len(documents)]
+        return [*_drawn(queries, most or dev_limit, "judged", task.title, part), *documents]
     return _drawn(examples, most or dev_limit, "judged", task.title, part)
 
 

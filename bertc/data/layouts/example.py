@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class TextExample:
     """One text or a pair, with its label, labels, score or scores, None if unknown.
 
-    To embed also a text like it and one unlike it; a score says how alike the first two are.
+    To embed also a text like it and some unlike it; a score says how alike the first two are, or
+    several how a teacher scores each text but the first.
     """
 
     key: str
@@ -46,4 +47,13 @@ class QuestionExample:
     has_answer: bool | None
 
 
-Example = TextExample | ChoiceExample | TaggedExample | QuestionExample
+@dataclass(frozen=True)
+class SearchExample:
+    """A query with its relevant documents and their grades, or a document, which has None."""
+
+    key: str
+    text: str
+    relevant: tuple[tuple[str, float], ...] | None
+
+
+Example = TextExample | ChoiceExample | TaggedExample | QuestionExample | SearchExample

@@ -11,11 +11,12 @@ from bertc.data.layouts.table import ExampleSource
 
 
 class DataPart(NamedTuple):
-    """A part: a source, the language of its rows, and ``sts`` for the columns of STS-B."""
+    """A part: a source, the language of its rows, ``sts`` for STS-B's columns, or a search."""
 
     source: ExampleSource
     language: str = ""
     sts: bool = False
+    search: bool = False
 
 
 DataParts = dict[str, DataPart]

@@ -1,6 +1,7 @@
 """Custom files, with the columns that a task names."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bertc.data.layouts.example import (
 from bertc.data.layouts.find import DataPart, DataParts
 from bertc.data.layouts.glue import read_glue
 from bertc.data.layouts.passages import checked_answer, member
+from bertc.data.layouts.search import read_search
 from bertc.data.layouts.table import ExampleSource, opened_file, rows_of, source_name
 from bertc.data.sources.cells import (
     NO_ANSWER,
@@ -44,7 +46,7 @@ LINES = ".txt"
 
 
 def own_parts(task: Own) -> DataParts:
-    """The parts that the task names; that of ``sts`` is called ``dev-sts``."""
+    """The parts that the task names; that of ``sts`` is called ``dev-sts``, of a search as well."""
     named = {"train": task.train, "dev": task.dev, "test": task.test}
     parts = {
         part: DataPart(rows if isinstance(rows, Hf) else user_path(rows))
@@ -53,6 +55,8 @@ def own_parts(task: Own) -> DataParts:
     }
     if isinstance(task, Embed) and task.sts:
         parts["dev-sts"] = DataPart(user_path(task.sts), sts=True)
+    if isinstance(task, Embed) and task.corpus:
+        parts["dev-corpus"] = DataPart(user_path(task.corpus), search=True)
     return parts
 
 
@@ -109,6 +113,9 @@ def _read(cells: Sequence[Any], columns: Sequence[str], place: str) -> tuple[str
 
 def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
     source = part.source
+    if part.search:
+        yield from read_search(task)
+        return
     if part.sts:
         assert isinstance(source, Path), "sts names a file"
         yield from read_glue(Glue(task="stsb", data=str(source)), source, labelled)
@@ -125,8 +132,43 @@ def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
     columns = tuple(filter(None, names))
     hidden = () if labelled and task.score else NO_ANSWER
     for key, place, (*cells, cell) in rows_of(source, columns, (task.score,), labelled):
-        score = None if cell in hidden else number(cell, place, task.score)
-        yield TextExample(key, _read(cells, columns, place), score)
+        texts = _read(cells[:2], columns[:2], place)
+        texts += tuple(chain(*(negatives_of(task, c, texts[-1], place) for c in cells[2:])))
+        yield TextExample(key, texts, None if cell in hidden else _told(task, cell, texts, place))
+
+
+def negatives_of(task: Embed, cell: Any, positive: str, place: str) -> tuple[str, ...]:
+    """The negatives in a cell, a text or the first ones of a list."""
+    number = task.negatives.number
+    negatives = texts(cell, place, task.negative) if isinstance(cell, list) else ()
+    negatives = negatives or _read([cell], [task.negative], place)
+    if len(negatives) < number:
+        raise DataError(
+            f"{place}: {several(len(negatives), 'negative')}, {number} expected",
+            f"negatives=column({len(negatives)}), or a longer list in {task.negative!r}",
+        )
+    if positive in negatives[:number]:
+        raise DataError(
+            f"{place}: a negative is the positive itself, {positive[:60]!r}",
+            "leave it out: what is pulled near cannot be pushed away",
+        )
+    return negatives[:number]
+
+
+def _told(task: Embed, cell: Any, read: Sequence[str], place: str) -> float | tuple[float, ...]:
+    """The score of a pair, or the scores of all texts but the first, of which a lead is two."""
+    if task.loss == "order":
+        return number(cell, place, task.score)
+    if not isinstance(cell, list) and task.loss == "margin" and len(read) == 3:
+        return number(cell, place, task.score), 0.0
+    scores = cell if isinstance(cell, list) else [cell]
+    if len(scores) != len(read) - 1:
+        raise DataError(
+            f"{place}: {several(len(scores), 'score')} in {task.score!r}, and "
+            f"{several(len(read) - 1, 'text')} to score",
+            "a list of scores: the positive's, then those of the negatives",
+        )
+    return tuple(number(score, place, task.score) for score in scores)
 
 
 def _lines(task: Embed, path: Path) -> Iterator[TextExample]:

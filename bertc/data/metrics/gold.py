@@ -5,6 +5,7 @@ from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
     QuestionExample,
+    SearchExample,
     TaggedExample,
     TextExample,
 )
@@ -13,7 +14,7 @@ AnswerValue = str | int | float | tuple[str, ...] | tuple[float, ...]
 """An answer: a label, several, the number of a choice, scores, a tag for each word, or a text.
 
 The text of a span is "" for no answer; of pairs without a score it is how many texts are more like
-the first than its positive.
+the first than its positive. Of a query it is the keys of documents, the nearest first.
 """
 
 
@@ -21,8 +22,13 @@ def gold(example: Example) -> AnswerValue:
     """The gold answer; for a question the tuple of all right answers."""
     known: AnswerValue | None
     match example:
-        case TextExample() | ChoiceExample():
+        case TextExample(answer=answer):
+            assert not isinstance(answer, tuple), "scored lists are judged by their positives"
+            known = answer
+        case ChoiceExample():
             known = example.answer
+        case SearchExample():
+            known = tuple(key for key, _ in example.relevant or ())
         case TaggedExample():
             known = example.tags if example.tags or not example.words else None
         case QuestionExample():

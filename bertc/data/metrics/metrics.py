@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
-from bertc.data.layouts.example import Example, TextExample
+from bertc.data.layouts.example import Example, SearchExample, TextExample
 from bertc.data.metrics.gold import AnswerValue, gold
+from bertc.data.metrics.ranks import ranked_scores
 from bertc.ir.learning.answer import Labels, Metric, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 
@@ -58,7 +59,11 @@ def judge(
     metrics, unscored = task.metrics, False
     if isinstance(task.answer, Vector):  # a file may have scores though the task learned from none
         first = examples[0]
-        unscored = isinstance(first, TextExample) and first.answer is None and len(first.texts) > 1
+        if isinstance(first, SearchExample):
+            return _searched(task, examples, answers)
+        unscored = isinstance(first, TextExample) and (
+            isinstance(first.answer, tuple) or (first.answer is None and len(first.texts) > 1)
+        )
         metrics = ("accuracy",) if unscored else ("spearman", "pearson")
     # Of a pair without a score the right answer is that no text is nearer than its positive.
     right = [0 if unscored else gold(example) for example in examples]
@@ -66,6 +71,19 @@ def judge(
         exact, f1 = _agreement(right, answers, task.answer.unanswerable)
         return {"squad_f1": float(np.mean(f1)), "em": float(np.mean(exact))}
     return {metric: _value(metric, task, right, answers) for metric in metrics}
+
+
+def _searched(
+    task: AnyTask, examples: Sequence[Example], answers: Sequence[AnswerValue]
+) -> dict[str, float]:
+    """Metrics of a search, over its queries."""
+    ranked, relevant = list[tuple[str, ...]](), list[dict[str, float]]()
+    for example, answer in zip(examples, answers, strict=True):
+        if isinstance(example, SearchExample) and example.relevant is not None:
+            assert isinstance(answer, tuple), "a query is answered by keys of documents"
+            ranked.append(answer)
+            relevant.append(dict(example.relevant))
+    return ranked_scores(task.metrics, ranked, relevant)
 
 
 def _value(
@@ -99,8 +117,8 @@ def _value(
             there, claimed = ([*map(spans, _tags(side))] for side in (right, answers))
             hits = sum(len(a & b) for a, b in zip(there, claimed, strict=True))
             return 2 * hits / max(1, sum(map(len, there)) + sum(map(len, claimed)))
-        case "em" | "squad_f1":
-            raise AssertionError(f"{metric} is of spans")
+        case "em" | "squad_f1" | "ndcg@10" | "mrr@10" | "recall@100" | "map":
+            raise AssertionError(f"{metric} is of spans or of ranks")
     assert_never(metric)
 
 

@@ -109,6 +109,8 @@ class Span(Node):
 
 Pooling = Literal["mean", "cls", "max"]
 """A vector from states of tokens: their mean or maximum, or the state of the first alone."""
+Similarity = Literal["cosine", "dot"]
+"""How alike two vectors are: their cosine, or their dot product."""
 
 
 class Vector(Node):
@@ -118,7 +120,7 @@ class Vector(Node):
     """
 
     kind: Literal["vector"] = "vector"
-    texts: Annotated[int, Field(ge=2, le=3)] = 2
+    texts: Annotated[int, Field(ge=2, le=MOST_CHOICES + 1)] = 2
     pooling: Pooling = "mean"
     mlp: bool = False
     scored: bool = False
@@ -131,7 +133,7 @@ Answer = Annotated[Labels | Several | Score | Choice | Tags | Span | Vector, BY_
 
 Metric = Literal[
     "accuracy", "f1", "micro_f1", "macro_f1", "mcc", "pearson", "spearman", "span_f1", "em",
-    "squad_f1",
+    "squad_f1", "ndcg@10", "mrr@10", "recall@100", "map",
 ]  # fmt: skip
 """Metrics of answers."""
 

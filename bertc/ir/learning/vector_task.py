@@ -6,28 +6,44 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
-from bertc.ir.base import Count, Probability
-from bertc.ir.learning.answer import Metric, Pooling, Vector
+from bertc.ir.base import Count, Probability, Width
+from bertc.ir.learning.answer import Metric, Pooling, Similarity, Vector
+from bertc.ir.learning.mining import IN_COLUMN, Negatives
 from bertc.ir.learning.own_task import OwnTask
 from bertc.ir.learning.task import Name
 from bertc.ir.network.body import Body
 from bertc.ir.terms.node import RowShape
+
+Loss = Literal["order", "margin", "kl"]
+WAYS = (
+    "pooling", "similarity", "normalise", "prompt", "query_prompt", "passage_prompt", "longest",
+)  # fmt: skip
+"""Arguments that say how a vector is made."""
 
 
 class Embed(OwnTask):
     """A vector for each text, of texts alike near each other.
 
     ``positive`` names the column of a text that is like ``text``; the other texts of the batch are
-    its negatives, and that of ``negative``. The loss is their cross entropy (InfoNCE) of cosines
-    over ``temperature``; with ``both`` the mean with that of the positives among the texts. Without
-    ``positive`` a text is read twice with other dropout (SimCSE); so are the lines of a .txt file.
-    ``score`` is a number, higher for pairs more alike, of which the order is learned (CoSENT).
+    its negatives, and that of ``negative``, or those that a search finds (``negatives``). The loss
+    is their cross entropy (InfoNCE) of cosines over ``temperature``; with ``both`` the mean with
+    that of the positives among the texts. Without ``positive`` a text is read twice with other
+    dropout (SimCSE); so are the lines of a .txt file.
 
-    ``sts`` is a file of STS-B in GLUE's columns, which takes the place of ``dev``. ``mlp``: in
+    ``score`` is a number, higher for pairs more alike, of which the order is learned (CoSENT). Of
+    ``loss=margin`` it is how much more the positive scores than the negative, or a list with the
+    scores of all texts, as a cross-encoder has them (MarginMSE); of ``kl`` such a list, whose
+    softmax is learned. Both compare it with similarities over ``temperature``.
+
+    ``widths`` are prefixes of the vectors, each with its loss (Matryoshka; the mean of them).
+
+    ``sts`` is a file of STS-B in GLUE's columns, which takes the place of ``dev``; so do
+    ``corpus``, ``queries`` and ``relevant``, files of a search in BEIR's columns. ``mlp``: in
     training a dense layer with tanh follows the pooled states (SimCSE, --mlp_only_train).
 
-    ``prompt`` precedes each text, and a text has at most ``longest`` tokens, 0: as many as a row.
-    ``normalise``: its vectors have length 1. An ``init`` with ways of its own gives these three and
+    ``prompt`` precedes each text, ``query_prompt`` and ``passage_prompt`` take its place before
+    ``text`` and before all others. A text has at most ``longest`` tokens, 0: as many as a row.
+    ``normalise``: its vectors have length 1. An ``init`` with ways of its own gives these and
     ``pooling``, where they are not written.
     """
 
@@ -36,12 +52,21 @@ class Embed(OwnTask):
     text: str = "text"
     positive: str = ""
     negative: str = ""
+    negatives: Annotated[Negatives, Field(exclude_if=IN_COLUMN.__eq__)] = IN_COLUMN
     score: str = ""
+    loss: Annotated[Loss, Field(exclude_if="order".__eq__)] = "order"
     sts: str = ""
+    corpus: Annotated[str, Field(exclude_if=not_)] = ""
+    queries: Annotated[str, Field(exclude_if=not_)] = ""
+    relevant: Annotated[str, Field(exclude_if=not_)] = ""
     pooling: Pooling = "mean"
+    similarity: Annotated[Similarity, Field(exclude_if="cosine".__eq__)] = "cosine"
     normalise: Annotated[bool, Field(exclude_if=not_)] = False
     prompt: Annotated[str, Field(exclude_if=not_)] = ""
+    query_prompt: Annotated[str, Field(exclude_if=not_)] = ""
+    passage_prompt: Annotated[str, Field(exclude_if=not_)] = ""
     longest: Annotated[Count, Field(exclude_if=not_)] = 0
+    widths: Annotated[tuple[Width, ...], Field(exclude_if=not_)] = ()
     mlp: bool = False
     temperature: Annotated[float, Field(gt=0, le=100)] = 0.05  # SimCSE --temp; 1 / 20 in SBERT's
     both: bool = False
@@ -50,20 +75,52 @@ class Embed(OwnTask):
 
     @model_validator(mode="after")
     def _columns(self) -> Self:
-        other = next((name for name in ("negative", "score") if getattr(self, name)), "")
-        if other and not self.positive:
-            raise ValueError(f"{other} needs positive, the other text of a pair", "positive=...")
-        if self.negative and self.score:
+        mined = self.negatives.kind == "mined"
+        needs = "negatives=mined(...)" if mined else "negative" if self.negative else ""
+        needs = needs or ("score" if self.score else "")
+        if needs and not self.positive:
+            raise ValueError(f"{needs} needs positive, the other text of a pair", "positive=...")
+        if self.negative and mined:
+            raise ValueError("negative names a column, and negatives=mined(...) takes its place")
+        if self.loss != "order" and not (self.score and (self.negative or mined)):
+            raise ValueError(
+                f"loss={self.loss} compares the scores of a positive and negatives",
+                "text=..., positive=..., negative=..., score=...",
+            )
+        if self.score and (mined or (self.negative and self.loss == "order")):
             raise ValueError("pairs with a score have no negatives")
-        if self.sts and self.dev:
-            raise ValueError("sts takes the place of dev")
+        if (self.sts or self.corpus) and (self.dev or (self.sts and self.corpus)):
+            raise ValueError(f"{'sts' if self.sts else 'corpus'} takes the place of dev")
+        return self
+
+    @model_validator(mode="after")
+    def _search(self) -> Self:
+        files = {"corpus": self.corpus, "queries": self.queries, "relevant": self.relevant}
+        missing = [f"{name}='FILE'" for name, file in files.items() if not file]
+        if 0 < len(missing) < len(files):
+            raise ValueError("a search has a corpus, queries and relevant", " ".join(missing))
+        return self
+
+    @model_validator(mode="after")
+    def _narrower(self) -> Self:
+        if list(self.widths) != sorted(set(self.widths), reverse=True):
+            falling = ", ".join(map(str, sorted(set(self.widths), reverse=True)))
+            raise ValueError("widths are from the widest to the narrowest", f"widths=[{falling}]")
         return self
 
     @property
+    def texts(self) -> int:
+        """Texts of a training example."""
+        return 2 + self.negatives.number * bool(self.negative or self.negatives.kind == "mined")
+
+    def prompt_of(self, nth: int) -> str:
+        """What precedes text ``nth`` of an example, of which the first is the query."""
+        return (self.passage_prompt if nth else self.query_prompt) or self.prompt
+
+    @property
     def answer(self) -> Vector:
-        texts = 3 if self.negative else 2
         scored = bool(self.score)
-        return Vector(texts=texts, pooling=self.pooling, mlp=self.mlp, scored=scored)
+        return Vector(texts=self.texts, pooling=self.pooling, mlp=self.mlp, scored=scored)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -71,8 +128,11 @@ class Embed(OwnTask):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """Correlations of cosines with scores, else how often the positive is the most alike."""
-        return ("spearman", "pearson") if self.score or self.sts else ("accuracy",)
+        """Correlations with scores, ranks of a search, or how often the positive is nearest."""
+        if self.corpus:
+            return ("ndcg@10", "mrr@10", "recall@100")
+        ordered = self.sts or (self.score and self.loss == "order")
+        return ("spearman", "pearson") if ordered else ("accuracy",)
 
     def outputs(self, rows: RowShape) -> int | None:
         return 1 if self.pooling == "cls" else None

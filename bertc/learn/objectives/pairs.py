@@ -66,20 +66,20 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
 
     def compared_vectors(
         self, targets: TaskTargets, read: HeadInput[Any]
-    ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n"]]:
-        """Vectors of the texts of examples, and scores of their pairs, nan if there are none."""
+    ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n t"]]:
+        """Vectors of the texts of examples, and scores of these texts, nan if there are none."""
         texts = self.node.answer.texts
         vectors_ntd = by_example(
             self.vectors(read.states[0], targets, read.head, read.network), texts
         )
-        return vectors_ntd, targets.targets.view(-1, texts)[:, 0]
+        return vectors_ntd, targets.targets.view(-1, texts)
 
     def score(self, targets: TaskTargets, read: HeadInput[WidthMaps]) -> Predicted:
         """Losses and hits (n,) of its examples, each beside all those of the batch."""
-        vectors_ntd, scores_n = self.compared_vectors(targets, read)
+        vectors_ntd, scores_nt = self.compared_vectors(targets, read)
         scored, batch = bool(self.node.score), read.batch.whole_batch
         if batch is None:
-            return related_losses(self.node, vectors_ntd, scores_n, scored=scored)
+            return related_losses(self.node, vectors_ntd, scores_nt, scored=scored)
         count = len(vectors_ntd)
         own = slice(batch.first, batch.first + count)
         parts = batch.vectors[: own.start], vectors_ntd, batch.vectors[own.stop :]

@@ -104,7 +104,7 @@ class WholeBatch(NamedTuple):
     """Vectors of all examples of a batch, without gradient, of which a micro-batch has some."""
 
     vectors: Float[Tensor, "m t d"]
-    scores: Float[Tensor, "m"]
+    scores: Float[Tensor, "m t"]
     first: int  # number of the first example of the micro-batch
 
 

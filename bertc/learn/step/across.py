@@ -22,7 +22,7 @@ from bertc.machine.process_group import ProcessGroup
 from bertc.model import Model
 
 BatchVectors = Callable[[MicroBatch], tuple[Tensor, Tensor]]
-"""From a micro-batch to vectors (n, t, d) of its examples, and their scores (n,)."""
+"""From a micro-batch to vectors (n, t, d) of its examples, and their scores (n, t)."""
 
 
 def batch_vectors(model: Model, stage: Stage) -> BatchVectors:
@@ -59,20 +59,20 @@ def beside_all(
     ranks: ProcessGroup,
 ) -> list[MicroBatch]:
     """The parts of a batch with the vectors of all of it. A collective call."""
-    vectors_ntd, scores_n = (
+    vectors_ntd, scores_nt = (
         torch.cat(tensors) for tensors in zip(*vectors_and_scores, strict=True)
     )
     first = ranks.rows(batch).start
     vectors_mtd = vectors_ntd.new_zeros(batch, *vectors_ntd.shape[1:])
-    scores_m = scores_n.new_zeros(batch)
+    scores_mt = scores_nt.new_zeros(batch, scores_nt.shape[1])
     vectors_mtd[first : first + len(vectors_ntd)] = vectors_ntd
-    scores_m[first : first + len(scores_n)] = scores_n
+    scores_mt[first : first + len(scores_nt)] = scores_nt
     ranks.add(vectors_mtd)
-    ranks.add(scores_m)
+    ranks.add(scores_mt)
     sizes = [len(own_ntd) for own_ntd, _ in vectors_and_scores[:-1]]
     starts = list(accumulate(sizes, initial=first))
     starts += starts[-1:] * (len(parts) - len(starts))
     return [
-        part._replace(whole_batch=WholeBatch(vectors_mtd, scores_m, start))
+        part._replace(whole_batch=WholeBatch(vectors_mtd, scores_mt, start))
         for part, start in zip(parts, starts, strict=True)
     ]

@@ -18,8 +18,9 @@ from torch.nn.functional import normalize
 
 from bertc.data.examples.task import TaskBatch
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import Example, QuestionExample, TextExample
+from bertc.data.layouts.example import Example, QuestionExample, SearchExample, TextExample
 from bertc.data.metrics.gold import AnswerValue
+from bertc.data.metrics.ranks import MOST_RANKED
 from bertc.data.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Read
@@ -29,6 +30,8 @@ from bertc.learn.objectives.softmax.similarities import by_example, related_loss
 
 NEAR = 1e-9
 """Cosines less apart are alike: of the same text twice neither is nearer."""
+QUERIES_AT_ONCE = 64
+"""Queries that are compared with all documents at once."""
 Said = Iterator[tuple[TaskBatch, tuple[NDArray[np.float64], ...]]]
 """Batches and the scores of their rows (``task_inference``)."""
 
@@ -201,17 +204,18 @@ def _related(
     The texts are its negatives, or without any the positives of the ``batch`` of its loss.
     """
     assert isinstance(task, Embed), "vectors need a task that embeds"
+    if isinstance(examples[0], SearchExample):
+        searched = [example for example in examples if isinstance(example, SearchExample)]
+        return found(task, searched, _vectors(rows, scores_said, len(searched))[:, 0].float())
     related = [example for example in examples if isinstance(example, TextExample)]
     vectors_ntd = _vectors(rows, scores_said, len(related))
     scored = all(example.answer is not None for example in related)
-    scores_n = torch.tensor(
-        [float(e.answer) if isinstance(e.answer, int | float) else 0.0 for e in related],
-        dtype=torch.float64,
-    )
+    ordered = scored and task.loss == "order"
+    scores_nt = torch.from_numpy(rows.targets[:, 0]).view(vectors_ntd.shape[:2])
     losses, answers, similarities = 0.0, list[AnswerValue](), list[float]()
     for first in range(0, len(related), batch):
-        part_mtd, scores_m = vectors_ntd[first : first + batch], scores_n[first : first + batch]
-        losses += float(related_losses(task, part_mtd, scores_m, scored=scored).losses.sum())
+        part_mtd, scores_mt = (x[first : first + batch] for x in (vectors_ntd, scores_nt))
+        losses += float(related_losses(task, part_mtd, scores_mt, scored=scored).losses.sum())
         units_mtd = normalize(part_mtd, dim=2)
         firsts_md, others_mtd = units_mtd[:, 0], units_mtd[:, 1:]
         cosines_mt = (firsts_md[:, None] * others_mtd).sum(2)
@@ -219,9 +223,33 @@ def _related(
         beside_mc = cosines_mt if cosines_mt.shape[1] > 1 else firsts_md @ others_mtd[:, 0].T
         nearer_m = (beside_mc > cosines_m[:, None] + NEAR).sum(1)
         similarities += cosines_m.tolist()
-        answers += (cosines_m if scored else nearer_m).tolist()
-    right = 0.0 if scored else sum(answer == 0 for answer in answers) / len(answers)
+        answers += (cosines_m if ordered else nearer_m).tolist()
+    right = 0.0 if ordered else sum(answer == 0 for answer in answers) / len(answers)
     return Answers(answers, similarities=similarities, loss=losses / len(answers), accuracy=right)
+
+
+def found(task: Embed, searched: Sequence[SearchExample], vectors_nd: Tensor) -> Answers:
+    """The nearest documents of each query, and the cross entropy of its relevant ones among all."""
+    keys = [example.key for example in searched if example.relevant is None]
+    at = {key: place for place, key in enumerate(keys)}
+    asked = [example for example in searched if example.relevant is not None]
+    if task.similarity == "cosine":
+        vectors_nd = normalize(vectors_nd, dim=1)
+    documents_cd, loss, right, answers = vectors_nd[len(asked) :], 0.0, 0, list[AnswerValue]()
+    for first in range(0, len(asked), QUERIES_AT_ONCE):
+        part = asked[first : first + QUERIES_AT_ONCE]
+        likeness_qc = vectors_nd[first : first + len(part)] @ documents_cd.T
+        best_qk = likeness_qc.topk(min(MOST_RANKED, len(keys))).indices.tolist()
+        total_q = (likeness_qc / task.temperature).logsumexp(1)
+        for example, best, total, likeness_c in zip(
+            part, best_qk, total_q, likeness_qc, strict=True
+        ):
+            relevant = [at[key] for key, _ in example.relevant or ()]
+            loss += float(total - likeness_c[relevant].mean() / task.temperature)
+            right += best[0] in relevant
+            answers.append(tuple(keys[place] for place in best))
+    loss, accuracy = loss / len(asked), right / len(asked)
+    return Answers([*answers, *[()] * len(keys)], loss=loss, accuracy=accuracy)
 
 
 def _vectors(rows: TaskRows, scores_said: Said, examples: int) -> Tensor:

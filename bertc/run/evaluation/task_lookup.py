@@ -15,7 +15,7 @@ from bertc.ir.learning.answer import alike, told_names
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Glue, Tagging, Task
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning.vector_task import WAYS, Embed
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.written import Program
@@ -31,7 +31,7 @@ OWN_KINDS = {
     "vector": ("embed", "score"),
 }
 """The task kind for a user's own files and its label argument, by kind of answer."""
-FILES = ("train", "dev", "test", "sts")
+FILES = ("train", "dev", "test", "sts", "corpus", "queries", "relevant")
 """Arguments of own-file tasks that name files."""
 OF_A_FILE = (*FILES, "negative", "score")
 """Arguments that hold for the files named with them alone."""
@@ -55,6 +55,11 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
     }
     written = _written(request) if "(" in request else None
     if isinstance(written, Embed) and written.title not in learned:
+        embedding = [task for _, task in learned.values() if isinstance(task, Embed)]
+        if embedding:
+            open_ = set(WAYS) - written.model_fields_set
+            ways = {name: getattr(embedding[-1], name) for name in open_}
+            written = written.model_copy(update=ways)
         alone = {"objective": (Term(objective=written),)}
         return resolved.stages[-1].model_copy(update=alone), written  # any network makes vectors
     if not learned:

@@ -43,16 +43,53 @@ def by_example(vectors_bd: Float[Tensor, "b d"], texts: int) -> Float[Tensor, "m
 
 
 def related_losses(
-    task: Embed, vectors_mtd: Float[Tensor, "m t d"], scores_m: Float[Tensor, "m"], *, scored: bool
+    task: Embed,
+    vectors_mtd: Float[Tensor, "m t d"],
+    scores_mt: Float[Tensor, "m t"],
+    *,
+    scored: bool,
 ) -> Predicted:
-    """Losses (m,) of examples that are all there are: CoSENT if they have scores, else InfoNCE.
+    """Losses (m,) of examples that are all there are: by ``task.loss`` if scored, else InfoNCE.
 
-    A hit is an example whose positive is nearest.
+    With ``widths`` they are means over these prefixes of the vectors (Kusupati et al. 2022). A hit
+    is an example whose positive is nearest, by the widest.
     """
-    units_mtd = F.normalize(vectors_mtd, dim=2)
-    if scored:
-        return cosent(units_mtd, scores_m, task.temperature)
-    return info_nce(units_mtd, task.temperature, both=task.both)
+    parts = []
+    for width in task.widths or (vectors_mtd.shape[2],):
+        part_mtd = vectors_mtd[..., :width]
+        if task.similarity == "cosine":
+            part_mtd = F.normalize(part_mtd, dim=2)
+        parts.append(_losses(task, part_mtd, scores_mt, scored=scored))
+    losses_m = parts[0].losses
+    if len(parts) > 1:
+        losses_m = torch.stack([part.losses for part in parts]).mean(0)
+    return Predicted(losses_m, parts[0].hits)
+
+
+def _losses(task: Embed, units_mtd: Tensor, scores_mt: Tensor, *, scored: bool) -> Predicted:
+    """Losses (m,) of vectors whose dot products are their similarities."""
+    if not scored:
+        return info_nce(units_mtd, task.temperature, both=task.both)
+    if task.loss == "order":
+        return cosent(units_mtd, scores_mt[:, 0], task.temperature)
+    told_mc = scores_mt[:, 1:]
+    likeness_mc = (units_mtd[:, :1] * units_mtd[:, 1:]).sum(2) / task.temperature
+    losses_m = (margin_mse if task.loss == "margin" else list_kl)(likeness_mc, told_mc)
+    return Predicted(losses_m, likeness_mc.argmax(1) == 0)
+
+
+def margin_mse(
+    likeness_mc: Float[Tensor, "m c"], told_mc: Float[Tensor, "m c"]
+) -> Float[Tensor, "m"]:
+    """Squared errors (m,) of the positive's lead over each negative (Hofstaetter et al. 2020)."""
+    leads_mc, told_leads_mc = (x[:, :1] - x[:, 1:] for x in (likeness_mc, told_mc))
+    return (leads_mc - told_leads_mc).square().mean(1)
+
+
+def list_kl(likeness_mc: Float[Tensor, "m c"], told_mc: Float[Tensor, "m c"]) -> Float[Tensor, "m"]:
+    """Divergences (m,) of the softmax of similarities from that of a teacher's scores."""
+    own_mc, told_mc = (x.log_softmax(1) for x in (likeness_mc, told_mc))
+    return F.kl_div(own_mc, told_mc, reduction="none", log_target=True).sum(1)
 
 
 def info_nce(units_mtd: Float[Tensor, "m t d"], temperature: float, *, both: bool) -> Predicted:

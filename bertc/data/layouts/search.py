@@ -1,0 +1,56 @@
+"""A search in the files of BEIR: a corpus, queries, and the documents relevant to each."""
+
+from collections.abc import Iterator
+
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.paths import user_path
+from bertc.data.layouts.example import SearchExample
+from bertc.data.layouts.table import opened_file, table
+from bertc.data.sources.cells import label, number, text
+from bertc.data.sources.tables import ColumnSelection, column_names
+from bertc.ir.learning.vector_task import Embed
+
+KEYS = ("_id", "id")
+RELEVANT = ("query-id", "corpus-id", "score")
+"""Columns of the file of relevant documents; the first two alone mean a score of 1."""
+
+
+def read_search(task: Embed) -> list[SearchExample]:
+    """The queries that have relevant documents, then the documents.
+
+    Raises:
+        DataError: with the place of a relevant document that is not in the corpus.
+    """
+    documents, queries = dict(_texts(task.corpus)), dict(_texts(task.queries))
+    relevant: dict[str, dict[str, float]] = {}
+    path = user_path(task.relevant)
+    for place, cells in table(path, ColumnSelection(RELEVANT[:2], RELEVANT[2:])):
+        query, document = (
+            label(cell, place, name) for cell, name in zip(cells, RELEVANT[:2], strict=False)
+        )
+        grade = 1.0 if cells[2] is None else number(cells[2], place, RELEVANT[2])
+        if grade > 0 and document not in documents:
+            raise DataError(
+                f"{place}: the document {document[:60]!r} is not in {task.corpus}",
+                f"a corpus with all relevant documents; its column {' or '.join(KEYS)} names them",
+            )
+        if grade > 0 and query in queries:
+            relevant.setdefault(query, {})[document] = grade
+    if not relevant:
+        raise DataError(
+            f"{path}: none of the {len(queries):,} queries of {task.queries} has a relevant document",
+            "the column query-id names queries by their _id, and score is above 0",
+        )
+    asked = [SearchExample(key, queries[key], (*of.items(),)) for key, of in relevant.items()]
+    return asked + [SearchExample(key, words, None) for key, words in documents.items()]
+
+
+def _texts(file: str) -> Iterator[tuple[str, str]]:
+    """Keys and texts of a corpus or of queries, a title before its text."""
+    path = user_path(file)
+    with opened_file(path) as stream:
+        names = column_names(stream)
+    key = next((name for name in KEYS if name in names), KEYS[0])
+    for place, (of, words, title) in table(path, ColumnSelection((key, "text"), ("title",))):
+        parts = [text(title, place, "title")] if title else []
+        yield label(of, place, key), " ".join([*parts, text(words, place, "text")])
