@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
@@ -17,6 +17,7 @@ from bertc.hub.folders import RESOLVED, SENTENCES, read_network
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.answer import Pooling
+from bertc.ir.learning.mining import TextKind
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.body import Body
@@ -72,7 +73,7 @@ class Sentences:
         new = replace(self, obstacle="", **values)
         return new if new == self else replace(new, came={})
 
-    def prompt_for(self, kind: Literal["query", "document"]) -> str:
+    def prompt_for(self, kind: TextKind) -> str:
         """What precedes a query or a document, as ``encode_query`` and ``encode_document`` do."""
         names = ("query",) if kind == "query" else ("document", "passage", "corpus")
         return next((self.prompts[name] for name in names if name in self.prompts), self.prompt)

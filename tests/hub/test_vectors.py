@@ -125,7 +125,7 @@ def test_metrics_of_ranks_by_hand():
 
 BAD = {
     "no document": ("query-id\tcorpus-id\nq0\td9", "relevant.tsv:2: the document 'd9' is not in"),
-    "no query": ("query-id\tcorpus-id\nq9\td0", "none of the 3 queries"),
+    "no query": ("query-id\tcorpus-id\nq9\td0", "relevant to the 3 queries"),
 }
 
 

@@ -33,6 +33,7 @@ from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, FromVectors
 from bertc.ir.data import Datatrove, Mds, Prepared, named_files
 from bertc.ir.learning.augmentation import ReplacedCopies
+from bertc.ir.learning.mining import Mined
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
 from bertc.ir.program.written import Given, Origin, OriginKind
@@ -205,6 +206,9 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                 needed.append((no_folder, source.copies.model, stage.span("augment")))
                 if source.copies.vectors:
                     needed.append((no_file, source.copies.vectors, stage.span("augment")))
+        mined = (getattr(task, "negatives", None) for task in stage.tasks)
+        runs = [node.run for node in mined if isinstance(node, Mined)]
+        needed += [(no_folder, run, stage.span("objective")) for run in runs]
     for missing, name, span in needed:
         if (wrong := missing(name)) and (wrong[0], span) not in reported:
             reported.add((wrong[0], span))

@@ -25,6 +25,7 @@ from bertc.data.examples.changes import (
     replaced,
     split_text,
 )
+from bertc.data.examples.mined import VectorNetworks, mined
 from bertc.data.layouts.example import Example, TextExample
 from bertc.data.sources.vectors import nearest_words, read_vectors
 from bertc.ir.address import key
@@ -35,6 +36,8 @@ from bertc.ir.learning.augmentation import (
     NoCopies,
     ReplacedCopies,
 )
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.mining import Mined
 
 VERSION = 1
 COPIES_FILE = "copies.jsonl"
@@ -43,11 +46,8 @@ TURNS = ((0,), (1,), (0, 1))
 """Texts of a pair that its copies change, in turns."""
 
 
-class WordNetworks(Protocol):
+class WordNetworks(VectorNetworks, Protocol):
     """Networks by their folders, loaded on first use."""
-
-    def digest(self, folder: str) -> str:
-        """sha256 of the weights in a folder."""
 
     def candidates(
         self,
@@ -96,6 +96,20 @@ class Copier:
                     name = f"{originals[index].key}, copy {len(added) + 1}"
                     added.append(replace(originals[index], key=name, texts=tuple(changed)))
         return added
+
+    def with_negatives(self, task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
+        """Pairs with their mined negatives; other examples as they are."""
+        node = getattr(task, "negatives", None)
+        if not isinstance(node, Mined):
+            return examples
+        assert self.networks, "a program with mined negatives comes with networks"
+        pairs = [example for example in examples if isinstance(example, TextExample)]
+        texts = [(pair.texts[0], pair.texts[1]) for pair in pairs]
+        found = mined(node, task.title, texts, self.networks, self.cache, self.progress)
+        return [
+            replace(pair, texts=pair.texts + negatives)
+            for pair, negatives in zip(pairs, found, strict=True)
+        ]
 
     def _identity(self, node: Changes) -> list[str]:
         if not isinstance(node, ReplacedCopies):

@@ -153,6 +153,7 @@ def _read_task(
     learned = learned_examples(task, training_examples(task))
     all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
     progress.end()
+    learned = copier.with_negatives(task, learned)
     copies = copier.copies(task.title, learned, stage.augment)
     progress.begin(f"encoding {task.title}", 0, "rows")
     parts = {part: scored_sample(task, part, examples) for part, examples in all_parts.items()}

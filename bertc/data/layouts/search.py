@@ -38,7 +38,7 @@ def read_search(task: Embed) -> list[SearchExample]:
             relevant.setdefault(query, {})[document] = grade
     if not relevant:
         raise DataError(
-            f"{path}: none of the {len(queries):,} queries of {task.queries} has a relevant document",
+            f"{path}: no document is relevant to the {len(queries):,} queries of {task.queries}",
             "the column query-id names queries by their _id, and score is above 0",
         )
     asked = [SearchExample(key, queries[key], (*of.items(),)) for key, of in relevant.items()]

@@ -1,13 +1,14 @@
 """Where the negatives of pairs come from: a column, or a search by a trained network."""
 
-from operator import not_
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.answer import MOST_CHOICES
 
+TextKind = Literal["query", "document"]
+"""What a text is in a search, which chooses its prompt."""
 Number = Annotated[int, Field(ge=1, lt=MOST_CHOICES)]
 
 
@@ -24,8 +25,7 @@ class Mined(Node):
 
     Ranks ``skip`` to ``top`` are candidates; those with more than ``margin`` times the positive's
     similarity are left out as false negatives (NV-Retriever, TopK-PercPos: 95%). The first
-    ``number`` of the rest are taken; where there are fewer, random positives fill up. ``judge`` is
-    a cross-encoder whose scores, mapped to 0 to 1, take the place of similarities in ``margin``.
+    ``number`` of the rest are taken; where there are fewer, random positives fill up.
     """
 
     kind: Literal["mined"] = "mined"
@@ -34,8 +34,16 @@ class Mined(Node):
     skip: Annotated[int, Field(ge=0, le=10_000)] = 0
     margin: Annotated[float, Field(gt=0, le=1)] = 0.95
     number: Number = 1
-    judge: Annotated[str, Field(exclude_if=not_)] = ""
     positional = ("run",)
+
+    @model_validator(mode="after")
+    def _ranks(self) -> Self:
+        if self.top - self.skip < self.number:
+            raise ValueError(
+                f"ranks {self.skip} to {self.top} are fewer than the {self.number} negatives taken",
+                f"top={self.skip + self.number}, or more",
+            )
+        return self
 
 
 Negatives = Annotated[InColumn | Mined, BY_KIND]

@@ -1,4 +1,4 @@
-"""Trained networks that predict masked words when examples are copied.
+"""Trained networks that predict masked words for copies, or make vectors to mine negatives.
 
 Axes: b rows, s tokens of a row, k likeliest, v vocabulary.
 """
@@ -9,7 +9,9 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -19,12 +21,15 @@ from bertc.data.examples.changes import SplitText
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import fill_template, template_of
 from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.hub.sentences import vectors_of
+from bertc.ir.learning.mining import TextKind
 from bertc.ir.learning.objective import Objective
 from bertc.ir.terms.node import answered_by
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE
 from bertc.run.models.loading import digest_of, load, placed, read_model
+from bertc.run.models.vectors import embed
 
 LONGEST_ROW = 512
 """Tokens of the longest row for a network that sets no limit."""
@@ -52,6 +57,16 @@ class TrainedNetworks:
     def digest(self, folder: str) -> str:
         """sha256 of the weights in a folder."""
         return digest_of(read_model(Path(folder))[1])
+
+    def vectors(
+        self, folder: str, texts: Sequence[str], kind: TextKind, progress: Progress
+    ) -> NDArray[np.float32]:
+        """Vectors (n, d) whose dot products are the similarities of the network in a folder."""
+        model, _ = self._loaded(folder)
+        ways = vectors_of(Path(folder), model.resolved)
+        normalise = ways is None or ways.similarity != "dot"
+        place = Path(folder)
+        return embed(model, place, texts, normalise=normalise, kind=kind, progress=progress).vectors
 
     def candidates(
         self,

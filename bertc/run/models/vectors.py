@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -23,12 +22,11 @@ from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
 from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
+from bertc.ir.learning.mining import TextKind
 from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.model import EncoderInputs, Model
 
 ROWS_AT_ONCE, TOKENS_AT_ONCE = 256, 1 << 14
-TextKind = Literal["", "query", "document"]
-"""What a text is in a search, which chooses its prompt."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def embed(
     *,
     normalise: bool | None = None,
     prompt: str = "",
-    kind: TextKind = "",
+    kind: TextKind | None = None,
     width: int = 0,
     progress: Progress | None = None,
 ) -> Embedded:
