@@ -78,6 +78,7 @@ PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loade
 CLASSIFY = 'task=classify("birds.train.tsv", "birds.dev.tsv"'
 TAG = 'task=tag("tag.train.tsv", "tag.dev.tsv"'
 CHOICES = '"choose.train.tsv", "choose.dev.tsv"'
+EMBED = f"task=embed({CHOICES}, text=question, positive=a"
 GROWING = "layers= steps= stage 'one' {{ {} steps=2 }} stage 'two' {{ {} steps=2 }} grow={}"
 TAUGHT = TEACHER.replace("vocab=500", "vocab=100")
 NETWORKS: dict[str, dict[str, str]] = {
@@ -216,6 +217,10 @@ NETWORKS: dict[str, dict[str, str]] = {
         "weights": f"{CLASSIFY}, labels=many, loss=weights([1, 2, 3]))",
         "focal": f"{CLASSIFY}, loss=focal(1.5, smoothing=0.1))",
     },
+    "negatives": {
+        "column": f"{EMBED}, negative=b)",
+        "mined": f"{EMBED}, negatives=mined('bert', number=2), widths=[16, 8])",
+    },
     "objective": {
         **{kind: f"objective={kind}" for kind in ("mlm", "plm")},
         **{kind: f"objective=mlm+{kind}" for kind in ("nsp", "sop")},
@@ -237,7 +242,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "choose": f'task=choose({CHOICES}, choices=["a", "b", "c"])',
         "tag": f"{TAG})",
         "read": 'task=read("read.train.tsv", "read.dev.tsv")',
-        "embed": f"task=embed({CHOICES}, text=question, positive=a, negative=b)",
+        "embed": f"{EMBED}, negative=b)",
     },
 }
 """Of every union the smallest spec of each kind."""

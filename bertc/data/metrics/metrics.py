@@ -81,7 +81,7 @@ def _searched(
     for example, answer in zip(examples, answers, strict=True):
         if isinstance(example, SearchExample) and example.relevant is not None:
             assert isinstance(answer, tuple), "a query is answered by keys of documents"
-            ranked.append(answer)
+            ranked.append(tuple(map(str, answer)))
             relevant.append(dict(example.relevant))
     return ranked_scores(task.metrics, ranked, relevant)
 
