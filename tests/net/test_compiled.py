@@ -30,7 +30,7 @@ UNTRIED = {
     ("average", "none"), ("average", "ema"),  # tests/run/test_average.py
     ("adapt", "none"),  # is left out too
     ("grow", "turned"),  # tests/run/test_turning.py
-    ("negatives", "column"), ("negatives", "mined"),  # tests/test_kinds.py, tests/data/test_mined.py
+    ("negatives", "column"), ("negatives", "mined"),  # tests/data/test_mined.py
     ("init", "vectors"),  # begins with another file: tests/model/test_vectors.py
     ("loss", "plain"), ("loss", "balanced"), ("loss", "weights"), ("loss", "focal"),  # kinds.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/run/test_copies.py
