@@ -243,6 +243,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "tag": f"{TAG})",
         "read": 'task=read("read.train.tsv", "read.dev.tsv")',
         "embed": f"{EMBED}, negative=b)",
+        "rerank": f"task=rerank({CHOICES}, text=question, positive=a, negative=b)",
     },
 }
 """Of every union the smallest spec of each kind."""

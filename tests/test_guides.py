@@ -7,6 +7,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,11 @@ def test_the_commands_of_the_page_on_vectors_run(run, tmp_path):
         (tmp_path / name).write_text("\n".join(["a\tb\tc\ts", *rows * 3]) + "\n")
     (tmp_path / "dev.csv").write_text("sentence1,sentence2,score\na hen,a duck,4\na reed,a hen,1\n")
     (tmp_path / "texts.txt").write_text("a hen\n\na pond\na reed by a pond\na duck\n")
+    written = {"a": "a hen", "b": "a duck", "c": list("abcd"), "s": [3, 1, 0, 0, 2]}
+    written |= {"q": "a reed", "p": "a pond"}
+    for name in ("faq.jsonl", "lists.jsonl"):
+        (tmp_path / name).write_text("\n".join([json.dumps(written)] * 4))
+    searched(tmp_path)
     page = commands(ROOT / "docs" / "how-to" / "embed.md")
     toy = TOY.replace("train.tsv", "texts.txt")
     said = run("train", toy, "--out", "minilm")
@@ -237,6 +243,33 @@ def test_the_commands_of_the_page_on_words_run(run, tmp_path):
     assert "2 are means" in said
     assert "loss by language" in said
     assert (tmp_path / "my-model" / "tokenizer.json").is_file()
+
+
+def searched(folder: Path) -> None:
+    """A search of one query in three documents."""
+    texts = ("a hen", "a pond", "a reed")
+    documents = [json.dumps({"_id": f"d{n}", "text": text}) for n, text in enumerate(texts)]
+    (folder / "docs.jsonl").write_text("\n".join(documents))
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "a duck"}')
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\td0\t1\n")
+
+
+def test_the_commands_of_the_page_on_documents_run(run, tmp_path):
+    searched(tmp_path)
+    words = ("hen", "duck", "pond", "reed", "bird", "farm", "gate")
+    rows = [f"a {word}\tthe {word} by a {other}" for word, other in pairwise(words)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["query\tanswer", *rows]))
+    judged = ["query\tpassage\tlabel", "a hen\tthe hen\t1", "a hen\tthe pond\t0"]
+    (tmp_path / "judged.tsv").write_text("\n".join(judged))
+    (tmp_path / "texts.txt").write_text("a hen\n\na duck by a pond\n\n" * 9)
+    run("train", TOY.replace("train.tsv", "texts.txt"), "--out", "minilm")
+    page = commands(ROOT / "docs" / "how-to" / "documents.md")
+    said = "".join(run(*a, *(FEWER if a[0] == "train" else [])) for a in page)
+    assert "recall@100" in said
+    assert "are no negatives" in said
+    assert (tmp_path / "my-encoder" / "1_Pooling" / "config.json").is_file()
+    config = json.loads((tmp_path / "my-reranker" / "config.json").read_text())
+    assert config["num_labels"] == 1
 
 
 def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from bertc.hub.networks import alone
 from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.learning.answer import Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.network.encoder import first_position
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.complete import Complete
@@ -32,6 +33,12 @@ from bertc.ir.vocabulary import (
     Words,
 )
 from bertc.lang.write.show import show_value
+
+ACTIVATIONS = {
+    True: "torch.nn.modules.activation.Sigmoid",
+    False: "torch.nn.modules.linear.Identity",
+}
+"""What a CrossEncoder of sentence-transformers makes of a score."""
 
 
 def target_of(
@@ -67,7 +74,7 @@ def target_of(
 def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
     """The task whose head is exported: the first of the last stage, if its head is there."""
     tasks = [task for task in program.stages[-1].tasks if not isinstance(task.answer, Vector)]
-    return next((task for task in tasks if task.title in parts), None)
+    return next((task.judged for task in tasks if task.title in parts), None)
 
 
 def task_class(family: Family, task: AnyTask, pooler: PoolerKind) -> HfClass | Obstacle:
@@ -116,6 +123,9 @@ def beyond_last(task: AnyTask) -> Obstacle | None:
 def _of_task(task: AnyTask) -> Mapping[str, Any]:
     """Settings of ``config.json`` for a task: title and labels."""
     title = {"finetuning_task": task.title}
+    if isinstance(task, Rerank):
+        said = {"activation_fn": ACTIVATIONS[task.sigmoid]}
+        return {**title, **_labels(("LABEL_0",)), "sentence_transformers": said}
     match task.answer:
         case Labels(names=names):
             return {**title, **_labels(names), "problem_type": "single_label_classification"}

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bertc.base.diagnostics import BertcError, DataError
 from bertc.base.storage.json_file import read_json, shown, shown_name
+from bertc.base.storage.paths import is_file
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.config import MAX_BYTES
 from bertc.hub.families.config import HfConfig
@@ -20,9 +21,11 @@ from bertc.ir.learning.answer import Conditioned, told_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.learning.task import Name
+from bertc.ir.learning.vector_task import Rerank
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
+SETTINGS, CROSS = "config_sentence_transformers.json", "CrossEncoder"
 SUMMED = "summary_activation"
 SEVERAL = "multi_label_classification"
 PRETRAINED = frozenset({*OF_HEADS, *PRETRAINING})
@@ -43,6 +46,14 @@ class _HfTask(BaseModel):
     ) = None
     finetuning_task: str | None = None
     dropout: Probability | None = None
+    sentence_transformers: dict[str, Any] | None = None
+    sbert_ce_default_activation_function: str | None = None
+
+    @property
+    def activation(self) -> str:
+        """What a CrossEncoder makes of a score; empty if it is none."""
+        told = self.sentence_transformers or {}
+        return str(told.get("activation_fn") or self.sbert_ce_default_activation_function or "")
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,9 @@ def read_task(
             f"config.json names {task_class.name}, and the weights have no {task_class.head}: the "
             "encoder is imported, without a task"
         )
+    beside = path.with_name(SETTINGS)  # as CrossEncoder writes it since 5
+    if is_file(beside) and (said := read_json(beside, MAX_BYTES)).get("model_type") == CROSS:
+        raw = {"sentence_transformers": said, **raw}
     rate_name = task_class.dropout or heads.dropout
     try:
         settings = _HfTask.model_validate({**raw, "dropout": raw.get(rate_name)})
@@ -146,6 +160,8 @@ def _task(task_class: TaskClass, settings: _HfTask, dropout: float) -> AnyTask:
         return Read(**common)
     if settings.problem_type == SEVERAL and "tags" not in task_class.kinds and len(names) > 1:
         return Classify(**common, labels=Many(names=names))
+    if settings.activation and len(names) == 1:
+        return Rerank(**common, sigmoid=not settings.activation.endswith("Identity"))
     regression = (settings.problem_type or ("regression" * (len(names) == 1))) == "regression"
     if "tags" not in task_class.kinds and regression:
         return Regress(**common, **({"label": names} if len(names) > 1 else {}))

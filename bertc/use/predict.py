@@ -207,6 +207,6 @@ def of_any_number(task: AnyTask, examples: Sequence[Example] = ()) -> AnyTask:
     Each choice is scored by itself: training fixes no number, and an imported head states none.
     """
     if not isinstance(task, Choose):
-        return task
+        return task.judged
     numbers = [len(e.choices) for e in examples if isinstance(e, ChoiceExample)]
     return task.model_copy(update={"most": max(numbers, default=MOST_CHOICES)})

@@ -158,6 +158,11 @@ PROGRAMS: dict[str, dict[str, str]] = {
                     microbatch="2"),
     "embed scored": _asked('embed("score.train.tsv", text=text, positive=label, score=label, '
                            'temperature=0.5)'),
+    "embed taught": _asked('embed("choose.train.tsv", text=question, positive=a, negative=b, '
+                           'score=label, loss=margin, widths=[8, 4], query_prompt="who ", '
+                           'similarity=dot)'),
+    "rerank": _asked('rerank("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
+                     'negative=b)'),
     "features": _asked("", steps="", blocks=
         'stage "a" { task=glue(rte, "RTE") features=concat(last=2) freeze=all steps=2 } '
         'stage "b" { task=classify("birds.train.tsv", "birds.dev.tsv") features=embeddings '

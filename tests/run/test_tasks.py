@@ -68,6 +68,8 @@ def farm(tmp_path, corpus_file):
             ("question", "a", "b", "c", "label"),
             [(t, *_turned(n), _turned(n).index("ducks")) for n, (t, _, _) in enumerate(found)],
         )
+        pairs = [(t, of, int(of == b)) for t, b, _ in found for of in BIRDS]
+        table(f"pairs.{part}.tsv", ("query", "passage", "label"), pairs)
         table(
             f"tag.{part}.tsv",
             ("words", "tags"),
@@ -134,6 +136,7 @@ def farm(tmp_path, corpus_file):
         "tag": f"tag('{at}/tag.train.tsv', '{at}/tag.dev.tsv')",
         "read": f"read('{at}/read.train.tsv', '{at}/read.dev.tsv')",
         "embed": f"embed('{at}/birds.train.tsv', '{at}/birds.dev.tsv', positive=label)",
+        "rerank": f"rerank('{at}/pairs.train.tsv', '{at}/pairs.dev.tsv')",
         "text": f"data=files('{corpus_file}', sentences=lines) ",
     }
 
@@ -172,6 +175,7 @@ ANSWERED = {
     "tag": "words tags_in_file tags probabilities",
     "read": "context question answer_in_file start answer null_odds best",
     "embed": "text label similarity",
+    "rerank": "query passage label score",
 }
 """Members of a row of ``bertc predict`` by task: columns of the file, then the answer."""
 LEARNED = {
@@ -297,6 +301,7 @@ def _a_file(folder, kind):
         "tag": folder / "tag.dev.tsv",
         "read": folder / "read.dev.tsv",
         "embed": folder / "birds.dev.tsv",
+        "rerank": folder / "pairs.dev.tsv",
     }[kind]
 
 

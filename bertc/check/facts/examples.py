@@ -13,7 +13,7 @@ from bertc.ir.learning.class_loss import BalancedLoss
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import UNKNOWN, Task
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.program.written import Given, Origin
@@ -35,7 +35,7 @@ def _read(term: Term) -> Term:
         return term
     asks = told_names(task.answer) == UNKNOWN
     balances = isinstance(task.class_loss, BalancedLoss) and not task.class_loss.weights
-    kinds = Classify | Regress | Choose | Tag | Read | Embed
+    kinds = Classify | Regress | Choose | Tag | Read | Embed | Rerank
     imported = isinstance(task, kinds) and not task.train
     if not (asks or (balances and not imported)) and (task.examples or imported):
         return term

@@ -209,11 +209,11 @@ _OF_TASKS: tuple[Rule[StageSettings], ...] = (
          lambda s: "augment copies examples of texts with a label or a score, but those of "
          f"{listed(_uncopied(s))} have others",
          also=("objective", "the objective is set here"), instead="augment=none"),
-    Rule("E277", "objective", _unlike,
+    Rule("E281", "objective", _unlike,
          lambda s: f"tasks of one network embed with unlike {_unlike(s)}, and it makes vectors "
          "in one way",
          help="the same pooling, similarity and normalise in all of them"),
-    Rule("E277", "objective", _wider,
+    Rule("E281", "objective", _wider,
          lambda s: f"widths has a prefix of {_wider(s)} numbers, and vectors have {s.hidden}",
          also=lambda s: ("hidden", f"hidden = {s.hidden}"),
          help="leave it out: the first width is at most the hidden width"),

@@ -26,7 +26,7 @@ from bertc.data.examples.changes import (
     split_text,
 )
 from bertc.data.examples.mined import VectorNetworks, mined
-from bertc.data.layouts.example import Example, TextExample
+from bertc.data.layouts.example import ChoiceExample, Example, TextExample
 from bertc.data.sources.vectors import nearest_words, read_vectors
 from bertc.ir.address import key
 from bertc.ir.learning.augmentation import (
@@ -103,12 +103,18 @@ class Copier:
         if not isinstance(node, Mined):
             return examples
         assert self.networks, "a program with mined negatives comes with networks"
-        pairs = [example for example in examples if isinstance(example, TextExample)]
-        texts = [(pair.texts[0], pair.texts[1]) for pair in pairs]
-        found = mined(node, task.title, texts, self.networks, self.cache, self.progress)
+        pairs = [
+            (e.texts[0], e.texts[1]) if isinstance(e, TextExample) else (e.question, e.choices[0])
+            for e in examples
+            if isinstance(e, TextExample | ChoiceExample)
+        ]
+        found = mined(node, task.title, pairs, self.networks, self.cache, self.progress)
         return [
-            replace(pair, texts=pair.texts + negatives)
-            for pair, negatives in zip(pairs, found, strict=True)
+            replace(example, texts=example.texts + negatives)
+            if isinstance(example, TextExample)
+            else replace(example, choices=example.choices + negatives)
+            for example, negatives in zip(examples, found, strict=True)
+            if isinstance(example, TextExample | ChoiceExample)
         ]
 
     def _identity(self, node: Changes) -> list[str]:

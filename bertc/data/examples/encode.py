@@ -21,7 +21,7 @@ from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.answer import Answer, Choice, Score, Several, Tags, told_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Race, Squad, Tagging
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning.vector_task import Embed, Rerank
 
 TEXTS_AT_ONCE = 4096
 """Texts in a batch of the tokenizer."""
@@ -44,6 +44,8 @@ def encode(
             _searched(task, examples, rows)
         case TextExample():
             _texts(task, examples, rows)
+        case ChoiceExample() if isinstance(task, Rerank):
+            _lists(task, examples, rows)
         case ChoiceExample():
             _choices(task, examples, rows)
         case TaggedExample():
@@ -135,6 +137,18 @@ def _searched(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> Non
     for number, tokens in enumerate(_ids(rows.vocabulary, every)):
         rows.num_cut += len(tokens) > rows.max_tokens(1)
         rows.add(number, _fit(tokens, None, rows), (float("nan"),))
+
+
+def _lists(task: Rerank, examples: Sequence[Example], rows: RowBuilder) -> None:
+    """Add a row of the query with each of its passages, of which the first answers it."""
+    lists = [e for e in examples if isinstance(e, ChoiceExample)]
+    ids = iter(_ids(rows.vocabulary, [t for e in lists for t in (e.question, *e.choices)]))
+    for number, example in enumerate(lists):
+        query, *passages = [next(ids) for _ in range(1 + len(example.choices))]
+        pairs = [_fit(query, passage, rows) for passage in passages]
+        rows.num_cut += pairs != [(query, passage) for passage in passages]
+        for pair in pairs:
+            rows.add(number, pair, (0.0,))
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:

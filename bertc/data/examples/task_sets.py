@@ -19,7 +19,13 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import Example, SearchExample, TaggedExample, TextExample
+from bertc.data.layouts.example import (
+    ChoiceExample,
+    Example,
+    SearchExample,
+    TaggedExample,
+    TextExample,
+)
 from bertc.data.layouts.parts import dev_parts, part_examples, part_source, training_examples
 from bertc.data.sources.cells import finite, swapped
 from bertc.data.sources.files import file_identity
@@ -29,6 +35,7 @@ from bertc.ir.learning.answer import Answer, Several, Tags, names_spans, told_na
 from bertc.ir.learning.class_loss import PLAIN_LOSS, BalancedLoss
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.task import Glue, Tagging
+from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.program.stage import Stage
 
 MAX_LABELS = 10_000
@@ -98,6 +105,20 @@ def scored_sample(
     return _drawn(examples, most or dev_limit, "judged", task.title, part)
 
 
+def in_pairs(examples: Sequence[Example]) -> Sequence[Example]:
+    """Lists of passages as pairs of the query with each, the positive with a label of 1."""
+    if not any(isinstance(example, ChoiceExample) for example in examples):
+        return examples
+    lists = [example for example in examples if isinstance(example, ChoiceExample)]
+    pairs: dict[tuple[str, str], TextExample] = {}
+    for nth in range(max(len(example.choices) for example in lists)):  # positives first
+        for example in lists:
+            if nth < len(example.choices):
+                texts = example.question, example.choices[nth]
+                pairs.setdefault(texts, TextExample(example.key, texts, float(nth == 0)))
+    return [*pairs.values()]
+
+
 def _drawn(examples: Sequence[Example], most: int, *address: str) -> Sequence[Example]:
     """A keyed sample of ``most`` examples in their order, the same for all seeds; all for 0."""
     if not 0 < most < len(examples):
@@ -157,12 +178,14 @@ def _read_task(
     copies = copier.copies(task.title, learned, stage.augment)
     progress.begin(f"encoding {task.title}", 0, "rows")
     parts = {part: scored_sample(task, part, examples) for part, examples in all_parts.items()}
+    if isinstance(task, Rerank):
+        parts = {part: in_pairs(examples) for part, examples in parts.items()}
     segments = stage.encoder.kinds_of_segments
     task_set = TaskSet(
         task,
         encode(task, [*learned, *copies], vocabulary, stage.seq, segments),
         {
-            part: (examples, encode(task, examples, vocabulary, stage.seq, segments))
+            part: (examples, encode(task.judged, examples, vocabulary, stage.seq, segments))
             for part, examples in parts.items()
         },
         one_per_row=_one_per_row(stage),

@@ -1,12 +1,11 @@
 """Custom files, with the columns that a task names."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError, several
-from bertc.base.storage.paths import suffix, user_path
+from bertc.base.storage.paths import user_path
 from bertc.base.storage.tagged import is_tagged_file
 from bertc.data.layouts.conll import bio, in_columns, read_tagging
 from bertc.data.layouts.example import (
@@ -17,10 +16,9 @@ from bertc.data.layouts.example import (
     TextExample,
 )
 from bertc.data.layouts.find import DataPart, DataParts
-from bertc.data.layouts.glue import read_glue
 from bertc.data.layouts.passages import checked_answer, member
-from bertc.data.layouts.search import read_search
-from bertc.data.layouts.table import ExampleSource, opened_file, rows_of, source_name
+from bertc.data.layouts.related import ranked, read_texts, related
+from bertc.data.layouts.table import ExampleSource, rows_of
 from bertc.data.sources.cells import (
     NO_ANSWER,
     flag,
@@ -33,16 +31,12 @@ from bertc.data.sources.cells import (
     texts,
     words,
 )
-from bertc.data.sources.streams import lines
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import Several, names_spans
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
-from bertc.ir.learning.task import Glue
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning.vector_task import Embed, Rerank
 
-Own = Classify | Regress | Choose | Tag | Read | Embed
-LINES = ".txt"
-"""The ending of files with a text a line to embed."""
+Own = Classify | Regress | Choose | Tag | Read | Embed | Rerank
 
 
 def own_parts(task: Own) -> DataParts:
@@ -72,7 +66,9 @@ def read_own(task: Own, part: DataPart, labelled: bool) -> list[Example]:
         case Read():
             return list(_asked(task, part.source, labelled))
         case Embed():
-            return list(_related(task, part, labelled))
+            return list(related(task, part, labelled))
+        case Rerank():
+            return list(ranked(task, part.source, labelled))
 
 
 def _texts(
@@ -81,7 +77,7 @@ def _texts(
     columns = (task.text, task.pair) if task.pair else (task.text,)
     for key, place, cells in rows_of(source, columns, task.columns, labelled):
         texts, answers = cells[: len(columns)], cells[len(columns) :]
-        read = _read(texts, columns, place)
+        read = read_texts(texts, columns, place)
         yield TextExample(key, read, _answer(task, answers, place, labelled))
 
 
@@ -107,83 +103,6 @@ def _answer(
     return label_in(first, place, names[0], task.names, hidden, task.text)
 
 
-def _read(cells: Sequence[Any], columns: Sequence[str], place: str) -> tuple[str, ...]:
-    return tuple(text(cell, place, name) for cell, name in zip(cells, columns, strict=True))
-
-
-def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
-    source = part.source
-    if part.search:
-        yield from read_search(task)
-        return
-    if part.sts:
-        assert isinstance(source, Path), "sts names a file"
-        yield from read_glue(Glue(task="stsb", data=str(source)), source, labelled)
-        return
-    if isinstance(source, Path) and suffix(source) == LINES:
-        yield from _lines(task, source)
-        return
-    if not labelled and not task.positive:
-        raise DataError(
-            f"{source_name(source)}: a similarity is of two texts, and one column is named",
-            f'--task "embed(text={task.text}, positive=COLUMN)", or `bertc embed` for vectors',
-        )
-    names = (task.text, task.positive, task.negative if labelled else "")
-    columns = tuple(filter(None, names))
-    hidden = () if labelled and task.score else NO_ANSWER
-    for key, place, (*cells, cell) in rows_of(source, columns, (task.score,), labelled):
-        texts = _read(cells[:2], columns[:2], place)
-        texts += tuple(chain(*(negatives_of(task, c, texts[-1], place) for c in cells[2:])))
-        yield TextExample(key, texts, None if cell in hidden else _told(task, cell, texts, place))
-
-
-def negatives_of(task: Embed, cell: Any, positive: str, place: str) -> tuple[str, ...]:
-    """The negatives in a cell, a text or the first ones of a list."""
-    number = task.negatives.number
-    negatives = texts(cell, place, task.negative) if isinstance(cell, list) else ()
-    negatives = negatives or _read([cell], [task.negative], place)
-    if len(negatives) < number:
-        raise DataError(
-            f"{place}: {several(len(negatives), 'negative')}, {number} expected",
-            f"negatives=column({len(negatives)}), or a longer list in {task.negative!r}",
-        )
-    if positive in negatives[:number]:
-        raise DataError(
-            f"{place}: a negative is the positive itself, {positive[:60]!r}",
-            "leave it out: what is pulled near cannot be pushed away",
-        )
-    return negatives[:number]
-
-
-def _told(task: Embed, cell: Any, read: Sequence[str], place: str) -> float | tuple[float, ...]:
-    """The score of a pair, or the scores of all texts but the first, of which a lead is two."""
-    if task.loss == "order":
-        return number(cell, place, task.score)
-    if not isinstance(cell, list) and task.loss == "margin" and len(read) == 3:
-        return number(cell, place, task.score), 0.0
-    scores = cell if isinstance(cell, list) else [cell]
-    if len(scores) != len(read) - 1:
-        raise DataError(
-            f"{place}: {several(len(scores), 'score')} in {task.score!r}, and "
-            f"{several(len(read) - 1, 'text')} to score",
-            "a list of scores: the positive's, then those of the negatives",
-        )
-    return tuple(number(score, place, task.score) for score in scores)
-
-
-def _lines(task: Embed, path: Path) -> Iterator[TextExample]:
-    for name in ("negative", "score"):
-        if column := getattr(task, name):
-            raise DataError(
-                f"{path}: a .txt file has one text a line, and {name}={column} is a column",
-                f"a table, or leave {name} out; sts=FILE has scores of its own",
-            )
-    with opened_file(path) as file:
-        for number, line in lines(file):
-            if line.strip():
-                yield TextExample(str(number - 1), (line,), None)
-
-
 def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[ChoiceExample]:
     rows = rows_of(source, (task.passage, task.text, *task.choices), (task.label,), labelled)
     for key, place, (passage, question, *cells, cell) in rows:
@@ -203,7 +122,7 @@ def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:
     if len(task.choices) == 1:
         choices = texts(cells[0], place, task.choices[0])
     else:
-        choices = _read(["" if cell is None else cell for cell in cells], task.choices, place)
+        choices = read_texts(["" if cell is None else cell for cell in cells], task.choices, place)
         while choices and not choices[-1].strip():
             choices = choices[:-1]
     most = task.answer.most

@@ -18,6 +18,7 @@ from bertc.data.metrics.gold import AnswerValue, gold
 from bertc.data.metrics.ranks import ranked_scores
 from bertc.ir.learning.answer import Labels, Metric, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.vector_task import Rerank
 
 Spans = set[tuple[str, int, int]]
 """Spans of a sentence: kind, index of the first word, index of the last."""
@@ -56,6 +57,8 @@ def judge(
             "there are no examples to score", "name a part with labels and at least one row"
         )
     assert len(examples) == len(answers), f"{len(answers)} answers to {len(examples)} examples"
+    if isinstance(task, Rerank):
+        return _reranked(task, examples, answers)
     metrics, unscored = task.metrics, False
     if isinstance(task.answer, Vector):  # a file may have scores though the task learned from none
         first = examples[0]
@@ -71,6 +74,29 @@ def judge(
         exact, f1 = _agreement(right, answers, task.answer.unanswerable)
         return {"squad_f1": float(np.mean(f1)), "em": float(np.mean(exact))}
     return {metric: _value(metric, task, right, answers) for metric in metrics}
+
+
+def _reranked(
+    task: Rerank, examples: Sequence[Example], answers: Sequence[AnswerValue]
+) -> dict[str, float]:
+    """Metrics of the passages of each query by their scores, over queries with a right one."""
+    passages: dict[str, dict[str, tuple[float, float]]] = {}
+    for example, score in zip(examples, answers, strict=True):
+        assert isinstance(example, TextExample), "passages are judged in pairs"
+        query, passage = example.texts
+        of, grade = passages.setdefault(query, {}), gold(example)
+        assert isinstance(score, int | float), "a pair has a score"
+        assert isinstance(grade, int | float), "a pair has a grade"
+        of[passage] = score, max(grade, of.get(passage, (0.0, 0.0))[1])
+    right = [of for of in passages.values() if any(grade > 0 for _, grade in of.values())]
+    if not right:
+        raise DataError(
+            f"no query has a passage with a {task.label} above 0", "each query needs a right one"
+        )
+    by_score = [sorted(of.items(), key=lambda item: -item[1][0]) for of in right]
+    ranked = [[text for text, _ in of] for of in by_score]
+    grades = [{text: grade for text, (_, grade) in of.items() if grade > 0} for of in right]
+    return ranked_scores(task.metrics, ranked, grades)
 
 
 def _searched(

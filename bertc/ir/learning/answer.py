@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, assert_never
 
 from pydantic import Field
 
-from bertc.ir.base import BY_KIND, Node
+from bertc.ir.base import BY_KIND, Node, Off
 from bertc.ir.network.ffn import Activation
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead, VectorHead
 
@@ -34,10 +34,14 @@ class Several(_Named):
 
 
 class Score(Node):
-    """A number per example, or one for each of ``names``; scores (n, numbers)."""
+    """A number per example, or one for each of ``names``; scores (n, numbers).
+
+    ``logistic``: it is how likely a pair belongs together, as a logit.
+    """
 
     kind: Literal["score"] = "score"
     names: Annotated[tuple[str, ...], Field(exclude_if=not_)] = ()
+    logistic: Off = False
 
     @property
     def width(self) -> int:

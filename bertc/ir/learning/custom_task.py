@@ -33,7 +33,7 @@ from bertc.ir.learning.task import (
     Xnli,
     told_apart,
 )
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning.vector_task import Embed, Rerank
 
 Columns = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(told_apart)]
 
@@ -165,7 +165,9 @@ class Read(OwnTask, Reading):
         return Span(head=self.head, unanswerable=self.unanswerable)
 
 
-TaskKind = Glue | Xnli | Squad | Race | Tagging | Classify | Regress | Choose | Tag | Read | Embed
+TaskKind = (
+    Glue | Xnli | Squad | Race | Tagging | Classify | Regress | Choose | Tag | Read | Embed | Rerank
+)
 """The closed union of tasks."""
 AnyTask = Annotated[TaskKind, BY_KIND]
 TASKS = frozenset(str(task.model_fields["kind"].default) for task in get_args(TaskKind))

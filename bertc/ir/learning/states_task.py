@@ -1,7 +1,7 @@
 """The states that the head of a task reads, and the cost of it."""
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
@@ -51,6 +51,11 @@ class StatesTask(TermNode):
     @abstractmethod
     def answer(self) -> Answer:
         """The kind of answer."""
+
+    @property
+    def judged(self) -> Self:
+        """The task in the form in which examples are answered."""
+        return self
 
     @property
     def recurrent(self) -> BiLstmHead | None:

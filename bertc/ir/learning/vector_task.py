@@ -6,11 +6,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
-from bertc.ir.base import Count, Probability, Width
-from bertc.ir.learning.answer import Metric, Pooling, Similarity, Vector
+from bertc.ir.base import Count, On, Probability, Width
+from bertc.ir.learning.answer import Answer, Choice, Metric, Pooling, Score, Similarity, Vector
 from bertc.ir.learning.mining import IN_COLUMN, Negatives
 from bertc.ir.learning.own_task import OwnTask
-from bertc.ir.learning.task import Name
+from bertc.ir.learning.task import Headed, Name
 from bertc.ir.network.body import Body
 from bertc.ir.terms.node import RowShape
 
@@ -96,16 +96,18 @@ class Embed(OwnTask):
     @model_validator(mode="after")
     def _search(self) -> Self:
         files = {"corpus": self.corpus, "queries": self.queries, "relevant": self.relevant}
-        missing = [f"{name}='FILE'" for name, file in files.items() if not file]
+        missing = [f"{name}=..." for name, file in files.items() if not file]
         if 0 < len(missing) < len(files):
-            raise ValueError("a search has a corpus, queries and relevant", " ".join(missing))
+            raise ValueError("a search has a corpus, queries and relevant", ", ".join(missing))
         return self
 
     @model_validator(mode="after")
     def _narrower(self) -> Self:
         if list(self.widths) != sorted(set(self.widths), reverse=True):
             falling = ", ".join(map(str, sorted(set(self.widths), reverse=True)))
-            raise ValueError("widths are from the widest to the narrowest", f"widths=[{falling}]")
+            raise ValueError(
+                "widths are from the widest to the narrowest", f"in the order {falling}"
+            )
         return self
 
     @property
@@ -141,3 +143,53 @@ class Embed(OwnTask):
         states = examples * rows.choices * rows.seq * encoder.hidden
         pooled = () if self.pooling == "cls" else (op.Pointwise("add", states),)
         return (*pooled, *super().operations(encoder, rows, examples))
+
+
+class Rerank(OwnTask, Headed):
+    """How well a passage answers a query, read together (a cross-encoder).
+
+    Of lists, ``positive`` and ``negative`` (or mined ones) name columns of passages, and the loss
+    is the cross entropy of the positive among them. Of pairs, ``passage`` is a column, ``label``
+    is 1 or 0, or between, and the loss binary cross entropy. Both are judged as pairs: the
+    passages of each query by rank. ``sigmoid``: scores are from 0 to 1.
+    """
+
+    kind: Literal["rerank"] = "rerank"
+    name: Name = "rerank"
+    text: str = "query"
+    passage: str = "passage"
+    label: str = "label"
+    positive: str = ""
+    negative: str = ""
+    negatives: Annotated[Negatives, Field(exclude_if=IN_COLUMN.__eq__)] = IN_COLUMN
+    sigmoid: On = True
+
+    @model_validator(mode="after")
+    def _columns(self) -> Self:
+        mined = self.negatives.kind == "mined"
+        if mined and self.negative:
+            raise ValueError("negative names a column, and negatives=mined(...) takes its place")
+        if bool(self.positive) != bool(self.negative or mined):
+            raise ValueError(
+                "a list has a positive and negatives, and pairs have neither",
+                "positive=..., negative=...; or passage=..., label=...",
+            )
+        return self
+
+    @property
+    def judged(self) -> Self:
+        return self.model_copy(update={"negative": "", "negatives": IN_COLUMN})
+
+    @property
+    def answer(self) -> Answer:
+        if self.negative or self.negatives.kind == "mined":
+            return Choice(most=1 + self.negatives.number)
+        return Score(logistic=True)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return ("text", "passage")
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return ("ndcg@10", "mrr@10", "map")

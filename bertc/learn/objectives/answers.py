@@ -136,6 +136,10 @@ def answer_losses(task: Task, own: TaskTargets, states: Tensor, head: nn.Module)
         return _span_losses(own, states, head)
     scores = answer_scores(answer, states, head)
     match answer:
+        case Score(logistic=True):
+            targets_nc = own.targets.reshape_as(scores)
+            losses_nc = F.binary_cross_entropy_with_logits(scores, targets_nc, reduction="none")
+            return Predicted(losses_nc[:, 0], (scores > 0)[:, 0] == (targets_nc > 0.5)[:, 0])
         case Score():
             losses_nc = (scores - own.targets.reshape_as(scores)).square()
             losses_n = losses_nc.mean(1) if answer.width > 1 else losses_nc[:, 0]

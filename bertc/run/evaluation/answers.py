@@ -25,7 +25,7 @@ from bertc.data.metrics.spans import Decoded, Window, decode_conditioned, decode
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Read
 from bertc.ir.learning.task import Squad
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.learn.objectives.softmax.similarities import by_example, related_losses
 
 NEAR = 1e-9
@@ -62,6 +62,9 @@ def read_off(
             return _labels(labels, _pooled(rows, scored, len(examples)))
         case Several() as several:
             return _several(several, _pooled(rows, scored, len(examples)))
+        case Score() as score if isinstance(task, Rerank) and task.sigmoid:
+            logits = _pooled(rows, scored, len(examples))[:, 0]
+            return Answers((1 / (1 + np.exp(-logits))).tolist())
         case Score() as score:
             return _scores(score, _pooled(rows, scored, len(examples)))
         case Choice() as choice:

@@ -64,9 +64,10 @@ def answer(
     model.eval()
     try:
         totals = torch.zeros(4, dtype=torch.float64, device=device)
-        score = within(partial(outputs, model, stage, task_set.task))
+        task = task_set.judged
+        score = within(partial(outputs, model, stage, task))
         scored = _said(score, task_set, rows, pad, totals, stop, progress or Silent())
-        answers = read_off(task_set.task, examples, rows, scored, stage.batch)
+        answers = read_off(task, examples, rows, scored, stage.batch)
     finally:
         model.train(training)
     loss, hits, count, weight = totals.tolist()

@@ -15,7 +15,7 @@ from bertc.ir.learning.answer import alike, told_names
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Glue, Tagging, Task
-from bertc.ir.learning.vector_task import WAYS, Embed
+from bertc.ir.learning.vector_task import WAYS, Embed, Rerank
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.written import Program
@@ -106,6 +106,8 @@ def nothing_to_judge_by(task: AnyTask) -> MissingInputError:
 def own_form(task: AnyTask, with_labels: bool) -> str:
     """The task in the form for a user's own files, with a placeholder for every column."""
     kind, answer = OWN_KINDS[task.answer.kind]
+    if isinstance(task, Rerank):
+        kind, answer = task.kind, "label"
     title = () if task.title == kind else (f"name={task.title}",)
     columns = [*task.reads, *([answer] if with_labels else [])]
     return f"{kind}({', '.join([*title, *(f'{column}=COLUMN' for column in columns)])})"
@@ -141,7 +143,7 @@ def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage
         raise UsageError(f"no task {requested.title} here", help=" or ".join(names))
     stage, learned = tasks[title]
     requested = _completed(requested, learned)
-    if not alike(learned.answer, requested.answer):
+    if not alike(learned.judged.answer, requested.judged.answer):
         names = list(told_names(learned.answer)[:8]) or [f"a {learned.answer.kind}"]
         raise UsageError(
             f"the answers of the task {title} differ from those that its head was trained on",

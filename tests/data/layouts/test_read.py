@@ -29,7 +29,7 @@ from bertc.data.metrics.gold import gold
 from bertc.ir.data import Hf
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning.vector_task import Embed, Rerank
 
 PAIR = "sentence1\tsentence2"
 MNLI = (
@@ -149,6 +149,12 @@ def embed(at: Path) -> AnyTask:
     return Embed(train=train, dev=train, test=test, text="a", positive="b", score="y")
 
 
+def rerank(at: Path) -> AnyTask:
+    train = str(write(at / "train.csv", "query,passage,label", "A hen,Hens,0.5"))
+    test = str(write(at / "test.csv", "query,passage", "A hen,Hens"))
+    return Rerank(train=train, dev=train, test=test)
+
+
 def of_race(name: str) -> list[Example]:
     return [
         ChoiceExample(f"{name}.txt-0", "A hen.", "Who _ ?", tuple("abcd"), 1),
@@ -171,6 +177,7 @@ MAKERS: dict[type, tuple[Callable[[Path], AnyTask], list[Any]]] = {
     Tag: (tag, [TaggedExample("0", ("A", "hen"), ("O", "B-X"))]),
     Read: (read, [QuestionExample("0", "A hen clucks.", "Who?", (("hen", 2),), True)]),
     Embed: (embed, [TextExample("0", ("A hen", "Hens"), 1.5)]),
+    Rerank: (rerank, [TextExample("0", ("A hen", "Hens"), 0.5)]),
 }
 KINDS = typing.get_args(typing.get_args(AnyTask)[0])
 

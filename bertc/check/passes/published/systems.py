@@ -8,7 +8,7 @@ from bertc.ir.learning.answer import Conditioned
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task, Xnli
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.terms.node import System
 
@@ -193,7 +193,7 @@ def _electra(task: Task, reads: bool, chooses: bool, hidden: int) -> Recipe:
     long = isinstance(task, Glue) and task.task in ("rte", "stsb")
     passes = 2.0 if reads else 10.0 if long else 3.0
     # Own texts have the head of ElectraForSequenceClassification (modeling_electra.py).
-    pooler: PoolerKind = "gelu" if isinstance(task, Classify | Regress) else False
+    pooler: PoolerKind = "gelu" if isinstance(task, Classify | Regress | Rerank) else False
     return {"optimizer": rule, "batch": 32, "seq": seq, "epochs": passes, "pooler": pooler}
 
 

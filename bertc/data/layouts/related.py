@@ -1,0 +1,123 @@
+"""Texts to embed, and passages to rank, with the columns that a task names."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from bertc.base.diagnostics import DataError, several
+from bertc.base.storage.paths import suffix
+from bertc.data.layouts.example import ChoiceExample, Example, TextExample
+from bertc.data.layouts.find import DataPart
+from bertc.data.layouts.glue import read_glue
+from bertc.data.layouts.search import read_search
+from bertc.data.layouts.table import ExampleSource, is_table, opened_file, rows_of, source_name
+from bertc.data.sources.cells import NO_ANSWER, number, text, texts
+from bertc.data.sources.streams import lines
+from bertc.data.sources.tables import column_names
+from bertc.ir.learning.answer import Choice
+from bertc.ir.learning.task import Glue
+from bertc.ir.learning.vector_task import Embed, Rerank
+
+LINES = ".txt"
+"""The ending of files with a text a line to embed."""
+
+
+def related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
+    """Texts with those that are like or unlike them, or a search."""
+    source = part.source
+    if part.search:
+        yield from read_search(task)
+        return
+    if part.sts:
+        assert isinstance(source, Path), "sts names a file"
+        yield from read_glue(Glue(task="stsb", data=str(source)), source, labelled)
+        return
+    if isinstance(source, Path) and suffix(source) == LINES:
+        yield from _lines(task, source)
+        return
+    if not labelled and not task.positive:
+        raise DataError(
+            f"{source_name(source)}: a similarity is of two texts, and one column is named",
+            f'--task "embed(text={task.text}, positive=COLUMN)", or `bertc embed` for vectors',
+        )
+    names = (task.text, task.positive, task.negative if labelled else "")
+    columns = tuple(filter(None, names))
+    hidden = () if labelled and task.score else NO_ANSWER
+    for key, place, (*cells, cell) in rows_of(source, columns, (task.score,), labelled):
+        texts = read_texts(cells[:2], columns[:2], place)
+        texts += tuple(chain(*(_negatives(task, c, texts[-1], place) for c in cells[2:])))
+        yield TextExample(key, texts, None if cell in hidden else _told(task, cell, texts, place))
+
+
+def ranked(task: Rerank, source: ExampleSource, labelled: bool) -> Iterator[Example]:
+    """Lists of a positive and negatives, or pairs if the file has their label."""
+    names = [task.passage] if not task.positive else [task.positive]
+    if isinstance(source, Path) and is_table(source):
+        with opened_file(source) as file:
+            names = column_names(file)
+    listed = isinstance(task.answer, Choice) or task.label not in names
+    if labelled and task.positive in names and listed:
+        columns = tuple(filter(None, (task.text, task.positive, task.negative)))
+        for key, place, cells in rows_of(source, columns, (), labelled):
+            query, positive = read_texts(cells[:2], columns[:2], place)
+            others = chain(*(_negatives(task, cell, positive, place) for cell in cells[2:]))
+            yield ChoiceExample(key, "", query, (positive, *others), 0)
+        return
+    passage = task.positive if task.positive in names else task.passage
+    columns, hidden = (task.text, passage), () if labelled else NO_ANSWER
+    for key, place, cells in rows_of(source, columns, (task.label,), labelled):
+        grade = None if cells[2] in hidden else number(cells[2], place, task.label, (0, 1))
+        yield TextExample(key, read_texts(cells[:2], columns, place), grade)
+
+
+def _negatives(task: Embed | Rerank, cell: Any, positive: str, place: str) -> tuple[str, ...]:
+    """The negatives in a cell, a text or the first ones of a list."""
+    number = task.negatives.number
+    negatives = texts(cell, place, task.negative) if isinstance(cell, list) else ()
+    negatives = negatives or read_texts([cell], [task.negative], place)
+    if len(negatives) < number:
+        raise DataError(
+            f"{place}: {several(len(negatives), 'negative')}, {number} expected",
+            f"negatives=column({len(negatives)}), or a longer list in {task.negative!r}",
+        )
+    if positive in negatives[:number]:
+        raise DataError(
+            f"{place}: a negative is the positive itself, {positive[:60]!r}",
+            "leave it out: what is pulled near cannot be pushed away",
+        )
+    return negatives[:number]
+
+
+def _told(task: Embed, cell: Any, read: Sequence[str], place: str) -> float | tuple[float, ...]:
+    """The score of a pair, or the scores of all texts but the first, of which a lead is two."""
+    if task.loss == "order":
+        return number(cell, place, task.score)
+    if not isinstance(cell, list) and task.loss == "margin" and len(read) == 3:
+        return number(cell, place, task.score), 0.0
+    scores = cell if isinstance(cell, list) else [cell]
+    if len(scores) != len(read) - 1:
+        raise DataError(
+            f"{place}: {several(len(scores), 'score')} in {task.score!r}, and "
+            f"{several(len(read) - 1, 'text')} to score",
+            "a list of scores: the positive's, then those of the negatives",
+        )
+    return tuple(number(score, place, task.score) for score in scores)
+
+
+def _lines(task: Embed, path: Path) -> Iterator[TextExample]:
+    for name in ("negative", "score"):
+        if column := getattr(task, name):
+            raise DataError(
+                f"{path}: a .txt file has one text a line, and {name}={column} is a column",
+                f"a table, or leave {name} out; sts=FILE has scores of its own",
+            )
+    with opened_file(path) as file:
+        for number, line in lines(file):
+            if line.strip():
+                yield TextExample(str(number - 1), (line,), None)
+
+
+def read_texts(cells: Sequence[Any], columns: Sequence[str], place: str) -> tuple[str, ...]:
+    """The texts in some cells of a row."""
+    return tuple(text(cell, place, name) for cell, name in zip(cells, columns, strict=True))

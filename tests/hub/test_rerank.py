@@ -1,0 +1,101 @@
+"""Rerankers: lists and pairs, their losses and ranks, and folders of CrossEncoder."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import bertc
+from bertc.base.diagnostics import DataError, SpecError
+from bertc.data.layouts.example import TextExample
+from bertc.data.metrics.metrics import judge
+from bertc.ir.learning.vector_task import Rerank
+from bertc.run.models.runs import export_run, import_run
+from tests.hub.test_sentences import NOTHING_SAID, folder_of
+
+PAIRS = [("a b", "b"), ("c", "d e f"), ("g h", "")]
+LISTS = "query\tgood\tbad\na b\tb c\td\nc d\td\te f\n"
+GRADED = "query\tpassage\tlabel\na b\tb c\t1\na b\td\t0.5\nc d\td\t0\n"
+SPECS = {
+    "lists": "rerank('lists.tsv', 'lists.tsv', positive=good, negative=bad)",
+    "judged on pairs": "rerank('lists.tsv', 'graded.tsv', positive=good, negative=bad)",
+    "mined": "rerank('lists.tsv', 'graded.tsv', positive=good, negatives=mined('came'))",
+    "pairs": "rerank('graded.tsv', 'graded.tsv', sigmoid=false)",
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_reranker_leaves_as_a_cross_encoder_and_comes_back(name, tmp_path, monkeypatch):
+    from sentence_transformers import CrossEncoder
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    folder_of(tmp_path / "came", NOTHING_SAID)
+    Path("lists.tsv").write_text(LISTS)
+    Path("graded.tsv").write_text(GRADED)
+    spec = f"init='came' task={SPECS[name]} steps=2 batch=2 seq=20 device=cpu precision=fp32"
+    report = bertc.train(f"{spec} compile=off", tmp_path / "run")
+    (scores,) = report.evaluation.scores.values()
+    assert scores["dev"].keys() == {"ndcg@10", "mrr@10", "map"}
+    found = [row["score"] for row in bertc.load(tmp_path / "run").predict(PAIRS)]
+    left = export_run(tmp_path / "run", tmp_path / "left").folder
+    expected = CrossEncoder(str(left), device="cpu").predict(PAIRS)
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    assert name == "pairs" or 0 < min(found) < max(found) < 1
+    import_run(left, tmp_path / "back")
+    again = [row["score"] for row in bertc.load(tmp_path / "back").predict(PAIRS)]
+    np.testing.assert_allclose(again, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("identity", [True, False])
+def test_a_folder_that_cross_encoder_wrote_is_a_reranker(identity, tmp_path):
+    from sentence_transformers import CrossEncoder
+
+    encoder = folder_of(tmp_path / "came", NOTHING_SAID)
+    torch.manual_seed(1)
+    library = CrossEncoder(
+        str(encoder), num_labels=1, device="cpu",
+        activation_fn=torch.nn.Identity() if identity else None,
+    )  # fmt: skip
+    library.save_pretrained(str(tmp_path / "theirs"))
+    import_run(tmp_path / "theirs", tmp_path / "run")
+    model = bertc.load(tmp_path / "run")
+    task = model.resolved.stages[-1].tasks[0]
+    assert isinstance(task, Rerank)
+    assert task.sigmoid != identity
+    found = [row["score"] for row in model.predict(PAIRS)]
+    np.testing.assert_allclose(found, library.predict(PAIRS), atol=2e-6)
+
+
+def test_passages_of_a_query_are_ranked_and_queries_without_a_right_one_left_out():
+    grades = {("q", "a"): 0.0, ("q", "b"): 1.0, ("q", "c"): 0.5, ("r", "a"): 0.0}
+    examples = [TextExample("", texts, grade) for texts, grade in grades.items()]
+    found = judge(Rerank(), examples, [0.9, 0.5, 0.1, 0.3])
+    gain, best = 1 / np.log2(3) + 0.5 / 2, 1 + 0.5 / np.log2(3)
+    assert found == {
+        "ndcg@10": pytest.approx(gain / best),
+        "mrr@10": 0.5,
+        "map": pytest.approx((1 / 2 + 2 / 3) / 2),
+    }
+    with pytest.raises(DataError, match="no query has a passage with a label above 0"):
+        judge(Rerank(), examples[3:], [0.3])
+
+
+REFUSED = {
+    "positive=b": "positive=..., negative=...; or passage=..., label=...",
+    "negative=b": "positive=..., negative=...; or passage=..., label=...",
+    "positive=b, negative=b": "leave it out",
+    "text=b, passage=b, label=s": "a number from 0 to 1",
+    "positive=b, negatives=mined('r', top=2, number=3)": "top=3, or more",
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_columns_that_do_not_fit_are_refused_with_a_way_out(arguments, tmp_path):
+    (tmp_path / "t.jsonl").write_text(json.dumps({"query": "x", "b": "y", "s": 3}))
+    toy = "layers=1 hidden=8 heads=1 vocab=64 seq=32"
+    with pytest.raises((SpecError, DataError)) as error:
+        bertc.resolve(f"{toy} task=rerank('{tmp_path}/t.jsonl', {arguments})")
+    assert REFUSED[arguments] in f"{error.value} {getattr(error.value, 'help', '')}"
