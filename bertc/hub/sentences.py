@@ -74,7 +74,7 @@ class Sentences:
         return new if new == self else replace(new, came={})
 
     def prompt_for(self, kind: TextKind) -> str:
-        """What precedes a query or a document, as ``encode_query`` and ``encode_document`` do."""
+        """The prompt of a query or a document, as in ``encode_query`` and its twin."""
         names = ("query",) if kind == "query" else ("document", "passage", "corpus")
         return next((self.prompts[name] for name in names if name in self.prompts), self.prompt)
 

@@ -38,7 +38,7 @@ ACTIVATIONS = {
     True: "torch.nn.modules.activation.Sigmoid",
     False: "torch.nn.modules.linear.Identity",
 }
-"""What a CrossEncoder of sentence-transformers makes of a score."""
+"""Activations of scores in a CrossEncoder of sentence-transformers, by ``sigmoid``."""
 
 
 def target_of(

@@ -51,7 +51,7 @@ class _HfTask(BaseModel):
 
     @property
     def activation(self) -> str:
-        """What a CrossEncoder makes of a score; empty if it is none."""
+        """The activation of a CrossEncoder's scores; empty if it is none."""
         told = self.sentence_transformers or {}
         return str(told.get("activation_fn") or self.sbert_ce_default_activation_function or "")
 
@@ -84,7 +84,7 @@ def read_task(
     path: Path, family: Family, config: HfConfig, modules: Collection[str]
 ) -> TaskOfFolder | str:
     """The task of the class that ``config.json`` names, or a note on why there is none."""
-    raw, heads, named = read_json(path, MAX_BYTES), family.tasks, named_classes(path)
+    raw, heads, named = _settings(path), family.tasks, named_classes(path)
     task_class = next((c for c in heads.classes if c.name in named), None)
     if task_class is None:
         return ""
@@ -93,9 +93,6 @@ def read_task(
             f"config.json names {task_class.name}, and the weights have no {task_class.head}: the "
             "encoder is imported, without a task"
         )
-    beside = path.with_name(SETTINGS)  # as CrossEncoder writes it since 5
-    if is_file(beside) and (said := read_json(beside, MAX_BYTES)).get("model_type") == CROSS:
-        raw = {"sentence_transformers": said, **raw}
     rate_name = task_class.dropout or heads.dropout
     try:
         settings = _HfTask.model_validate({**raw, "dropout": raw.get(rate_name)})
@@ -131,6 +128,14 @@ def read_task(
         setting, said = error.args
         return f"{left} {setting} = {shown(said)}"
     return TaskOfFolder(task, task_class.holding(task.title, pooled), task_class.always)
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """A ``config.json``, with what CrossEncoder writes next to it since version 5."""
+    raw, beside = read_json(path, MAX_BYTES), path.with_name(SETTINGS)
+    if is_file(beside) and (said := read_json(beside, MAX_BYTES)).get("model_type") == CROSS:
+        return {"sentence_transformers": said, **raw}
+    return raw
 
 
 def named_classes(path: Path) -> list[str]:

@@ -147,7 +147,7 @@ REFUSED = {
     ),
     "text=a, positive=b, score=s, loss=kl": ("loss=kl compares the scores", "negative=..."),
     "text=a, negatives=mined(r)": ("negatives=mined(...) needs positive", "positive=..."),
-    "text=a, positive=b, widths=[8, 16]": ("from wide to narrow", "in the order 16, 8"),
+    "text=a, positive=b, widths=[8, 16]": ("from the widest to", "in the order 16, 8"),
     "text=a, positive=b, corpus=c": ("a search has", "queries=..., relevant=..."),
 }  # fmt: skip
 

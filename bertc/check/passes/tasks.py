@@ -185,7 +185,7 @@ def _uncopied(stage: StageSettings) -> list[str]:
 
 
 def _unlike(stage: StageSettings) -> str:
-    """What embedding tasks of a stage say differently, of which its vectors have one."""
+    """The first argument that embedding tasks of a stage have in unlike forms."""
     tasks = [task for task in stage.tasks if isinstance(task, Embed)]
     ways = ("pooling", "similarity", "normalise")
     return next((way for way in ways if len({getattr(task, way) for task in tasks}) > 1), "")

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.storage.foreign import as_data_error
+from bertc.data.examples.fitting import TEXTS_AT_ONCE, fitted, ids_of
+from bertc.data.examples.related_rows import lists, related, searched
 from bertc.data.examples.task_rows import RowBuilder, TaskRows, scored_words, windows
 from bertc.data.layouts.example import (
     ChoiceExample,
@@ -16,15 +18,11 @@ from bertc.data.layouts.example import (
     TaggedExample,
     TextExample,
 )
-from bertc.data.rows.pairs import overhang
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.answer import Answer, Choice, Score, Several, Tags, told_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Race, Squad, Tagging
 from bertc.ir.learning.vector_task import Embed, Rerank
-
-TEXTS_AT_ONCE = 4096
-"""Texts in a batch of the tokenizer."""
 
 
 def encode(
@@ -38,14 +36,14 @@ def encode(
         return rows.finish()
     match examples[0]:
         case TextExample() if isinstance(task, Embed):
-            _related(task, examples, rows)
+            related(task, examples, rows)
         case SearchExample():
             assert isinstance(task, Embed), "a search is by vectors"
-            _searched(task, examples, rows)
+            searched(task, examples, rows)
         case TextExample():
             _texts(task, examples, rows)
         case ChoiceExample() if isinstance(task, Rerank):
-            _lists(task, examples, rows)
+            lists(task, examples, rows)
         case ChoiceExample():
             _choices(task, examples, rows)
         case TaggedExample():
@@ -62,8 +60,8 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
     stride = task.stride if isinstance(task, Classify | Regress) else 0
     numbers = {name: i for i, name in enumerate(told_names(task.answer))}
     texts = [e for e in examples if isinstance(e, TextExample)]
-    firsts = _ids(rows.vocabulary, [e.texts[0] for e in texts])
-    seconds = iter(_ids(rows.vocabulary, [e.texts[1] for e in texts if len(e.texts) > 1]))
+    firsts = ids_of(rows.vocabulary, [e.texts[0] for e in texts])
+    seconds = iter(ids_of(rows.vocabulary, [e.texts[1] for e in texts if len(e.texts) > 1]))
     for number, (example, first) in enumerate(zip(texts, firsts, strict=True)):
         second = next(seconds) if len(example.texts) > 1 else None
         pairs = _rows_of(first, second, stride, rows)
@@ -82,7 +80,7 @@ def _rows_of(
     """
     room = rows.max_tokens(1 if second is None else 2)
     if not stride or len(first) + len(second or ()) <= room:
-        return [_fit(first, second, rows)]
+        return [fitted(first, second, rows)]
     if second is None:
         return [(first[start:end], None) for start, end in windows(len(first), room, stride)]
     long, short = (first, second) if len(first) > len(second) else (second, first)
@@ -111,46 +109,6 @@ def _targets(answer: Answer) -> int:
     return answer.width if isinstance(answer, Several | Score) else 1
 
 
-def _related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
-    """Add a row for each text; a text alone has two, which differ by dropout."""
-    related = [e for e in examples if isinstance(e, TextExample)]
-    max_tokens = rows.max_tokens(1)
-    every = [task.prompt_of(nth) + text for e in related for nth, text in enumerate(e.texts)]
-    ids = iter(_ids(rows.vocabulary, every))
-    for number, example in enumerate(related):
-        texts = [next(ids) for _ in example.texts]
-        rows.num_cut += any(len(tokens) > max_tokens for tokens in texts)
-        texts = texts if len(texts) > 1 else texts * 2
-        told = example.answer
-        if isinstance(told, tuple):  # a score for each text but the first
-            targets = (float(told[0]), *map(float, told))
-        else:
-            targets = (float("nan") if told is None else float(told),) * len(texts)
-        for tokens, target in zip(texts, targets, strict=True):
-            rows.add(number, _fit(tokens, None, rows), (target,))
-
-
-def _searched(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
-    """Add a row for each query and each document of a search."""
-    searched = [e for e in examples if isinstance(e, SearchExample)]
-    every = [task.prompt_of(e.relevant is None) + e.text for e in searched]
-    for number, tokens in enumerate(_ids(rows.vocabulary, every)):
-        rows.num_cut += len(tokens) > rows.max_tokens(1)
-        rows.add(number, _fit(tokens, None, rows), (float("nan"),))
-
-
-def _lists(task: Rerank, examples: Sequence[Example], rows: RowBuilder) -> None:
-    """Add a row of the query with each of its passages, of which the first answers it."""
-    lists = [e for e in examples if isinstance(e, ChoiceExample)]
-    ids = iter(_ids(rows.vocabulary, [t for e in lists for t in (e.question, *e.choices)]))
-    for number, example in enumerate(lists):
-        query, *passages = [next(ids) for _ in range(1 + len(example.choices))]
-        pairs = [_fit(query, passage, rows) for passage in passages]
-        rows.num_cut += pairs != [(query, passage) for passage in passages]
-        for pair in pairs:
-            rows.add(number, pair, (0.0,))
-
-
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add a row for each choice, with a passage in the gap (``_``) of its question or behind it."""
     assert isinstance(task, Race | Choose), "choices need a task of choices"
@@ -166,7 +124,7 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
             ]
         else:
             choice_texts = list(example.choices)
-        (passage, *choice_ids) = _ids(
+        (passage, *choice_ids) = ids_of(
             rows.vocabulary, [example.passage or example.question, *choice_texts]
         )
         shortened = question_shortened = False
@@ -178,7 +136,7 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
                 end = task.keeps == "end"
                 choice = choice[-task.question :] if end else choice[: task.question]
             pair = (passage, choice) if task.first == "passage" else (choice, passage)
-            cut_pair = _fit(*pair, rows)
+            cut_pair = fitted(*pair, rows)
             shortened |= cut_pair != pair
             rows.add(number, cut_pair, (answer_index,), there=exists)
         rows.num_cut += shortened
@@ -194,7 +152,7 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
     max_tokens = rows.max_tokens(1)
     sentences = [e for e in examples if isinstance(e, TaggedExample)]
     # A space before a word is part of its tokens in byte-level vocabularies.
-    alone, after = _ids(rows.vocabulary, ["a", " a"])
+    alone, after = ids_of(rows.vocabulary, ["a", " a"])
     spaced = alone != after
     for at in range(0, len(sentences), TEXTS_AT_ONCE):
         part = sentences[at : at + TEXTS_AT_ONCE]
@@ -241,7 +199,7 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
         for passage, encoding in zip(part, encodings, strict=True):
             offsets = np.asarray(encoding.offsets, dtype=np.int32).reshape(-1, 2)
             tokens[passage] = np.asarray(encoding.ids, dtype=np.int32), offsets
-    questions = _ids(rows.vocabulary, [e.question for e in with_question])
+    questions = ids_of(rows.vocabulary, [e.question for e in with_question])
     for number, (example, question) in enumerate(zip(with_question, questions, strict=True)):
         ids, offsets = tokens[example.passage]
         question_ids = question[: task.question]
@@ -276,33 +234,3 @@ def _answer_tokens(example: QuestionExample, offsets: NDArray[np.int32]) -> tupl
     first = int(np.searchsorted(offsets[:, 1], begin, side="right"))
     last = int(np.searchsorted(offsets[:, 0], begin + len(text), side="left")) - 1
     return (first, last) if first <= last < len(offsets) else (-1, -1)
-
-
-def _fit(
-    first: list[int], second: list[int] | None, rows: RowBuilder
-) -> tuple[list[int], list[int] | None]:
-    """Truncate a text, or a pair token by token from the longer text (BERT), to fit in a row."""
-    if second is None:
-        return _cut(first, rows.max_tokens(1), rows), None
-    a, b = len(first), len(second)
-    from_a, from_b = overhang(a, b, rows.max_tokens(2))
-    return _cut(first, a - from_a, rows), _cut(second, b - from_b, rows)
-
-
-def _cut(ids: list[int], count: int, rows: RowBuilder) -> list[int]:
-    """The first ``count`` tokens, or the last where the tokenizer truncates on the left."""
-    count = min(len(ids), max(0, count))
-    at_end = rows.vocabulary.passed_on.get("truncation_side") == "left"
-    return ids[len(ids) - count :] if at_end else ids[:count]
-
-
-def _ids(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
-    """The token ids of texts, without special ones; equal texts are encoded once."""
-    unique = list(dict.fromkeys(texts))
-    ids_by_text: dict[str, list[int]] = {}
-    for at in range(0, len(unique), TEXTS_AT_ONCE):
-        part = unique[at : at + TEXTS_AT_ONCE]
-        with as_data_error(*FAILS):
-            encodings = vocabulary.tokenizer.encode_batch_fast(part, add_special_tokens=False)
-        ids_by_text.update(zip(part, (encoding.ids for encoding in encodings), strict=True))
-    return [ids_by_text[text] for text in texts]

@@ -20,7 +20,7 @@ from bertc.ir.learning.mining import Mined, TextKind
 
 VERSION = 1
 FILE = "negatives.npy"
-QUERIES_AT_ONCE = 256
+_QUERIES_AT_ONCE = 256
 
 
 class VectorNetworks(Protocol):
@@ -53,15 +53,7 @@ def mined(
     """
     passages = [*dict.fromkeys(_folded(positive) for _, positive in pairs)]
     written = {_folded(positive): positive for _, positive in reversed(pairs)}
-    of_query: dict[str, set[str]] = {}
-    for query, positive in pairs:
-        of_query.setdefault(_folded(query), set()).add(_folded(positive))
-    if len(passages) < node.number + max(map(len, of_query.values())):
-        raise DataError(
-            f"{title}: its pairs have {len(passages):,} different positives, too few to take "
-            f"{node.number:,} negatives among them",
-            "more pairs, or a column of negatives (negative=)",
-        )
+    _refuse_too_few(node, title, pairs, len(passages))
     content = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
     inputs = [
         VERSION,
@@ -92,6 +84,21 @@ def mined(
     ]
 
 
+def _refuse_too_few(
+    node: Mined, title: str, pairs: Sequence[tuple[str, str]], passages: int
+) -> None:
+    """Refuse pairs with fewer passages than a query has negatives and positives."""
+    of_query: dict[str, set[str]] = {}
+    for query, positive in pairs:
+        of_query.setdefault(_folded(query), set()).add(_folded(positive))
+    if passages < node.number + max(map(len, of_query.values())):
+        raise DataError(
+            f"{title}: its pairs have {passages:,} different positives, too few to take "
+            f"{node.number:,} negatives among them",
+            "more pairs, or a column of negatives (negative=)",
+        )
+
+
 def _folded(text: str) -> str:
     return " ".join(text.split()).casefold()
 
@@ -110,8 +117,8 @@ def _search(
         right.setdefault(_folded(query), set()).add(positive)
     rows, facts = list[list[int]](), {"false": 0, "drawn": 0}
     most = min(len(vectors_cd), node.top + max(map(len, right.values())))
-    for first in range(0, len(pairs), QUERIES_AT_ONCE):
-        likeness_qc = vectors_nd[first : first + QUERIES_AT_ONCE] @ vectors_cd.T
+    for first in range(0, len(pairs), _QUERIES_AT_ONCE):
+        likeness_qc = vectors_nd[first : first + _QUERIES_AT_ONCE] @ vectors_cd.T
         near_qk = np.argpartition(-likeness_qc, most - 1, axis=1)[:, :most]
         for nth, near in enumerate(near_qk):
             likeness_c, of = likeness_qc[nth], right[_folded(pairs[first + nth][0])]

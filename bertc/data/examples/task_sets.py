@@ -16,11 +16,11 @@ from bertc.data.batches.order import permute
 from bertc.data.cache.store import Progress
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.encode import encode
+from bertc.data.examples.related_rows import in_pairs
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import (
-    ChoiceExample,
     Example,
     SearchExample,
     TaggedExample,
@@ -35,7 +35,6 @@ from bertc.ir.learning.answer import Answer, Several, Tags, names_spans, told_na
 from bertc.ir.learning.class_loss import PLAIN_LOSS, BalancedLoss
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.task import Glue, Tagging
-from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.program.stage import Stage
 
 MAX_LABELS = 10_000
@@ -102,21 +101,7 @@ def scored_sample(
     if documents := [e for e in examples if isinstance(e, SearchExample) and e.relevant is None]:
         queries = examples[: len(examples) - len(documents)]
         return [*_drawn(queries, most or dev_limit, "judged", task.title, part), *documents]
-    return _drawn(examples, most or dev_limit, "judged", task.title, part)
-
-
-def in_pairs(examples: Sequence[Example]) -> Sequence[Example]:
-    """Lists of passages as pairs of the query with each, the positive with a label of 1."""
-    if not any(isinstance(example, ChoiceExample) for example in examples):
-        return examples
-    lists = [example for example in examples if isinstance(example, ChoiceExample)]
-    pairs: dict[tuple[str, str], TextExample] = {}
-    for nth in range(max(len(example.choices) for example in lists)):  # positives first
-        for example in lists:
-            if nth < len(example.choices):
-                texts = example.question, example.choices[nth]
-                pairs.setdefault(texts, TextExample(example.key, texts, float(nth == 0)))
-    return [*pairs.values()]
+    return in_pairs(task, _drawn(examples, most or dev_limit, "judged", task.title, part))
 
 
 def _drawn(examples: Sequence[Example], most: int, *address: str) -> Sequence[Example]:
@@ -178,8 +163,6 @@ def _read_task(
     copies = copier.copies(task.title, learned, stage.augment)
     progress.begin(f"encoding {task.title}", 0, "rows")
     parts = {part: scored_sample(task, part, examples) for part, examples in all_parts.items()}
-    if isinstance(task, Rerank):
-        parts = {part: in_pairs(examples) for part, examples in parts.items()}
     segments = stage.encoder.kinds_of_segments
     task_set = TaskSet(
         task,

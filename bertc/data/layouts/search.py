@@ -10,7 +10,7 @@ from bertc.data.sources.cells import label, number, text
 from bertc.data.sources.tables import ColumnSelection, column_names
 from bertc.ir.learning.vector_task import Embed
 
-KEYS = ("_id", "id")
+_KEYS = ("_id", "id")
 RELEVANT = ("query-id", "corpus-id", "score")
 """Columns of the file of relevant documents; the first two alone mean a score of 1."""
 
@@ -32,7 +32,7 @@ def read_search(task: Embed) -> list[SearchExample]:
         if grade > 0 and document not in documents:
             raise DataError(
                 f"{place}: the document {document[:60]!r} is not in {task.corpus}",
-                f"a corpus with all relevant documents; its column {' or '.join(KEYS)} names them",
+                f"a corpus with all relevant documents; its column {' or '.join(_KEYS)} names them",
             )
         if grade > 0 and query in queries:
             relevant.setdefault(query, {})[document] = grade
@@ -50,7 +50,7 @@ def _texts(file: str) -> Iterator[tuple[str, str]]:
     path = user_path(file)
     with opened_file(path) as stream:
         names = column_names(stream)
-    key = next((name for name in KEYS if name in names), KEYS[0])
+    key = next((name for name in _KEYS if name in names), _KEYS[0])
     for place, (of, words, title) in table(path, ColumnSelection((key, "text"), ("title",))):
         parts = [text(title, place, "title")] if title else []
         yield label(of, place, key), " ".join([*parts, text(words, place, "text")])

@@ -114,7 +114,7 @@ class Span(Node):
 Pooling = Literal["mean", "cls", "max"]
 """A vector from states of tokens: their mean or maximum, or the state of the first alone."""
 Similarity = Literal["cosine", "dot"]
-"""How alike two vectors are: their cosine, or their dot product."""
+"""The similarity of two vectors: their cosine, or their dot product."""
 
 
 class Vector(Node):

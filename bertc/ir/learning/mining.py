@@ -1,4 +1,4 @@
-"""Where the negatives of pairs come from: a column, or a search by a trained network."""
+"""Sources of the negatives of pairs: a column, or a search by a trained network."""
 
 from typing import Annotated, Literal, Self
 
@@ -8,15 +8,15 @@ from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.answer import MOST_CHOICES
 
 TextKind = Literal["query", "document"]
-"""What a text is in a search, which chooses its prompt."""
-Number = Annotated[int, Field(ge=1, lt=MOST_CHOICES)]
+"""The part of a text in a search, which chooses its prompt."""
+_Number = Annotated[int, Field(ge=1, lt=MOST_CHOICES)]
 
 
 class InColumn(Node):
     """Negatives in the column ``negative``: a text, or the first ``number`` of a list."""
 
     kind: Literal["column"] = "column"
-    number: Number = 1
+    number: _Number = 1
     positional = ("number",)
 
 
@@ -33,7 +33,7 @@ class Mined(Node):
     top: Annotated[int, Field(ge=1, le=10_000)] = 50
     skip: Annotated[int, Field(ge=0, le=10_000)] = 0
     margin: Annotated[float, Field(gt=0, le=1)] = 0.95
-    number: Number = 1
+    number: _Number = 1
     positional = ("run",)
 
     @model_validator(mode="after")

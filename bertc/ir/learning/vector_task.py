@@ -116,7 +116,7 @@ class Embed(OwnTask):
         return 2 + self.negatives.number * bool(self.negative or self.negatives.kind == "mined")
 
     def prompt_of(self, nth: int) -> str:
-        """What precedes text ``nth`` of an example, of which the first is the query."""
+        """The prompt of text ``nth`` of an example, of which the first is the query."""
         return (self.passage_prompt if nth else self.query_prompt) or self.prompt
 
     @property
@@ -146,7 +146,7 @@ class Embed(OwnTask):
 
 
 class Rerank(OwnTask, Headed):
-    """How well a passage answers a query, read together (a cross-encoder).
+    """A score of a passage for a query, read together (a cross-encoder).
 
     Of lists, ``positive`` and ``negative`` (or mined ones) name columns of passages, and the loss
     is the cross entropy of the positive among them. Of pairs, ``passage`` is a column, ``label``

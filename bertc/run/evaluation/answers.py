@@ -30,7 +30,7 @@ from bertc.learn.objectives.softmax.similarities import by_example, related_loss
 
 NEAR = 1e-9
 """Cosines less apart are alike: of the same text twice neither is nearer."""
-QUERIES_AT_ONCE = 64
+_QUERIES_AT_ONCE = 64
 """Queries that are compared with all documents at once."""
 Said = Iterator[tuple[TaskBatch, tuple[NDArray[np.float64], ...]]]
 """Batches and the scores of their rows (``task_inference``)."""
@@ -239,8 +239,8 @@ def found(task: Embed, searched: Sequence[SearchExample], vectors_nd: Tensor) ->
     if task.similarity == "cosine":
         vectors_nd = normalize(vectors_nd, dim=1)
     documents_cd, loss, right, answers = vectors_nd[len(asked) :], 0.0, 0, list[AnswerValue]()
-    for first in range(0, len(asked), QUERIES_AT_ONCE):
-        part = asked[first : first + QUERIES_AT_ONCE]
+    for first in range(0, len(asked), _QUERIES_AT_ONCE):
+        part = asked[first : first + _QUERIES_AT_ONCE]
         likeness_qc = vectors_nd[first : first + len(part)] @ documents_cd.T
         best_qk = likeness_qc.topk(min(MOST_RANKED, len(keys))).indices.tolist()
         total_q = (likeness_qc / task.temperature).logsumexp(1)

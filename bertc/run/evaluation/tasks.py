@@ -9,14 +9,13 @@ from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
-from bertc.data.examples.task_sets import in_pairs, notes_on_cuts, scored_sample
+from bertc.data.examples.task_sets import notes_on_cuts, scored_sample
 from bertc.data.layouts.parts import read_examples, scored_parts
 from bertc.data.layouts.table import source_name
 from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.metrics import ByClass, by_class, judge
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.program.stage import Stage
 from bertc.machine.signals import Stop
 from bertc.model import Model
@@ -103,8 +102,6 @@ def evaluate_files(
         with columns_told(task, with_labels=True):
             every = read_examples(task, source)
         scored = scored_sample(task, name, every, most)
-        if isinstance(task, Rerank):
-            scored = in_pairs(scored)
         read = encode(task.judged, scored, vocabulary, seq, segments)
         rows[name] = scored, read
         notes.append(_read_from(task, name, source_name(source.source), len(scored), len(every)))

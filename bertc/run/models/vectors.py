@@ -79,18 +79,14 @@ def embed(
     sentence-transformers says, else the mean. ``prompt`` names one of the folder's, or ``kind`` the
     text. Special tokens count, as there. ``width`` numbers of a vector are taken, 0: all.
     """
-    sentences = _sentences(model, folder, pooling, prompt)
-    if kind:
-        sentences = replace(sentences, prompt=sentences.prompt_for(kind))
+    sentences = _sentences(model, folder, pooling, prompt, kind)
     pooling = pooling or sentences.pooling
     normalise = sentences.normalise if normalise is None else normalise
     pool = next((known for known in MODES if known == pooling), None)
     if pool is None:
         raise UsageError(f"--pooling {pooling}: there is none", help=f"one of {', '.join(MODES)}")
     node = model.encoder.node
-    width = width or node.hidden
-    if width > node.hidden:
-        raise UsageError(f"vectors of {folder} have {node.hidden} numbers, not {width}")
+    width = _width(folder, width, node.hidden)
     started, progress = time.perf_counter(), progress or Silent()
     vocabulary = vocabulary_of(folder, node.vocab_size)
     longest = min(sentences.longest or LONGEST_TEXT, node.room or LONGEST_TEXT)
@@ -116,12 +112,23 @@ def embed(
     return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started, empty, how)
 
 
-def _sentences(model: Model, folder: Path, pooling: str, prompt: str) -> Sentences:
-    """The way a model makes vectors, with the prompt of that name."""
+def _width(folder: Path, width: int, most: int) -> int:
+    """A number of numbers of a vector, 0: ``most``; refuse more."""
+    if width > most:
+        raise UsageError(f"vectors of {folder} have {most} numbers, not {width}")
+    return width or most
+
+
+def _sentences(
+    model: Model, folder: Path, pooling: str, prompt: str, kind: TextKind | None
+) -> Sentences:
+    """The way a model makes vectors, with the prompt of that name, or of that kind of text."""
     sentences = vectors_of(folder, model.resolved) or Sentences()
     if pooling and sentences.obstacle:
         sentences = Sentences()
     sentences.refuse_obstacle(folder)
+    if kind:
+        return replace(sentences, prompt=sentences.prompt_for(kind))
     if prompt and prompt not in sentences.prompts:
         names = [name for name, text in sentences.prompts.items() if text]
         raise UsageError(

@@ -1,0 +1,41 @@
+"""Token ids of texts, cut so that they fit in a row."""
+
+from collections.abc import Sequence
+
+from bertc.base.storage.foreign import as_data_error
+from bertc.data.examples.task_rows import RowBuilder
+from bertc.data.rows.pairs import overhang
+from bertc.data.vocab.vocabulary import FAILS, Vocabulary
+
+TEXTS_AT_ONCE = 4096
+"""Texts in a batch of the tokenizer."""
+
+
+def fitted(
+    first: list[int], second: list[int] | None, rows: RowBuilder
+) -> tuple[list[int], list[int] | None]:
+    """Truncate a text, or a pair token by token from the longer text (BERT), to fit in a row."""
+    if second is None:
+        return _cut(first, rows.max_tokens(1), rows), None
+    a, b = len(first), len(second)
+    from_a, from_b = overhang(a, b, rows.max_tokens(2))
+    return _cut(first, a - from_a, rows), _cut(second, b - from_b, rows)
+
+
+def _cut(ids: list[int], count: int, rows: RowBuilder) -> list[int]:
+    """The first ``count`` tokens, or the last where the tokenizer truncates on the left."""
+    count = min(len(ids), max(0, count))
+    at_end = rows.vocabulary.passed_on.get("truncation_side") == "left"
+    return ids[len(ids) - count :] if at_end else ids[:count]
+
+
+def ids_of(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
+    """The token ids of texts, without special ones; equal texts are encoded once."""
+    unique = list(dict.fromkeys(texts))
+    ids_by_text: dict[str, list[int]] = {}
+    for at in range(0, len(unique), TEXTS_AT_ONCE):
+        part = unique[at : at + TEXTS_AT_ONCE]
+        with as_data_error(*FAILS):
+            encodings = vocabulary.tokenizer.encode_batch_fast(part, add_special_tokens=False)
+        ids_by_text.update(zip(part, (encoding.ids for encoding in encodings), strict=True))
+    return [ids_by_text[text] for text in texts]
