@@ -200,7 +200,9 @@ def class_lines(node: ast.ClassDef) -> list[str]:
         if isinstance(part, ast.FunctionDef):
             if len(result) > 1:
                 result.append("")
-            result.append(f"    def {part.name}({code(part.args)}):")
+            names: list[tuple[str, ast.expr]] = [("", ast.Name(arg.arg)) for arg in part.args.args]
+            head, line = f"    def {part.name}(", f"    def {part.name}({code(part.args)}):"
+            result += [line] if len(line) <= WIDTH else _listed(head, names, "):", 4)
             result += [line for statement in part.body for line in code_lines(statement, 8)]
         elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
             result.append(f'    """{ast.literal_eval(part.value)}"""')
