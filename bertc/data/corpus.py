@@ -200,7 +200,7 @@ def vocabulary_for(
 def exact(resolved: Resolved, cache: Path, progress: Progress, learned: Path | None) -> Resolved:
     """The program with the size of a trimmed vocabulary that only its text decides."""
     node = resolved.vocabulary
-    if not isinstance(node, Trimmed) or not node.by_text:
+    if not isinstance(node, Trimmed) or node.tokens:
         return resolved
     size = vocabulary_for(resolved, {}, cache, progress, learned).size
     return resolved.with_vocabulary(node.model_copy(update={"size": size}))

@@ -49,8 +49,8 @@ def changed_vocabulary(
             read, how = [], words_of(node, base)[0]
         case Extended(words=words, smoothing=smoothing):
             how = [words, smoothing]
-        case Trimmed(size=size, by_text=by_text):
-            how = [0 if by_text else size, run.clean.model_dump(exclude_defaults=True)]
+        case Trimmed(tokens=tokens):
+            how = [tokens, run.clean.model_dump(exclude_defaults=True)]
 
     def make(folder: Path) -> Facts:
         match node:
@@ -65,7 +65,7 @@ def changed_vocabulary(
                 everything = run.model_copy(update={"holdout": 0.0})
                 read = [tokenise_source(s, base, everything, cache, progress) for _, s in texts]
                 counts = np.sum([text.counts for text in read], axis=0)
-                tokenizer = changed.trimmed(base, counts, 0 if node.by_text else node.size)
+                tokenizer = changed.trimmed(base, counts, node.tokens)
         (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         return {"size": tokenizer.get_vocab_size()}
 

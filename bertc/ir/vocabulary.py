@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import BY_KIND, Node, Off
+from bertc.ir.base import BY_KIND, Node
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]
 """Number of tokens of a vocabulary."""
@@ -130,17 +130,17 @@ class Extended(Node):
 class Trimmed(Node):
     """Tokens of the vocabulary of init: those that ``data`` needs, special ones and characters.
 
-    With a ``size`` the most frequent ones, filled up in the order of their numbers. Without it
-    (``by_text``) the text decides: until it is read, ``size`` is an upper bound.
+    With a number of ``tokens`` the most frequent ones, filled up in the order of their numbers.
+    Without it the text decides: until it is read, ``size`` is an upper bound.
     """
 
     kind: Literal["trim"] = "trim"
     path: OfInit
+    tokens: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     size: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    by_text: Off = False
     multiple: Multiple = 1
-    positional = ("path", "size")
-    looked_up = ("by_text",)
+    positional = ("path", "tokens")
+    looked_up = ("size",)
 
 
 Vocabulary = Annotated[

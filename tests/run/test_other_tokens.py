@@ -17,7 +17,7 @@ from bertc.ir.learning.optimizer import Adam
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import LinearHead
 from bertc.ir.program.model import model_weights
-from bertc.ir.vocabulary import ByteBpe, Extended, Trimmed, WordPiece
+from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
 from bertc.run.models.runs import export_run
 from bertc.run.train.loop import train
 from tests.run.conftest import final_tensors, same_run, stop_after, weights
@@ -107,13 +107,13 @@ def test_vocabularies_made_of_text_are_resumed_to_the_same_bits_without_what_mad
     shutil.copy(corpus_file, text)
     data = (Share(corpus=Files(path=str(text), sentences="lines")),)
     _, folder = follow(listed(tmp_path))
-    for vocab in (
+    ways = (
         Extended(path="init", words=5),
         Trimmed(path="init"),
-        Trimmed(path="init", size=60),
-    ):
-        init = FromRun(path=str(folder))
-        resolved, name = tiny(vocab=vocab, init=init, data=data), f"{vocab.kind}{vocab.size}"
+        Trimmed(path="init", tokens=60),
+    )
+    for name, vocab in zip("abc", ways, strict=True):
+        resolved = tiny(vocab=vocab, init=FromRun(path=str(folder)), data=data)
         train(resolved, tmp_path / name, **options)
         broken = tmp_path / f"{name}-b"
         stop_after(monkeypatch, 5, partial(train, resolved, broken, **options))
@@ -153,8 +153,9 @@ def test_another_tokenizer_takes_the_rows_of_equal_tokens(follow, tmp_path, opti
         assert 0.5 < rows.std() / before.std() < 1.5, kind
     piece = new.tokenizer.token_to_id("\u0120hens")
     assert torch.equal(begun["focus"][piece], before[old.tokenizer.token_to_id("hens")])
-    monkeypatch.setattr("bertc.data.vocab.token_rows._spellings", lambda _: [])
-    resolved, _ = follow(WordPiece(size=90, lower=False))
-    with pytest.raises(DataError, match="no token of .* is one of this run") as refused:
+    names = "[PAD] [UNK] [CLS] [SEP] [MASK] \u9d8f \u6771"
+    (tmp_path / "vocab.txt").write_text(names.replace(" ", "\n"))
+    resolved, _ = follow(TokenizerFile(path=str(tmp_path / "vocab.txt"), size=7))
+    with pytest.raises(DataError, match="special tokens alone in common") as refused:
         train(resolved, tmp_path / "none", **options)
     assert "embeddings=random" in refused.value.help

@@ -85,10 +85,11 @@ def carrying(init: FromOther, old: Resolved, corpus: PreparedCorpus) -> Carrying
             ids = (shard.opened().ids for text in corpus.texts for shard in text.train)
             vectors = vectors_of_text(ids, vocabulary, Silent())
     sums = token_sums(theirs, vocabulary, init.embeddings, vectors)
-    if not sums.equal and not isinstance(init.embeddings, Redrawn):
+    of_text = ~vocabulary.special[sums.tokens] & (sums.tokens != vocabulary.unk)
+    if not of_text.any() and not isinstance(init.embeddings, Redrawn):
         raise DataError(
-            f"no token of {init.path} is one of this run's vocabulary: there are no rows of its "
-            "token table to carry over",
+            f"the vocabularies of {init.path} and of this run have special tokens alone in common: "
+            "there are no rows of the token table to carry over",
             "init=run(..., embeddings=random) draws all of them",
         )
     rows, seed = table_rows(corpus.resolved.vocabulary), corpus.resolved.run.seed

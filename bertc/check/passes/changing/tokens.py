@@ -38,8 +38,8 @@ def changed_tokens(
         case Extended():
             size = max(size, _extended_size(program, vocab, base_of(vocab), diagnostics))
             vocab = vocab.model_copy(update={"size": size})
-        case Trimmed(size=0):
-            vocab = vocab.model_copy(update={"size": size, "by_text": True})
+        case Trimmed(tokens=0):
+            vocab = vocab.model_copy(update={"size": size})
             diagnostics.remark(
                 Diagnostic(
                     "R122",
@@ -48,7 +48,8 @@ def changed_tokens(
                     help="trim(init, 16k) keeps as many",
                 )
             )
-        case Trimmed():
+        case Trimmed(tokens=tokens):
+            vocab = vocab.model_copy(update={"size": tokens})
             _require_room(program, vocab, base_of(vocab), diagnostics)
         case unreachable:
             assert_never(unreachable)
@@ -124,8 +125,8 @@ def _require_room(
     diagnostics.error(
         "E412",
         f"of {base.size:,} tokens {vocab.size:,} cannot stay",
-        origin.parts.get(("size",), origin.span),
+        origin.parts.get(("tokens",), origin.span),
         label=f"special tokens and bytes are {least:,} of them",
         help=f"vocab=trim(init, {nearest})",
-        fix=fix_argument(origin, (), "size", str(nearest)),
+        fix=fix_argument(origin, (), "tokens", str(nearest)),
     )
