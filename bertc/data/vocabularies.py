@@ -26,11 +26,11 @@ def base_of(node: Extended | Trimmed) -> Vocabulary:
     return load_vocabulary(TokenizerFile(path=node.path))
 
 
-def words_of(node: Extended, base: Vocabulary) -> tuple[list[str], int]:
+def words_of(node: Extended) -> tuple[list[str], int]:
     """The words of the file that a vocabulary gets, and how many more are tokens already."""
     assert isinstance(node.words, str), "a number of words is taken from the text"
     text = read_text(user_path(node.words), LARGEST_LIST_BYTES)
-    return changed.words_in_file(base, node.words, text)
+    return changed.words_in_file(base_of(node), node.words, text)
 
 
 def changed_vocabulary(
@@ -46,7 +46,7 @@ def changed_vocabulary(
     how: Sequence[object]
     match node:
         case Extended(words=str()):
-            read, how = [], words_of(node, base)[0]
+            read, how = [], words_of(node)[0]
         case Extended(words=words, smoothing=smoothing):
             how = [words, smoothing]
         case Trimmed(tokens=tokens):
@@ -60,7 +60,7 @@ def changed_vocabulary(
                     progress.note(f"the text has only {len(words):,} of {wanted:,} words to add")
                 tokenizer = changed.extended(base, words)
             case Extended():
-                tokenizer = changed.extended(base, words_of(node, base)[0])
+                tokenizer = changed.extended(base, words_of(node)[0])
             case Trimmed():
                 everything = run.model_copy(update={"holdout": 0.0})
                 read = [tokenise_source(s, base, everything, cache, progress) for _, s in texts]

@@ -11,7 +11,7 @@ from bertc.ir.learning.answer import Labels
 from bertc.ir.network.adapter import NO_ADAPTER
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.vocabulary import Bytes, TokenizerFile
+from bertc.ir.vocabulary import Bytes, Extended, TokenizerFile, Trimmed
 
 HEAD_WIDTH = 64
 """Head width of every release of BERT; the default number of heads is derived from it."""
@@ -60,6 +60,15 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          lambda p: p.adapt != NO_ADAPTER and not isinstance(p.init, FromOther),
          "adapt without init freezes a network of random weights",
          help='name a run or a model folder, as in init="runs/albert"'),
+    Rule("R121", "vocab",
+         lambda p: (isinstance(p.vocab, Trimmed) or isinstance(p.vocab, Extended)
+                    and isinstance(p.vocab.words, int))
+         and all(stage.origins["data"].kind == "default" for stage in p.stages),
+         "the vocabulary follows the docstrings of all installed packages: no data is named",
+         help='name its texts, as in data=files("mine/*.txt")'),
+    Rule("R122", "vocab", lambda p: isinstance(p.vocab, Trimmed) and not p.vocab.tokens,
+         lambda p: f"the text decides how many of {p.vocab.size:,} tokens stay: sizes are upper "
+         "bounds", help="trim(init, 16k) keeps as many"),
     Rule("R120", ("clean", "holdout"),
          lambda p: any(
              p.origins[name].kind in ("written", "set")
