@@ -82,15 +82,18 @@ def predict(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(help="rows in the layout of the task")],
     task: Annotated[str, typer.Option(help="its name, or with the columns of the file")] = "",
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="a new .jsonl, .csv, .tsv or .parquet file")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
 ) -> None:
-    """Answer the rows of a file with a fine-tuned model; prints a JSON object per row."""
-    from bertc.use.predict import predict as run_on
+    """Answer the rows of a file with a fine-tuned model; a JSON object per row, or a file."""
+    from bertc.use.answer_files import check_out
+    from bertc.use.predict import predicted_parts, write_answers
 
-    predictions = run_on(run, file, task, device)
-    for line in predictions.lines(file):
-        say(line)
-    say(predictions.summary(), err=True)
+    if out is not None:
+        check_out(out)
+    say(write_answers(predicted_parts(run, file, task, device), file, out, say), err=True)
 
 
 @app.command("embed")

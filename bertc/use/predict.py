@@ -1,15 +1,16 @@
 """``bertc predict``: answers to the rows of a file, next to their columns."""
 
-import json
 import math
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, assert_never
 
-from bertc.base.diagnostics import DataError, several
+from bertc.base.diagnostics import several
 from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
@@ -24,7 +25,7 @@ from bertc.data.layouts.example import (
 )
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.own import Own
-from bertc.data.layouts.parts import read_examples
+from bertc.data.layouts.parts import examples_of
 from bertc.data.layouts.table import is_table, opened_file, table
 from bertc.data.sources.tables import ColumnSelection, column_names
 from bertc.data.vocab.existing import vocabulary_of
@@ -47,6 +48,7 @@ from bertc.run.evaluation.answers import Answers
 from bertc.run.evaluation.task_inference import answer
 from bertc.run.evaluation.task_lookup import columns_told, task_of
 from bertc.run.models.loading import load, placed
+from bertc.use.answer_files import answer_lines, write_answer_file
 
 NAMING = (
     "text", "pair", "label", "passage", "choices", "words", "tags", "target", "start", "positive",
@@ -56,11 +58,12 @@ NAMING = (
 Cells = dict[str, Any]
 
 
-def columns_of(task: AnyTask, path: Path, examples: Sequence[Example]) -> Iterator[Cells]:
-    """The columns of each example's row, by name; of files in official layouts its own texts."""
-    if not isinstance(task, Own) or not is_table(path):
-        yield from (_texts(task, example) for example in examples)
-        return
+def columns_of(task: AnyTask, path: Path) -> Iterator[Cells] | None:
+    """The columns of each row by name; None of files in official layouts."""
+    return _columns(task, path) if isinstance(task, Own) and is_table(path) else None
+
+
+def _columns(task: AnyTask, path: Path) -> Iterator[Cells]:
     values = [getattr(task, name, "") for name in NAMING]
     columns = [name for value in values for name in ([value] if isinstance(value, str) else value)]
     with opened_file(path) as file:
@@ -105,27 +108,29 @@ class Predicted:
     notes: tuple[str, ...]
     seconds: float
 
-    def lines(self, file: Path) -> Iterator[str]:
-        """A JSON object per row of the file: its columns, and the answer.
+    def rows(self, columns: Iterator[Cells] | None = None) -> list[Cells]:
+        """A row for each example: columns of its file, else its own texts, then the answer.
 
         A column that has the name of a part of the answer is ``NAME_in_file``.
         """
-        columns = columns_of(self.task, file, self.examples)
-        for example, cells, said in zip(self.examples, columns, self.each(), strict=True):
-            answer = {"id": example.key, **said}
+        rows = []
+        for example, said in zip(self.examples, self.each(), strict=True):
+            cells = _texts(self.task, example) if columns is None else next(columns)
             row = {f"{n}_in_file" if n in said else n: cell for n, cell in cells.items()}
-            yield json.dumps({**row, **answer}, ensure_ascii=False)
+            rows.append({**row, "id": example.key, **said})
+        return rows
+
+    def lines(self, file: Path) -> Iterator[str]:
+        """A JSON object per row of the file."""
+        return answer_lines([self.rows(columns_of(self.task, file))])
 
     def each(self) -> Iterator[dict[str, Any]]:
         """The answer to each row, with probabilities and other details."""
         return map(self._said, range(len(self.examples)))
 
     def summary(self) -> str:
-        """Number of rows and rows per second, in one line."""
-        count = len(self.examples)
-        speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
-        said = f"{self.task.title}: {several(count, 'row')} in {self.seconds:.1f} s{speed}"
-        return "\n".join([said, *self.notes])
+        """Number of rows and rows per second, in one line, and notes."""
+        return "\n".join([_speed(self.task.title, len(self.examples), self.seconds), *self.notes])
 
     def _said(self, number: int) -> dict[str, Any]:
         prediction, kind, likely = self.answers.given[number], self.task.answer, list[float]()
@@ -158,25 +163,70 @@ class Predicted:
                 assert_never(kind)
 
 
+ROWS_OF_A_PART = 8192
+"""Rows of a file that are held and answered at once."""
+
+
 def predict(
+    run: Path, file: Path, task: str = "", device: str = "auto", *, quiet: bool = False
+) -> Predicted:
+    """Answer the rows of a file in the layout of a task, labelled or not."""
+    (only,) = predicted_parts(run, file, task, device, quiet=quiet, rows=sys.maxsize)
+    return only
+
+
+def predicted_parts(
     run: Path,
     file: Path,
     task: str = "",
     device: str = "auto",
     *,
     quiet: bool = False,
-) -> Predicted:
-    """Answer the rows of a file in the layout of a task, labelled or not."""
+    rows: int = ROWS_OF_A_PART,
+) -> Iterator[Predicted]:
+    """Answer the rows of a file in its order, ``rows`` at once."""
     model = load(run)
     stage, chosen = task_of(model.resolved, task)
-    with columns_told(chosen):
-        examples = read_examples(of_any_number(chosen), DataPart(file), labelled=False)
-    if not examples:
-        raise DataError(f"{file} has no rows", help="give a file with one row per question")
+    examples = examples_of(of_any_number(chosen), DataPart(file), labelled=False)
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
     with closing(choose(quiet)) as display:
-        return answered(model, stage, chosen, examples, vocabulary, display)
+        while True:
+            with columns_told(chosen):
+                part = [*islice(examples, rows)]
+            if not part:
+                return
+            yield answered(model, stage, chosen, part, vocabulary, display)
+
+
+def write_answers(
+    parts: Iterator[Predicted], file: Path, out: Path | None, say: Callable[[str], None]
+) -> str:
+    """Write answers to a file, or say them line by line; the summary of all."""
+    columns: Iterator[Cells] | None = None
+    count, seconds, notes, title = 0, 0.0, list[str](), ""
+
+    def rows() -> Iterator[list[Cells]]:
+        nonlocal columns, count, seconds, title
+        for part in parts:
+            columns = columns if count else columns_of(part.task, file)
+            first, title = count + 1, part.task.title
+            count, seconds = count + len(part.examples), seconds + part.seconds
+            where = f"rows {first:,} to {count:,}: " if first > 1 or notes else ""
+            notes.extend(where + note for note in part.notes)
+            yield part.rows(columns)
+
+    if out is None:
+        for line in answer_lines(rows()):
+            say(line)
+    else:
+        write_answer_file(out, rows())
+    return "\n".join([_speed(title, count, seconds), *notes])
+
+
+def _speed(title: str, count: int, seconds: float) -> str:
+    speed = f", {count / seconds:,.0f} a second" if seconds else ""
+    return f"{title}: {several(count, 'row')} in {seconds:.1f} s{speed}"
 
 
 def answered(

@@ -356,6 +356,6 @@ def test_a_question_that_is_cut_names_its_limit_and_words_say_why_they_are_not_r
     bert.tokenizer.normalizer = normalizers.Replace("\u200b", "")
     rows = encode(tagged, [TaggedExample("0", lone, ())], bert, 6, 2)
     assert notes_on_cuts(tagged, rows, 1, "dev ", 6) == [
-        "1 of 1 dev examples are cut to 6 tokens; stride= reads them in windows",
+        "1 of 1 dev examples are cut to 6 tokens",
         "4 words of 1 dev examples have no token in a row of 6, and are answered unread",
     ]

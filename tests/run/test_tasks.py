@@ -1,5 +1,6 @@
 """Tasks from the file to the answer: learned, judged, resumed, chained, predicted."""
 
+import csv
 import json
 import random
 import re
@@ -8,10 +9,11 @@ from typing import get_args
 
 import pytest
 import torch
+from pyarrow import parquet
 from safetensors.torch import load_file
 
 import bertc
-from bertc.base.diagnostics import MissingInputError, SpecError, UsageError
+from bertc.base.diagnostics import DataError, MissingInputError, SpecError, UsageError
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.parts import read_examples
 from bertc.data.metrics.metrics import judge
@@ -22,7 +24,7 @@ from bertc.lab.results.evaluations import evaluate_runs
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
-from bertc.use.predict import predict
+from bertc.use.predict import predict, predicted_parts, write_answers
 from bertc.use.preview import preview
 from tests.run.conftest import final_tensors, lines, weights
 
@@ -210,6 +212,39 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, ca
     assert len(rows) == len(answered.examples) > 0
     assert rows[0].keys() == {"id", *ANSWERED[kind].split()}
     assert answered.task.title == task.title
+
+
+def test_answers_go_to_files_in_parts_with_the_columns_of_nested_rows(go, farm, tmp_path, capsys):
+    go(f"{NETWORK}{farm['text']}{FAST}task={farm['several']} steps=4")
+    nested = [{"doc": {"body": t, "n": 1}, "key": None} for t, _, _ in sentences(12, 5)]
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(map(json.dumps, nested)))
+    asked = "classify(text='doc.body')"
+    whole = predict(tmp_path / "run", file, asked, device="cpu", quiet=True)
+    said = [json.loads(line) for line in whole.lines(file)]
+
+    def write(name, source=file, rows=5):
+        parts = predicted_parts(tmp_path / "run", source, asked, "cpu", quiet=True, rows=rows)
+        assert write_answers(parts, source, tmp_path / name, print).startswith("classify: 12 rows")
+        return tmp_path / name
+
+    assert [json.loads(line) for line in write("a.jsonl").read_text().splitlines()] == said
+    with write("a.csv").open(newline="") as opened:
+        first, *_ = table = [*csv.DictReader(opened)]
+    assert len(table) == 12
+    assert (first["doc.body"], first["key"]) == (nested[0]["doc"]["body"], "")
+    assert json.loads(first["labels"]) == said[0]["labels"]
+    assert float(first["probabilities.hens"]) == said[0]["probabilities"]["hens"]
+    stored = parquet.read_table(write("a.parquet"))
+    assert stored.to_pylist() == said
+    again = parquet.read_table(write("b.parquet", tmp_path / "a.parquet")).to_pylist()
+    assert [row["labels"] for row in again] == [row["labels"] for row in said]
+    with pytest.raises(UsageError, match="is there already"):
+        write("a.csv")
+    file.write_text(file.read_text() + '\n{"doc": 3}')
+    with pytest.raises(DataError, match="in.jsonl:13: no column 'doc.body'"):
+        write("c.csv")
+    assert not [*tmp_path.glob("*c.csv")], "nothing is left of a file that is not whole"
 
 
 def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path, cache):

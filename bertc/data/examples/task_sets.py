@@ -210,7 +210,8 @@ def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int
         cut = f"{rows.num_questions_cut:,} {of}"
         notes.append(f"the {what} of {cut} are cut to {limit} tokens (question=)")
     if rows.num_cut:
-        windows = "; stride= reads them in windows" if getattr(task, "stride", 1) == 0 else ""
+        may_window = name == "training " and getattr(task, "stride", 1) == 0
+        windows = "; stride= reads them in windows" if may_window else ""
         notes.append(f"{rows.num_cut:,} {of} are cut to {seq} tokens{windows}")
     if rows.num_windowed:
         more = len(rows.owners) / max(1, count)

@@ -54,21 +54,21 @@ def own_parts(task: Own) -> DataParts:
     return parts
 
 
-def read_own(task: Own, part: DataPart, labelled: bool) -> list[Example]:
+def read_own(task: Own, part: DataPart, labelled: bool) -> Iterator[Example]:
     """Read the examples of a part; with ``labelled`` each must have its answer."""
     match task:
         case Classify() | Regress():
-            return list(_texts(task, part.source, labelled))
+            return _texts(task, part.source, labelled)
         case Choose():
-            return list(_chosen(task, part.source, labelled))
+            return _chosen(task, part.source, labelled)
         case Tag():
-            return list(_tagged(task, part.source, labelled))
+            return _tagged(task, part.source, labelled)
         case Read():
-            return list(_asked(task, part.source, labelled))
+            return _asked(task, part.source, labelled)
         case Embed():
-            return list(related(task, part, labelled))
+            return related(task, part, labelled)
         case Rerank():
-            return list(ranked(task, part.source, labelled))
+            return ranked(task, part.source, labelled)
 
 
 def _texts(

@@ -1,6 +1,6 @@
 """The parts of each task and their examples; the only file that knows all layouts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import assert_never
 
@@ -86,7 +86,12 @@ def part_examples(task: AnyTask, part: str) -> list[Example]:
 
 def read_examples(task: AnyTask, part: DataPart, labelled: bool = True) -> list[Example]:
     """The examples of any file of the task's layout; unless ``labelled`` some lack answers."""
-    examples: Sequence[Example]
+    return [*examples_of(task, part, labelled)]
+
+
+def examples_of(task: AnyTask, part: DataPart, labelled: bool = True) -> Iterator[Example]:
+    """The same one by one, of a user's own file while it is read."""
+    examples: Iterable[Example]
     if isinstance(task, Own):
         examples = read_own(task, part, labelled)
     else:
@@ -105,10 +110,13 @@ def read_examples(task: AnyTask, part: DataPart, labelled: bool = True) -> list[
                 examples = read_tagging(task, path, labelled)
             case unreachable:
                 assert_never(unreachable)
-    if not examples:
+    empty = True
+    for example in examples:
+        yield example
+        empty = False
+    if empty:
         name = source_name(part.source)
         raise DataError(f"{name}:1: no examples in it", "at least one is needed")
-    return list(examples)
 
 
 def _part(task: AnyTask, name: str, help: str = "") -> DataPart:

@@ -23,6 +23,7 @@ SEPARATORS = {
     ";": ("semicolons", "write it again with commas, as a .csv file"),
 }
 """Signs between cells, with the remedy where the ending of a file says another."""
+_NOTHING = object()
 NAME_WORDS = 2
 """Words of a column's name; a first line with longer cells is text."""
 
@@ -176,10 +177,22 @@ def _jsonl(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
         if not line.strip():
             continue
         place = f"{file.path}:{number}"
-        row = json_row(line, place)
+        row = _nested(json_row(line, place), selection)
         names = list(row)
         at = column_indices(names, place, selection)
         yield TableRow(place, tuple([row[names[i]] if i >= 0 else None for i in at]))
+
+
+def _nested(row: dict[str, Any], selection: ColumnSelection) -> dict[str, Any]:
+    """A row with its cells, and those inside of them that dotted names select, ``doc.body``."""
+    for name in (*selection.required, *selection.optional):
+        if "." in name and name not in row:
+            cell: Any = row
+            for part in name.split("."):
+                cell = cell.get(part, _NOTHING) if isinstance(cell, dict) else _NOTHING
+            if cell is not _NOTHING:
+                row = {**row, name: cell}
+    return row
 
 
 def json_row(line: str, place: str) -> dict[str, Any]:
@@ -196,7 +209,9 @@ def json_row(line: str, place: str) -> dict[str, Any]:
 
 def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
     with _parquet_table(file) as table:
-        names = table.schema_arrow.names
+        names = [*table.schema_arrow.names]
+        wanted = (*selection.required, *selection.optional)
+        names += [w for w in wanted if "." in w and w not in names and w.split(".")[0] in names]
         at = column_indices(names, str(file.path), selection)
         columns = [names[i] for i in at if i >= 0]
         (nth, of), groups = file.share, table.num_row_groups
@@ -208,7 +223,8 @@ def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
             file.read_fraction = (number + batch.num_rows - first) / max(1, total) / of
             for row in batch.to_pylist():
                 number += 1
-                cells = tuple(row[names[i]] if i >= 0 else None for i in at)
+                row = _nested(row, selection)
+                cells = tuple(row.get(names[i]) if i >= 0 else None for i in at)
                 yield TableRow(f"{file.path}: row {number}", cells)
 
 

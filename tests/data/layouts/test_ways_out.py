@@ -22,7 +22,7 @@ def test_a_table_of_tabs_may_have_any_ending(tmp_path: Path) -> None:
     task = Classify(train=str(path), labels=("yes", "no"))
     examples = training_examples(task)
     assert [(e.key, e.texts) for e in examples] == [("0", ("A man walks.",)), ("1", ("A hen.",))]
-    assert [*columns_of(task, path, examples)] == [
+    assert [*(columns_of(task, path) or ())] == [
         {"pair_ID": "1", "text": "A man walks.", "label": "yes"},
         {"pair_ID": "2", "text": "A hen.", "label": "no"},
     ]
@@ -47,10 +47,10 @@ def test_one_file_of_words_and_tags_is_read_alone(
     path = tmp_path / name
     path.write_text(content)
     task = Tag(train=str(path), tags=tags)
-    first, *_ = examples = training_examples(task)
+    first, *_ = training_examples(task)
     assert isinstance(first, TaggedExample)
     assert first.tags == right
-    assert next(columns_of(task, path, examples)) == {"words": first.words}
+    assert columns_of(task, path) is None
 
 
 CONLL_U = "# text = They buy\n1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n"
