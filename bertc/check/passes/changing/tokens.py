@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError, several
+from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError
 from bertc.base.storage.plain_file import no_file
 from bertc.check.passes.settings.fixes import fix_argument
 from bertc.check.passes.settings.stages import settled
@@ -71,6 +71,6 @@ def _words(program: Complete, vocab: Extended, diagnostics: Diagnostics) -> int:
         diagnostics.error("E411", error.message, place, help=error.help)
         return 0
     if known:
-        there = f"{several(known, 'word')} of {vocab.words} {'is' if known == 1 else 'are'} tokens"
-        diagnostics.remark(Diagnostic("R123", f"{there} already, {len(words):,} are added", place))
+        message = f"{len(words):,} words of {vocab.words} are added; tokens already: {known:,}"
+        diagnostics.remark(Diagnostic("R123", message, place))
     return len(words)
