@@ -233,7 +233,7 @@ def build(
     ] = None,
     with_training: Annotated[
         bool,
-        typer.Option("--with-training", help="python: corruption, losses, update and loop too"),
+        typer.Option("--with-training", help="also write how it is trained, and rows; needs -o"),
     ] = False,
 ) -> None:
     """Compile a spec to one file of PyTorch alone, or print an earlier stage or a picture."""

@@ -57,7 +57,7 @@ def losses(spec: str, folder: Path) -> tuple[list[float], list[float]]:
     """The losses of the steps, by the file and by bertc."""
     file, run = folder / "train.py", folder / "run"
     ran("-m", "bertc.cli", "build", spec, "--with-training", "-o", str(file))
-    printed = ran(str(file), str(file.with_suffix(".safetensors")))
+    printed = ran(str(file))
     ran("-m", "bertc.cli", "train", spec, "--out", str(run))
     metrics = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     trained = [line["loss"] for line in metrics if "grad_norm" in line]

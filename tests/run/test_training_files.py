@@ -7,6 +7,7 @@ import pytest
 
 from bertc.api import resolve
 from bertc.base.diagnostics import UsageError
+from bertc.ir.program.model import model_weights
 from bertc.run.train.loop import train
 from bertc.use.source.checking import run_source
 from bertc.use.source.step import loop
@@ -37,7 +38,8 @@ def test_a_file_trains_with_the_losses_of_a_run(
     assert max(map(len, source.splitlines())) <= 100
     train(resolved, tmp_path / "run", cache=cache, quiet=True)
     capsys.readouterr()
-    run_source(source)["train"](tmp_path / "train.safetensors")
+    trained = run_source(source)["train"](tmp_path / "train.rows.safetensors")
+    assert {*trained.state_dict()} == {weight.name for weight in model_weights(resolved)}
     printed = re.findall(r"^\d+ loss (\S+)", capsys.readouterr().out, re.MULTILINE)
     metrics = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     expected = [line["loss"] for line in metrics if "grad_norm" in line]

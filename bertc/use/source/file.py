@@ -35,6 +35,9 @@ IMPORTS = """import torch
 import torch.nn.functional as F
 from torch import nn
 """
+OF_NETWORK = ("objective", "vocab")
+OF_TRAINING = ("optimizer", "batch", "seq", "steps", "format", "data", "seed")
+"""Settings that the docstring has, next to those of the network."""
 LOADING = '''
 def read(path):
     """The tensors of a file of safetensors, by name."""
@@ -88,7 +91,12 @@ def emit_source(resolved: Resolved, settings: str = "", vocab: VocabTensors | No
         last = f"\n\n{training_source(resolved, vocab, arguments_of(body))}"
     text = f"{functions}\n{body}\n{first_values}\n{loading}{last}"
     modules = [name for name in IMPORTABLE if f"{name}." in text]
-    head = [docstring(resolved, settings), "", *(f"import {name}" for name in modules), ""]
+    head = [
+        docstring(resolved, settings, trains=vocab is not None),
+        "",
+        *(f"import {name}" for name in modules),
+        "",
+    ]
     return "\n".join([*head, IMPORTS, *named_constants(classes.constants, text), "", text])
 
 
@@ -147,9 +155,10 @@ def _sizes(resolved: Resolved, model: Model) -> BatchSizes:
     return BatchSizes(numbers, model.encoder.node.room or 64)
 
 
-def docstring(resolved: Resolved, settings: str) -> str:
-    """The program, its costs, and where its settings come from."""
-    costs, wanted = estimate(resolved, "h200"), {*resolved.encoder.settings(), "objective", "vocab"}
+def docstring(resolved: Resolved, settings: str, *, trains: bool = False) -> str:
+    """The program, its costs, and where its settings come from; ``trains``: all of a stage too."""
+    costs, wanted = estimate(resolved, "h200"), {*resolved.encoder.settings(), *OF_NETWORK}
+    wanted |= {*OF_TRAINING} if trains else set()
     stage = costs.stages[-1]
     flops, tokens = units.flops_text(stage.flops.forward_per_example), resolved.stages[-1].seq
     lines = [

@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from bertc.base.diagnostics import UsageError
 from bertc.base.storage.durable import replace
-from bertc.base.storage.paths import cache_folder
+from bertc.base.storage.paths import cache_folder, is_folder
 from bertc.data.batches.arranged import TextData
 from bertc.data.corpus import prepare
 from bertc.ir.program.resolved import Resolved
@@ -24,6 +25,8 @@ from bertc.use.source.file import emit_source
 from bertc.use.source.step.loop import TABLES, require_plain
 from bertc.use.source.step.losses import named_targets
 
+ENDING_OF_ROWS = ".rows.safetensors"
+"""The ending of the file of rows."""
 MOST_BYTES = 64 * 2**20
 """Size of a file of rows; a program with more text has the rows of its first steps."""
 IN_32_BITS = ("token_ids", "lengths", "starts", "segment_ids", "pair_labels", "following")
@@ -42,6 +45,11 @@ def write_training(
         DataError: if what is written would compute something else.
     """
     stage = require_plain(resolved)
+    if out.suffix != ".py" or not is_folder(str(out.parent)):
+        fault = (
+            "is not a file of Python" if out.suffix != ".py" else "is in a folder that is missing"
+        )
+        raise UsageError(f"{out} {fault}", help="-o train.py")
     where, networks = cache or cache_folder(), TrainedNetworks(resolved.run.device)
     with watching(AGAIN) as watched:
         corpus = prepare(resolved, where, watched, networks)
@@ -67,5 +75,5 @@ def write_training(
     rows = {name: part.int() if name in IN_32_BITS else part for name, part in rows.items()}
     tables: dict[str, Tensor] = {name: getattr(vocab, name) for name in TABLES if name in read}
     replace(out, source.encode())
-    replace(out.with_suffix(".safetensors"), save(rows | tables))
+    replace(out.with_suffix(ENDING_OF_ROWS), save(rows | tables))
     return len(source.splitlines()), steps

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from bertc.base.diagnostics import UsageError
+from bertc.ir import address
 from bertc.ir.learning.optimizer import Adam, Muon
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -33,41 +34,49 @@ LOOP = '''
 def train_step(model, moments, rows, step):
     """Update the weights by a batch; returns the mean loss of each term."""
     batch = corrupt(**rows)
-    counts = {name: batch[f"{name}_weights"].sum().clamp(min=1) for name in WEIGHTS}
-    means = dict.fromkeys(WEIGHTS, 0.0)
+    counts = {name: batch[f"{name}_weights"].sum().clamp(min=1) for name in FACTORS}
+    means = dict.fromkeys(FACTORS, 0.0)
     for first in range(0, BATCH, ROWS_AT_ONCE):
         sums = losses(model, {k: x[first : first + ROWS_AT_ONCE] for k, x in batch.items()})
         parts = {name: total / counts[name] for name, total in sums.items()}
-        sum(WEIGHTS[name] * part for name, part in parts.items()).backward()
+        sum(FACTORS[name] * part for name, part in parts.items()).backward()
         means = {name: mean + parts[name].item() for name, mean in means.items()}
-    update(model, moments, step + 1, rate(step))
+    update(model, moments, step + 1, lr=rate(step))
     model.zero_grad()
     return means
 
 
 def train(path):
-    """Train on the rows of a file, a batch after another."""
+    """Train on the rows of a file, a batch after another; returns the model."""
     tensors = read(path)
     tables = {name: tensors.pop(name) for name in TABLES}
     model, moments = Model(), {}
     initialise(model)
     model.train()
-    for step in range(min(STEPS, len(tensors["token_ids"]) // BATCH)):
+    steps = min(STEPS, len(tensors["token_ids"]) // BATCH)
+    print(f"{steps:,} of {STEPS:,} steps: the file has no more rows" if steps < STEPS else "")
+    for step in range(steps):
         torch.manual_seed(key("dropout", step))
         at = slice(step * BATCH, (step + 1) * BATCH)
         rows = {name: tensor[at].long() for name, tensor in tensors.items()}
         means = train_step(model, moments, {**rows, **tables}, step)
-        loss = sum(WEIGHTS[name] * mean for name, mean in means.items())
-        print(step, f"loss {loss:.6f}", *(f"{name} {mean:.6f}" for name, mean in means.items()))
+        loss = sum(FACTORS[name] * mean for name, mean in means.items())
+        print(step + 1, f"loss {loss:.6f}", *(f"{name} {mean:.6f}" for name, mean in means.items()))
+    return model
 
 
 if __name__ == "__main__":
-    train(sys.argv[1])
+    rows = pathlib.Path(__file__).with_suffix(".rows.safetensors")
+    torch.save(train(rows).state_dict(), rows.with_suffix(".pt"))
 '''
+DOCSTRING = '''    """The inputs and targets of a batch; random numbers are keyed by its rows.
+
+    Axes: b rows, s positions, k predictions, d and e draws, m examples or words of a row, n lanes.
+    """'''
 KEY = '''
-def key(*address):
-    """A seed for one purpose, a function of SEED and the purpose alone."""
-    parts = [str(SEED), *(f"{type(part).__name__}:{part}" for part in address)]
+def key(*address, seed=SEED):
+    """A seed for one purpose, a function of another seed and the purpose alone."""
+    parts = [str(seed), *(f"{type(part).__name__}:{part}" for part in address)]
     digest = hashlib.blake2b("\\0".join(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 '''
@@ -112,9 +121,12 @@ def training_source(resolved: Resolved, vocab: VocabTensors, forward: Sequence[s
     at_once = min(stage.batch, max(1, TOKENS_AT_ONCE // stage.seq))
     constants = [
         f"# Stage {stage.name}: {stage.batch:,} rows of {stage.seq} tokens in each step.",
-        f"SEED, STEPS, BATCH, ROWS_AT_ONCE = {resolved.run.seed}, {stage.steps}, {stage.batch}, "
-        f"{at_once}",
-        f"WEIGHTS = {weights!r}".replace("'", '"'),
+        f"SEED = {resolved.run.seed}",
+        f"STEPS = {stage.steps}",
+        f"WARMUP, SCHEDULE = {stage.warmup_steps}, {stage.schedule_steps}  # steps",
+        f"PEAK = {stage.optimizer.lr!r}  # rate",
+        f"BATCH, ROWS_AT_ONCE = {stage.batch}, {at_once}",
+        f"FACTORS = {weights!r}  # of the terms of the loss".replace("'", '"'),
         f"TABLES = {tuple(name for name in TABLES if name in read)!r}".replace("'", '"'),
     ]
     parts = [
@@ -165,8 +177,16 @@ def _recorded_corruption(
         origin = begun
         lines += code_lines(statement, 4)
     head = f"def corrupt({', '.join(read)}):"
-    doc = '    """The inputs and targets of a batch; random numbers are keyed by its rows."""'
-    return "\n".join([*_wrapped(head), doc, *lines]), read
+    text = _with_keys("\n".join(lines), resolved.run.seed)
+    return "\n".join([*_wrapped(head), DOCSTRING, text]), read
+
+
+def _with_keys(text: str, seed: int) -> str:
+    """Corruption with its seeds as functions of SEED."""
+    masks = mask_key(seed)
+    guesses = str(address.key(masks, "replacement"))
+    text = text.replace(guesses, 'key("replacement", seed=key("mask"))')
+    return text.replace(str(masks), 'key("mask")')
 
 
 def _wrapped(head: str) -> list[str]:

@@ -137,7 +137,8 @@ def _loss(stage: Stage, term: Term, rest: str) -> list[str]:
             ]
         case _:
             scores, targets = f'scores["{head}"][:, None]', targets.replace("targets", "labels")
-    return [f"    at = {scores}", f'    sums["{name}"] = nats(at, {targets})']
+    told = ["    # Labels: 0 in order, 1 not."] if "labels" in targets else []
+    return [*told, f"    at = {scores}", f'    sums["{name}"] = nats(at, {targets})']
 
 
 def _untyped(function: Callable[..., Any]) -> str:

@@ -20,7 +20,7 @@ from bertc.ir.program.stage import Stage
 
 UPDATE = '''
 @torch.no_grad()
-def update(model, moments, step, rate):
+def update(model, moments, step, lr):
     """Update ``step``, from 1: {title}."""
     weights = {{name: w for name, w in model.named_parameters() if w.grad is not None}}
 {norm}    for name, weight in weights.items():
@@ -46,7 +46,7 @@ RATIO = """        trust = 1.0
 """
 TITLES = {
     "adam": "Adam with decoupled decay (Loshchilov and Hutter 2019)",
-    "lamb": "LAMB (You et al. 2020)",
+    "lamb": "LAMB (You et al. 2020), as ALBERT's code has it",
     "stable-adamw": "StableAdamW (Wortsman et al. 2023)",
 }
 
@@ -63,10 +63,10 @@ def update_function(rule: Optimizer, table: Iterable[Weight]) -> str:
     if rule.bias_correction:
         mean = f"(mean / (1 - {first}**step))"
         correct = f"        deviation = (square / (1 - {second}**step)).sqrt()\n"
-    scaled, ratio = "rate", ""
+    scaled, ratio = "lr", ""
     if isinstance(rule, Lamb):
         adapted = "True" if rule.adapt_exempt == "none" else matrix
-        scaled, ratio = "rate * trust", RATIO.format(adapted=adapted).replace("True and ", "")
+        scaled, ratio = "lr * trust", RATIO.format(adapted=adapted).replace("True and ", "")
     caution = CAUTION.format(eps=rule.eps) if isinstance(rule, StableAdam) else ""
     limit = "norm" if rule.clip == 1 else f"(norm / {rule.clip})"
     clipped = f" / {limit}.clamp(min=1)" if rule.clip else ""
@@ -84,7 +84,7 @@ def update_function(rule: Optimizer, table: Iterable[Weight]) -> str:
         decayed=decayed,
         decay=rule.decay_by_rate,
         ratio=ratio,
-        scaled="rate / caution" if caution else scaled,
+        scaled="lr / caution" if caution else scaled,
     )
     always = f"        if True:\n            change += {rule.decay_by_rate} * weight\n"
     text = text.replace(always, always[len("        if True:\n    ") :])
@@ -94,49 +94,47 @@ def update_function(rule: Optimizer, table: Iterable[Weight]) -> str:
 
 def rate_function(stage: Stage) -> str:
     """The function from the number of earlier updates to a learning rate."""
-    rule, warmup, total = stage.optimizer, stage.warmup_steps, stage.schedule_steps
-    lines = [
-        "def rate(step):",
-        '    """The learning rate after ``step`` updates."""',
-    ]
-    lines += _factor(stage, warmup, total)
-    schedule = rule.schedule
-    if warmup and isinstance(schedule, Decay) and schedule.decay_from == "throughout":
-        factor = f"factor * min(1.0, step / {warmup})"
-    elif warmup:
-        factor = f"(step / {warmup} if step < {warmup} else factor)"
+    schedule = stage.optimizer.schedule
+    if not stage.warmup_steps:
+        warm = "factor"
+    elif isinstance(schedule, Decay) and schedule.decay_from == "throughout":
+        warm = "factor * min(1.0, step / WARMUP)"
     else:
-        factor = "factor"
-    return "\n".join([*lines, f"    return {rule.lr!r} * {factor}"])
+        warm = "(step / WARMUP if step < WARMUP else factor)"
+    lines = ["def rate(step):", '    """The learning rate after ``step`` updates."""']
+    return "\n".join([*lines, *_factor(stage), f"    return PEAK * {warm}"])
 
 
-def _factor(stage: Stage, warmup: int, total: int) -> list[str]:
+def _factor(stage: Stage) -> list[str]:
     """Statements of the factor on the peak rate."""
     match stage.optimizer.schedule:
         case Polynomial() | Cosine() as schedule:
-            start = warmup if schedule.decay_from == "warmup" else 0
             end = max(schedule.end, schedule.end_lr / stage.optimizer.lr)
-            over = f"(step - {start})" if start else "step"
-            progress = f"    progress = min(1.0, {over} / {max(1, total - start)})"
+            over = "step / SCHEDULE"
+            if stage.warmup_steps and schedule.decay_from == "warmup":
+                over = "(step - WARMUP) / max(1, SCHEDULE - WARMUP)"
             falls = "(1 + math.cos(math.pi * progress)) / 2"
             if isinstance(schedule, Polynomial):
-                falls = (
-                    "1 - progress" if schedule.power == 1 else f"(1 - progress) ** {schedule.power}"
-                )
-            return [progress, _between(end, falls)]
+                power = schedule.power
+                falls = "1 - progress" if power == 1 else f"(1 - progress) ** {power}"
+            return [f"    progress = min(1.0, {over})", _between(end, falls)]
         case ConstantRate():
             return ["    factor = 1.0"]
         case InverseSqrt():
-            return [f"    factor = ({max(1, warmup)} / max(1, step)) ** 0.5"]
+            return ["    factor = (max(1, WARMUP) / max(1, step)) ** 0.5"]
         case WarmupStableDecay(shape=shape, end=end):
-            decay = stage.optimizer.decay_steps(total)
+            decay = stage.optimizer.decay_steps(stage.schedule_steps)
             falls = {
                 "1-sqrt": "1 - progress**0.5",
                 "linear": "1 - progress",
                 "cosine": "(1 + math.cos(math.pi * progress)) / 2",
             }[shape]
-            begun = f"    progress = min(1.0, max(0, step - {total - decay}) / {max(1, decay)})"
-            return [begun, _between(end, falls)]
+            begun = f"    begun = max(0, step - (SCHEDULE - {decay}))"
+            return [
+                begun,
+                f"    progress = min(1.0, begun / {max(1, decay)})",
+                _between(end, falls),
+            ]
         case unreachable:
             assert_never(unreachable)
 
