@@ -12,8 +12,14 @@ from bertc.base.diagnostics import DataError, SpecError
 from bertc.data.layouts.example import TextExample
 from bertc.data.metrics.metrics import judge
 from bertc.ir.learning.vector_task import Rerank
+from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.runs import export_run, import_run
 from tests.hub.test_sentences import NOTHING_SAID, folder_of
+
+
+def expit(scores):
+    return 1 / (1 + np.exp(-np.array(scores)))
+
 
 PAIRS = [("a b", "b"), ("c", "d e f"), ("g h", "")]
 LISTS = "query\tgood\tbad\na b\tb c\td\nc d\td\te f\n"
@@ -40,9 +46,13 @@ def test_a_reranker_leaves_as_a_cross_encoder_and_comes_back(name, tmp_path, mon
     (scores,) = report.evaluation.scores.values()
     assert scores["dev"].keys() == {"ndcg@10", "mrr@10", "map"}
     found = [row["score"] for row in bertc.load(tmp_path / "run").predict(PAIRS)]
+    judged = np.array(TrainedNetworks("cpu").judged(str(tmp_path / "run"), PAIRS))
+    np.testing.assert_allclose(judged, found if name != "pairs" else expit(found), atol=2e-6)
     left = export_run(tmp_path / "run", tmp_path / "left").folder
     expected = CrossEncoder(str(left), device="cpu").predict(PAIRS)
     np.testing.assert_allclose(found, expected, atol=2e-6)
+    with pytest.raises(DataError, match="has learned no task that ranks passages"):
+        TrainedNetworks("cpu").judged("came", PAIRS)
     assert name == "pairs" or 0 < min(found) < max(found) < 1
     import_run(left, tmp_path / "back")
     again = [row["score"] for row in bertc.load(tmp_path / "back").predict(PAIRS)]

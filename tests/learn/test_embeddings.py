@@ -27,9 +27,11 @@ TASKS = {
     "pairs": "embed('-', text=a, positive=b, both=true, examples=8)",
     "triplets": "embed('-', text=a, positive=b, negative=c, pooling=max, examples=8)",
     "scored": "embed('-', text=a, positive=b, score=s, dropout=0.2, examples=8)",
+    "taught": "embed('-', text=a, positive=b, negative=c, negatives=column(2), score=s, loss=kl, "
+    "widths=[16, 8], examples=8)",
     "alone": "embed('-', pooling=cls, mlp=true, examples=8)",
 }
-TEXTS = {"pairs": 2, "triplets": 3, "scored": 2, "alone": 1}
+TEXTS = {"pairs": 2, "triplets": 3, "scored": 2, "taught": 4, "alone": 1}
 
 
 def units(count: int, texts: int) -> Tensor:
@@ -88,7 +90,11 @@ def parts_of(kind: str, resolved: Any, at_once: int) -> list[MicroBatch]:
     """A batch of eight examples in parts of ``at_once``."""
     draw, stage = random.Random(3), resolved.stages[0]
     examples = [
-        TextExample(str(n), tuple(text(draw, 1, 9) for _ in range(TEXTS[kind])), float(n % 3))
+        TextExample(
+            str(n),
+            tuple(text(draw, 1, 9) for _ in range(TEXTS[kind])),
+            (n % 3, 0.5, -1.0) if kind == "taught" else float(n % 3),
+        )
         for n in range(8)
     ]
     (task,) = stage.tasks

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import starmap
+from itertools import chain, starmap
 from pathlib import Path
 
 from bertc.base.diagnostics import (
@@ -207,8 +207,9 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                 if source.copies.vectors:
                     needed.append((no_file, source.copies.vectors, stage.span("augment")))
         mined = (getattr(task, "negatives", None) for task in stage.tasks)
-        runs = [node.run for node in mined if isinstance(node, Mined)]
-        needed += [(no_folder, run, stage.span("objective")) for run in runs]
+        runs = [(node.run, node.judge) for node in mined if isinstance(node, Mined)]
+        folders = filter(None, chain(*runs))
+        needed += [(no_folder, folder, stage.span("objective")) for folder in folders]
     for missing, name, span in needed:
         if (wrong := missing(name)) and (wrong[0], span) not in reported:
             reported.add((wrong[0], span))

@@ -5,7 +5,7 @@ Axes: q queries of a block, c candidate passages, d numbers of a vector.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -34,6 +34,9 @@ class VectorNetworks(Protocol):
     ) -> NDArray[np.float32]:
         """Vectors (n, d) whose dot products are the similarities of the network in a folder."""
 
+    def judged(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Scores from 0 to 1 of a query and a passage each, by the reranker in a folder."""
+
 
 def mined(
     node: Mined,
@@ -57,9 +60,9 @@ def mined(
     content = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
     inputs = [
         VERSION,
-        node.model_dump(mode="json", exclude={"run"}),
+        node.model_dump(mode="json", exclude={"run", "judge"}),
         content,
-        networks.digest(node.run),
+        *map(networks.digest, filter(None, (node.run, node.judge))),
     ]
     folder = cache / "mined" / fingerprint(*inputs)
 
@@ -69,14 +72,15 @@ def mined(
         texts = [written[passage] for passage in passages]
         vectors_cd = networks.vectors(node.run, texts, "document", progress)
         vectors_nd = networks.vectors(node.run, [query for query, _ in pairs], "query", progress)
+        judged = _judge(node.judge, texts, networks)
         progress.begin(f"searching negatives of {title}", len(pairs), "texts")
-        chosen, facts = _search(node, pairs, positives, vectors_nd, vectors_cd, progress)
+        chosen, facts = _search(node, pairs, positives, vectors_nd, vectors_cd, judged, progress)
         progress.end()
         np.save(to / FILE, chosen)
         return facts
 
     facts = obtain(folder, make, progress)
-    told = f"{title}: {facts['false']:,} texts above {node.margin:g} of their positive's similarity"
+    told = f"{title}: {facts['false']:,} texts above {node.margin:g} of their positive's score"
     progress.note(f"{told} are no negatives; {facts['drawn']:,} of the negatives are random")
     return [
         tuple(written[passages[number]] for number in row)
@@ -99,6 +103,15 @@ def _refuse_too_few(
         )
 
 
+def _judge(
+    run: str, texts: Sequence[str], networks: VectorNetworks
+) -> Callable[[str, list[int]], Sequence[float]] | None:
+    """A function from a query and numbers of passages to the scores of a reranker, if any."""
+    if not run:
+        return None
+    return lambda query, of: networks.judged(run, [(query, texts[number]) for number in of])
+
+
 def _folded(text: str) -> str:
     return " ".join(text.split()).casefold()
 
@@ -109,6 +122,7 @@ def _search(
     positives: NDArray[np.int64],
     vectors_nd: NDArray[np.float32],
     vectors_cd: NDArray[np.float32],
+    judged: Callable[[str, list[int]], Sequence[float]] | None,
     progress: Progress,
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
     """Numbers (n, number) of the passages that are negatives, with counts for a remark."""
@@ -120,11 +134,17 @@ def _search(
     for first in range(0, len(pairs), _QUERIES_AT_ONCE):
         likeness_qc = vectors_nd[first : first + _QUERIES_AT_ONCE] @ vectors_cd.T
         near_qk = np.argpartition(-likeness_qc, most - 1, axis=1)[:, :most]
-        for nth, near in enumerate(near_qk):
-            likeness_c, of = likeness_qc[nth], right[_folded(pairs[first + nth][0])]
-            ranked = near[np.argsort(-likeness_c[near], kind="stable")].tolist()
-            ranked = [number for number in ranked if number not in of][node.skip : node.top]
-            limit = _limit(float(likeness_c[positives[first + nth]]), node.margin)
+        windows = list[list[int]]()
+        for likeness_c, near, (query, _) in zip(likeness_qc, near_qk, pairs[first:], strict=False):
+            near = near[np.argsort(-likeness_c[near], kind="stable")]
+            others = [number for number in near.tolist() if number not in right[_folded(query)]]
+            windows.append(others[node.skip : node.top])
+        for nth, ranked in enumerate(windows):
+            (query, _), positive = pairs[first + nth], positives[first + nth]
+            likeness_c, of = likeness_qc[nth], right[_folded(query)]
+            if judged:
+                likeness_c[[positive, *ranked]] = judged(query, [positive, *ranked])
+            limit = _limit(float(likeness_c[positive]), node.margin)
             hard = [number for number in ranked if likeness_c[number] <= limit]
             facts["false"] += len(ranked) - len(hard)
             row = hard[: node.number]

@@ -18,16 +18,20 @@ from torch.nn.utils.rnn import pad_sequence
 from bertc.base.diagnostics import DataError
 from bertc.data.cache.store import Progress
 from bertc.data.examples.changes import SplitText
+from bertc.data.examples.encode import encode
+from bertc.data.examples.task import TaskSet
+from bertc.data.layouts.example import TextExample
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import fill_template, template_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.sentences import vectors_of
 from bertc.ir.learning.mining import TextKind
 from bertc.ir.learning.objective import Objective
+from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.terms.node import answered_by
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model
-from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE
+from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
 from bertc.run.models.loading import digest_of, load, placed, read_model
 from bertc.run.models.vectors import embed
 
@@ -67,6 +71,27 @@ class TrainedNetworks:
         normalise = ways is None or ways.similarity != "dot"
         place = Path(folder)
         return embed(model, place, texts, normalise=normalise, kind=kind, progress=progress).vectors
+
+    def judged(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Scores from 0 to 1 of a query and a passage each, by the reranker in a folder."""
+        model, vocabulary = self._loaded(folder)
+        learned = [
+            (stage, task)
+            for stage in model.resolved.stages
+            for task in stage.tasks
+            if isinstance(task, Rerank)
+        ]
+        if not learned:
+            raise DataError(
+                f"{folder} has learned no task that ranks passages",
+                help="judge= names a run of task=rerank(...)",
+            )
+        stage, ranks = learned[-1]
+        task = ranks.judged.model_copy(update={"sigmoid": True})
+        examples = [TextExample(str(n), pair, None) for n, pair in enumerate(pairs)]
+        rows = encode(task, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
+        answers = answer(model, stage, TaskSet(task, rows, {}), examples, rows, vocabulary.pad)
+        return [float(score) for score in answers.given if isinstance(score, int | float)]
 
     def candidates(
         self,
