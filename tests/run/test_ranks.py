@@ -26,6 +26,7 @@ from bertc.ir.data import StreamPair
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
+from bertc.ir.network.adapter import Lora
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.layer import Dropout
@@ -149,6 +150,7 @@ LEARNED = {
         "generator": GeneratorNetwork(size=1), "stages": IN_TURN, "embedding": 16,
         "optimizer": StableAdam(lr=1e-2, warmup=2),
     },
+    "adapted": {"adapt": Lora(rank=4, on=("attention", "outer")), "share": ShareAll()},
     "pruned": {"heads": 4, "prune": Heads(share=0.5, every=0.25, examples=24), "microbatch": 2},
     "by tensor": {
         "optimizer": Adam(lr=1e-2, warmup=2, clip=0.05, clip_per="tensor"),

@@ -1,0 +1,74 @@
+"""Runs with an adapter: what learns, what a run ends with, and what later runs make of it."""
+
+import pytest
+import torch
+
+from bertc.api import points
+from bertc.base.diagnostics import DataError, UsageError
+from bertc.ir.network.adapter import OF_PAIRS
+from bertc.ir.program.resolved import Resolved
+from bertc.run.evaluation.tasks import evaluate_files
+from bertc.run.models.loading import adapted_after, load, read_model
+from bertc.run.models.runs import export_adapter_of, export_run
+from tests.net.programs import TOY
+from tests.run.conftest import text, weights
+
+pytestmark = pytest.mark.usefixtures("in_the_farm")
+
+BASE = {**TOY, "objective": "mlm", "positions": "32"}
+TUNED = {
+    name: TOY[name] for name in ("steps", "device", "precision", "compile", "optimizer")
+} | {
+    "objective": 'glue(rte, "RTE")', "seq": "24", "batch": "4", "save_every": "1",
+    "adapt": "lora(4, 16, on=attention+ffn, dropout=0.1)",
+}  # fmt: skip
+
+
+def tuned(base: object, **changed: str) -> Resolved:
+    return points(text(TUNED, **{"init": f'"{base}"', **changed}))[0]
+
+
+def test_a_run_learns_its_pairs_goes_on_to_the_same_bits_and_ends_merged(
+    farm_run, tmp_path, resumes, go
+):
+    base = farm_run(text(BASE))
+    resumes(tuned(base), 2)
+    run, before = tmp_path / "straight", read_model(base)[1]
+    report, after = go(tuned(base), "straight", resume=True), weights(run)
+    assert {name.rpartition(".")[2] for name in after} >= {*OF_PAIRS}
+    for name, tensor in after.items():
+        learns = name.startswith(("heads.", "encoder.pooler.")) or name.endswith(OF_PAIRS)
+        assert learns or torch.equal(tensor, before[name]), name
+    assert all(after[name].any() for name in after if name.endswith("lora_b"))
+    merged = load(run)
+    assert not any(name.endswith(OF_PAIRS) for name, _ in merged.named_parameters())
+    assert "adapt" not in merged.resolved.model_dump()["stages"][0]["encoder"]
+    again, _ = evaluate_files(run, "")
+    assert again.losses == pytest.approx(report.evaluation.losses)
+    # Without checkpoints the run has its model, and without pairs nothing for peft.
+    export_adapter_of(run, tmp_path / "adapter")
+    export_run(run, tmp_path / "whole")
+    (run / "checkpoints").rename(tmp_path / "checkpoints")
+    model = read_model(run)[1]
+    assert all(torch.equal(tensor, read_model(tmp_path / "whole")[1][name])
+               for name, tensor in model.items())  # fmt: skip
+    with pytest.raises(UsageError, match="no checkpoint with an adapter"):
+        export_adapter_of(run, tmp_path / "adapter")
+
+
+def test_later_runs_begin_with_the_merged_network_or_go_on_with_the_pairs(farm_run, tmp_path, go):
+    base = farm_run(text(BASE))
+    go(tuned(base, average="ema(2)"), "first")
+    first, merged = tmp_path / "first", read_model(tmp_path / "first")[1]
+    go(tuned(first, adapt="", prune="neurons(50%)"), "pruned")
+    assert load(tmp_path / "pruned").resolved.encoder.layers[0].ffn == 32
+    go(tuned(first), "again")
+    frozen = weights(tmp_path / "again")["encoder.embeddings.token.weight"]
+    assert torch.equal(frozen, merged["encoder.embeddings.token.weight"])
+    carried = points(text(TUNED, init=f'run("{first}", moments=carry)'))[0]
+    go(carried, "carried")
+    resolved, pairs = adapted_after(tmp_path / "carried", 0)
+    assert any(name.endswith("lora_b") for name in pairs)
+    # Its frozen network is that of the first base, not of the run that it went on from.
+    with pytest.raises(DataError, match="holds other weights"):
+        export_adapter_of(tmp_path / "carried", tmp_path / "adapter")
