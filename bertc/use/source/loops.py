@@ -3,9 +3,11 @@
 import ast
 import copy
 import re
+import textwrap
+from collections.abc import Sequence
 from itertools import groupby
 
-from bertc.use.source.expressions import code, dotted
+from bertc.use.source.expressions import code, dotted_statement
 
 
 def rolled(made: list[tuple[int, ast.stmt]], depth: int) -> list[ast.stmt]:
@@ -67,89 +69,56 @@ def _assigned(statements: list[ast.stmt]) -> set[str]:
 
 def _loop(turns: list[list[ast.stmt]], depth: int) -> ast.stmt:
     """One loop over what differs between turns."""
-    body, count = copy.deepcopy(turns[0]), len(turns)
-    walks = [[node for statement in turn for node in ast.walk(statement)] for turn in turns]
-    columns: dict[tuple[str, ...], str] = {}
-    replaced: dict[int, str] = {}
-    for place, node in enumerate(n for statement in body for n in ast.walk(statement)):
-        if not isinstance(node, (ast.Constant, ast.Name)):
-            continue
-        values = tuple(code(walk[place]) for walk in walks)
-        if len(set(values)) > 1:
-            name = "layer"
-            if isinstance(node, ast.Name):
-                name = f"{node.id.rstrip('0123456789')}_of_layer"
-            taken = set(columns.values()) - {columns.get(values)}
-            columns.setdefault(values, f"{name}{len(columns)}" if name in taken else name)
-            replaced[place] = columns[values]
-    named = _Named(replaced)
-    body = [named.renamed(statement) for statement in body]
-    if not columns:
-        return ast.For(ast.Name("_"), _range(0, count, depth), body, [])
+    columns, text = _compared(turns)
     numbers = next((values for values in columns if _consecutive(values)), None)
-    others = [values for values in columns if values != numbers]
-    if numbers is None:
-        return _listed(columns, body)
-    first, layer = int(numbers[0]), ast.Name(columns[numbers])
-    if others:
-        chosen = _chosen(list(zip(*others, strict=True)), first, layer)
-        if chosen is None:
-            return _listed(columns, body)
-        names: list[ast.expr] = [ast.Name(columns[values]) for values in others]
-        body.insert(0, ast.Assign([names[0] if len(names) == 1 else ast.Tuple(names)], chosen))
-    if parts := _indexed(body, columns[numbers]):
-        ends = (first, first + count, depth)
-        lists = [dotted(f"self.{part}{_slice(*ends)}") for part in parts]
-        over = lists[0] if len(parts) == 1 else ast.Call(ast.Name("zip"), lists, [])
-        names = [ast.Name(part) for part in parts]
-        target = names[0] if len(parts) == 1 else ast.Tuple(names)
-        return ast.For(target, over, [_Parts(parts).visit(statement) for statement in body], [])
-    return ast.For(layer, _range(first, first + count, depth), body, [])
+    others = [name for values, name in columns.items() if values != numbers]
+    rows = [_row(values) for values in zip(*(v for v in columns if v != numbers), strict=True)]
+    if not columns:
+        return _for("_", _range(0, len(turns), depth), text)
+    first, layer = (0, "") if numbers is None else (int(numbers[0]), columns[numbers])
+    chosen = _chosen(rows, first, layer) if layer and rows else ""
+    if rows and not chosen:
+        rows = [_row(values) for values in zip(*columns, strict=True)]
+        return _for(", ".join(columns.values()), _row(rows), text)
+    if chosen:
+        text = f"{', '.join(others)} = {chosen}\n{text}"
+    end, part = first + len(turns), rf"self\.(\w+)\[{layer}\]"
+    parts, named = list(dict.fromkeys(re.findall(part, text))), re.sub(part, r"\1", text)
+    if not parts or re.search(rf"\b{layer}\b", named):
+        return _for(layer, _range(first, end, depth), text)
+    lists = ", ".join(f"self.{part}{_slice(first, end, depth)}" for part in parts)
+    return _for(", ".join(parts), lists if len(parts) == 1 else f"zip({lists})", named)
 
 
-def _indexed(body: list[ast.stmt], layer: str) -> list[str]:
-    """The lists that are read at ``layer``, if it is read for nothing else."""
-    nodes = [node for statement in body for node in ast.walk(statement)]
-    parts = [part for node in nodes if (part := _part_at(node, layer))]
-    uses = sum(isinstance(node, ast.Name) and node.id == layer for node in nodes)
-    return list(dict.fromkeys(parts)) if uses == len(parts) else []
+def _compared(turns: list[list[ast.stmt]]) -> tuple[dict[tuple[str, ...], str], str]:
+    """Names of the columns of words that differ, and the text of a turn with them."""
+    columns: dict[tuple[str, ...], str] = {}
+    text = ""
+    for words in zip(*map(_words, turns), strict=True):
+        if len(set(words)) > 1:
+            name = f"{words[0].rstrip('0123456789')}_of_layer" if words[0][0].isalpha() else "layer"
+            taken = set(columns.values()) - {columns.get(words)}
+            columns.setdefault(words, f"{name}{len(columns)}" if name in taken else name)
+        text += columns.get(words, words[0])
+    return columns, text
 
 
-def _part_at(node: ast.AST, layer: str) -> str:
-    """The attribute of self that a node reads at ``layer``, or ''."""
-    written = code(node) if isinstance(node, ast.Subscript) else ""
-    match = re.fullmatch(rf"self\.(\w+)\[{layer}\]", written)
-    return match[1] if match else ""
+def _words(statements: list[ast.stmt]) -> list[str]:
+    """Names, numbers, strings, and the characters between them."""
+    text = "\n".join(map(code, statements))
+    return re.findall(r"[A-Za-z_]\w*|\d[\w.]*(?:(?<=e)-\d+)?|\"[^\"]*\"|\W", text)
+
+
+def _for(target: str, over: str, text: str) -> ast.stmt:
+    return dotted_statement(f"for {target} in {over}:\n{textwrap.indent(text, '    ')}")
 
 
 def _slice(first: int, end: int, depth: int) -> str:
     return f"[{first or ''}:{'' if end == depth else end}]" if first or end != depth else ""
 
 
-class _Parts(ast.NodeTransformer):
-    """Puts the names of parts in place of entries of lists."""
-
-    def __init__(self, parts: list[str]) -> None:
-        self._parts = parts
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:  # noqa: N802
-        """The part's name, or the node as it is."""
-        match = re.fullmatch(r"self\.(\w+)\[layer\w*\]", code(node))
-        if match and match[1] in self._parts:
-            return ast.Name(match[1])
-        self.generic_visit(node)
-        return node
-
-
-def _listed(columns: dict[tuple[str, ...], str], body: list[ast.stmt]) -> ast.stmt:
-    """A loop over what differs, written out."""
-    rows = [_row(values) for values in zip(*columns, strict=True)]
-    names: list[ast.expr] = [ast.Name(name) for name in columns.values()]
-    return ast.For(names[0] if len(names) == 1 else ast.Tuple(names), ast.Tuple(rows), body, [])
-
-
-def _chosen(rows: list[tuple[str, ...]], first: int, layer: ast.expr) -> ast.expr | None:
-    """The row of a layer, where one of two rows comes at regular layers; else None."""
+def _chosen(rows: list[str], first: int, layer: str) -> str:
+    """The row of a layer, where one of two rows comes at regular layers; else ''."""
     rare, often = sorted(set(rows), key=rows.count)[:2]
     places = [first + number for number, row in enumerate(rows) if row == rare]
     period = places[1] - places[0] if len(places) > 1 else 0
@@ -157,15 +126,12 @@ def _chosen(rows: list[tuple[str, ...]], first: int, layer: ast.expr) -> ast.exp
         n for n in range(first, first + len(rows)) if period and n % period == places[0] % period
     ]
     if len(set(rows)) > 2 or places != expected:
-        return None
-    rest = ast.BinOp(layer, ast.Mod(), ast.Constant(period))
-    test = ast.Compare(rest, [ast.Eq()], [ast.Constant(places[0] % period)])
-    return ast.IfExp(test, _row(rare), _row(often))
+        return ""
+    return f"{rare} if {layer} % {period} == {places[0] % period} else {often}"
 
 
-def _row(values: tuple[str, ...]) -> ast.expr:
-    written = [dotted(value) for value in values]
-    return written[0] if len(written) == 1 else ast.Tuple(written)
+def _row(values: Sequence[str]) -> str:
+    return values[0] if len(values) == 1 else f"({', '.join(values)})"
 
 
 def _consecutive(values: tuple[str, ...]) -> bool:
@@ -173,28 +139,6 @@ def _consecutive(values: tuple[str, ...]) -> bool:
     return first >= 0 and values == tuple(map(str, range(first, first + len(values))))
 
 
-def _range(first: int, end: int, depth: int) -> ast.expr:
-    last = ast.Name("LAYERS") if end == depth else ast.Constant(end)
-    arguments: list[ast.expr] = [ast.Constant(first), last] if first else [last]
-    return ast.Call(ast.Name("range"), arguments, [])
-
-
-class _Named(ast.NodeTransformer):
-    """Puts names in certain places, counted as a walk over all statements counts them."""
-
-    def __init__(self, names: dict[int, str]) -> None:
-        self._names, self._first, self._places = names, 0, dict[int, int]()
-
-    def renamed(self, statement: ast.stmt) -> ast.stmt:
-        """A statement with its names."""
-        nodes = list(ast.walk(statement))
-        self._places = {id(node): self._first + place for place, node in enumerate(nodes)}
-        self._first += len(nodes)
-        changed = self.visit(statement)
-        assert isinstance(changed, ast.stmt), "only names change"
-        return changed
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        """The name of its place, or the node as it is."""
-        name = self._names.get(self._places.get(id(node), -1))
-        return ast.Name(name) if name else self.generic_visit(node)
+def _range(first: int, end: int, depth: int) -> str:
+    last = "LAYERS" if end == depth else str(end)
+    return f"range({first}, {last})" if first else f"range({last})"
