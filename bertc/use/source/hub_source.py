@@ -76,7 +76,6 @@ def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
         "read": method_lines("read", names, statements),
         "passed": "".join(f", {HUB_NAMES[name]}" for name in names[1:]),
         "pooled_width": body.pooled.width if body.pooler else body.hidden,
-        "pooled": "outputs.pooler_output",
         "lm": "",
         "keys": KEYS if body.causal else "",
     }

@@ -135,25 +135,25 @@ $read
 
 
 class ${Name}Head(${Name}PreTrainedModel):
-    """A network with a head, in the forms that its subclasses have."""
+    """A network with a head; subclasses say which states it reads, and what it returns."""
 
-    def __init__(self, config, labels=0, pools=False):
+    pools = False
+
+    def __init__(self, config, labels=0):
         super().__init__(config)
-        self.model = ${Name}Model(config, add_pooling_layer=pools)
+        self.model = ${Name}Model(config, add_pooling_layer=self.pools)
         if labels:
             self.dropout = nn.Dropout(config.classifier_dropout)
-            self.classifier = nn.Linear($pooled_width if pools else $hidden, labels)
+            self.classifier = nn.Linear($pooled_width if self.pools else $hidden, labels)
+            self.post_init()
 
-    def results(self, kind, outputs, loss, return_dict, **scores):
+    def scores(self, states):
+        return self.classifier(self.dropout(states))
+
+    def results(self, outputs, return_dict, **scores):
         layers, weights = outputs.hidden_states, outputs.attentions
-        made = kind(loss=loss, hidden_states=layers, attentions=weights, **scores)
+        made = self.output(hidden_states=layers, attentions=weights, **scores)
         return made if self.model.returns_dict(return_dict) else made.to_tuple()
-
-$lm
-class ${Name}ForSequenceClassification(${Name}Head):
-    def __init__(self, config):
-        super().__init__(config, config.num_labels, pools=True)
-        self.post_init()
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
@@ -162,16 +162,26 @@ class ${Name}ForSequenceClassification(${Name}Head):
         outputs = self.model(
             input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs
         )
-        logits, loss = self.classifier(self.dropout($pooled)), None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return self.results(SequenceClassifierOutput, outputs, loss, return_dict, logits=logits)
+        logits = self.scores(outputs.pooler_output if self.pools else outputs.last_hidden_state)
+        loss = None if labels is None else self.loss(logits, labels, **kwargs)
+        return self.results(outputs, return_dict, loss=loss, logits=logits)
+
+$lm
+class ${Name}ForSequenceClassification(${Name}Head):
+    pools, output = True, SequenceClassifierOutput
+
+    def __init__(self, config):
+        super().__init__(config, config.num_labels)
+
+    def loss(self, logits, labels, **kwargs):
+        return self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
 
 
 class ${Name}ForMultipleChoice(${Name}Head):
+    pools, output = True, MultipleChoiceModelOutput
+
     def __init__(self, config):
-        super().__init__(config, 1, pools=True)
-        self.post_init()
+        super().__init__(config, 1)
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
@@ -181,34 +191,26 @@ class ${Name}ForMultipleChoice(${Name}Head):
         ids = (input_ids, attention_mask, token_type_ids, inputs_embeds)
         rows = (None if given is None else given.flatten(0, 1) for given in ids)
         outputs = self.model(*rows, return_dict=True, **kwargs)
-        logits = self.classifier(self.dropout($pooled)).view(-1, choices)
+        logits = self.scores(outputs.pooler_output).view(-1, choices)
         loss = None if labels is None else F.cross_entropy(logits.float(), labels)
-        return self.results(MultipleChoiceModelOutput, outputs, loss, return_dict, logits=logits)
+        return self.results(outputs, return_dict, loss=loss, logits=logits)
 
 
 class ${Name}ForTokenClassification(${Name}Head):
+    output = TokenClassifierOutput
+
     def __init__(self, config):
         super().__init__(config, config.num_labels)
-        self.post_init()
 
-    def forward(
-        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
-        labels=None, return_dict=None, **kwargs,
-    ):
-        outputs = self.model(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs
-        )
-        logits = self.classifier(self.dropout(outputs.last_hidden_state))
-        loss = None
-        if labels is not None:
-            loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
-        return self.results(TokenClassifierOutput, outputs, loss, return_dict, logits=logits)
+    def loss(self, logits, labels, **kwargs):
+        return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
 
 class ${Name}ForQuestionAnswering(${Name}Head):
+    output = QuestionAnsweringModelOutput
+
     def __init__(self, config):
         super().__init__(config, 2)
-        self.post_init()
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
@@ -225,16 +227,13 @@ class ${Name}ForQuestionAnswering(${Name}Head):
                 F.cross_entropy(scores, at.flatten().clamp(0, length), ignore_index=length)
                 for scores, at in ((starts, start_positions), (ends, end_positions))
             ) / 2
-        return self.results(
-            QuestionAnsweringModelOutput, outputs, loss, return_dict,
-            start_logits=starts, end_logits=ends,
-        )
+        return self.results(outputs, return_dict, loss=loss, start_logits=starts, end_logits=ends)
 '''
 LM = '''
 class ${Name}$kind(${Name}Head):
     """Scores of every token at every position."""
 
-    accepts_loss_kwargs = True
+    accepts_loss_kwargs, output = True, $output
 
     def __init__(self, config):
         super().__init__(config)
@@ -255,17 +254,8 @@ class ${Name}$kind(${Name}Head):
 
 $scores
 
-    def forward(
-        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
-        labels=None, return_dict=None, **kwargs,
-    ):
-        outputs = self.model(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs
-        )
-        logits, loss = self.scores(outputs.last_hidden_state), None
-        if labels is not None:
-            loss = self.loss_function(logits, labels, logits.shape[-1], **kwargs)
-        return self.results($output, outputs, loss, return_dict, logits=logits)
+    def loss(self, logits, labels, **kwargs):
+        return self.loss_function(logits, labels, logits.shape[-1], **kwargs)
 
 '''
 HUB_IMPORTS = """
