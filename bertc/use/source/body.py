@@ -237,7 +237,8 @@ class ForwardBody:
             return call_node(self.path(call.body.path), [self.value(v) for v in read_by(call)])
         args = [self._argument(argument) for argument in call.args]
         if isinstance(call.function, nn.Module):
-            return call_node(self.path(call.path), args)
+            inside = call.path != self.scope.path  # else it is the module's own product
+            return call_node(self.path(call.path) if inside else dotted("super().forward"), args)
         if call.function == SAME:
             return args[0]
         if call.function == "torch.nn.functional.dropout":
@@ -273,6 +274,8 @@ class ForwardBody:
                 return ast.Slice(*(None if end is None else self._argument(end) for end in ends))
             case torch.device():
                 return ast.Attribute(self._like(), "device")
+            case float():
+                return self._constants.number(argument)
             case torch.bfloat16:
                 return ast.Attribute(self._like(), "dtype")
         return literal(argument, self._sizes.written)

@@ -192,7 +192,7 @@ class Classes:
             case Norm():
                 affine = module.weight is not None
                 width = self._shape(f"{path}.weight") if affine else [literal(0)]
-                settings: dict[str, Any] = {"eps": module.eps}
+                settings: dict[str, Any] = {"eps": self.constants.number(module.eps)}
                 if not affine:
                     settings["elementwise_affine"] = False
                 elif module.centred and module.bias is None:
@@ -202,7 +202,8 @@ class Classes:
 
 
 def _made(name: str, args: list[ast.expr], settings: Mapping[str, Any]) -> ast.expr:
-    return call_node(dotted(name), args, {key: literal(value) for key, value in settings.items()})
+    written = {k: v if isinstance(v, ast.expr) else literal(v) for k, v in settings.items()}
+    return call_node(dotted(name), args, written)
 
 
 def _unnamed(written: ast.ClassDef) -> ast.ClassDef:

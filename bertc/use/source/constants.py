@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.program.resolved import Resolved
-from bertc.use.source.expressions import literal
+from bertc.use.source.expressions import dotted, literal
+
+NAMED_NUMBERS = ("EPS", "ROTARY_BASE", "LOCAL_ROTARY_BASE")
+ROOTED = ("HIDDEN", "HEAD_DIM", "EMBEDDING")
+"""Sizes whose roots scale."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,18 @@ class Constants:
     def layers(self) -> int:
         """The number of layers."""
         return int(self.values.get("LAYERS", 0))
+
+    def number(self, value: float) -> ast.expr:
+        """A number by its name, as a root of a size, or as it is."""
+        for name in NAMED_NUMBERS:
+            if self.values.get(name) == value:
+                return ast.Name(name)
+        for power in (0.5, -0.5, 0.25, -0.25) if 1e-3 < value < 1e3 else ():
+            size = round(value ** (1 / power))
+            name = next((name for name in ROOTED if self.values.get(name) == size), "")
+            if size**power == value and (name or round(value, 6) != value):
+                return dotted(f"{name or size} ** {power}")
+        return literal(value)
 
     def rate(self, rate: float) -> ast.expr:
         """A rate of dropout."""
@@ -40,7 +57,10 @@ def constants_of(resolved: Resolved) -> Constants:
         first = body.layers[0]
         values |= {"LAYERS": body.depth, "HEADS": first.heads, "HEAD_DIM": first.head_dim}
         values |= {"FFN": first.ffn, "POSITIONS": body.positions.rows, "SEGMENTS": body.segments}
-        values["DROPOUT"] = body.dropout.hidden
+        values |= {"DROPOUT": body.dropout.hidden, "EPS": body.norm.eps}
+        if isinstance(body.positions, RotaryPositions):
+            values["ROTARY_BASE"] = body.positions.theta
+            values["LOCAL_ROTARY_BASE"] = body.positions.local_theta
         inner = first.heads * first.head_dim
         sizes["heads", inner] = "HIDDEN" if inner == body.hidden else "HEADS * HEAD_DIM"
         sizes["ffn", first.ffn] = "FFN"

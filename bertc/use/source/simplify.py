@@ -64,7 +64,7 @@ def _walk(
             if before is not call:
                 same |= dict(zip(call.results, before.results, strict=True))
                 continue
-        if _is_linear(call, inside):
+        if _is_linear(call, inside, scope.path):
             path = call.args[1].path.removesuffix(".weight")
             call.function, call.args, call.path = inside[path], call.args[:1], path
         calls += _parted(call, inside) or [call]
@@ -149,14 +149,14 @@ def _parted(call: Call, modules: dict[str, nn.Module]) -> list[Call]:
     return parts
 
 
-def _is_linear(call: Call, modules: dict[str, nn.Module]) -> bool:
-    """Is it the product of a linear map?"""
+def _is_linear(call: Call, modules: dict[str, nn.Module], own: str) -> bool:
+    """Is it the product of a linear map, which may be the module at ``own`` itself?"""
     if call.function != "torch.nn.functional.linear":
         return False
     weight, bias = (*call.args[1:], call.kwargs.get("bias"))[:2]
     path = weight.path.removesuffix(".weight")
     linear = modules.get(path)
-    if type(linear) is not Linear:
+    if not isinstance(linear, Linear) or (type(linear) is not Linear and path != own):
         return False
     return (bias.tensor if isinstance(bias, TensorValue) else None) is linear.bias
 
