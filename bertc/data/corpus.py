@@ -29,7 +29,7 @@ from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.data.vocabularies import changed_vocabulary
-from bertc.ir.data import WINDOW, Files, Hf, Parallel, Prepared
+from bertc.ir.data import WINDOW, Docstrings, Files, Hf, Parallel, Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Unigram
@@ -208,9 +208,10 @@ def exact(resolved: Resolved, cache: Path, progress: Progress, learned: Path | N
 
 def first_pieces(resolved: Resolved) -> Iterator[str]:
     """The beginnings of the texts that a run reads, a sample to count tokens of."""
+    named = not resolved.origins.get("data", "").startswith("default")  # else none may be read
     shares = (share.corpus for stage in resolved.stages for share in stage.data)
     for corpus in dict.fromkeys(shares):
-        if isinstance(corpus, Files | Hf):
+        if named and isinstance(corpus, Files | Hf | Docstrings):
             characters = 0
             for piece in open_source(*CorpusText(corpus)).read():
                 yield piece.text
