@@ -92,8 +92,19 @@ class Sentences:
         if not isinstance(task, Embed) or (self.obstacle and "pooling" in task.model_fields_set):
             return term
         self.refuse_obstacle(folder)
-        open_ = {n: getattr(self, n) for n in OF_TASKS if n not in task.model_fields_set}
+        written = task.model_fields_set
+        of_kinds = {"query_prompt", "passage_prompt"} if "prompt" in written else set()
+        open_ = {n: value for n, value in self.ways.items() if n not in written | of_kinds}
         return term.model_copy(update={"objective": task.model_copy(update=open_)})
+
+    @property
+    def ways(self) -> dict[str, Any]:
+        """Arguments of a task that embeds so; prompts by kind where none is the default."""
+        ways = {name: getattr(self, name) for name in OF_TASKS}
+        if not self.prompt:
+            ways["query_prompt"] = self.prompt_for("query")
+            ways["passage_prompt"] = self.prompt_for("document")
+        return ways
 
     @property
     def note(self) -> str:
@@ -117,7 +128,10 @@ def vectors_of(folder: Path, resolved: Resolved | None) -> Sentences | None:
         return came
     task, came = learned[-1], came or Sentences()
     ways: dict[str, Any] = {name: getattr(task, name) for name in OF_TASKS}
-    if task.query_prompt or task.passage_prompt:  # none of them precedes a text of unknown kind
+    of_kinds = came.prompt_for("query"), came.prompt_for("document")
+    if of_kinds != (task.prompt_of(0), task.prompt_of(1)) and (
+        task.query_prompt or task.passage_prompt
+    ):  # none of them precedes a text of unknown kind
         both = {"query": task.prompt_of(0), "document": task.prompt_of(1)}
         ways |= {"prompt": "", "prompts": {**came.prompts, **both}}
     if task.similarity != "cosine":
@@ -129,7 +143,7 @@ def sentences_task(sentences: Sentences | None) -> tuple[Embed, ...]:
     """The task of an imported folder that makes vectors, without files."""
     if sentences is None or sentences.obstacle:
         return ()
-    return (Embed(**{name: getattr(sentences, name) for name in OF_TASKS}),)
+    return (Embed(**sentences.ways),)
 
 
 def vectors_of_init(init: Node) -> Sentences | None:

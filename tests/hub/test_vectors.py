@@ -16,7 +16,7 @@ from bertc.data.metrics.ranks import ranked_scores
 from bertc.ir.learning.mining import InColumn
 from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.softmax.similarities import related_losses
-from bertc.run.models.runs import export_run
+from bertc.run.models.runs import export_run, import_run
 from tests.hub.test_sentences import TEXTS, folder_of, modules, pooling
 
 PAIR = {"text": "a", "positive": "b"}
@@ -101,6 +101,9 @@ def test_several_sets_are_learned_and_a_search_is_scored_as_the_library_does(tmp
     assert found == {
         metric: pytest.approx(expected[f"cosine_{metric}"]) for metric in ("ndcg@10", "mrr@10")
     } | {"recall@100": 1.0}
+    import_run(tmp_path / "left", tmp_path / "back")
+    again = bertc.evaluate_run(tmp_path / "back", task=f"embed({asked})").evaluation
+    assert again.scores["embed"]["dev-corpus"] == pytest.approx(found), "with its prompts"
     model = bertc.load(run)
     for kind, encode in (("query", left.encode_query), ("document", left.encode_document)):
         ours = model.embed(TEXTS, prompt=kind, width=8)
