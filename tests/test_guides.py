@@ -272,6 +272,29 @@ def test_the_commands_of_the_page_on_documents_run(run, tmp_path):
     assert config["num_labels"] == 1
 
 
+def test_the_commands_of_the_page_on_labels_run(run, tmp_path):
+    long = "a hen by the pond and a ship at sea in the old barn " * 4
+    rows = [f'"{long}{n}","{", ".join(("farm", "sea")[: n % 3])}"\n' for n in range(12)]
+    for name in ("train.csv", "dev.csv", "test.csv"):
+        (tmp_path / name).write_text("text,topics\n" + "".join(rows))
+    nested = [json.dumps({"doc": {"body": long}, "key": n}) + "\n" for n in range(3)]
+    (tmp_path / "new.jsonl").write_text("".join(nested))
+    words = long.split()
+    tagged = json.dumps({"words": words, "tags": ["XY"[n % 2] for n in range(len(words))]})
+    (tmp_path / "tags.jsonl").write_text(f"{tagged}\n" * 4)
+    said = run("train", TOY.replace("train.tsv", "train.csv"), "--out", "minilm")
+    for arguments in commands(ROOT / "docs" / "how-to" / "labels.md"):
+        smaller = [w.replace("stride=64", "stride=8").replace("seq=128", "") for w in arguments]
+        said += run(*smaller, *(FEWER if arguments[0] == "train" else []))
+    assert "12 of 12 training examples are read in windows" in said
+    assert "the thresholds farm" in said
+    assert (
+        (tmp_path / "answers.csv")
+        .read_text()
+        .startswith("doc.body,key,id,labels,probabilities.farm")
+    )
+
+
 def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):
     rows = "".join(f"a hen by the pond {n},{n % 2}\n" for n in range(20))
     (tmp_path / "train.csv").write_text(f"text,label\n{rows}")

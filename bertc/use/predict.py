@@ -27,6 +27,7 @@ from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.own import Own
 from bertc.data.layouts.parts import examples_of
 from bertc.data.layouts.table import is_table, opened_file, table
+from bertc.data.metrics.calibration import NO_FIT, HeadFit
 from bertc.data.sources.tables import ColumnSelection, column_names
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
@@ -45,6 +46,7 @@ from bertc.ir.program.stage import Stage
 from bertc.machine.display import choose
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers
+from bertc.run.evaluation.details import fit_of
 from bertc.run.evaluation.task_inference import answer
 from bertc.run.evaluation.task_lookup import columns_told, task_of
 from bertc.run.models.loading import load, placed
@@ -190,13 +192,14 @@ def predicted_parts(
     examples = examples_of(of_any_number(chosen), DataPart(file), labelled=False)
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
+    fit = fit_of(run, model, chosen.title)
     with closing(choose(quiet)) as display:
         while True:
             with columns_told(chosen):
                 part = [*islice(examples, rows)]
             if not part:
                 return
-            yield answered(model, stage, chosen, part, vocabulary, display)
+            yield answered(model, stage, chosen, part, vocabulary, display, fit)
 
 
 def write_answers(
@@ -236,6 +239,7 @@ def answered(
     examples: list[Example],
     vocabulary: Vocabulary,
     progress: Progress | None = None,
+    fit: HeadFit = NO_FIT,
 ) -> Predicted:
     """Answer examples in memory, of a task that the stage has learned."""
     task = of_any_number(task, examples)
@@ -245,9 +249,13 @@ def answered(
     progress.begin(
         f"answering {several(len(examples), 'row')} of {task.title}", len(rows.owners), "rows"
     )
-    answers = answer(model, stage, task_set, examples, rows, pad, progress=progress)
+    answers = answer(model, stage, task_set, examples, rows, pad, progress=progress, fit=fit)
     progress.end()
-    notes = tuple(notes_on_cuts(task, rows, len(examples), "", stage.seq))
+    said = "by the temperature and thresholds that bertc eval fitted on dev"
+    if fit == NO_FIT:
+        several_labels = isinstance(task.answer, Several)
+        said = "by thresholds of 0.5: bertc eval RUN fits them on dev" if several_labels else ""
+    notes = (*filter(None, [said]), *notes_on_cuts(task, rows, len(examples), "", stage.seq))
     return Predicted(task, examples, answers, notes, time.perf_counter() - started)
 
 

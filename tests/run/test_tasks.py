@@ -214,6 +214,33 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, ca
     assert answered.task.title == task.title
 
 
+def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, tmp_path, cache):
+    spec = f"{NETWORK}{farm['text']}{FAST}task={farm['several']} steps=40"
+    report = go(spec)
+    run, file = tmp_path / "run", _a_file(tmp_path, "several")
+    before = predict(run, file, device="cpu", quiet=True)
+    assert "thresholds of 0.5" in before.summary()
+    seen = evaluate_run(run, cache=cache, quiet=True)
+    assert seen.evaluation.scores == report.evaluation.scores, "as they are without a fit"
+    notes = "\n".join(seen.details)
+    assert re.search(r"dev: calibration error 0.\d+, 0.\d+ with the temperature .* here", notes)
+    after = predict(run, file, device="cpu", quiet=True)
+    assert "that bertc eval fitted on dev" in after.summary()
+    scores = judge(after.task, read_examples(after.task, DataPart(file)), after.answers.given)
+    assert f"micro_f1 {scores['micro_f1']:.4f}, macro_f1 {scores['macro_f1']:.4f}" in notes
+    assert scores["macro_f1"] >= report.evaluation.scores["classify"]["dev"]["macro_f1"]
+    again = evaluate_run(run, task=f"classify('{file}')", quiet=True)
+    assert "of dev" in "\n".join(again.details)
+    stored = json.loads((run / "calibration.json").read_text())
+    stored["classify"]["head"] = "of other weights"
+    (run / "calibration.json").write_text(json.dumps(stored))
+    stale = predict(run, file, device="cpu", quiet=True).answers
+    assert (stale.given, stale.probabilities) == (
+        before.answers.given,
+        before.answers.probabilities,
+    )
+
+
 def test_answers_go_to_files_in_parts_with_the_columns_of_nested_rows(go, farm, tmp_path, capsys):
     go(f"{NETWORK}{farm['text']}{FAST}task={farm['several']} steps=4")
     nested = [{"doc": {"body": t, "n": 1}, "key": None} for t, _, _ in sentences(12, 5)]

@@ -1,5 +1,6 @@
 """Metrics of answers against gold, in all and by class, as scikit-learn, seqeval and conlleval."""
 
+import math
 import re
 import string
 from collections import Counter
@@ -230,6 +231,17 @@ class ClassScore:
     recall: float
     f1: float
     support: int
+
+
+def f1_interval(of: ClassScore, z: float = 1.96) -> tuple[float, float]:
+    """The 95% interval of an F1, by Wilson's of right answers among all that are right or given."""
+    hits = of.recall * of.support
+    count = hits * (2 / of.f1 - 1) if of.f1 else max(1, of.support)
+    share, slack = hits / count, z * z / count
+    half = z * math.sqrt(share * (1 - share) / count + slack / (4 * count))
+    ends = ((share + slack / 2 + sign * half) / (1 + slack) for sign in (-1, 1))
+    low, high = (2 * min(max(end, 0.0), 1.0) / (1 + min(max(end, 0.0), 1.0)) for end in ends)
+    return low, high
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from torch.nn.functional import normalize
 from bertc.data.examples.task import TaskBatch
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example, QuestionExample, SearchExample, TextExample
+from bertc.data.metrics.calibration import NO_FIT, HeadFit, probabilities
 from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.ranks import MOST_RANKED
 from bertc.data.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
@@ -51,17 +52,24 @@ class Answers:
     similarities: list[float] = field(default_factory=list)
     loss: float = 0.0
     accuracy: float = 0.0
+    scores: NDArray[np.float64] | None = None
+    """Logits of labels (n, c), of which probabilities are made."""
 
 
 def read_off(
-    task: AnyTask, examples: Sequence[Example], rows: TaskRows, scored: Said, batch: int
+    task: AnyTask,
+    examples: Sequence[Example],
+    rows: TaskRows,
+    scored: Said,
+    batch: int,
+    fit: HeadFit = NO_FIT,
 ) -> Answers:
     """The answers to examples, off the scores of their rows, without losses of single rows."""
     match task.answer:
         case Labels() as labels:
-            return _labels(labels, _pooled(rows, scored, len(examples)))
+            return _labels(labels, _pooled(rows, scored, len(examples)), fit)
         case Several() as several:
-            return _several(several, _pooled(rows, scored, len(examples)))
+            return several_answers(several, _pooled(rows, scored, len(examples)), fit)
         case Score() as score if isinstance(task, Rerank) and task.sigmoid:
             logits = _pooled(rows, scored, len(examples))[:, 0]
             return Answers((1 / (1 + np.exp(-logits))).tolist())
@@ -94,19 +102,21 @@ def _pooled(rows: TaskRows, scored: Said, count: int) -> NDArray[np.float64]:
     return sums / np.bincount(rows.owners, minlength=count)[:, None]
 
 
-def _labels(labels: Labels, scores: NDArray[np.float64]) -> Answers:
-    parts = _softmax(scores)
+def _labels(labels: Labels, scores: NDArray[np.float64], fit: HeadFit) -> Answers:
+    parts = probabilities(scores, False, fit)
     labels_given: list[AnswerValue] = [labels.names[best] for best in parts.argmax(1)]
-    return Answers(labels_given, [tuple(row) for row in parts.tolist()])
+    return Answers(labels_given, [tuple(row) for row in parts.tolist()], scores=scores)
 
 
-def _several(several: Several, scores: NDArray[np.float64]) -> Answers:
-    parts = 1 / (1 + np.exp(-scores))
+def several_answers(several: Several, scores: NDArray[np.float64], fit: HeadFit) -> Answers:
+    """The labels above their thresholds, 0.5 if none are fitted."""
+    parts = probabilities(scores, True, fit)
+    least = fit.thresholds or (0.5,) * len(several.names)
     labels_given: list[AnswerValue] = [
-        tuple(name for name, part in zip(several.names, row, strict=True) if part > 0.5)
+        tuple(n for n, part, low in zip(several.names, row, least, strict=True) if part > low)
         for row in parts.tolist()
     ]
-    return Answers(labels_given, [tuple(row) for row in parts.tolist()])
+    return Answers(labels_given, [tuple(row) for row in parts.tolist()], scores=scores)
 
 
 def _scores(score: Score, scores: NDArray[np.float64]) -> Answers:

@@ -30,6 +30,7 @@ from bertc.machine.display import Display, choose
 from bertc.model import EncoderInputs
 from bertc.model.body import Outputs
 from bertc.run.beginning.teachers import frozen_networks
+from bertc.run.evaluation.details import Details
 from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
@@ -74,29 +75,30 @@ def evaluate_run(
     folder = RunFolder(run)
     resolved = folder.read_resolved()
     checkpoint, _ = newest(folder.checkpoints, *folder.identities())
-    done = Progress()  # of an imported model
-    if checkpoint:
-        done = Progress.of(checkpoint.progress)
+    done = Progress.of(checkpoint.progress) if checkpoint else Progress()  # of an imported model
     trained = resolved.trained_at(done.step)
-    reading = None
+    reading, files = None, bool(task or part or (manner.examples and trained.tasks))
+    details = Details(run, fits=not files and not without)
     with closing(choose(quiet)) as display:
-        if task or part or (manner.examples and trained.tasks):
+        if files:
             manner.refuse_for_tasks()
             evaluation, notes = evaluate_files(
-                run, task, part=part, most=manner.examples, without=without, progress=display
-            )
+                run, task, part=part, most=manner.examples, without=without, progress=display,
+                details=details,
+            )  # fmt: skip
         else:
             with (
                 open_run(folder, resolved, done.step, manner, cache, display) as opened,
                 without_heads(opened.model, without),
             ):
-                evaluation, notes, reading = _as_in_training(opened, manner, display)
+                evaluation, notes, reading = _as_in_training(opened, manner, display, details)
     notes = (*plateau_lines(evaluation, resolved, trained), *notes)
     if has_average(run, done.step):
         notes = (*notes, f"of the average of the weights (average={trained.average.kind})")
     return Report(
-        run, done.step, resolved.steps, done.tokens, done.seconds, evaluation, notes, reading
-    )
+        run, done.step, resolved.steps, done.tokens, done.seconds, evaluation, notes, reading,
+        tuple(details.notes),
+    )  # fmt: skip
 
 
 def evaluate_heads(
@@ -129,12 +131,14 @@ def evaluate_heads(
     return complete, lesser
 
 
-def _as_in_training(run: OpenRun, manner: Manner, display: Display) -> Evaluated:
+def _as_in_training(run: OpenRun, manner: Manner, display: Display, details: Details) -> Evaluated:
     """Evaluate on the run's own held-out data, or on other text."""
     if isinstance(run.data, TaskData):
         if not any(task_set.parts for task_set in run.data.sets):
             raise nothing_to_judge_by(run.stage.tasks[0])
-        evaluation = evaluate_tasks(run.model, run.stage, run.data, run.stop, progress=display)
+        evaluation = evaluate_tasks(
+            run.model, run.stage, run.data, run.stop, progress=display, details=details
+        )
         return evaluation, sources_told(run.data), None
     evaluation, seconds = _of_text(run, run.data, manner, display)
     return evaluation, (manner.told(run.stage),), next_token_cost(evaluation, run.stage, seconds)

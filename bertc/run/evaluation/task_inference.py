@@ -15,6 +15,7 @@ from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.task import TaskBatch, TaskSet, in_order_of_length
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
+from bertc.data.metrics.calibration import NO_FIT, HeadFit
 from bertc.ir.learning.answer import Span
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Embed
@@ -58,6 +59,7 @@ def answer(
     stop: Stop | None = None,
     within: Within = lambda function: function,
     progress: Progress | None = None,
+    fit: HeadFit = NO_FIT,
 ) -> Answers:
     """Answer all examples, batched with others of similar length."""
     training, device = model.training, next(model.parameters()).device
@@ -67,7 +69,7 @@ def answer(
         task = task_set.judged
         score = within(partial(outputs, model, stage, task))
         scored = _said(score, task_set, rows, pad, totals, stop, progress or Silent())
-        answers = read_off(task, examples, rows, scored, stage.batch)
+        answers = read_off(task, examples, rows, scored, stage.batch, fit)
     finally:
         model.train(training)
     loss, hits, count, weight = totals.tolist()

@@ -19,6 +19,7 @@ from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.stage import Stage
 from bertc.machine.signals import Stop
 from bertc.model import Model
+from bertc.run.evaluation.details import Details
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.task_inference import Within, answer
 from bertc.run.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
@@ -33,6 +34,7 @@ def evaluate_tasks(
     stop: Stop | None = None,
     within: Within = lambda function: function,
     progress: Progress | None = None,
+    details: Details | None = None,
 ) -> Evaluation:
     """Evaluate on every scored part of every task; with several processes each does all of it."""
     losses, accuracy, scores, always, total = {}, {}, {}, dict[str, dict[str, str]](), 0
@@ -51,6 +53,8 @@ def evaluate_tasks(
             by_part[part] = judge(task_set.task, examples, answers.given)
             if (by_label := by_class(task_set.task, examples, answers.given)) is not None:
                 classes.setdefault(task_set.task.title, {})[part] = by_label
+            if details:
+                details.see(model, task_set.task, part, examples, answers)
             if (labels := _one_for_all(answers.given)) is not None:
                 always.setdefault(task_set.task.title, {})[part] = labels
             parts.append((len(examples), answers))
@@ -89,6 +93,7 @@ def evaluate_files(
     most: int = 0,
     without: Collection[tuple[int, int]] = (),
     progress: Progress | None = None,
+    details: Details | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
     """Evaluate a model on the scored parts of a task; also returns notes on the files read."""
     model = load(run)
@@ -114,7 +119,7 @@ def evaluate_files(
     )
     data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)
     with without_heads(model, without):
-        return evaluate_tasks(model, only, data, progress=progress), tuple(notes)
+        return evaluate_tasks(model, only, data, progress=progress, details=details), tuple(notes)
 
 
 def sources_told(data: TaskData) -> tuple[str, ...]:

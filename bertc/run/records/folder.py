@@ -11,6 +11,7 @@ trackers/        the id by which each tracker knows the run
 digests.json     sha256 of the files of tokenizer/ and model/
 resolved-N.json  the program until N steps, of a run that went on for more
 pruned.json      the program of what is left, of a run that removed heads or neurons
+calibration.json temperature and thresholds that bertc eval fitted on dev
 sentences/       how vectors are made, of a run that began from a folder that says so
 """
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bertc.base.diagnostics import InNotebooks, Table, several
+from bertc.data.metrics.metrics import f1_interval
 from bertc.ir.learning.objective import PRETRAINING, titled
 from bertc.ir.terms.masking import shown_figures
 from bertc.machine.display import clock
@@ -17,7 +18,7 @@ from bertc.run.evaluation.remarks import NextTokenCost, always_lines, as_told
 class Report(InNotebooks):
     """The end of a run, or of an evaluation of one; ``notes`` are further sentences.
 
-    ``reading`` is of an evaluation of next tokens.
+    ``reading`` is of an evaluation of next tokens, ``details`` are on single answers of tasks.
     """
 
     folder: Path
@@ -28,6 +29,7 @@ class Report(InNotebooks):
     evaluation: Evaluation | None
     notes: tuple[str, ...] = ()
     reading: NextTokenCost | None = None
+    details: tuple[str, ...] = ()
 
     def as_json(self) -> str:
         """The report as one JSON object."""
@@ -49,11 +51,11 @@ class Report(InNotebooks):
         if self.step:
             line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
             lines.append(line if evaluated_only else self._line())
-        return "\n".join([*lines, *self.notes]).rstrip()
+        return "\n".join([*lines, *self.notes, *self.details]).rstrip()
 
     def tables(self) -> list[Table]:
         """The tables of the summary, with its lines below them."""
-        lines = (self._line(), *self.notes)
+        lines = (self._line(), *self.notes, *self.details)
         *first, last = self._tables() or [Table((), ())]
         return [*first, replace(last, notes=lines)]
 
@@ -121,9 +123,16 @@ def _by_class(evaluation: Evaluation) -> Iterator[Table]:
     for task, parts in evaluation.classes.items():
         for part, scores in parts.items():
             rows = [
-                (name, f"{of.precision:.4f}", f"{of.recall:.4f}", f"{of.f1:.4f}", f"{of.support:,}")
+                (
+                    name,
+                    f"{of.precision:.4f}",
+                    f"{of.recall:.4f}",
+                    f"{of.f1:.4f}",
+                    "{:.2f} to {:.2f}".format(*f1_interval(of)),
+                    f"{of.support:,}",
+                )
                 for name, of in scores.classes.items()
             ]
-            macro = ("mean (macro F1)", "", "", f"{scores.macro_f1:.4f}", "")
-            head = ("class", "precision", "recall", "F1", "support")
+            macro = ("mean (macro F1)", "", "", f"{scores.macro_f1:.4f}", "", "")
+            head = ("class", "precision", "recall", "F1", "95%", "support")
             yield Table(head, (*rows, macro), f"{task} {part} by class")
