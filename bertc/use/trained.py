@@ -31,6 +31,7 @@ from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags,
 from bertc.ir.learning.custom_task import AnyTask, Classify
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, Model
+from bertc.run.evaluation.details import fit_of
 from bertc.run.evaluation.task_lookup import imported, task_of
 from bertc.run.evaluation.without import transformer_of
 from bertc.run.models.loading import load as load_model
@@ -182,7 +183,8 @@ class Trained(Model):
         examples = [_example(task_read, number, row) for number, row in enumerate(rows)]
         if not examples:
             return []
-        return [*answered(self, stage, chosen, examples, self.tokenizer.vocabulary).each()]
+        vocabulary, fit = self.tokenizer.vocabulary, fit_of(self.folder, self, chosen.title)
+        return [*answered(self, stage, chosen, examples, vocabulary, fit=fit).each()]
 
 
 def load(folder: Path) -> Trained:

@@ -226,6 +226,9 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
     assert re.search(r"dev: calibration error 0.\d+, 0.\d+ with the temperature .* here", notes)
     after = predict(run, file, device="cpu", quiet=True)
     assert "that bertc eval fitted on dev" in after.summary()
+    texts = [text for text, *_ in sentences(12, 2)]
+    labels = [row["labels"] for row in bertc.load(run).predict(texts)]
+    assert labels == after.answers.given, "in memory too"
     scores = judge(after.task, read_examples(after.task, DataPart(file)), after.answers.given)
     assert f"micro_f1 {scores['micro_f1']:.4f}, macro_f1 {scores['macro_f1']:.4f}" in notes
     assert scores["macro_f1"] >= report.evaluation.scores["classify"]["dev"]["macro_f1"]
