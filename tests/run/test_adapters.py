@@ -67,6 +67,9 @@ def test_later_runs_begin_with_the_merged_network_or_go_on_with_the_pairs(farm_r
     assert torch.equal(frozen, merged["encoder.embeddings.token.weight"])
     carried = points(text(TUNED, init=f'run("{first}", moments=carry)'))[0]
     go(carried, "carried")
+    with pytest.raises(DataError, match="lora_a has no place here") as caught:
+        go(points(text(TUNED, init=f'run("{first}", moments=carry)', adapt=""))[0], "bare")
+    assert "moments=reset" in caught.value.help
     resolved, pairs = adapted_after(tmp_path / "carried", 0)
     assert any(name.endswith("lora_b") for name in pairs)
     # Its frozen network is that of the first base, not of the run that it went on from.
