@@ -14,6 +14,7 @@ import argparse
 import gzip
 import json
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -148,6 +149,7 @@ def by_bertc(folder: Path, run: str, seed: int, options: argparse.Namespace) -> 
     bertc(folder, "train", "task.bertc", "--out", out)
     lines = (folder / out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     evaluated = [line for line in map(json.loads, lines) if line["kind"] == "eval"]
+    shutil.rmtree(folder / out)
     return float(evaluated[-1]["accuracy"]["classify"])
 
 

@@ -18,7 +18,7 @@ TINY = "layers=3 hidden=32 heads=2 seq=24 steps=1 vocab=wordpiece(60)"
 PROGRAMS = (
     "objective=mlm+nsp",
     "objective=mlm+sop share=all E=16 ffn=48",
-    "objective=span share=attention positions=rotary(10000) norm=pre activation=geglu",
+    "objective=span share=attention positions=rotary(10000, scale=2) norm=pre activation=geglu",
     "objective=mlm attention=local(8, global_every=3) norm=pre(bias=false) "
     "positions=rotary(160000, local_theta=10000)",
     "objective=mlm positions=alibi norm=post(function=rms) activation=relu",

@@ -34,7 +34,7 @@ class Constants:
             if self.values.get(name) == value:
                 return ast.Name(name)
         for power in (0.5, -0.5, 0.25, -0.25) if 1e-3 < value < 1e3 else ():
-            size = round(value ** (1 / power))
+            size = max(1, round(value ** (1 / power)))
             name = next((name for name in ROOTED if self.values.get(name) == size), "")
             if size**power == value and (name or round(value, 6) != value):
                 return dotted(f"{name or size} ** {power}")
