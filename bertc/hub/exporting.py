@@ -19,6 +19,7 @@ from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
 from bertc.hub.target import held_task, target_of
 from bertc.hub.tensors import write_tensors
+from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import answered_by
 from bertc.ir.vocabulary import ByteBpe
@@ -144,7 +145,10 @@ def save_tokenizer(vocabulary: Tokens, folder: Path, resolved: Resolved) -> None
     segments: Literal["needed", "unread", "as-it-came"] = "needed" if of_pairs else "as-it-came"
     if encoder.kinds_of_segments < 2:
         segments = "unread"
-    vocabulary.save(folder, longest, encoder.room, segments)
+    room, last = encoder.room, resolved.stages[-1]
+    if any(isinstance(task, Rerank) for task in last.tasks):
+        room = min(last.seq, room or last.seq)  # CrossEncoder cuts there, as the run does
+    vocabulary.save(folder, longest, room, segments)
 
 
 def _write_own(

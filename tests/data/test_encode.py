@@ -315,7 +315,7 @@ def test_what_is_cut_lost_or_too_little_is_reported(bert, tmp_path):
         "classify: 1 of 2 training examples are cut to 8 tokens; stride= reads them in windows",
         "classify: batch = 5 is 2.5 times the 2 training examples",
         "read: no dev part: no scores will be reported",
-        "read: 1 of 1 training examples are read in windows: 2 rows, and 2.0 passes read each once",
+        "read: 1 of 1 training examples are read in windows: 2 rows; epochs=2 reads all of them",
         "read: the answers of 1 of 1 training examples stand in no window as a whole: a longer seq"
         " has longer windows, a smaller stride more of them",
         "read: batch = 5 is 2.5 times the 2 training examples",

@@ -102,11 +102,14 @@ def test_what_no_layout_says_is_refused_by_name(settings, pad, named, tmp_path):
 
 
 def test_every_field_of_an_encoder_is_compared_with_its_layout():
-    """By a setting of the network, or by name in ``families``; ``vocab_size`` goes as it is."""
+    """By a setting of the network, or by name in ``families``; ``vocab_size`` goes as it is.
+
+    Pairs of an adapter are merged before.
+    """
     settings = {*program().encoder.settings(), *("languages", "pooler", "causal", "two_streams")}
     of_settings = {"ffn": "activation", "attention_owner": "share", "ffn_owner": "share"}
-    fields = {of_settings.get(name, name) for name in Encoder.model_fields} - {"vocab_size"}
-    assert fields <= settings
+    fields = {of_settings.get(name, name) for name in Encoder.model_fields}
+    assert fields - {"vocab_size", "adapt"} <= settings
 
 
 def test_a_body_without_pooler_and_head_leaves_as_an_encoder(tmp_path):

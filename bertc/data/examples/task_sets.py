@@ -211,13 +211,13 @@ def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int
         notes.append(f"the {what} of {cut} are cut to {limit} tokens (question=)")
     if rows.num_cut:
         may_window = name == "training " and getattr(task, "stride", 1) == 0
-        windows = "; stride= reads them in windows" if may_window else ""
-        notes.append(f"{rows.num_cut:,} {of} are cut to {seq} tokens{windows}")
+        window = "; stride= reads them in windows" if may_window else ""
+        notes.append(f"{rows.num_cut:,} {of} are cut to {seq} tokens{window}")
     if rows.num_windowed:
-        more = len(rows.owners) / max(1, count)
-        passes = f", and {more:.1f} passes read each once" if name == "training " else ""
-        windowed = f"{rows.num_windowed:,} {of} are read in windows"
-        notes.append(f"{windowed}: {len(rows.owners):,} rows{passes}")
+        passes = -(-len(rows.owners) // max(1, count))
+        enough = f"; epochs={passes} reads all of them" if name == "training " else ""
+        read = f"{rows.num_windowed:,} {of} are read in windows: {len(rows.owners):,} rows"
+        notes.append(f"{read}{enough}")
     if rows.num_narrow:
         notes.append(
             f"the windows of {rows.num_narrow:,} {of} are shorter than their question: a longer "

@@ -82,6 +82,8 @@ class Embed(OwnTask):
             raise ValueError(f"{needs} needs positive, the other text of a pair", "positive=...")
         if self.negative and mined:
             raise ValueError("negative names a column, and negatives=mined(...) takes its place")
+        if not (mined or self.negative or self.negatives == IN_COLUMN):
+            raise ValueError("negatives=column(...) needs negative, their column", "negative=...")
         if self.loss != "order" and not (self.score and (self.negative or mined)):
             raise ValueError(
                 f"loss={self.loss} compares the scores of a positive and negatives",

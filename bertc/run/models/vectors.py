@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertc.base.diagnostics import UsageError, several
+from bertc.base.diagnostics import UsageError, listed, several
 from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task_rows import TaskRows
@@ -107,9 +107,16 @@ def embed(
         progress.advance(len(chosen))
     progress.end()
     empty = sum(not text.strip() for text in texts)
-    how = f"pooling {pooling}" + ", of length 1" * normalise
-    how += f", after {sentences.prompt!r}" if sentences.prompt else ""
+    how = f"pooling {pooling}" + ", of length 1" * normalise + _prompted(sentences)
     return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started, empty, how)
+
+
+def _prompted(sentences: Sentences) -> str:
+    """The prompt before the texts, or those that were not taken."""
+    if sentences.prompt:
+        return f", after {sentences.prompt!r}"
+    there = listed(sentences.prompts)
+    return f", without a prompt (there are {there})" if there else ""
 
 
 def _width(folder: Path, width: int, most: int) -> int:
