@@ -167,6 +167,21 @@ def test_contradictions_are_found(spec, code):
     assert caught.value.diagnostics[0].span is not None
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("labels=[low, mid], loss=weights([2])", "2 labels (low, mid), but loss has 1 weight"),
+        ("label=[PER]", "`label` has 1 value, and needs 2 or more"),
+        ("label=[PER, PER]", "'PER' is named twice"),
+        ("name='A'", "'A' is no name"),
+    ],
+)
+def test_lists_that_do_not_fit_are_told_as_written(arguments, message):
+    with pytest.raises(SpecError) as caught:
+        resolve(f"task=classify('x.tsv', {arguments}, examples=9)")
+    assert message in caught.value.diagnostics[0].message
+
+
 def test_all_contradictions_are_found_in_one_run():
     with pytest.raises(SpecError) as caught:
         resolve("hidden=512 heads=10 positions=128 seq=256 batch=32 microbatch=5")

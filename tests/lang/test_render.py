@@ -101,4 +101,5 @@ def test_commands_print_by_one_function():
 def test_near_words_are_named_and_long_lists_counted():
     words = {"hiden": "hidden", "Save-Every": "save_every", "l": "L", "chickens": ""}
     assert {word: nearest(word, ["hidden", "heads", "save_every", "L"]) for word in words} == words
-    assert listed(["ab", "cd", "ef"], limit=7) == "ab, cd and 1 more"
+    assert listed(["ab", "cd", "ef", "gh", "ij"], limit=7) == "ab, cd and 3 more"
+    assert listed(["ab", "cd", "ef"], limit=7) == "ab, cd, ef"

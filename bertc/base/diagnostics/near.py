@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+MOST_LAST = 2
+"""Names after the limit of a list that are shown all the same."""
+
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known name most like a mistyped one; empty if none is near."""
@@ -21,12 +24,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str], limit: int = 100) -> str:
-    """Names joined by commas; beyond ``limit`` characters the rest is only counted."""
+    """Names joined by commas; beyond ``limit`` characters more than two are only counted."""
     shown: list[str] = []
     all_names = list(names)
-    for name in all_names:
-        if shown and len(", ".join([*shown, name])) > limit:
-            return ", ".join(shown) + f" and {len(all_names) - len(shown)} more"
+    for at, name in enumerate(all_names):
+        rest = all_names[at:]
+        short = len(rest) <= MOST_LAST and len(", ".join(rest)) <= limit
+        if shown and not short and len(", ".join([*shown, name])) > limit:
+            return ", ".join(shown) + f" and {len(rest)} more"
         shown.append(name)
     return ", ".join(shown)
 

@@ -175,7 +175,8 @@ def _misweighed(stage: StageSettings) -> str:
     for task in stage.tasks:
         weights, names = len(task.class_loss.weights), told_names(task.answer)
         if weights not in (0, len(names)) and names != UNKNOWN:
-            return f"{task.title} has {len(names)} labels, but loss has {weights} weights"
+            labels = f"{len(names)} labels ({listed(names)})"
+            return f"{task.title} has {labels}, but loss has {several(weights, 'weight')}"
     return ""
 
 

@@ -14,7 +14,16 @@ def check_terms(check: Checker[StageSettings]) -> None:
     kinds = [term.title for term in terms]
     for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
         problem = f"the objective has {kind} {kinds.count(kind)} times"
-        check.report("E207", problem, "objective", label="each kind may occur once")
+        at = len(kinds) - 1 - kinds[::-1].index(kind)
+        named = "name" in type(terms[at]).model_fields
+        origin, place = check.settings.origins["objective"], (at, "objective")
+        check.report(
+            "E207",
+            problem,
+            "objective",
+            label="each kind may occur once" + " under a name" * named,
+            way=argument("objective", origin, "name", f"{kind}2", place) if named else None,
+        )
     asking = {term.pairs: term.title for term in terms if term.pairs != "none"}
     if len(asking) > 1:
         first, second, *_ = sorted(asking.values())

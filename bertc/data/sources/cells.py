@@ -12,6 +12,7 @@ from bertc.base.diagnostics import DataError, listed, nearest
 
 LONGEST_LABEL = 40
 """Characters of a label; a longer one is rather a text."""
+_EACH = "one in each row; classify(..., labels=many) reads any number, in lists too"
 NO_ANSWER = (None, "")
 """Cells without a label or score, in files that need none."""
 
@@ -54,13 +55,14 @@ def known_label(
         return name
     choices = listed([repr(label) for label in labels])
     if not name:
-        raise DataError(f"{place}: no {what}", f"one of {choices}" if labels else "")
+        help = f"one of {choices}" if labels else ""
+        raise DataError(f"{place}: no {what}", "; ".join(filter(None, (help, layout))))
     if None not in map(finite, (name, *labels)):
         help = f"regress(...) learns numbers, classify only those {what}s it has seen"
     else:
         near = nearest(name, labels)
         helps = (near and f"did you mean {near!r}?", layout)
-        help = "; ".join(filter(None, helps)) or f"name every {what}, or none: then they are read"
+        help = "; ".join(filter(None, helps)) or f"correct it, or name every {what} in labels=[...]"
     raise DataError(f"{place}: unknown {what} {name[:60]!r}, one of {choices} expected", help)
 
 
@@ -73,13 +75,17 @@ def label_in(
     text_column: str = "",
 ) -> str | None:
     """The label in a cell, one of ``labels`` if there are any; None for values in ``hidden``."""
+    if text_column and isinstance(cell, list):
+        raise DataError(f"{place}: {column!r} is a list, a label expected", _EACH)
     name = label(cell, place, column)
     if name in hidden:
         return None
     if name in labels or (name and not labels):
         return name
-    long = text_column and max(map(len, (name, *labels))) > LONGEST_LABEL
-    return known_label(name, labels, place, layout=swapped(text_column, column) if long else "")
+    layout = "" if name or not text_column else _EACH
+    if text_column and max(map(len, (name, *labels))) > LONGEST_LABEL:
+        layout = swapped(text_column, column)
+    return known_label(name, labels, place, layout=layout)
 
 
 def labels_in(
@@ -136,11 +142,10 @@ def number(
     value = finite(cell)
     if value is None:
         spelled = repr(cell[:60]) if isinstance(cell, str) else str(cell)[:60]
-        long = text_column and len(str(cell)) > LONGEST_LABEL
-        raise DataError(
-            f"{place}: {column!r} is {spelled}, {expected} expected",
-            swapped(text_column, column) if long else "classify learns labels, regress numbers",
-        )
+        help = "classify learns labels, regress numbers" if text_column else ""
+        if text_column and len(str(cell)) > LONGEST_LABEL:
+            help = swapped(text_column, column)
+        raise DataError(f"{place}: {column!r} is {spelled}, {expected} expected", help)
     if limits and not limits[0] <= value <= limits[1]:
         raise DataError(f"{place}: {column!r} is {value:g}, {expected} expected")
     return value

@@ -161,7 +161,7 @@ def _read_span(span: Span, column: str, sentences: Sentences) -> Iterator[Piece]
             for (cell,) in rows(file, (column,)):
                 yield from pieces_of_text(cell, file.amount())
         except MissingColumnError as error:
-            help = f'files("{span.path.name}", column=...) names the column of the text'
+            help = f'files("{span.path}", column=...) names the column of the text'
             raise MissingColumnError(error.message, f"{help}: {error.help}") from None
         except DataError as error:
             if not start:

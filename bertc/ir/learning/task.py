@@ -35,7 +35,9 @@ Name = Annotated[str, Field(min_length=1, max_length=40, pattern=NAME_PATTERN)]
 
 def told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
     """Check names of labels: none (read from the training file), or at least two, all different."""
-    if len(names) == 1 or len(set(names)) < len(names):
+    if len(set(names)) < len(names):
+        raise ValueError(f"{max(names, key=names.count)!r} is named twice", "name each once")
+    if len(names) == 1:
         raise ValueError(
             "labels must be at least two different names",
             "name all of them, or leave labels out to read them from the training file",

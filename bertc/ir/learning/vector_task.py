@@ -108,7 +108,7 @@ class Embed(OwnTask):
         if list(self.widths) != sorted(set(self.widths), reverse=True):
             falling = ", ".join(map(str, sorted(set(self.widths), reverse=True)))
             raise ValueError(
-                "widths are from the widest to the narrowest", f"in the order {falling}"
+                "widths are from the widest to the narrowest, each once", f"that is {falling}"
             )
         return self
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from bertc.base.diagnostics import Diagnostics, Fix, Span
+from bertc.base.diagnostics import Diagnostics, Fix, Span, several
 from bertc.ir.base import Node
 from bertc.ir.learning.task import NAME_PATTERN
 from bertc.lang.lowering import mistakes
@@ -38,11 +38,15 @@ from bertc.lang.read.shapes import (
 ValuePath = tuple[str | int, ...]
 
 
-def _refused(error: ErrorDetails) -> tuple[str, str]:
+def _refused(error: ErrorDetails, written: str) -> tuple[str, str]:
     """The fault of a value that breaks a rule of an argument, and the remedy."""
-    of_names = error.get("ctx", {}).get("pattern") == NAME_PATTERN
+    context = error.get("ctx", {})
+    of_names = context.get("pattern") == NAME_PATTERN
     help = "small letters, digits, - and _, a letter or a digit first" if of_names else ""
-    return f"{str(error['input'])[:40]!r} is no {'name' if of_names else 'value of it'}", help
+    unit = "character" if isinstance(error["input"], str) else "value"
+    if most := context.get("max_length"):
+        return f"{written[:40]} is too long", f"at most {several(most, unit)}"
+    return f"{written[:40]} is no {'name' if of_names else 'value of it'}", help
 
 
 def _unnamed(value: tree.Value | None) -> bool:
@@ -208,10 +212,12 @@ class Converter:
         try:
             return node(**fields)
         except ValidationError as error:
-            first = error.errors()[0]
+            errors = error.errors()  # one for each form that the argument may have
+            first = next((e for e in errors if "error" in e.get("ctx", {})), errors[0])
             details = getattr(first.get("ctx", {}).get("error"), "args", ())
-            cause, help = (*details, "leave out one of the two")[:2] if details else _refused(first)
             at = self.parts.get((*place, *first["loc"][:1]), value.span)
+            refused = details or _refused(first, at.text)
+            cause, help = (*refused, "leave out one of the two")[:2]
             self.diagnostics.error("E110", f"`{self._slot(place).name}`: {cause}", at, help=help)
             return BAD
 
@@ -239,7 +245,8 @@ class Converter:
             self.diagnostics.error("E108", message, value.span)
             return BAD
         if len(value.items) < shape.least:
-            self.diagnostics.error("E108", f"`{slot.name}` is an empty list", value.span)
+            few = f"has {several(len(value.items), 'value')}, and needs {shape.least} or more"
+            self.diagnostics.error("E108", f"`{slot.name}` {few}", value.span)
             return BAD
         return self._all(
             self.convert(v, shape.item, (*place, i)) for i, v in enumerate(value.items)

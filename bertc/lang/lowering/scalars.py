@@ -7,6 +7,9 @@ from bertc.lang.read import tree
 from bertc.lang.read.numbers import TOKENS_UNIT, NotANumberError, counted_in, read_number
 from bertc.lang.read.shapes import ChoiceShape, Limits, RealShape, TextShape, TruthShape, WholeShape
 
+LEAST_PERCENTS = 5
+"""The least number that is taken for percents: 2 may be a factor."""
+
 BAD: Final = object()
 """The result of converting a wrong value, which has been reported."""
 
@@ -110,7 +113,7 @@ class Scalars:
         if bounds.hold(number):
             return number
         # Only a whole number of percents can mean nothing else.
-        plain = isinstance(value.value, int) and number > 1
+        plain = isinstance(value.value, int) and number >= LEAST_PERCENTS
         percent = plain and bounds.below_one and bounds.hold(number / 100)
         problem, instead = f"is {value.text}, must be {bounds}", f"{value.text}%" if percent else ""
         slot.refuse(value, "E109", problem, self.diagnostics, instead)

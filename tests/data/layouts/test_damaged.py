@@ -171,7 +171,16 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
         "a.csv:2", "if the columns are swapped: text=label, label=text",
     ),
     "own: list for a label": (
-        own(Classify), "a.jsonl", row(text="a", label=[1]), "a.jsonl:1", "a list, a label expected",
+        own(Classify), "a.jsonl", row(text="a", label=[1]), "a.jsonl:1",
+        "a list, a label expected; one in each row; classify(..., labels=many) reads any number",
+    ),
+    "own: no label": (
+        own(Classify), "a.csv", "text,label\na,\n", "a.csv:2",
+        "no label; one in each row; classify(..., labels=many)",
+    ),
+    "own: no label of two": (
+        own(Classify, labels=("yes", "no")), "a.csv", "text,label\na, \n", "a.csv:2",
+        "no label; one of 'yes', 'no'; one in each row",
     ),
     "own: number for a text": (
         own(Classify), "a.jsonl", row(text=3, label=1), "a.jsonl:1", "3, text expected",
@@ -182,7 +191,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
     ),
     "own: label that is not listed": (
         own(Classify, labels=("yes", "no")), "a.csv", "text,label\na,NEUTRAL\n", "a.csv:2",
-        "name every label, or none: then they are read",
+        "correct it, or name every label in labels=[...]",
     ),
     "own: score for a label": (
         own(Classify, labels=("1", "3.35")), "a.csv", "text,label\na,3.4\n", "a.csv:2",
