@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from bertc.base.diagnostics import DataError, UnsafeError
 from bertc.base.storage.json_file import read_json, shown, shown_name
+from bertc.base.storage.paths import is_taken
 from bertc.hub import families
 from bertc.hub.families.bert import BERT
 from bertc.hub.families.config import MEANING, HfConfig, Single
@@ -68,8 +69,19 @@ BERTS = frozenset(
 """Settings by which a configuration of 2018 and 2019, without a model_type, is BERT's."""
 
 
+def refuse_adapter(folder: Path) -> None:
+    """Raise a DataError if a folder has an adapter in place of a network."""
+    if is_taken(file := folder / "adapter_config.json") and not is_taken(folder / "config.json"):
+        base = shown(read_json(file, MAX_BYTES).get("base_model_name_or_path"))
+        raise DataError(
+            f"{folder} has no network but an adapter of {base}",
+            help="name its base, or a folder with the two merged (merge_and_unload in peft)",
+        )
+
+
 def read_config(path: Path) -> HfConfig:
     """Read a ``config.json``; refuse what bertc cannot compute, all settings at once."""
+    refuse_adapter(path.parent)
     raw = read_json(path, MAX_BYTES)
     family = family_of(path, raw)
     classes = raw.get("architectures") or []

@@ -17,7 +17,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
+from bertc.api import check
+from bertc.base.diagnostics import BertcError, DataError, MissingInputError, SpecError, UnsafeError
 from bertc.data.examples.encode import encode
 from bertc.data.layouts.example import TextExample
 from bertc.data.tokenizers import reading
@@ -284,8 +285,16 @@ def test_missing_files_are_named(folder):
     (folder / "config.json").unlink()
     with pytest.raises(MissingInputError, match=r"config\.json is not there"):
         load(folder)
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhen")
+    with pytest.raises(SpecError) as refused:
+        check(f"objective=mlm init='{folder}'")
+    assert "no config.json" in refused.value.diagnostics[0].help
     with pytest.raises(MissingInputError, match="is no folder"):
         load(folder / "nowhere")
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "hen/farm"}')
+    for read in (load, lambda path: check(f"objective=mlm init='{path}'")):
+        with pytest.raises(DataError, match='no network but an adapter of "hen/farm"'):
+            read(folder)
 
 
 HEADERS = [

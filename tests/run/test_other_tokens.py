@@ -8,17 +8,19 @@ import torch
 from transformers import AutoTokenizer
 
 import bertc
-from bertc.base.diagnostics import DataError, ResumeRefusedError
+from bertc.api import points
+from bertc.base.diagnostics import DataError, Diagnostics, ResumeRefusedError
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.ir.changing.growth import Focus, FromRun, Mean, Overlap, Redrawn
 from bertc.ir.data import Files, Share
 from bertc.ir.learning.objective import Mlm, Rtd, Term
 from bertc.ir.learning.optimizer import Adam
+from bertc.ir.network.adapter import Lora
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import LinearHead
 from bertc.ir.program.model import model_weights
 from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
-from bertc.run.models.runs import export_run
+from bertc.run.models.runs import export_adapter_of, export_run
 from bertc.run.train.loop import train
 from tests.run.conftest import final_tensors, same_run, stop_after, weights
 from tests.run.test_beginning import first_weights
@@ -98,6 +100,18 @@ def test_text_without_new_words_gives_equal_outputs_there_and_exported(follow, t
     assert torch.allclose(*states, atol=1e-6)
     known = before.encode(**before.tokenizer(texts[:1]))
     assert torch.allclose(states[0][:1, : known.shape[1]], known, atol=1e-5)
+
+
+def test_an_adapter_of_other_tokens_is_exported_merged_alone(follow, tmp_path, options):
+    resolved, source = follow(listed(tmp_path), adapt=Lora())
+    diagnostics = Diagnostics()
+    vocab = f"vocab=extend(init, '{tmp_path / 'words.txt'}')"
+    points(f"init='{source}' {vocab} adapt=lora objective=mlm seq=16", (), diagnostics)
+    assert [r.code for r in diagnostics.remarks if "new tokens" in r.message] == ["R126"]
+    train(resolved, tmp_path / "run", **options)
+    with pytest.raises(DataError, match="has another vocabulary than") as refused:
+        export_adapter_of(tmp_path / "run", tmp_path / "pairs")
+    assert "leave out --adapter" in refused.value.help
 
 
 def test_vocabularies_made_of_text_are_resumed_to_the_same_bits_without_what_made_them(

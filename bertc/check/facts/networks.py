@@ -56,10 +56,12 @@ def network_of(folder: Path) -> dict[str, Any]:
 
 
 def _of_config(folder: Path) -> tuple[Program, str] | None:
+    from bertc.hub.config import read_config, refuse_adapter
+
     path = network_folder(folder) / "config.json"
+    refuse_adapter(path.parent)
     if not is_taken(path):
         return None
-    from bertc.hub.config import read_config
     from bertc.hub.program import to_program
 
     config = read_config(path)

@@ -20,6 +20,7 @@ from bertc.base.storage.paths import (
     cache_folder,
     check_path,
     is_folder,
+    is_taken,
     no_text,
     suffix,
     user_path,
@@ -173,9 +174,18 @@ def _unreadable(
 
 
 def nowhere_to_begin(init: FromOther, span: Span | None, diagnostics: Diagnostics) -> None:
-    """Report an ``init`` that is no folder."""
+    """Report an ``init`` that is no folder, or one without a network."""
     message = f"init: there is no run or model folder {init.path}"
-    diagnostics.error("E265", message, span, help=or_hub(check_path(init.path), init.path))
+    help = "it has no resolved.json of a run, and no config.json of a model"
+    if not is_folder(init.path):
+        help = or_hub(check_path(init.path), init.path)
+    diagnostics.error("E265", message, span, help=help)
+
+
+def _has_network(folder: str) -> bool:
+    """True of a folder of a run or a model."""
+    inner = reading.network_folder(user_path(folder))
+    return is_taken(user_path(folder) / "resolved.json") or is_taken(inner / "config.json")
 
 
 def vocabulary_of_init(run: Path) -> TokenizerFile:
@@ -194,7 +204,7 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     """Report missing files, those whose names say they are no text, and a missing init."""
     init, known = program.init, {diagnostic.code for diagnostic in diagnostics.found}
     begins = init if isinstance(init, FromOther) and init.path != TEACHER else None
-    if begins and not is_folder(begins.path) and "E265" not in known:
+    if begins and not _has_network(begins.path) and "E265" not in known:
         nowhere_to_begin(begins, program.span("init"), diagnostics)
     reported = {(diagnostic.message, diagnostic.span) for diagnostic in diagnostics.found}
     needed = list[tuple[Callable[[str], tuple[str, str] | None], str, Span | None]]()

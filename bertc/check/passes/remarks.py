@@ -60,6 +60,12 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          lambda p: p.adapt != NO_ADAPTER and not isinstance(p.init, FromOther),
          "adapt without init freezes a network of random weights",
          help='name a run or a model folder, as in init="runs/albert"'),
+    Rule("R126", "adapt",
+         lambda p: p.adapt != NO_ADAPTER and isinstance(p.init, FromOther)
+         and not p.init.same_tokens and not isinstance(p.vocab, Trimmed),
+         "adapt freezes the rows of new tokens as they begin: none of them is learned",
+         also=lambda p: ("vocab", "the vocabulary is not that of init"),
+         help="train without adapt first, and name that run as init"),
     Rule("R121", "vocab",
          lambda p: (isinstance(p.vocab, Trimmed) or isinstance(p.vocab, Extended)
                     and isinstance(p.vocab.words, int))

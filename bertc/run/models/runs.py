@@ -114,6 +114,8 @@ def export_adapter_of(run: Path, folder: Path) -> Exported:
             f"--adapter: {run} began with no folder as a whole, which peft would adapt",
             help=merged_too,
         )
+    if not init.same_tokens:
+        raise DataError(f"--adapter: {run} has another vocabulary than {init.path}", merged_too)
     base = Path(init.path) / "model" if is_taken(Path(init.path) / RESOLVED) else Path(init.path)
     there = read_model(Path(init.path))[1]
     if not all(name in there and torch.equal(there[name], tensors[name]) for name in names):
