@@ -156,6 +156,7 @@ def test_damage_is_named(tmp_path: Path, name: str, content: bytes, message: str
             documents(path)
         assert message in caught.value.message
         assert str(path) in caught.value.message
+        assert "no column" not in message or f'files("{path}", column=' in caught.value.help
         assert "\n" not in caught.value.message
 
 

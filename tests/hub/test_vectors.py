@@ -128,6 +128,7 @@ def test_metrics_of_ranks_by_hand():
 
 BAD = {
     "no document": ("query-id\tcorpus-id\nq0\td9", "relevant.tsv:2: the document 'd9' is not in"),
+    "no score": ("query-id\tcorpus-id\tscore\nq0\td0\tx", "'score' is 'x', a number expected$"),
     "no query": ("query-id\tcorpus-id\nq9\td0", "relevant to the 3 queries"),
 }
 
@@ -136,8 +137,9 @@ BAD = {
 def test_a_search_without_its_documents_is_refused(name, tmp_path):
     lines, message = BAD[name]
     resolved = bertc.resolve(f"{TOY} task=embed('-', examples=1, {search(tmp_path, lines)})")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as refused:
         part_examples(resolved.stages[0].tasks[0], "dev-corpus")
+    assert "classify" not in refused.value.help
 
 
 REFUSED = {
@@ -150,7 +152,7 @@ REFUSED = {
     ),
     "text=a, positive=b, score=s, loss=kl": ("loss=kl compares the scores", "negative=..."),
     "text=a, negatives=mined(r)": ("negatives=mined(...) needs positive", "positive=..."),
-    "text=a, positive=b, widths=[8, 16]": ("from the widest to", "in the order 16, 8"),
+    "text=a, positive=b, widths=[8, 16]": ("from the widest to", "that is 16, 8"),
     "text=a, positive=b, corpus=c": ("a search has", "queries=..., relevant=..."),
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ from bertc.base.diagnostics import DataError, listed, nearest
 
 LONGEST_LABEL = 40
 """Characters of a label; a longer one is rather a text."""
+_NAMED = "labels=[...]: unnamed they are those of the training file"
 _EACH = "one in each row; classify(..., labels=many) reads any number, in lists too"
 NO_ANSWER = (None, "")
 """Cells without a label or score, in files that need none."""
@@ -62,7 +63,7 @@ def known_label(
     else:
         near = nearest(name, labels)
         helps = (near and f"did you mean {near!r}?", layout)
-        help = "; ".join(filter(None, helps)) or f"correct it, or name every {what} in labels=[...]"
+        help = "; ".join(filter(None, helps)) or f"correct it, or name every {what} in {_NAMED}"
     raise DataError(f"{place}: unknown {what} {name[:60]!r}, one of {choices} expected", help)
 
 
@@ -82,7 +83,7 @@ def label_in(
         return None
     if name in labels or (name and not labels):
         return name
-    layout = "" if name or not text_column else _EACH
+    layout = _EACH if text_column and (not name or name.startswith("[")) else ""
     if text_column and max(map(len, (name, *labels))) > LONGEST_LABEL:
         layout = swapped(text_column, column)
     return known_label(name, labels, place, layout=layout)

@@ -174,6 +174,10 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
         own(Classify), "a.jsonl", row(text="a", label=[1]), "a.jsonl:1",
         "a list, a label expected; one in each row; classify(..., labels=many) reads any number",
     ),
+    "own: list in text": (
+        own(Classify, labels=("yes", "no")), "a.csv", "text,label\na,[]\n", "a.csv:2",
+        "unknown label '[]', one of 'yes', 'no' expected; one in each row; classify(",
+    ),
     "own: no label": (
         own(Classify), "a.csv", "text,label\na,\n", "a.csv:2",
         "no label; one in each row; classify(..., labels=many)",
@@ -191,7 +195,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
     ),
     "own: label that is not listed": (
         own(Classify, labels=("yes", "no")), "a.csv", "text,label\na,NEUTRAL\n", "a.csv:2",
-        "correct it, or name every label in labels=[...]",
+        "correct it, or name every label in labels=[...]: unnamed they are those of the training",
     ),
     "own: score for a label": (
         own(Classify, labels=("1", "3.35")), "a.csv", "text,label\na,3.4\n", "a.csv:2",
