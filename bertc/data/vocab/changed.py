@@ -129,8 +129,8 @@ def trimmed(base: Vocabulary, counts: NDArray[np.int64], size: int) -> Tokenizer
     keep, needs = _staying(base, counts, ids), _merged_from(base.tokenizer, ids)
     if size and (least := int(keep.sum())) > size:
         raise DataError(
-            f"vocab=trim(init, {size}) has no room for {least:,} special tokens, and characters of "
-            "the text",
+            f"vocab=trim(init, {size}) has no room for the {least:,} special tokens and characters "
+            "of the text",
             f"trim(init, {least}) or more",
         )
     last, there = {*unused(base)}, [*ids.values()]
