@@ -21,12 +21,12 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 61_270,
+    "core": 65_540,
     "lab": 8_470,
-    "tests": 38_940,
-    "words of docs": 29_710,
+    "tests": 40_690,
+    "words of docs": 32_150,
     "lines of README": 120,
-    "lines a kind": 458,
+    "lines a kind": 435,
     "floors": 10,
     "vague names": 30,
 }

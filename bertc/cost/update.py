@@ -29,8 +29,8 @@ def _spared(stage: Stage) -> int:
     """Numbers of moments that a rule does without, of two for each weight."""
     weights = (stored_weight for network in stage.learned for stored_weight in stored(network))
     rule = stage.optimizer
-    kept = ((0 if w.frozen else len(rule.moments(w)), w.numel * times) for w, times in weights)
-    return sum((2 - moments) * numel for moments, numel in kept)
+    counts = ((0 if w.frozen else len(rule.moments(w)), w.numel * times) for w, times in weights)
+    return sum((2 - moments) * numel for moments, numel in counts)
 
 
 def average_bytes(stage: Stage, total: int) -> int:

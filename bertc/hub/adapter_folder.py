@@ -47,8 +47,8 @@ def export_adapter(
     """
     encoder, adapt = transformer(resolved), transformer(resolved).adapt
     assert isinstance(adapt, Lora), "called for adapted networks"
-    program, whole = merged(resolved, tensors)
-    target = target_of(program, whole, vocabulary.pad, prefer)
+    program, weights_merged = merged(resolved, tensors)
+    target = target_of(program, weights_merged, vocabulary.pad, prefer)
     if isinstance(target, Obstacle):
         raise DataError(str(target), help=_MERGED)
     family, chosen = target
@@ -58,9 +58,11 @@ def export_adapter(
         assert plain is not None, f"{family.title} has a class of the encoder alone"
         chosen = plain
     pairs = _pairs(family, encoder, chosen, tensors)
-    own = [name for name in whole if part_of(name) in chosen.parts]
-    others = keys(family, encoder, own, chosen.named)
-    beside = {prefixed(family, chosen, name, key): whole[name] for name, key in others.items()}
+    named = [name for name in weights_merged if part_of(name) in chosen.parts]
+    others = keys(family, encoder, named, chosen.named)
+    beside = {
+        prefixed(family, chosen, name, key): weights_merged[name] for name, key in others.items()
+    }
     count = len(task.answer.names) if task and isinstance(task.answer, Labels | Tags) else 0
     with replacing(folder) as fresh:
         ready = {f"{WITHIN}{key}": tensor for key, tensor in (pairs | beside).items()}

@@ -3,12 +3,13 @@
 import json
 import math
 import os
+import secrets
 import shutil
 import signal
 import socket
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -82,6 +83,18 @@ def member(rank, size, ports, jobs, harm, said):
     sys.exit(code)
 
 
+def free_port(held: socket.socket) -> int:
+    """A free port, held by a socket until that is closed.
+
+    It is below those that connections to others take by themselves, as one might before it is used.
+    """
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)
+        with suppress(OSError):
+            held.bind(("127.0.0.1", port))
+            return port
+
+
 @pytest.fixture
 def together(processes, tmp_path):
     """Train programs by name in so many processes; their exit codes, and what they said."""
@@ -91,9 +104,7 @@ def together(processes, tmp_path):
         ports = []
         with ExitStack() as sockets:
             for _ in programs:
-                free = sockets.enter_context(socket.socket())
-                free.bind(("127.0.0.1", 0))
-                ports.append(free.getsockname()[1])
+                ports.append(free_port(sockets.enter_context(socket.socket())))
         options = {"cache": tmp_path / "cache", **options}
         jobs = [(resolved, tmp_path / name, options) for name, resolved in programs.items()]
         said = processes.SimpleQueue()

@@ -108,12 +108,12 @@ class Copier:
             for e in examples
             if isinstance(e, TextExample | ChoiceExample)
         ]
-        found = mined(node, task.title, pairs, self.networks, self.cache, self.progress)
+        negatives_mined = mined(node, task.title, pairs, self.networks, self.cache, self.progress)
         return [
             replace(example, texts=example.texts + negatives)
             if isinstance(example, TextExample)
             else replace(example, choices=example.choices + negatives)
-            for example, negatives in zip(examples, found, strict=True)
+            for example, negatives in zip(examples, negatives_mined, strict=True)
             if isinstance(example, TextExample | ChoiceExample)
         ]
 

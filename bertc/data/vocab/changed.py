@@ -134,13 +134,13 @@ def trimmed(base: Vocabulary, counts: NDArray[np.int64], size: int) -> Tokenizer
             f"trim(init, {least}) or more",
         )
     last, there = {*unused(base)}, [*ids.values()]
-    kept = int(keep[there].sum())
+    count = int(keep[there].sum())
     for token in sorted(there, key=lambda token: (token in last, -counts[token], token)):
         if not keep[token] and (size or counts[token]):
             parts = _closure(token, keep, needs)
-            if not size or kept + len(parts) <= size:
+            if not size or count + len(parts) <= size:
                 keep[parts] = True
-                kept += len(parts)
+                count += len(parts)
     return Tokenizer.from_str(json.dumps(_cut(base.tokenizer, keep)[0]))
 
 
@@ -177,12 +177,12 @@ def _merged_from(tokenizer: Tokenizer, ids: Mapping[str, int]) -> dict[int, list
 
 def _closure(token: int, keep: NDArray[np.bool_], needs: Mapping[int, list[int]]) -> list[int]:
     """The token, and all that it needs and that is not kept yet."""
-    found, waiting = dict[int, None](), [token]
+    needed, waiting = dict[int, None](), [token]
     while waiting:
-        if not keep[part := waiting.pop()] and part not in found:
-            found[part] = None
+        if not keep[part := waiting.pop()] and part not in needed:
+            needed[part] = None
             waiting += needs.get(part, ())
-    return [*found]
+    return [*needed]
 
 
 def _cut(tokenizer: Tokenizer, keep: NDArray[np.bool_]) -> tuple[dict[str, Any], int]:

@@ -149,14 +149,14 @@ def _parted(call: Call, modules: dict[str, nn.Module]) -> list[Call]:
     return parts
 
 
-def _is_linear(call: Call, modules: dict[str, nn.Module], own: str) -> bool:
-    """Is it the product of a linear map, which may be the module at ``own`` itself?"""
+def _is_linear(call: Call, modules: dict[str, nn.Module], itself: str) -> bool:
+    """Is it the product of a linear map, which may be the module at ``itself``?"""
     if call.function != "torch.nn.functional.linear":
         return False
     weight, bias = (*call.args[1:], call.kwargs.get("bias"))[:2]
     path = weight.path.removesuffix(".weight")
     linear = modules.get(path)
-    if not isinstance(linear, Linear) or (type(linear) is not Linear and path != own):
+    if not isinstance(linear, Linear) or (type(linear) is not Linear and path != itself):
         return False
     return (bias.tensor if isinstance(bias, TensorValue) else None) is linear.bias
 

@@ -37,11 +37,11 @@ def _maps(program: Complete) -> dict[str, int]:
         widths = op.Widths(program.hidden, sizes[0], program.head_dim, sizes[1])
         weights += program.attention.at(number).weights("attention", widths, init)
         weights += feed_forward(ffn).weights("ffn", widths, init)
-    found = dict[str, int]()
+    narrowest = dict[str, int]()
     for weight in weights:
         name = weight.name.split(".")[1]
-        found[name] = min(*weight.shape, found.get(name, weight.shape[0]))
-    return found
+        narrowest[name] = min(*weight.shape, narrowest.get(name, weight.shape[0]))
+    return narrowest
 
 
 def _maps_fit(check: Checker[Complete], adapt: Lora, maps: dict[str, int]) -> None:
