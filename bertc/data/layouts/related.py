@@ -110,7 +110,7 @@ def _lines(task: Embed, path: Path) -> Iterator[TextExample]:
         if column := getattr(task, name):
             raise DataError(
                 f"{path}: a .txt file has one text a line, and {name}={column} is a column",
-                f"a table, or leave {name} out; sts=FILE has scores of its own",
+                f"a table, or leave {name} out; sts=FILE has its own scores",
             )
     with opened_file(path) as file:
         for number, line in lines(file):
