@@ -58,9 +58,7 @@ def formatted(spec: str | Program, name: str = "<spec>") -> str:
 
 
 def check(
-    spec: str | SpecLocation,
-    overrides: Sequence[str] = (),
-    diagnostics: Diagnostics | None = None,
+    spec: str | SpecLocation, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
 ) -> int:
     """Check a spec and the files that it names; the number of programs that were checked.
 

@@ -21,8 +21,8 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_540,
-    "lab": 8_470,
+    "core": 65_320,
+    "lab": 8_440,
     "tests": 40_690,
     "words of docs": 32_150,
     "lines of README": 120,

@@ -37,12 +37,7 @@ HELP_GROUPS = {
         "watch": "following",
         "runs": "following",
     },
-    "Use a trained model": {
-        "eval": "using",
-        "fill": "using",
-        "predict": "using",
-        "embed": "using",
-    },
+    "Use a trained model": {"eval": "using", "fill": "using", "predict": "using", "embed": "using"},
     "Exchange": {"import": "using", "export": "using"},
     "Lab": {
         "reproduce": "reproducing",
@@ -142,8 +137,7 @@ SpecsArgument = Annotated[
     ),
 ]
 SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="override a setting: key=value (repeatable)"),
+    list[str] | None, typer.Option("--set", help="override a setting: key=value (repeatable)")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 

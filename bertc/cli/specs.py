@@ -74,8 +74,7 @@ def explain(
 def fmt(
     files: Annotated[list[Path], typer.Argument(help="spec files; - for standard input")],
     check: Annotated[
-        bool,
-        typer.Option("--check", help="change nothing; exit 1 if a file would change"),
+        bool, typer.Option("--check", help="change nothing; exit 1 if a file would change")
     ] = False,
 ) -> None:
     """Rewrite spec files in canonical form; comments stay."""

@@ -8,12 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bertc.base.diagnostics import BertcError, UsageError
-from bertc.cli.options import (
-    JsonOption,
-    app,
-    file_to_write,
-    say,
-)
+from bertc.cli.options import JsonOption, app, file_to_write, say
 
 
 @app.command()

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertc.base.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
-from bertc.cli.options import (
-    SetOption,
-    app,
-    complete_spec,
-    in_color,
-    say,
-    spec_words,
-)
+from bertc.cli.options import SetOption, app, complete_spec, in_color, say, spec_words
 
 if TYPE_CHECKING:
     from bertc.ir.program.resolved import Resolved
@@ -116,25 +109,14 @@ def _fetch(address: str, out: Path | None) -> Path | None:
 
 
 def _train_one(
-    program: "Resolved",
-    folder: Path,
-    text: str,
-    resume: bool,
-    mirror: str | None,
+    program: "Resolved", folder: Path, text: str, resume: bool, mirror: str | None
 ) -> None:
     """Train a program in this process, and print its report in the first of several."""
     from bertc.lab.trackers.sink import feeding
     from bertc.machine.process_group import world_here
     from bertc.run.train.loop import train as go
 
-    report = go(
-        program,
-        folder,
-        spec_text=text,
-        resume=resume,
-        tracking=feeding,
-        mirror=mirror,
-    )
+    report = go(program, folder, spec_text=text, resume=resume, tracking=feeding, mirror=mirror)
     if world_here()[0] == 0:
         say(report.summary())
 

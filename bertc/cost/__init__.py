@@ -8,15 +8,6 @@ from bertc.cost.sharing import layout_on
 from bertc.cost.table import Estimate, as_json, as_table, where_table
 
 __all__ = [
-    "Convention",
-    "Device",
-    "Estimate",
-    "as_json",
-    "as_table",
-    "convention_named",
-    "device_named",
-    "estimate",
-    "largest_microbatches",
-    "layout_on",
-    "where_table",
-]
+    "Convention", "Device", "Estimate", "as_json", "as_table", "convention_named", "device_named",
+    "estimate", "largest_microbatches", "layout_on", "where_table",
+]  # fmt: skip

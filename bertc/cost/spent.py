@@ -109,10 +109,7 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
         spent += forward_spent(product, how, device).times(times)
     # On a GPU a background thread prefetches, so only a CPU pays for it here.
     tokens = stage.tokens_per_step if device.kind == "cpu" else 0
-    return {
-        "optimiser": spent,
-        "loader": Spent(arithmetic=tokens / (LOADED_TOKENS * device.cores)),
-    }
+    return {"optimiser": spent, "loader": Spent(arithmetic=tokens / (LOADED_TOKENS * device.cores))}
 
 
 def step_time(parts: ByPart, device: Device) -> tuple[ByPart, float]:

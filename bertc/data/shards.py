@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain
 from bertc.data.rows.cleaning import copies, keys_in, removal_text, rules_for
 from bertc.data.rows.holdout import held_out_remark, join_held_out
-from bertc.data.rows.rewriting import (
-    Rewriting,
-    hold_out_end,
-    holds_out,
-    rewrite,
-    together,
-    without,
-)
+from bertc.data.rows.rewriting import Rewriting, hold_out_end, holds_out, rewrite, together, without
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, DType, Tokens, open_tokens, token_dtype
 from bertc.data.sources.source import TextSource

@@ -225,11 +225,7 @@ ONES = Constant(value=1.0)
 
 
 def matrix(
-    name: str,
-    outputs: tuple[Axis, int],
-    inputs: tuple[Axis, int],
-    init: Drawn | Glorot,
-    part: Part,
+    name: str, outputs: tuple[Axis, int], inputs: tuple[Axis, int], init: Drawn | Glorot, part: Part
 ) -> Weight:
     """Weight (outputs, inputs) of ``y = x W^T``."""
     (out_axis, out), (in_axis, in_) = outputs, inputs
@@ -243,11 +239,7 @@ def bias(name: str, outputs: tuple[Axis, int], part: Part) -> Weight:
 
 
 def affine(
-    name: str,
-    outputs: tuple[Axis, int],
-    inputs: tuple[Axis, int],
-    init: Drawn | Glorot,
-    part: Part,
+    name: str, outputs: tuple[Axis, int], inputs: tuple[Axis, int], init: Drawn | Glorot, part: Part
 ) -> tuple[Weight, Weight]:
     """Weight (outputs, inputs) and bias (outputs) of ``y = x W^T + b``."""
     return matrix(name, outputs, inputs, init, part), bias(name, outputs, part)

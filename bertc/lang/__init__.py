@@ -7,12 +7,4 @@ from bertc.lang.read.tree import Tree
 from bertc.lang.write.format import format_text
 from bertc.lang.write.show import show, show_value
 
-__all__ = [
-    "SpecLocation",
-    "Tree",
-    "format_text",
-    "load",
-    "parse",
-    "show",
-    "show_value",
-]
+__all__ = ["SpecLocation", "Tree", "format_text", "load", "parse", "show", "show_value"]

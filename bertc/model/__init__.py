@@ -6,12 +6,6 @@ from bertc.model.model import Model, build
 from bertc.model.positions import restarting_positions
 
 __all__ = [
-    "EncoderInputs",
-    "Memory",
-    "Model",
-    "PermutationMask",
-    "build",
-    "dropout",
-    "gather_positions",
+    "EncoderInputs", "Memory", "Model", "PermutationMask", "build", "dropout", "gather_positions",
     "restarting_positions",
-]
+]  # fmt: skip

@@ -88,10 +88,7 @@ def _described(
 def _batch(program: Resolved, labels: Mapping[str, str], rows: int) -> list[dict[str, Tensor]]:
     """The first batch, masked, in micro-batches."""
     stage, encoder, cpu = program.stages[0], transformer(program), torch.device("cpu")
-    text, vocab = (
-        RandomText(stage, encoder.vocab_size),
-        unlearned_vocab(encoder.vocab_size, cpu),
-    )
+    text, vocab = (RandomText(stage, encoder.vocab_size), unlearned_vocab(encoder.vocab_size, cpu))
     key = mask_key(program.run.seed)
     return [
         _arguments(stage, encoder.segments, corrupt(stage, part, vocab, key), labels)

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.place import FolderAt
-from bertc.ir.data import (
-    Corpus,
-    Datatrove,
-    Docstrings,
-    Hf,
-    Mds,
-    Prepared,
-    named_files,
-)
+from bertc.ir.data import Corpus, Datatrove, Docstrings, Hf, Mds, Prepared, named_files
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 

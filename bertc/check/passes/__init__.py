@@ -74,12 +74,6 @@ def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolve
 
 
 __all__ = [
-    "CHECKS",
-    "FILLING",
-    "WRITTEN",
-    "assemble",
-    "complete",
-    "dimensions",
-    "missing_inputs",
+    "CHECKS", "FILLING", "WRITTEN", "assemble", "complete", "dimensions", "missing_inputs",
     "resolve",
-]
+]  # fmt: skip

@@ -107,10 +107,7 @@ def _untied(stage: StageSettings) -> Way:
     within = fix_argument(origin, (), "tie", "none")
     assert isinstance(node, GeneratorNetwork), "it has ties"
     rewritten = f"generator=network({node.size:g}, tie=none)"
-    return {
-        "help": "tie=none" if within else rewritten,
-        "fix": within or fix(origin, rewritten),
-    }
+    return {"help": "tie=none" if within else rewritten, "fix": within or fix(origin, rewritten)}
 
 
 _OF_USE: tuple[Rule[Complete], ...] = (

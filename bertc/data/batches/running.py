@@ -196,10 +196,7 @@ class RunningData(RunningRows):
             yield self._rows(read_bs, starts_b, np.clip(predicted_b - start, 0, self.seq))
 
     def _rows(
-        self,
-        read_bs: NDArray[np.int64],
-        places_b: NDArray[np.int64],
-        lengths_b: NDArray[np.int64],
+        self, read_bs: NDArray[np.int64], places_b: NDArray[np.int64], lengths_b: NDArray[np.int64]
     ) -> RawBatch:
         batch = empty_batch(len(read_bs), self.seq, 1, self.vocabulary.pad)
         batch.token_ids[:], batch.following[:] = read_bs[:, :-1], read_bs[:, -1]

@@ -142,11 +142,7 @@ def cut_segments(text: Endless, lanes: Lanes, room: int, bits_bn: NDArray[np.uin
 
 
 def _anywhere(
-    text: Endless,
-    lanes: Lanes,
-    room: int,
-    min_b: NDArray[np.int64],
-    bits_b: NDArray[np.uint64],
+    text: Endless, lanes: Lanes, room: int, min_b: NDArray[np.int64], bits_b: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Places and lengths (b,) of random runs of sentences with at least ``min_b`` tokens."""
     here_b = lanes.of_tokens(lanes.places[:, None])[:, 0]

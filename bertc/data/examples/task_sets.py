@@ -20,12 +20,7 @@ from bertc.data.examples.related_rows import in_pairs
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import (
-    Example,
-    SearchExample,
-    TaggedExample,
-    TextExample,
-)
+from bertc.data.layouts.example import Example, SearchExample, TaggedExample, TextExample
 from bertc.data.layouts.parts import dev_parts, part_examples, part_source, training_examples
 from bertc.data.sources.cells import finite, swapped
 from bertc.data.sources.files import file_identity

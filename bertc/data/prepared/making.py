@@ -20,13 +20,7 @@ from bertc.data.cache.workers import Advance, spread
 from bertc.data.corpus import vocabulary_for
 from bertc.data.prepared.manifest import part_at, put_folder
 from bertc.data.prepared.opening import copy_part
-from bertc.data.prepared.plan import (
-    CORPUS_FILE,
-    TOKENIZER,
-    PreparationPlan,
-    part_names,
-    write_plan,
-)
+from bertc.data.prepared.plan import CORPUS_FILE, TOKENIZER, PreparationPlan, part_names, write_plan
 from bertc.data.rows.cleaning import rules_for
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import open_tokens, token_dtype

@@ -27,10 +27,7 @@ class WordVectors:
 
 
 def read_vectors(
-    name: str,
-    progress: Progress,
-    wanted: Collection[str] | None = None,
-    most: int | None = None,
+    name: str, progress: Progress, wanted: Collection[str] | None = None, most: int | None = None
 ) -> WordVectors:
     """The vectors of the ``wanted`` words, of all without; of the first ``most`` lines."""
     path, width = user_path(name), 0

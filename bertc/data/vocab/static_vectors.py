@@ -54,9 +54,7 @@ def vectors_of_text(
     return vectors
 
 
-def _blocks(
-    texts: Iterable[NDArray[np.unsignedinteger]],
-) -> Iterable[NDArray[np.unsignedinteger]]:
+def _blocks(texts: Iterable[NDArray[np.unsignedinteger]]) -> Iterable[NDArray[np.unsignedinteger]]:
     left = TOKENS_READ
     for ids in texts:
         for begin in range(0, min(len(ids), left), TOKENS_AT_ONCE):

@@ -66,11 +66,7 @@ class Vocabulary:
     extra_files: Mapping[str, bytes] = field(default_factory=dict)
 
     def save(
-        self,
-        folder: Path,
-        seq: int = 0,
-        room: int | None = None,
-        segments: Segments = "as-it-came",
+        self, folder: Path, seq: int = 0, room: int | None = None, segments: Segments = "as-it-came"
     ) -> None:
         """Write the files that ``AutoTokenizer`` reads, and the older files of its kind.
 

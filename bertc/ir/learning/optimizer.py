@@ -77,10 +77,7 @@ class WarmupStableDecay(Node):
     positional = ("decay",)
 
 
-Schedule = Annotated[
-    Polynomial | Cosine | ConstantRate | InverseSqrt | WarmupStableDecay,
-    BY_KIND,
-]
+Schedule = Annotated[Polynomial | Cosine | ConstantRate | InverseSqrt | WarmupStableDecay, BY_KIND]
 
 
 def steps_of(length: int | float | Tokens, steps: int) -> int:

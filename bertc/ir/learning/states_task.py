@@ -88,10 +88,7 @@ class StatesTask(TermNode):
     def states(self) -> StatesRead:
         """A state of a row, or of tokens; a pooler is applied to last states alone."""
         return StatesRead(
-            self.head_name,
-            pooled=self.pooled,
-            through_pooler=self.reads_last_alone,
-            by_token=True,
+            self.head_name, pooled=self.pooled, through_pooler=self.reads_last_alone, by_token=True
         )
 
     def head_rows(self, rows: RowShape) -> int:

@@ -246,7 +246,6 @@ def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple
 
 
 Attention = Annotated[
-    FullAttention | LocalAttention | RelativeAttention | DisentangledAttention,
-    BY_KIND,
+    FullAttention | LocalAttention | RelativeAttention | DisentangledAttention, BY_KIND
 ]
 """The closed union of attention kinds."""

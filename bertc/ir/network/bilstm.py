@@ -47,10 +47,7 @@ def layer_operations(rows: int, steps: int, inner: int, hidden: int) -> op.Opera
     """Both directions of a layer over ``rows`` texts of ``steps`` tokens; all inputs come first."""
     states = rows * steps
     read = op.Copy(states * inner), op.Product(states, inner, GATES * hidden)
-    run = (
-        op.Recurrence(rows, steps, hidden, inner, GATES),
-        op.Copy(states * hidden, kept=True),
-    )
+    run = (op.Recurrence(rows, steps, hidden, inner, GATES), op.Copy(states * hidden, kept=True))
     return (*(len(DIRECTIONS) * read), *(len(DIRECTIONS) * run))
 
 

@@ -86,8 +86,5 @@ class RandomGenerator(Node):
     kind: Literal["random"] = "random"
 
 
-Generator = Annotated[
-    NoGenerator | GeneratorNetwork | UnigramGenerator | RandomGenerator,
-    BY_KIND,
-]
+Generator = Annotated[NoGenerator | GeneratorNetwork | UnigramGenerator | RandomGenerator, BY_KIND]
 """The closed union of sources of replacements."""

@@ -95,8 +95,7 @@ class ShareMap(Node):
 
 
 Sharing = Annotated[
-    ShareNone | ShareAll | ShareAttention | ShareFfn | ShareGroups | ShareMap,
-    BY_KIND,
+    ShareNone | ShareAll | ShareAttention | ShareFfn | ShareGroups | ShareMap, BY_KIND
 ]
 
 

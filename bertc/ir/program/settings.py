@@ -75,9 +75,7 @@ class Settings(Node):
     )
     embedding: Width = derived("hidden", "width of the embedding tables", "E")
     table: TokenTable = default(
-        WholeTable(),
-        BERT,
-        "token embeddings: of one width, or narrower for rare tokens",
+        WholeTable(), BERT, "token embeddings: of one width, or narrower for rare tokens"
     )
     share: Sharing = default(ShareNone(), BERT, "which layers share their weights")
     attention: Attention = default(FullAttention(), BERT, "kind of attention")

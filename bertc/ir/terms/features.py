@@ -106,8 +106,7 @@ class Concat(_Several):
 
 
 Features = Annotated[
-    Last | SecondToLast | EmbeddingsAlone | LayerSum | WeightedSum | Concat,
-    BY_KIND,
+    Last | SecondToLast | EmbeddingsAlone | LayerSum | WeightedSum | Concat, BY_KIND
 ]
 """The closed union of choices of layers."""
 LAST = Last()

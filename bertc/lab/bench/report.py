@@ -11,15 +11,7 @@ from typing import Any
 
 import torch
 
-from bertc import (
-    CannotWriteError,
-    Estimate,
-    Stepper,
-    UsageError,
-    device_named,
-    estimate,
-    units,
-)
+from bertc import CannotWriteError, Estimate, Stepper, UsageError, device_named, estimate, units
 from bertc.lab.bench.measure import Timing, quartiles
 
 PACKAGES = ("bertc", "torch", "transformers", "numpy")

@@ -4,16 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import (
-    Estimate,
-    Resolved,
-    Run,
-    RunFolder,
-    Table,
-    UsageError,
-    estimate,
-    units,
-)
+from bertc import Estimate, Resolved, Run, RunFolder, Table, UsageError, estimate, units
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture

@@ -6,12 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import bertc
-from bertc import (
-    DataError,
-    MissingInputError,
-    SpecError,
-    units,
-)
+from bertc import DataError, MissingInputError, SpecError, units
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES
 

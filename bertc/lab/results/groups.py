@@ -227,11 +227,7 @@ def _alike_tasks(
 
 
 def _setting_text(
-    program: Resolved,
-    number: int,
-    name: str,
-    texts: Mapping[str, str],
-    plain: set[tuple[str, ...]],
+    program: Resolved, number: int, name: str, texts: Mapping[str, str], plain: set[tuple[str, ...]]
 ) -> str:
     """The text of a stage's setting; "" for the objective of one task, which the scores name.
 

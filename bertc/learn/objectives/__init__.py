@@ -19,25 +19,8 @@ from bertc.learn.objectives.terms import Losses, Teaching, tensors_of, with_outp
 from bertc.learn.objectives.vocabulary import token_logits
 
 __all__ = [
-    "Boundaries",
-    "Inputs",
-    "Taught",
-    "Losses",
-    "MicroBatch",
-    "NextTokenTargets",
-    "PairTargets",
-    "Predictions",
-    "ReplacedTokens",
-    "RowView",
-    "TaskTargets",
-    "Teaching",
-    "TermLoss",
-    "VocabTensors",
-    "WholeBatch",
-    "corrupt",
-    "mask_key",
-    "tensors_of",
-    "token_logits",
-    "with_guesses",
-    "with_output_positions",
-]
+    "Boundaries", "Inputs", "Taught", "Losses", "MicroBatch", "NextTokenTargets", "PairTargets",
+    "Predictions", "ReplacedTokens", "RowView", "TaskTargets", "Teaching", "TermLoss",
+    "VocabTensors", "WholeBatch", "corrupt", "mask_key", "tensors_of", "token_logits",
+    "with_guesses", "with_output_positions",
+]  # fmt: skip

@@ -52,11 +52,7 @@ def shapes(stage: Stage) -> Shapes:
 
 
 def taken_up(
-    tensors: dict[str, Tensor],
-    stage: Stage,
-    rows: slice,
-    dtype: torch.dtype,
-    device: torch.device,
+    tensors: dict[str, Tensor], stage: Stage, rows: slice, dtype: torch.dtype, device: torch.device
 ) -> Remembered:
     """Restore this process's rows from the tensors of ``gathered``."""
     states = tensors[STATES][:, rows].to(device, dtype)

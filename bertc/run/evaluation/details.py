@@ -48,12 +48,7 @@ class Details:
     notes: list[str] = field(default_factory=list)
 
     def see(
-        self,
-        model: Model,
-        task: AnyTask,
-        part: str,
-        examples: Sequence[Example],
-        answers: Answers,
+        self, model: Model, task: AnyTask, part: str, examples: Sequence[Example], answers: Answers
     ) -> None:
         """Add what the answers to a part show."""
         if answers.scores is None or not told_names(task.answer):

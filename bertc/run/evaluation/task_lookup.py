@@ -63,10 +63,7 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
         alone = {"objective": (Term(objective=written),)}
         return resolved.stages[-1].model_copy(update=alone), written  # any network makes vectors
     if not learned:
-        raise UsageError(
-            "this run has learned no task",
-            help='fine-tune it: init="RUN" task=...',
-        )
+        raise UsageError("this run has learned no task", help='fine-tune it: init="RUN" task=...')
     if written:
         return _with_files(learned, written, request)
     if request in learned:

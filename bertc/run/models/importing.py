@@ -24,14 +24,7 @@ from bertc.hub.program import to_program
 from bertc.hub.published import fetch_weights, or_hub
 from bertc.hub.sentences import sentences_task, vectors_of
 from bertc.hub.task_config import TaskOfFolder, named_classes, read_task, tasks_beside
-from bertc.hub.tensors import (
-    FLOATS,
-    check_entry,
-    check_names,
-    named_few,
-    read_header,
-    read_tensors,
-)
+from bertc.hub.tensors import FLOATS, check_entry, check_names, named_few, read_header, read_tensors
 from bertc.hub.weights import Stored, open_layout
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.encoder import Encoder

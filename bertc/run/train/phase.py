@@ -42,8 +42,7 @@ class Phase(ABC):
         dtype, seed = self.model.compute_dtype, resolved.run.seed
         frozen = frozen_networks(self.stage, session.device, dtype, seed, session.ranks)
         self.objective = session.engine.wrap(
-            make_objective(self.model, stage, plan.compile, frozen),
-            trained_names(stage),
+            make_objective(self.model, stage, plan.compile, frozen), trained_names(stage)
         )
         self.step = TrainStep(
             self.model,

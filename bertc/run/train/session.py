@@ -14,14 +14,7 @@ from bertc.cost.planning.world import Layout, World
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.optim.by_tensor import Moments
-from bertc.learn.step.engines import (
-    Engine,
-    gathered,
-    local_shard,
-    local_shards,
-    make_engine,
-    parts,
-)
+from bertc.learn.step.engines import Engine, gathered, local_shard, local_shards, make_engine, parts
 from bertc.learn.step.memory import Remembered
 from bertc.machine.display import Display
 from bertc.machine.machine import dtype_of

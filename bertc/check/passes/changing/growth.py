@@ -7,14 +7,7 @@ from bertc.base.diagnostics import Diagnostics, Note, several
 from bertc.check.passes.settings.fixes import argument, fix, fix_kind, note, written
 from bertc.check.passes.settings.rules import Checker
 from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
-from bertc.ir.changing.growth import (
-    FromRun,
-    Identity,
-    Interleave,
-    Stack,
-    Tile,
-    parted,
-)
+from bertc.ir.changing.growth import FromRun, Identity, Interleave, Stack, Tile, parted
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin

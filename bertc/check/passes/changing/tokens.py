@@ -13,10 +13,7 @@ from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed
 
 
 def changed_tokens(
-    program: Complete,
-    vocab: Extended | Trimmed,
-    theirs: TokenizerFile,
-    diagnostics: Diagnostics,
+    program: Complete, vocab: Extended | Trimmed, theirs: TokenizerFile, diagnostics: Diagnostics
 ) -> Complete:
     """Fill in the size of a vocabulary that is made from ``theirs``, and how init's rows follow.
 

@@ -117,12 +117,7 @@ def task_arguments(system: System, task: Task, hidden: int, layers: int) -> Task
 
 def _bert(task: Task, reads: bool, chooses: bool) -> Recipe:
     """run_classifier.py and run_squad.py; optimization.py's Adam."""
-    rule = Adam(
-        lr=5e-5,
-        warmup=0.1,
-        schedule=Polynomial(decay_from="start"),
-        bias_correction=False,
-    )
+    rule = Adam(lr=5e-5, warmup=0.1, schedule=Polynomial(decay_from="start"), bias_correction=False)
     if reads:  # --max_seq_length; paper, 4.2 and 4.3
         second = isinstance(task, Squad) and task.version == 2
         passes, batch = (2.0, 48) if second else (3.0, 32)
