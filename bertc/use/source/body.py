@@ -1,6 +1,5 @@
 """The statements of one ``forward``, from what was recorded in it."""
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -12,12 +11,11 @@ from torch import nn
 from bertc.use.source.axes import AxisNames
 from bertc.use.source.constants import Constants
 from bertc.use.source.expressions import (
-    call_node,
+    call_expression,
     code,
-    dotted,
-    dotted_statement,
     literal,
     operation,
+    tuple_expression,
     written_arguments,
 )
 from bertc.use.source.loops import rolled
@@ -52,7 +50,7 @@ class ForwardBody:
         self._containers, self._constants = containers, constants
         self.names: dict[TensorValue, str] = {}
         self._sizes = AxisNames(self.free, self.names)
-        self.origins: dict[ast.stmt, str] = {}
+        self.origins: dict[str, str] = {}
         """Statements with the docstrings of the functions that they are of."""
         self._current: dict[str, TensorValue] = {}  # by the names that they have at a statement
         self._bound = set(self._bindings())
@@ -134,9 +132,9 @@ class ForwardBody:
         until[name] = end
         self.names[value] = name
 
-    def statements(self) -> list[ast.stmt]:
+    def statements(self) -> list[str]:
         """The statements, those of layers that are alike as loops."""
-        made: list[tuple[int, ast.stmt]] = []
+        made: list[tuple[int, str]] = []
         self._current = {self.names[value]: value for value in self.free}
         for call in self.calls:
             targets = [value for value in call.results if value in self._bound]
@@ -146,31 +144,30 @@ class ForwardBody:
                 made.append((call.segment, statement))
                 self._current |= {self.names[value]: value for value in targets}
         returned = [self.value(value) for value in self.scope.outputs]
+        keys = list(self.scope.keys)
         if self._constants.hub and any(segment for segment, _ in made):
             made = self._collecting(made)
-            returned.append(ast.Name("layers"))
+            returned.append("layers")
+        elif keys and any(map(self._returns_layers, self.calls)):
+            keys, returned = [*keys, "layers"], [*returned, "layers"]
         looped = rolled(made, self._constants.layers)
-        last = ast.Return(returned[0] if len(returned) == 1 else ast.Tuple(returned))
-        if keys := list(self.scope.keys):
-            if any(map(self._returns_layers, self.calls)):
-                keys, returned = [*keys, "layers"], [*returned, ast.Name("layers")]
-            last = ast.Return(ast.Dict([ast.Constant(key) for key in keys], returned))
-        return [*self._sizes.statements(), *looped, last]
+        result = returned[0] if len(returned) == 1 else tuple_expression(returned)
+        if keys:
+            pairs = (f'"{key}": {value}' for key, value in zip(keys, returned, strict=True))
+            result = f"{{{', '.join(pairs)}}}"
+        return [*self._sizes.statements(), *looped, f"return {result}"]
 
-    def _collecting(self, made: list[tuple[int, ast.stmt]]) -> list[tuple[int, ast.stmt]]:
+    def _collecting(self, made: list[tuple[int, str]]) -> list[tuple[int, str]]:
         """The statements with a list of the states before the first layer and after each."""
         first = next(call for call in self.calls if call.segment)
         begun = next(v for v in read_by(first) if v.call and v.tensor.ndim == 3)
-        result: list[tuple[int, ast.stmt]] = []
+        result: list[tuple[int, str]] = []
         for segment, group in groupby(made, key=lambda pair: pair[0]):
             result += group
-            if segment:
-                last = result[-1][1]
-                assert isinstance(last, ast.Assign), "a layer ends with its states"
-                name = code(last.targets[0])
-                result.append((segment, dotted_statement(f"layers.append({name})")))
+            if segment:  # a layer ends with its states
+                result.append((segment, f"layers.append({result[-1][1].partition(' = ')[0]})"))
         place = next(n for n, (segment, _) in enumerate(result) if segment)
-        result.insert(place, (0, dotted_statement(f"layers = [{self.names[begun]}]")))
+        result.insert(place, (0, f"layers = [{self.names[begun]}]"))
         return result
 
     def _is_long(self, call: Call) -> bool:
@@ -178,24 +175,22 @@ class ForwardBody:
         returned = call.results[0] in self.scope.outputs
         return not returned and len(code(self._call(call))) > LONG_PART
 
-    def _statement(self, call: Call, targets: list[TensorValue]) -> ast.stmt:
+    def _statement(self, call: Call, targets: list[TensorValue]) -> str:
         if call.several and len(targets) > 1:
-            names: list[ast.expr] = [ast.Name(self.names.get(v, "_")) for v in call.results]
-            return ast.Assign([ast.Tuple(names)], self._call(call))
+            names = [self.names.get(value, "_") for value in call.results]
+            return f"{', '.join(names)} = {self._call(call)}"
+        name = self.names[targets[0]]
         if self._returns_layers(call):
-            both = ast.Tuple([ast.Name(self.names[targets[0]]), ast.Name("layers")])
-            return ast.Assign([both], self._call(call))
-        return ast.Assign([ast.Name(self.names[targets[0]])], self._result(targets[0]))
+            return f"{name}, layers = {self._call(call)}"
+        return f"{name} = {self._result(targets[0])}"
 
     def _nests(self, call: Call) -> bool:
         """Is its value of one word, read once, in a line that stays short with it?"""
         value = call.results[0]
         if self.uses[value] != 1 or value in self.scope.outputs or "_" in self.names[value]:
             return False
-        if self._returns_layers(call):
-            return False
         reader = next(c for c in self.calls if value in read_by(c))
-        if reader.segment != call.segment:
+        if self._returns_layers(call) or reader.segment != call.segment:
             return False
         self._bound.discard(value)
         target = max(len(self.names.get(result, "")) for result in reader.results)
@@ -205,93 +200,88 @@ class ForwardBody:
 
     # Expressions
 
-    def value(self, value: TensorValue) -> ast.expr:
+    def value(self, value: TensorValue) -> str:
         """A value: its name, or the expression that makes it."""
         if value in self._bound or value in self.free:
-            return ast.Name(self.names[value])
+            return self.names[value]
         return self.path(value.path) if value.path else self._result(value)
 
-    def _result(self, value: TensorValue) -> ast.expr:
+    def _result(self, value: TensorValue) -> str:
         assert value.call is not None, "inputs have names"
-        node = self._call(value.call)
-        return ast.Subscript(node, ast.Constant(value.nth)) if value.call.several else node
+        text = self._call(value.call)
+        return f"({text})[{value.nth}]" if value.call.several else text
 
-    def path(self, path: str) -> ast.expr:
+    def path(self, path: str) -> str:
         """A module or parameter of the scope's module."""
-        node, steps = ast.Name("self"), path.split(".")
-        expression: ast.expr = node
+        text, steps = "self", path.split(".")
         for number in range(len(self.scope.path.split(".")) if self.scope.path else 0, len(steps)):
-            step = steps[number]
-            match self._containers.get(".".join(steps[:number]), ""):
-                case "list":
-                    expression = ast.Subscript(expression, ast.Constant(int(step)))
-                case "dict":
-                    expression = ast.Subscript(expression, ast.Constant(step))
-                case _:
-                    expression = ast.Attribute(expression, step)
-        return expression
+            step, kind = steps[number], self._containers.get(".".join(steps[:number]), "")
+            text += {"list": f"[{step}]", "dict": f'["{step}"]'}.get(kind, f".{step}")
+        return text
 
-    def _call(self, call: Call) -> ast.expr:
+    def _call(self, call: Call) -> str:
         """The expression of a call."""
         if call.body:
-            return call_node(self.path(call.body.path), [self.value(v) for v in read_by(call)])
+            return call_expression(
+                self.path(call.body.path), [self.value(v) for v in read_by(call)]
+            )
         args = [self._argument(argument) for argument in call.args]
         if isinstance(call.function, nn.Module):
             inside = call.path != self.scope.path  # else it is the module's own product
-            return call_node(self.path(call.path) if inside else dotted("super().forward"), args)
+            return call_expression(self.path(call.path) if inside else "super().forward", args)
         if call.function == SAME:
             return args[0]
         if call.function == "torch.nn.functional.dropout":
             rate = self._constants.rate(call.kwargs.get("p", (*call.args[1:], 0.5)[0]))
-            return call_node(dotted("F.dropout"), [args[0], rate, dotted("self.training")])
+            return call_expression("F.dropout", [args[0], rate, "self.training"])
         if call.function == "torch.unflatten":
-            args[2:] = [ast.Tuple([self._part(size) for size in call.args[2]])]
+            args[2:] = [tuple_expression([self._part(size) for size in call.args[2]])]
         plain, named = written_arguments(call.function, call.args, call.kwargs)
         keywords = {key: self._argument(argument) for key, argument in named.items()}
         if "dropout_p" in keywords:
             rate = self._constants.rate(named["dropout_p"])
-            keywords["dropout_p"] = ast.IfExp(dotted("self.training"), rate, ast.Constant(0.0))
-        made = operation(call.function, args[: len(plain)], keywords)
-        if self._constants.hub and call.function == ATTENTION_CALL and isinstance(made, ast.Call):
-            made.func = dotted("self.attend")
-        return made
+            keywords["dropout_p"] = f"{rate} if self.training else 0.0"
+        if self._constants.hub and call.function == ATTENTION_CALL:
+            return call_expression("self.attend", args[: len(plain)], keywords)
+        return operation(call.function, args[: len(plain)], keywords)
 
-    def _argument(self, argument: Any) -> ast.expr:
+    def _argument(self, argument: Any) -> str:
         match argument:
             case TensorValue():
                 return self.value(argument)
             case LongList() if argument.name:
-                return call_node(dotted(argument.name), [])
+                return f"{argument.name}()"
             case LongList():
                 return literal(argument.numbers)
             case torch.Size():
                 return literal(tuple(argument), self._sizes.written)
-            case tuple() | list():
-                made = ast.Tuple if isinstance(argument, tuple) else ast.List
-                return made([self._argument(part) for part in argument])
-            case slice():
-                ends = (argument.start or None, argument.stop, argument.step)
-                return ast.Slice(*(None if end is None else self._argument(end) for end in ends))
+            case tuple():
+                return tuple_expression([self._argument(part) for part in argument])
+            case list():
+                return f"[{', '.join(map(self._argument, argument))}]"
+            case slice(start=start, stop=stop, step=step):
+                ends = ("" if x is None else self._argument(x) for x in (start or None, stop, step))
+                return ":".join(ends).removesuffix(":" if step is None else "")
             case torch.device():
-                return ast.Attribute(self._like(), "device")
+                return f"{self._like()}.device"
             case float():
                 return self._constants.number(argument)
             case torch.bfloat16:
-                return ast.Attribute(self._like(), "dtype")
+                return f"{self._like()}.dtype"
         return literal(argument, self._sizes.written)
 
-    def _part(self, size: Any) -> ast.expr:
+    def _part(self, size: Any) -> str:
         """One of the two sizes of the vectors of all heads."""
         for name in ("HEADS", "HEAD_DIM"):
             if isinstance(size, int) and size == self._constants.values.get(name):
-                return ast.Name(name)
+                return name
         return literal(size, self._sizes.written)
 
-    def _like(self) -> ast.expr:
+    def _like(self) -> str:
         """A tensor of the dtype and the device that are computed with."""
         for name, value in self._current.items():
             if value.tensor.dtype == torch.bfloat16:
-                return ast.Name(name)
+                return name
         for path, _ in self.scope.module.named_parameters():
             return self.path(f"{self.scope.path}.{path}".removeprefix("."))
-        return ast.Name(next(iter(self._current), "self"))
+        return next(iter(self._current), "self")

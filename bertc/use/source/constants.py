@@ -1,6 +1,5 @@
 """Numbers of a program that have a name in its file."""
 
-import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.program.resolved import Resolved
-from bertc.use.source.expressions import dotted, literal
+from bertc.use.source.expressions import literal
 
 NAMED_NUMBERS = ("EPS", "ROTARY_BASE", "LOCAL_ROTARY_BASE")
 ROOTED = ("HIDDEN", "HEAD_DIM", "EMBEDDING")
@@ -28,21 +27,21 @@ class Constants:
         """The number of layers."""
         return int(self.values.get("LAYERS", 0))
 
-    def number(self, value: float) -> ast.expr:
+    def number(self, value: float) -> str:
         """A number by its name, as a root of a size, or as it is."""
         for name in NAMED_NUMBERS:
             if self.values.get(name) == value:
-                return ast.Name(name)
+                return name
         for power in (0.5, -0.5, 0.25, -0.25) if 1e-3 < value < 1e3 else ():
             size = max(1, round(value ** (1 / power)))
             name = next((name for name in ROOTED if self.values.get(name) == size), "")
             if size**power == value and (name or round(value, 6) != value):
-                return dotted(f"{name or size} ** {power}")
+                return f"{name or size} ** {power}"
         return literal(value)
 
-    def rate(self, rate: float) -> ast.expr:
+    def rate(self, rate: float) -> str:
         """A rate of dropout."""
-        return ast.Name("DROPOUT") if rate == self.values.get("DROPOUT") else literal(rate)
+        return "DROPOUT" if rate == self.values.get("DROPOUT") else literal(rate)
 
 
 def constants_of(resolved: Resolved) -> Constants:

@@ -1,73 +1,64 @@
-"""Recorded calls as Python: syntax trees, and their text in lines of at most 100 columns."""
+"""Recorded calls as Python: expressions as text, and statements in lines of at most 100 columns.
+
+Parts of an expression are put between brackets; ``code`` leaves those out that say nothing.
+"""
 
 import ast
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 
 from bertc.use.source.sizes import BatchSize
 
 WIDTH = 100
-NONE: Mapping[str, ast.expr] = MappingProxyType({})
-BINARY: dict[str, ast.operator] = {
-    "add": ast.Add(), "sub": ast.Sub(), "mul": ast.Mult(), "div": ast.Div(), "truediv": ast.Div(),
-    "matmul": ast.MatMult(), "pow": ast.Pow(), "and": ast.BitAnd(), "or": ast.BitOr(),
-    "floordiv": ast.FloorDiv(), "mod": ast.Mod(), "xor": ast.BitXor(), "bitwise_xor": ast.BitXor(),
-    "bitwise_or": ast.BitOr(), "rshift": ast.RShift(), "lshift": ast.LShift(),
+BINARY = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "truediv": "/", "floordiv": "//", "mod": "%",
+    "matmul": "@", "pow": "**", "and": "&", "or": "|", "xor": "^", "bitwise_xor": "^",
+    "bitwise_or": "|", "rshift": ">>", "lshift": "<<", "eq": "==", "ne": "!=", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
-COMPARISONS: dict[str, ast.cmpop] = {
-    "eq": ast.Eq(), "ne": ast.NotEq(), "lt": ast.Lt(), "le": ast.LtE(), "gt": ast.Gt(),
-    "ge": ast.GtE(),
-}  # fmt: skip
-UNARY: dict[str, ast.unaryop] = {"invert": ast.Invert(), "neg": ast.USub()}
+UNARY = {"invert": "~", "neg": "-"}
+LOOSELY = (" if ", " else "), (" | ",), (" ^ ",), (" & ",), (" + ", " - "), (" * ", " / ", " @ ")
+"""Signs at which a long expression is broken, the loosest first."""
 ATTENTION_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
-def dotted(text: str) -> ast.expr:
-    """An expression from its text, such as a dotted name."""
-    return ast.parse(text, mode="eval").body
-
-
-def dotted_statement(text: str) -> ast.stmt:
-    """A statement from its text."""
-    return ast.parse(text).body[0]
-
-
-def call_node(
-    function: ast.expr, args: list[ast.expr], kwargs: Mapping[str, ast.expr] = NONE
-) -> ast.expr:
+def call_expression(function: str, args: list[str], kwargs: Mapping[str, str] | None = None) -> str:
     """A call of a function."""
-    return ast.Call(function, args, [ast.keyword(key, value) for key, value in kwargs.items()])
+    named = [f"{key}={value}" for key, value in (kwargs or {}).items()]
+    return f"{function}({', '.join([*args, *named])})"
 
 
-def operation(function: str, args: list[ast.expr], kwargs: dict[str, ast.expr]) -> ast.expr:
+def tuple_expression(parts: list[str]) -> str:
+    """A tuple."""
+    return f"({', '.join(parts)},)" if parts else "()"
+
+
+def operation(function: str, args: list[str], kwargs: dict[str, str]) -> str:
     """The expression of a call of torch."""
     *owner, method = function.split(".")
-    if owner == ["torch", "Tensor", method] or function.endswith(".__get__"):
-        return ast.Attribute(args[0], owner[-1])
-    if owner == ["torch", "Tensor"]:
-        plain = method.strip("_")
-        turned = plain[1:] if method.startswith("__r") and plain[1:] in BINARY else ""
-        if len(args) == 2 and not kwargs:
-            if plain in BINARY or turned:
-                left, right = args if plain in BINARY else args[::-1]
-                return ast.BinOp(left, BINARY[turned or plain], right)
-            if plain in COMPARISONS:
-                return ast.Compare(args[0], [COMPARISONS[plain]], [args[1]])
-            if method == "__getitem__":
-                return ast.Subscript(args[0], args[1])
-        if plain in UNARY and len(args) == 1:
-            return ast.UnaryOp(UNARY[plain], args[0])
-        return call_node(ast.Attribute(args[0], method), args[1:], kwargs)
-    module = "F" if owner[:3] == ["torch", "nn", "functional"] else "torch"
-    return call_node(ast.Attribute(ast.Name(module), method), args, kwargs)
+    if owner[:2] != ["torch", "Tensor"]:
+        module = "F" if owner[:3] == ["torch", "nn", "functional"] else "torch"
+        return call_expression(f"{module}.{method}", args, kwargs)
+    first, plain = f"({args[0]})", method.strip("_")
+    if owner[-1] == method or method == "__get__":
+        return f"{first}.{owner[-1]}"
+    if len(args) == 2 and not kwargs:
+        if plain in BINARY:
+            return f"{first} {BINARY[plain]} ({args[1]})"
+        if method.startswith("__r") and plain[1:] in BINARY:
+            return f"({args[1]}) {BINARY[plain[1:]]} {first}"
+        if method == "__getitem__":
+            return f"{first}[{args[1][1:-2] if args[1].endswith(',)') else args[1]}]"
+    if plain in UNARY and len(args) == 1:
+        return UNARY[plain] + first
+    return call_expression(f"{first}.{method}", args[1:], kwargs)
 
 
 def written_arguments(
@@ -97,113 +88,81 @@ def _defaults(method: str) -> dict[str, Any]:
     return {key: parameter.default for key, parameter in parameters.items()}
 
 
-def literal(value: Any, size: Callable[[BatchSize], ast.expr] | None = None) -> ast.expr:
+def literal(value: Any, size: Callable[[BatchSize], str] | None = None) -> str:
     """A plain value; ``size`` writes sizes of batches."""
     match value:
         case BatchSize() if size:
             return size(value)
         case tuple():
-            return ast.Tuple([literal(part, size) for part in value])
+            return tuple_expression([literal(part, size) for part in value])
         case list():
-            return ast.List([literal(part, size) for part in value])
-        case torch.dtype():
-            return dotted(str(value))
+            return f"[{', '.join(literal(part, size) for part in value)}]"
         case float() if math.isinf(value):
-            return dotted("torch.inf" if value > 0 else "-torch.inf")
+            return "torch.inf" if value > 0 else "-torch.inf"
         case 0x7FFFFFFFFFFFFFFF:
-            return dotted("2**63 - 1")
-        case float() | int() if value < 0:
-            return ast.UnaryOp(ast.USub(), ast.Constant(-value))
-    return ast.Constant(value)
+            return "2**63 - 1"
+    return "..." if value is Ellipsis else repr(value)
 
 
-def code(node: ast.AST) -> str:
-    """One line."""
-    written = ast.unparse(ast.fix_missing_locations(node))
-    return re.sub(r"'([^'\"\\]*)'", r'"\1"', written)
+def code(text: str) -> str:
+    """Statements, or an expression, with the brackets that they need."""
+    written = ast.unparse(ast.parse(text))
+    written = re.sub(r"'([^'\"\\]*)'", r'"\1"', written)
+    # A tuple that is a statement's target or value.
+    bare = r"^(\s*(?:for |return |.* = |))\(([^()]+, [^()]+)\)(| = .*| in .*)$"
+    return re.sub(bare, r"\1\2\3", re.sub(bare, r"\1\2\3", written, flags=re.M), flags=re.M)
 
 
-def _top(node: ast.expr) -> str:
-    """An expression that is a statement's; a tuple without brackets."""
-    written = code(node)
-    return written[1:-1] if isinstance(node, ast.Tuple) and len(node.elts) > 1 else written
+def code_lines(statements: list[str], indent: int) -> list[str]:
+    """Statements in lines that fit, indented by ``indent`` columns."""
+    lines = code("\n".join(statements)).splitlines()
+    return [part for line in lines for part in _fitted((" " * indent + line).rstrip())]
 
 
-def code_lines(node: ast.stmt, indent: int) -> list[str]:
-    """A statement in lines that fit, indented by ``indent`` columns."""
-    pad = " " * indent
-    if isinstance(node, ast.For):
-        head = f"{pad}for {_top(node.target)} in {code(node.iter)}:"
-        return [head, *(line for inner in node.body for line in code_lines(inner, indent + 4))]
-    if isinstance(node, ast.Assign):
-        prefix, value = f"{pad}{_top(node.targets[0])} = ", node.value
-    elif isinstance(node, ast.Return) and node.value is not None:
-        prefix, value = f"{pad}return ", node.value
-    else:
-        return [pad + line for line in code(node).splitlines()]
-    if len(prefix + _top(value)) <= WIDTH:
-        return [prefix + _top(value)]
-    return _broken(prefix, value, "", indent)
+def method(name: str, arguments: list[str], statements: list[str]) -> str:
+    """A method."""
+    body = "\n".join(statements)
+    return f"def {name}({', '.join(['self', *arguments])}):\n{textwrap.indent(body, '    ')}"
 
 
-def _broken(prefix: str, node: ast.expr, suffix: str, indent: int) -> list[str]:
-    """An expression after a prefix, broken at its outermost brackets where it is too long."""
-    whole = prefix + code(node) + suffix
-    if len(whole) <= WIDTH:
-        return [whole]
-    pad = " " * indent
-    if isinstance(node, ast.Call) and (node.args or node.keywords):
-        head = code(node.func)
-        inner = node.func.value if isinstance(node.func, ast.Attribute) else node
-        if inner is not node and any(isinstance(part, ast.Call) for part in ast.walk(inner)):
-            return _broken(prefix, inner, code(node)[len(code(inner)) :] + suffix, indent)
-        parts = [("", arg) for arg in node.args]
-        parts += [(f"{keyword.arg}=", keyword.value) for keyword in node.keywords]
-        return _listed(f"{prefix}{head}(", parts, f"){suffix}", indent)
-    if isinstance(node, (ast.Tuple, ast.List)):
-        first, last = "()" if isinstance(node, ast.Tuple) else "[]"
-        return _listed(prefix + first, [("", part) for part in node.elts], last + suffix, indent)
-    if isinstance(node, ast.Dict):
-        keys = [f"{code(key)}: " for key in node.keys if key]
-        entries = list(zip(keys, node.values, strict=True))
-        return _listed(prefix + "{", entries, "}" + suffix, indent, each=True)
-    if isinstance(node, ast.BinOp):
-        within = f"{pad}    {code(node)}"
-        if len(within) > WIDTH:
-            sign = code(ast.BinOp(ast.Name("a"), node.op, ast.Name("b")))[1:-1].strip()
-            left = _broken(f"{pad}    ", node.left, "", indent + 4)
-            within = "\n".join([*left, *_broken(f"{pad}    {sign} ", node.right, "", indent + 4)])
-        return [f"{prefix}(", *within.split("\n"), f"{pad}){suffix}"]
-    if isinstance(node, (ast.Subscript, ast.Attribute)):
-        return _broken(prefix, node.value, code(node)[len(code(node.value)) :] + suffix, indent)
-    return [whole]
+def _fitted(line: str) -> list[str]:
+    """A line in lines that fit, broken at its longest brackets, else at its signs."""
+    if len(line) <= WIDTH:
+        return [line]
+    pad = " " * (len(line) - len(line.lstrip()))
+    pairs = [(end - start, start + 1, end) for depth, start, end in _brackets(line) if not depth]
+    _, start, end = max(pairs, default=(0, 0, 0))
+    head, inner, last = line[:start], line[start:end], pad + line[end:]
+    if end - start > 1 and len(head) <= WIDTH >= len(last):
+        if len(pad) + 4 + len(inner) <= WIDTH and not head.endswith("{"):
+            return [head, f"{pad}    {inner}", last]
+        parts = [f"{pad}    {part}," for part in _split(inner, (", ",))]
+        return [head, *(piece for part in parts for piece in _fitted(part)), last]
+    begun = re.match(r"\s*(?:return |[^()]*? = )?", line)
+    assert begun, "it matches everything"
+    value, comma = line[begun.end() :].removesuffix(","), "," * line.endswith(",")
+    signs = next((signs for signs in LOOSELY if len(_split(value, signs)) > 1), ())
+    if not signs:
+        return [line]
+    parts = [f"{pad}    {part}" for part in _split(value, signs)]
+    return [f"{begun[0]}(", *(piece for part in parts for piece in _fitted(part)), f"{pad}){comma}"]
 
 
-def _listed(
-    head: str, parts: list[tuple[str, ast.expr]], last: str, indent: int, *, each: bool = False
-) -> list[str]:
-    """Parts between brackets, on one line if they fit and are not each on one."""
-    pad = " " * (indent + 4)
-    together = pad + ", ".join(before + code(part) for before, part in parts)
-    if len(together) <= WIDTH and not each:
-        return [head, together, " " * indent + last]
-    inner = [
-        line for before, part in parts for line in _broken(pad + before, part, ",", indent + 4)
-    ]
-    return [head, *inner, " " * indent + last]
+def _brackets(line: str) -> Iterator[tuple[int, int, int]]:
+    """Pairs of brackets: how many there are around them, and their places."""
+    opened = list[int]()
+    for place, character in enumerate(line):
+        if character in "([{":
+            opened.append(place)
+        elif character in ")]}" and opened:
+            start = opened.pop()
+            yield len(opened), start, place
 
 
-def class_lines(node: ast.ClassDef) -> list[str]:
-    """A class in lines."""
-    result = [f"class {node.name}({code(node.bases[0])}):"]
-    for part in node.body:
-        if isinstance(part, ast.FunctionDef):
-            if len(result) > 1:
-                result.append("")
-            names: list[tuple[str, ast.expr]] = [("", ast.Name(arg.arg)) for arg in part.args.args]
-            head, line = f"    def {part.name}(", f"    def {part.name}({code(part.args)}):"
-            result += [line] if len(line) <= WIDTH else _listed(head, names, "):", 4)
-            result += [line for statement in part.body for line in code_lines(statement, 8)]
-        elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
-            result.append(f'    """{ast.literal_eval(part.value)}"""')
-    return result
+def _split(text: str, signs: tuple[str, ...]) -> list[str]:
+    """A text in parts that begin with one of these signs, outside of its brackets."""
+    inner = [(start, end) for depth, start, end in _brackets(text) if not depth]
+    places = (match.start() for match in re.finditer("|".join(map(re.escape, signs)), text))
+    cuts = [at for at in places if not any(start < at < end for start, end in inner)]
+    parts = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    return [part.removeprefix(", ").strip() for part in parts]

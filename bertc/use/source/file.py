@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from bertc.learn.objectives import VocabTensors
 from bertc.model import EncoderInputs, Model, build
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in
 from bertc.use.source.constants import constants_of, named_constants
-from bertc.use.source.expressions import class_lines, code
+from bertc.use.source.expressions import code
 from bertc.use.source.initial import initial_function
 from bertc.use.source.outputs import program_outputs
 from bertc.use.source.recording import CallScope, LongList, Recorder, recording
@@ -82,7 +82,7 @@ def emit_source(resolved: Resolved, settings: str = "", vocab: VocabTensors | No
     weights = {weight.name: weight for weight in model_weights(resolved)}
     classes = Classes(scopes_in(scope), weights, constants_of(resolved))
     classes.add(model, "")
-    body = written_classes(classes)
+    body = classes.text
     functions, first_values = functions_of(scope), initial_function(weights.values())
     loading, last = LOADING, MAIN_BLOCK
     if vocab is not None:
@@ -108,12 +108,6 @@ def arguments_of(classes: str) -> list[str]:
         if isinstance(n, ast.FunctionDef) and n.name == "forward"
     )
     return [argument.arg for argument in forward.args.args[1:]]
-
-
-def written_classes(classes: Classes) -> str:
-    """The text of classes, the outermost first."""
-    written = [class_lines(written) for written in reversed(classes.written)]
-    return "\n\n\n".join("\n".join(lines) for lines in written)
 
 
 ForwardPass = Callable[[Model, EncoderInputs, Recorder], dict[str, Tensor]]
@@ -178,31 +172,29 @@ def docstring(resolved: Resolved, settings: str, *, trains: bool = False) -> str
 
 def functions_of(scope: CallScope) -> str:
     """The functions that make long lists of numbers."""
-    done, lines = set[str](), list[str]()
-    for inner in scopes_in(scope).values():
-        for call in inner.calls:
-            for made in call.args:
-                if isinstance(made, LongList) and made.name and made.name not in done:
-                    done.add(made.name)
-                    for function in _function(made.arguments["self"], made.name, done):
-                        lines += [*function, "", ""]
-    return "\n".join(["", *lines])
+    calls = (call for inner in scopes_in(scope).values() for call in inner.calls)
+    made = (x for call in calls for x in call.args if isinstance(x, LongList) and x.name)
+    functions = dict[str, str]()
+    for listed in made:
+        _add_function(listed.arguments["self"], listed.name, functions)
+    return "".join(f"\n{function}\n\n" for function in functions.values())
 
 
-def _function(node: Node, name: str, done: set[str]) -> Iterator[list[str]]:
-    """A method of a node as a function, with its fields as numbers, after those that it calls."""
-    source = ast.parse(textwrap.dedent(inspect.getsource(getattr(type(node), name)))).body[0]
-    assert isinstance(source, ast.FunctionDef)
-    called = _Folded(node)
-    function = called.visit(source)
-    function.args.args = [ast.arg(arg.arg) for arg in function.args.args[1:]]
-    function.returns = None
-    for other in sorted(called.called - done):
-        done.add(other)
-        yield from _function(node, other, done)
-    doc = function.body.pop(0)
-    first, *rest = code(function).splitlines()
-    yield [first, f'    """{ast.literal_eval(doc.value)}"""', *rest]
+def _add_function(node: Node, name: str, functions: dict[str, str]) -> None:
+    """Add a method of a node as a function, with its fields as numbers, after those it calls."""
+    if name in functions:
+        return
+    tree = ast.parse(textwrap.dedent(inspect.getsource(getattr(type(node), name))))
+    (function,) = (part for part in tree.body if isinstance(part, ast.FunctionDef))
+    folded = _Folded(node)
+    folded.visit(function)
+    for other in sorted(folded.called):
+        _add_function(node, other, functions)
+    function.args.args = [ast.arg(argument.arg) for argument in function.args.args[1:]]
+    function.returns, doc = None, ast.get_docstring(function)
+    del function.body[0]
+    first, *rest = code(ast.unparse(function)).splitlines()
+    functions[name] = "\n".join([first, f'    """{doc}"""', *rest])
 
 
 class _Folded(ast.NodeTransformer):

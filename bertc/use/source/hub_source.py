@@ -1,6 +1,5 @@
 """The file of a program's own classes for transformers."""
 
-import ast
 from dataclasses import dataclass, replace
 from functools import partial
 from string import Template
@@ -17,8 +16,8 @@ from bertc.model import EncoderInputs, Model
 from bertc.use.source.body import ATTENTION_CALL, ForwardBody
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaults
 from bertc.use.source.constants import constants_of, named_constants
-from bertc.use.source.expressions import code, code_lines
-from bertc.use.source.file import IMPORTS, docstring, functions_of, recorded, written_classes
+from bertc.use.source.expressions import code_lines, method
+from bertc.use.source.file import IMPORTS, docstring, functions_of, recorded
 from bertc.use.source.hub_templates import ATTENTION_LAYER, HUB_IMPORTS, KEYS, LM, MODELING, PADDING
 from bertc.use.source.outputs import encoder_outputs, language_scores
 from bertc.use.source.recording import CallScope, Recorder
@@ -72,8 +71,8 @@ def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
         "room": body.room or max(stage.seq for stage in resolved.stages),
         "dropout": body.dropout.hidden,
         "std": getattr(body.initializer, "std", 0.02),
-        "encoder": code(classes.made[model.encoder]),
-        "read": method_lines("read", names, statements),
+        "encoder": classes.made[model.encoder],
+        "read": _method("read", names, statements),
         "passed": "".join(f", {HUB_NAMES[name]}" for name in names[1:]),
         "pooled_width": body.pooled.width if body.pooler else body.hidden,
         "lm": "",
@@ -82,7 +81,7 @@ def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
     if head:
         values["lm"] = _language_model(resolved, head, classes, name)
     text = Template(MODELING).substitute(values)
-    written = f"{written_classes(classes)}\n\n{text}"
+    written = f"{classes.text}\n\n{text}"
     functions = functions_of(scope)
     heading = [docstring(resolved, ""), "", *(["import math", ""] if "math." in functions else [])]
     lines = [*heading, IMPORTS.rstrip(), HUB_IMPORTS, *named_constants(constants, written), ""]
@@ -113,13 +112,13 @@ def _language_model(resolved: Resolved, head: TokenScores, classes: Classes, nam
     classes.containers["heads"] = "dict"
     scope.keys = ()
     scoring = ForwardBody(scope, classes.containers, classes.constants)
-    lines = method_lines("scores", ["states"], scoring.statements())
+    lines = _method("scores", ["states"], scoring.statements())
     causal = head.kind == "ForCausalLM"
     values = {
         "Name": name,
         "kind": head.kind,
         "term": head.term,
-        "head": code(classes.made[module]),
+        "head": classes.made[module],
         "scores": lines.replace("self.encoder.", "self.model.encoder."),
         "output": "CausalLMOutput" if causal else "MaskedLMOutput",
     }
@@ -136,10 +135,8 @@ def _bases(scope: CallScope) -> dict[str, str]:
     }
 
 
-def method_lines(name: str, arguments: list[str], statements: list[ast.stmt]) -> str:
+def _method(name: str, arguments: list[str], statements: list[str]) -> str:
     """The lines of a method with these arguments and statements."""
-    passed_in = arguments
     if arguments[0] in PARAMETERS:
-        passed_in, statements = with_defaults(arguments, statements)
-    lines = [line for statement in statements for line in code_lines(statement, 8)]
-    return "\n".join([f"    def {name}(self, {', '.join(passed_in)}):", *lines])
+        arguments, statements = with_defaults(arguments, statements)
+    return "\n".join(code_lines([method(name, arguments, statements)], 4))

@@ -1,16 +1,15 @@
 """Statements of layers that are alike, as loops."""
 
 import ast
-import copy
 import re
 import textwrap
 from collections.abc import Sequence
 from itertools import groupby
 
-from bertc.use.source.expressions import code, dotted_statement
+from bertc.use.source.expressions import code
 
 
-def rolled(made: list[tuple[int, ast.stmt]], depth: int) -> list[ast.stmt]:
+def rolled(made: list[tuple[int, str]], depth: int) -> list[str]:
     """Statements, each with the number of its segment (0: none), where like segments are a loop.
 
     ``depth`` is the number of layers, written as LAYERS.
@@ -19,10 +18,11 @@ def rolled(made: list[tuple[int, ast.stmt]], depth: int) -> list[ast.stmt]:
         (segment, [statement for _, statement in group])
         for segment, group in groupby(made, key=lambda pair: pair[0])
     ]
-    result: list[ast.stmt] = []
+    shapes = [_shape("\n".join(group)) if segment else "" for segment, group in groups]
+    result: list[str] = []
     at = 0
     while at < len(groups):
-        period, end = _repeated(groups, at)
+        period, end = _repeated(shapes, at)
         if end - at > period:
             turns = [
                 [s for _, group in groups[first : first + period] for s in group]
@@ -36,12 +36,11 @@ def rolled(made: list[tuple[int, ast.stmt]], depth: int) -> list[ast.stmt]:
     return result
 
 
-def _repeated(groups: list[tuple[int, list[ast.stmt]]], at: int) -> tuple[int, int]:
-    """The length of the shortest sequence of segments that repeats from here, and its end."""
-    shapes = [_shape(group) if segment else "" for segment, group in groups]
-    for period in range(1, (len(groups) - at) // 2 + 1):
+def _repeated(shapes: list[str], at: int) -> tuple[int, int]:
+    """The length of the shortest sequence of shapes that repeats from here, and its end."""
+    for period in range(1, (len(shapes) - at) // 2 + 1):
         end = at + period
-        while end < len(groups) and shapes[end] and shapes[end] == shapes[end - period]:
+        while end < len(shapes) and shapes[end] and shapes[end] == shapes[end - period]:
             end += 1
         end -= (end - at) % period
         if end - at > period and all(shapes[at:end]):
@@ -49,25 +48,20 @@ def _repeated(groups: list[tuple[int, list[ast.stmt]]], at: int) -> tuple[int, i
     return 1, at + 1
 
 
-def _shape(statements: list[ast.stmt]) -> str:
+def _shape(statements: str) -> str:
     """Statements without plain values, and without names but those that they assign."""
-    copied = copy.deepcopy(statements)
-    nodes = [node for statement in copied for node in ast.walk(statement)]
-    assigned = _assigned(copied)
-    for node in nodes:
+    tree = ast.parse(statements)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
         if isinstance(node, ast.Constant):
             node.value = 0
         if isinstance(node, ast.Name) and node.id not in assigned:
             node.id = "-"
-    return "\n".join(map(ast.dump, copied))
+    return ast.dump(tree)
 
 
-def _assigned(statements: list[ast.stmt]) -> set[str]:
-    targets = [s.targets[0] for s in statements if isinstance(s, ast.Assign)]
-    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
-
-
-def _loop(turns: list[list[ast.stmt]], depth: int) -> ast.stmt:
+def _loop(turns: list[list[str]], depth: int) -> str:
     """One loop over what differs between turns."""
     columns, text = _compared(turns)
     numbers = next((values for values in columns if _consecutive(values)), None)
@@ -86,11 +80,12 @@ def _loop(turns: list[list[ast.stmt]], depth: int) -> ast.stmt:
     parts, named = list(dict.fromkeys(re.findall(part, text))), re.sub(part, r"\1", text)
     if not parts or re.search(rf"\b{layer}\b", named):
         return _for(layer, _range(first, end, depth), text)
-    lists = ", ".join(f"self.{part}{_slice(first, end, depth)}" for part in parts)
+    bounds = f"[{first or ''}:{'' if end == depth else end}]"
+    lists = ", ".join(f"self.{part}{'' if bounds == '[:]' else bounds}" for part in parts)
     return _for(", ".join(parts), lists if len(parts) == 1 else f"zip({lists})", named)
 
 
-def _compared(turns: list[list[ast.stmt]]) -> tuple[dict[tuple[str, ...], str], str]:
+def _compared(turns: list[list[str]]) -> tuple[dict[tuple[str, ...], str], str]:
     """Names of the columns of words that differ, and the text of a turn with them."""
     columns: dict[tuple[str, ...], str] = {}
     text = ""
@@ -103,18 +98,14 @@ def _compared(turns: list[list[ast.stmt]]) -> tuple[dict[tuple[str, ...], str], 
     return columns, text
 
 
-def _words(statements: list[ast.stmt]) -> list[str]:
+def _words(statements: list[str]) -> list[str]:
     """Names, numbers, strings, and the characters between them."""
-    text = "\n".join(map(code, statements))
+    text = code("\n".join(statements))
     return re.findall(r"[A-Za-z_]\w*|\d[\w.]*(?:(?<=e)-\d+)?|\"[^\"]*\"|\W", text)
 
 
-def _for(target: str, over: str, text: str) -> ast.stmt:
-    return dotted_statement(f"for {target} in {over}:\n{textwrap.indent(text, '    ')}")
-
-
-def _slice(first: int, end: int, depth: int) -> str:
-    return f"[{first or ''}:{'' if end == depth else end}]" if first or end != depth else ""
+def _for(target: str, over: str, text: str) -> str:
+    return f"for {target} in {over}:\n{textwrap.indent(text, '    ')}"
 
 
 def _chosen(rows: list[str], first: int, layer: str) -> str:

@@ -1,6 +1,5 @@
 """Sizes of batches: numbers that say how they are computed from the numbers of rows and tokens."""
 
-import ast
 import operator
 from collections.abc import Callable, Collection
 from typing import Any
@@ -8,21 +7,18 @@ from typing import Any
 BATCH_AXES = ("b", "s")
 """Names of the axes of a batch: rows and tokens."""
 LIKELY_ROWS = (1009, 1013, 1019, 1021)
-ARITHMETIC: dict[str, tuple[ast.operator, int]] = {
-    "add": (ast.Add(), 0), "sub": (ast.Sub(), 0), "mul": (ast.Mult(), 1),
-    "floordiv": (ast.FloorDiv(), 1),
-}  # fmt: skip
+ARITHMETIC = {"add": ("+", 0), "sub": ("-", 0), "mul": ("*", 1), "floordiv": ("//", 1)}
 """Operations by the names of their methods, each with the number on its right that changes none."""
 
 
 class BatchSize(int):
     """A size that depends on the batch, and the expression for it."""
 
-    node: ast.expr
+    node: str
     sizes: "BatchSizes"
 
     def __neg__(self) -> "BatchSize":
-        return self.sizes.made(-int(self), ast.UnaryOp(ast.USub(), self.node))
+        return self.sizes.made(-int(self), f"(-{self.node})")
 
 
 def _operation(name: str, *, turned: bool) -> Callable[[BatchSize, Any], Any]:
@@ -31,11 +27,11 @@ def _operation(name: str, *, turned: bool) -> Callable[[BatchSize, Any], Any]:
     def made(self: BatchSize, other: Any) -> Any:
         if not isinstance(other, int):
             return NotImplemented
-        if other == neutral and (not turned or isinstance(sign, ast.Add | ast.Mult)):
+        if other == neutral and (not turned or sign in "+*"):
             return self
         left, right = (other, self) if turned and name != "add" else (self, other)
-        node = ast.BinOp(self.sizes.node(left), sign, self.sizes.node(right))
-        return self.sizes.made(operate(int(left), int(right)), node)
+        text = f"({self.sizes.node(left)} {sign} {self.sizes.node(right)})"
+        return self.sizes.made(operate(int(left), int(right)), text)
 
     return made
 
@@ -57,18 +53,16 @@ class BatchSizes:
         """Choose numbers unlike those of a program; ``most`` tokens (0: tokens are no axis)."""
         self._numbers, self._known = numbers, dict[int, BatchSize]()
         self.rows = next(n for n in LIKELY_ROWS if all(x % n or not x for x in numbers))
-        free = (n for n in (*range(11, most + 1), *range(10, 1, -1)) if self._is_free(n))
+        free = (
+            n for n in (*range(11, most + 1), *range(10, 1, -1)) if not {*_computed(n)} & {*numbers}
+        )
         self.tokens = next(free, 11) if most else 0
         self.axes = dict(zip(BATCH_AXES, (self.rows, self.tokens), strict=True))
         for axis, number in self.axes.items():
             if number:
-                _computed(self.made(number, ast.Name(axis)))
+                _computed(self.made(number, axis))
 
-    def _is_free(self, tokens: int) -> bool:
-        """Is it unlike the numbers of the program, with what is often computed from it?"""
-        return not any(number in self._numbers for number in _computed(tokens))
-
-    def made(self, number: int, node: ast.expr) -> BatchSize:
+    def made(self, number: int, node: str) -> BatchSize:
         """A size with its expression, which tensors of that size have from now on."""
         size = BatchSize(number)
         size.node, size.sizes = node, self
@@ -83,7 +77,7 @@ class BatchSizes:
         count, rest = divmod(number, self.rows)
         return self._known[self.rows] * count if count and not rest else number
 
-    def node(self, number: int) -> ast.expr:
+    def node(self, number: int) -> str:
         """The expression of a number that may be a size."""
         size = self.of(number) if number % self.rows == 0 else number
-        return size.node if isinstance(size, BatchSize) else ast.Constant(size)
+        return size.node if isinstance(size, BatchSize) else f"({size})"

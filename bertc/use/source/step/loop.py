@@ -175,7 +175,7 @@ def _recorded_corruption(
         begun = body.origins.get(statement, origin)
         lines += [f"    # {begun}"] if begun not in ("", origin) else []
         origin = begun
-        lines += code_lines(statement, 4)
+        lines += code_lines([statement], 4)
     head = f"def corrupt({', '.join(read)}):"
     text = _with_keys("\n".join(lines), resolved.run.seed)
     return "\n".join([*_wrapped(head), DOCSTRING, text]), read
