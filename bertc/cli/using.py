@@ -183,10 +183,10 @@ def export_(
 
 
 def _export_adapter(context: typer.Context, run: Path, to: Path) -> None:
-    from bertc.run.models.runs import export_adapter_of
+    from bertc.use.card import export_adapter_with_card
 
     refuse_others(context, "an adapter alone", ("to", "adapter"))
-    say(export_adapter_of(run, to).summary())
+    say(export_adapter_with_card(run, to).summary())
 
 
 @app.command("import")

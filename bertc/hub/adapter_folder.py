@@ -22,6 +22,8 @@ from bertc.ir.network.adapter import OF_PAIRS, Lora
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Resolved
 
+ADAPTER = "peft"
+"""The layout of an adapter alone."""
 WITHIN = "base_model.model."
 """The prefix of keys in peft's files."""
 TASKS = {"SequenceClassification": "SEQ_CLS", "TokenClassification": "TOKEN_CLS",
@@ -75,7 +77,7 @@ def export_adapter(
     loads = f", loaded with num_labels={count}" if count else ""
     lost = "" if task else ": states alone, without heads over the vocabulary"
     notes = (f"peft.PeftModel.from_pretrained puts it onto {base}{loads}{lost}",)
-    return Exported(folder, "peft", chosen.name, notes)
+    return Exported(folder, ADAPTER, chosen.name, notes)
 
 
 def _pairs(

@@ -9,6 +9,7 @@ from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_text
 from bertc.data.vocab.existing import vocabulary_of
+from bertc.hub.adapter_folder import ADAPTER
 from bertc.hub.exporting import Exported
 from bertc.hub.families.family import Obstacle
 from bertc.hub.networks import alone
@@ -21,7 +22,12 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.run.models.loading import newest_step
-from bertc.run.models.runs import export_run, model_after, present_layout
+from bertc.run.models.runs import (
+    export_adapter_of,
+    export_run,
+    model_after,
+    present_layout,
+)
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import values_of
 
@@ -59,8 +65,15 @@ def export_with_card(
         exported = export_code(resolved, tensors, words, to)
     else:
         exported = export_run(run, to, pooling, step)
-    if not is_taken(folder.resolved):
-        return exported
+    return _with_card(folder, exported, step, called) if is_taken(folder.resolved) else exported
+
+
+def export_adapter_with_card(run: Path, to: Path) -> Exported:
+    """Export the newest adapter of a run alone, with a card."""
+    return _with_card(RunFolder(run), export_adapter_of(run, to), 0, "")
+
+
+def _with_card(folder: RunFolder, exported: Exported, step: int, called: str) -> Exported:
     resolved = folder.read_resolved().merged
     lines = [*_front(resolved, exported), "", *_body(folder, resolved, exported, step, called)]
     text = "\n".join(escaped(line) for line in lines)
@@ -77,6 +90,7 @@ def _front(resolved: Resolved, exported: Exported) -> Iterator[str]:
     if languages := sorted({*resolved.languages, *spoken} - {""}):
         yield f"language: {json.dumps(languages)}"
     library = "sentence-transformers" if pools else "transformers" if architecture else "bertc"
+    library = exported.layout if exported.layout == ADAPTER else library
     yield f"library_name: {library}"
     if isinstance(init := resolved.run.init, FromOther):
         if name := hub_name(init.path):
@@ -117,6 +131,8 @@ def _body(
     if is_file(exported.folder / MODULES):
         yield "    from sentence_transformers import SentenceTransformer"
         yield f'    SentenceTransformer({called}).encode(["a text"])'
+    elif exported.layout == ADAPTER:
+        yield from exported.notes
     elif name := exported.architecture:
         yield f"    from transformers import AutoTokenizer, {name}"
         yield f"    model = {name}.from_pretrained({called})"

@@ -14,7 +14,7 @@ from bertc.data.examples.copies import Copier
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet, cut, gather, in_order_of_length
 from bertc.data.examples.task_data import TaskData
-from bertc.data.examples.task_sets import notes_on_cuts, read_tasks
+from bertc.data.examples.task_sets import notes_on_classes, notes_on_cuts, read_tasks
 from bertc.data.layouts.example import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.template import template_of
@@ -359,3 +359,11 @@ def test_a_question_that_is_cut_names_its_limit_and_words_say_why_they_are_not_r
         "1 of 1 dev examples are cut to 6 tokens",
         "4 words of 1 dev examples have no token in a row of 6, and are answered unread",
     ]
+
+
+def test_a_number_among_labels_that_are_texts_is_remarked_on() -> None:
+    answers = ["good"] * 20 + ["poor"] * 20 + ["7"]
+    rows = [TextExample(str(n), ("a",), answer) for n, answer in enumerate(answers)]
+    (note,) = notes_on_classes(Classify(train="a.csv", labels=("7", "good", "poor")), rows)
+    assert "'7' is 1 of 41" in note
+    assert note.endswith("it is a number among texts: correct these rows, or is it a label?")

@@ -1,5 +1,7 @@
 """Runs with an adapter: what learns, what a run ends with, and what later runs make of it."""
 
+import json
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.run.evaluation.tasks import evaluate_files
 from bertc.run.models.loading import adapted_after, load, read_model
 from bertc.run.models.runs import export_adapter_of, export_run
+from bertc.use.card import export_adapter_with_card
 from tests.net.programs import TOY
 from tests.run.conftest import text, weights
 
@@ -46,7 +49,12 @@ def test_a_run_learns_its_pairs_goes_on_to_the_same_bits_and_ends_merged(
     again, _ = evaluate_files(run, "")
     assert again.losses == pytest.approx(report.evaluation.losses)
     # Without checkpoints the run has its model, and without pairs nothing for peft.
-    export_adapter_of(run, tmp_path / "adapter")
+    export_adapter_with_card(run, tmp_path / "adapter")
+    read = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert read["base_model_name_or_path"] == f"{base}/model"
+    card = (tmp_path / "adapter" / "README.md").read_text()
+    assert f"onto {base}/model, loaded with num_labels=2" in card
+    assert "library_name: peft" in card
     export_run(run, tmp_path / "whole")
     (run / "checkpoints").rename(tmp_path / "checkpoints")
     model = read_model(run)[1]

@@ -25,6 +25,8 @@ from bertc.ir.changing.growth import FromRun, Stack
 from bertc.ir.changing.pruning import Heads
 from bertc.ir.data import StreamPair
 from bertc.ir.learning.average import Ema
+from bertc.ir.learning.class_loss import WeightedLoss
+from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
 from bertc.ir.network.adapter import Lora
@@ -177,7 +179,13 @@ def test_two_processes_learn_what_one_does(together, tiny, tmp_path):
     vocabulary = TokenizerFile(path=str(tmp_path / "first" / "tokenizer"), size=120)
     begun = {"init": FromRun(path=str(tmp_path / "first")), "vocab": vocabulary, "layers": 3}
     common = {"dropout": CALM, "objective": PAIRS, **SHORT, **AT_THE_END}
-    learned = {**LEARNED, "begun": begun}
+    rows = [f"a{n % 5} b{n % 3},{'odd' if n % 4 else 'even'}" for n in range(40)]
+    (table := tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]))
+    weighted = Classify(
+        train=str(table), dev=str(table), examples=40, labels=("even", "odd"), dropout=0,
+        loss=WeightedLoss(weights=(7, 0.5)),
+    )  # fmt: skip
+    learned = {**LEARNED, "begun": begun, "weighted": {"objective": (Term(objective=weighted),)}}
     alone = {name: straight(tiny(**common | own), tmp_path, name) for name, own in learned.items()}
     for strategy, harm in (("ddp", hold_gradients_in_place), ("fsdp", None)):
         programs = {

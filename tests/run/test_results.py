@@ -263,5 +263,9 @@ def test_models_are_no_runs(run, tmp_path):
     assert len(only(as_json(tmp_path, folder))["runs"]) == 1
     with pytest.raises(MissingInputError, match="no run in"):
         results([tmp_path / "imported"])
+    (tmp_path / "imported" / "config.json").touch()
+    with pytest.raises(MissingInputError) as caught:
+        results([tmp_path / "imported"])
+    assert caught.value.help == f"bertc import {tmp_path / 'imported'} --out DIR makes one"
     with pytest.raises(MissingInputError, match="there is no folder"):
         results([tmp_path / "none"])

@@ -190,9 +190,12 @@ def notes_on_classes(task: AnyTask, learned: Sequence[Example]) -> list[str]:
     rarest = min(names, key=lambda name: counts[name])
     if counts[rarest] >= RARE * total:
         return []
+    way = "loss=balanced weighs labels by how rare they are"
+    if finite(rarest) is not None and None in map(finite, names):
+        way = "it is a number among texts: correct these rows, or is it a label?"
     return [
         f"unbalanced: {rarest!r} is {counts[rarest]:,} of {total:,} training examples "
-        f"({counts[rarest] / total:.1%}); loss=balanced weighs labels by how rare they are"
+        f"({counts[rarest] / total:.1%}); {way}"
     ]
 
 

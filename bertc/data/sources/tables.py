@@ -141,7 +141,7 @@ def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequenc
     names = selection.unnamed[0]
     raise DataError(
         f"{place}: {len(fields)} columns without names, {len(names)} expected",
-        f"the columns are {listed(names)}",
+        f"the columns are {listed(names)}; or a first line names {listed(selection.required)}",
     )
 
 

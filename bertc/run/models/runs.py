@@ -121,7 +121,7 @@ def export_adapter_of(run: Path, folder: Path) -> Exported:
     if not all(name in there and torch.equal(there[name], tensors[name]) for name in names):
         raise DataError(f"{init.path} holds other weights than {run} began with", help=merged_too)
     words = vocabulary_of(run, resolved.encoder.vocab_size)
-    called = hub_name(init.path) or str(base.absolute())
+    called = hub_name(init.path) or str(base)
     return export_adapter(resolved, tensors, called, words, folder, present_layout(run))
 
 

@@ -7,8 +7,8 @@ from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
-from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.base.storage.paths import check_path, is_folder, is_taken, real_path
+from bertc.base.diagnostics import DataError, MissingInputError, listed
+from bertc.base.storage.paths import check_path, is_file, is_folder, is_taken, real_path
 from bertc.hub.folders import read_network
 from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
@@ -121,9 +121,9 @@ def find_folders(folders: Sequence[Path]) -> list[Path]:
             if "lock.json" in files:  # an imported model has none
                 paths[real_path(Path(name))] = Path(name)
     if not paths:
-        raise MissingInputError(
-            f"no run in {', '.join(map(str, folders))}", help="bertc train SPEC --out DIR makes one"
-        )
+        models = [folder for folder in folders if is_file(folder / "config.json")]
+        way = f"bertc import {models[0]} --out DIR" if models else "bertc train SPEC --out DIR"
+        raise MissingInputError(f"no run in {listed(map(str, folders))}", help=f"{way} makes one")
     return list(paths.values())
 
 

@@ -63,6 +63,10 @@ READ = {"context": "A hen clucks.", "question": "Who?", "answer": "hen", "start"
 # The task of a training file, its name and content; the place told, and what else is.
 DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
     "glue: empty": (glue("rte"), "train.tsv", "", "train.tsv:1", "empty"),
+    "glue: columns of other names": (
+        glue("rte"), "train.tsv", "said\tmeant\na\tb\n", "train.tsv:1",
+        "or a first line names sentence1, sentence2, label",
+    ),
     "glue: only a header": (glue("rte"), "train.tsv", RTE, "train.tsv:1", "no examples"),
     "glue: no label column": (
         glue("rte"), "train.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n", "train.tsv:1",
