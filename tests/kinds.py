@@ -102,6 +102,9 @@ NETWORKS: dict[str, dict[str, str]] = {
         "map": "share=map([0, 1])",
     },
     "norm": {kind: f"norm={kind}" for kind in ("post", "pre", "sandwich")},
+    "residual": {
+        kind: f"residual={kind} norm=pre" for kind in ("plain", "elc", "dwa", "unet", "value")
+    },
     "activation": {
         kind: f"activation={kind}" for kind in ("gelu", "gelu-tanh", "relu", "silu", "tanh")
     },

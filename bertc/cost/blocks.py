@@ -131,8 +131,14 @@ class NetworkPass:
         how, forward = self.how, self.forward
         around = kept_by((*forward.embeddings, *forward.last), how) + self.states
         if self.recompute:
-            return around + len(self.layers) * self.input
+            return around + len(self.layers) * self.input + self.mixed
         return around + sum(block.kept for layer in self.layers for block in layer)
+
+    @cached_property
+    def mixed(self) -> int:
+        """Bytes of earlier outputs that sums save, per example; no layer computes them again."""
+        operations = (one for layer in self.forward.layers for b in layer for one in b.operations)
+        return kept_by(tuple(o for o in operations if isinstance(o, op.Mixture)), self.how)
 
     @property
     def at_once(self) -> list[MemoryPoint]:

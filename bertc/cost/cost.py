@@ -65,6 +65,7 @@ def _kept(step: Step) -> Counter[str]:
             for block, size in zip(layer, sizes, strict=True):
                 saved[block.part] += 0 if step.recompute else size.kept
             saved[layer[0].part] += one.input if step.recompute else 0
+        saved["attention"] += one.mixed if step.recompute else 0
         saved["head"] += one.kept - one.body_kept + kept_by(one.forward.last, step.budget.execution)
         saved["head"] += one.states
     return saved

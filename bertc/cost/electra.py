@@ -10,7 +10,8 @@ from bertc.cost.execution import ANY
 from bertc.cost.rules import cost
 from bertc.ir import operation as op
 from bertc.ir.network.body import Body
-from bertc.ir.network.encoder import Encoder, LayerWidths
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.network import Network
 
 DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5

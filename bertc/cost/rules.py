@@ -66,6 +66,8 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             saved = elements * how.value_bytes * stored
             moved = 4 * elements * how.value_bytes
             return Cost(kept=saved, transient=saved, moved=moved, starts=2)
+        case op.Mixture():
+            return _mixture(operation, how)
         case op.Lookup(rows, width, table_rows):
             # Table rows are fp32. The gradient is dense, as large as the table, and accumulated.
             elements = (rows + table_rows) * width
@@ -113,6 +115,19 @@ def _product(product: op.Product, how: Execution) -> Cost:
         copies=inner * columns * FP32 * joined,
         moved=passes * factors * product.times * how.value_bytes,
         starts=10 + 2 * product.maps if product.maps else 4,
+    )
+
+
+def _mixture(mixture: op.Mixture, how: Execution) -> Cost:
+    """Each term reads and writes the sum; the gradient of an output is there until its backward."""
+    elements = mixture.outputs * mixture.rows * mixture.width
+    return Cost(
+        kept=mixture.rows * mixture.width * how.value_bytes * mixture.keeps,
+        transient=elements * how.value_bytes,
+        moved=7 * elements * how.value_bytes,
+        function="add",
+        elements=elements,
+        starts=6 * mixture.outputs,
     )
 
 

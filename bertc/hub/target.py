@@ -14,7 +14,7 @@ from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.learning.answer import Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Rerank
-from bertc.ir.network.encoder import first_position
+from bertc.ir.network.body import first_position
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights

@@ -10,6 +10,7 @@ The axes used by every weight table, once for the whole project:
     gates       gates of a recurrent layer, side by side
     kv_heads    width of keys, fewer heads than queries have
     rank        width between the two maps of an adapter
+    outputs     earlier outputs whose sum a part reads
 """
 
 import math
@@ -22,7 +23,7 @@ from pydantic_core.core_schema import CoreSchema, no_info_plain_validator_functi
 
 Axis = Literal[
     "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "gates",
-    "labels", "feature", "kv_heads", "rank",
+    "labels", "feature", "kv_heads", "rank", "outputs",
 ]  # fmt: skip
 Part = Literal["embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head", "adapter"]
 DeviceKind = Literal["cpu", "cuda"]
@@ -178,11 +179,15 @@ class Uniform(Node):
 
 
 class Constant(Node):
-    """A constant (biases 0, norm scales 1), or normal around it with ``std``."""
+    """A constant (biases 0, norm scales 1), or normal around it with ``std``.
+
+    ``last``: the last element, if it is another.
+    """
 
     kind: Literal["constant"] = "constant"
     value: float = 0.0
     std: float = 0.0
+    last: float | None = None
     positional = ("value",)
 
 

@@ -11,11 +11,10 @@ from bertc.ir.blocks import block_size, in_blocks
 
 Function = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh", "add", "multiply"]
 Mask = Literal["keys", "causal", "pairs", "targets", "bias", "scores"]
-"""The attention mask.
+"""The attention mask: queries of a row share its keys (``keys``), or earlier ones (``causal``).
 
-``keys``: all queries of a row share its keys; ``causal``: earlier keys only; ``pairs``: a mask
-(queries, keys); ``targets``: such a mask in which a query may have no key; ``bias``: a bias per
-head is added to the scores; ``scores``: such a bias that has a gradient."""
+``pairs``: a mask (queries, keys), in which with ``targets`` a query may have no key; ``bias``: a
+bias per head is added to the scores; ``scores``: one that has a gradient."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,8 @@ class Call:
     Per row there are ``memory`` cached positions before it, ``query_states`` second states of its
     tokens (query stream), up to ``sequences`` packed sequences (0: unpacked), and ``pooled`` states
     that go through the pooler; ``decoded`` states are those of the mask decoder. ``directions`` is
-    2 if some rows are reversed, else 1. Of the body
-    the lowest ``layers`` are computed, None: all; with ``projects`` also queries, keys and values
-    of the next.
+    2 if some rows are reversed, else 1. Of the body the lowest ``layers`` are computed, None: all;
+    with ``projects`` also queries, keys and values of the next.
     """
 
     rows: int
@@ -146,10 +144,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """``gates`` of a state of ``width`` from the one before it, step after step, in one direction.
-
-    ``rows`` take a step at once; the products of what they read, ``inner`` wide, stand beside it.
-    """
+    """``gates`` of a state of ``width`` from the one before it; maps of what is read are apart."""
 
     rows: int
     steps: int
@@ -171,8 +166,7 @@ class Lookup:
 class Norm:
     """A norm over ``width``; with ``residual`` of x + y, with ``dropout`` on y.
 
-    ``keeps_input=False``: its input is saved for backward by another operation. ``affine``: it has
-    weights.
+    ``keeps_input``: no other operation saves its input. ``affine``: it has weights.
     """
 
     rows: int
@@ -185,10 +179,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class Pointwise:
-    """An elementwise function of one tensor, or of two (``add``, ``multiply``).
-
-    ``kept`` input elements are saved for backward, beyond what other operations save.
-    """
+    """An elementwise function; of what it reads, ``kept`` elements are saved by nothing else."""
 
     function: Function
     elements: int
@@ -245,6 +236,16 @@ class LossInBlocks:
 
 
 @dataclass(frozen=True)
+class Mixture:
+    """A weighted sum of ``outputs`` states (rows, width), of which it saves one if it ``keeps``."""
+
+    outputs: int
+    rows: int
+    width: int
+    keeps: bool = True
+
+
+@dataclass(frozen=True)
 class Alone:
     """An operation without a backward pass: nothing that it depends on learns."""
 
@@ -260,6 +261,7 @@ Operation = (
     | Pointwise
     | Dropout
     | Copy
+    | Mixture
     | Alone
     | VocabularyLoss
     | Loss
@@ -292,9 +294,5 @@ class Forward:
     last: Operations
 
     def operations(self) -> Operations:
-        layers = (block.operations for layer in self.layers for block in layer)
-        return (
-            *self.embeddings,
-            *(operation for operations in layers for operation in operations),
-            *self.last,
-        )
+        inside = (one for layer in self.layers for block in layer for one in block.operations)
+        return (*self.embeddings, *inside, *self.last)

@@ -29,6 +29,7 @@ from bertc.model.masks import OF_ALL_QUERIES
 from bertc.model.norm import norm_if_any
 from bertc.model.parts import profiled_as
 from bertc.model.positions import build_positions
+from bertc.model.stream import Stream
 from bertc.model.weights import Linear, add_parameters
 
 Regions = tuple[Callable[..., Tensor], Compute, Callable[[Tensor], Tensor]]
@@ -45,8 +46,10 @@ class Encoder(BodyModule):
         table = {weight.name: weight for weight in node.weights()}
         self.node = node
         self.embeddings = Embeddings(table, node)
-        add_parameters(self, node.common_weights())
+        streams = node.residual.weights(node.depth)
+        add_parameters(self, (*node.common_weights(), *streams))
         self._common = [weight.name for weight in node.common_weights()]
+        self._of_stream = [weight.name for weight in streams]
         kinds = [node.attention.at(layer) for layer in range(node.depth)]
         self._first_of_kind = [kinds.index(kind) for kind in kinds]
         self.attention = nn.ModuleDict(
@@ -95,8 +98,10 @@ class Encoder(BodyModule):
         by_layer, projections = {0: x} if 0 in wanted.states else {}, dict[int, Projected]()
         memory, remembered = inputs.memory, list[Tensor]()
         depth, computed = self.node.depth, wanted.whole_layers(self.node.depth)
-        below = x
+        below, numbers = x, {name: attrgetter(name)(self) for name in self._of_stream}
+        stream = Stream(self.node, numbers, x)
         for number, layer in enumerate(self._layers[: computed + wanted.projects_next(depth)]):
+            x = stream.read(number)
             below = x if number == depth - 1 else below
             keys, context = inputs.keys(x, number), contexts[number]
             if memory is not None and keys is not None:
@@ -104,9 +109,13 @@ class Encoder(BodyModule):
             if inputs.output_positions is not None and number == depth - 1:
                 context = context.select_queries(inputs)
                 x, keys = gather_positions(x, inputs.output_positions), x if keys is None else keys
-            also: Projects = "too" if number + 1 in wanted.projections else "no"
-            x, projected = layer(compute, x, keys, context, also if number < computed else "alone")
-            if projected is not None:
+                stream.select(inputs.output_positions)
+            asked = number + 1 in wanted.projections
+            also: Projects = "too" if asked or stream.lacks_values else "no"
+            also = also if number < computed else "alone"
+            x, projected, between = layer(compute, x, keys, context, also, stream.earlier(number))
+            stream.add(between, x, projected)
+            if asked and projected is not None:
                 projections[number + 1] = projected.of_row(inputs.token_ids.shape[1])
             if number + 1 in wanted.states and number + 1 < depth:
                 by_layer[number + 1] = x
@@ -116,6 +125,7 @@ class Encoder(BodyModule):
             read = below if computed + wanted.projects_next(depth) == depth else x
             decoded = last_norm(self._decoded(compute, read, inputs, contexts[-1]))
             decoded = dropout(decoded, self.node.dropout.last, self.training)
+        x = x if computed < depth else stream.read(depth)
         x = x if self.norm is None or computed < depth else last_norm(x)
         if depth in wanted.states:
             by_layer[depth] = x
@@ -139,7 +149,7 @@ class Encoder(BodyModule):
             context = context.select_queries(inputs._replace(output_positions=at_bo))
             x = gather_positions(x, at_bo)
         for _ in range(2):
-            x, _ = self._layers[-1](compute, x, below if keys is None else keys, context)
+            x = self._layers[-1](compute, x, below if keys is None else keys, context).states
         return gather_positions(x, at_bo) if at_bo is not None and late else x
 
     def borrow(self, lender: BodyModule, names: Iterable[str], *, added: bool) -> None:

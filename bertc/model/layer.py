@@ -7,10 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.residual import Residual as Kinds
 from bertc.model.body import Projected
 from bertc.model.dropout import dropout
 from bertc.model.ffn import FeedForward
@@ -18,6 +20,7 @@ from bertc.model.inputs import EncoderInputs
 from bertc.model.masks import AttentionMask
 from bertc.model.norm import Norm, norm_if_any, sum_and_norm
 from bertc.model.parts import profiled_as
+from bertc.model.stream import Earlier
 from bertc.model.weights import Linear, Table, fused_linear
 
 
@@ -41,6 +44,7 @@ class Residual(NamedTuple):
 
     free: bool  # no norm is on the stream, but one before each part
     dropout: float
+    kind: Kinds
 
     def joined(
         self,
@@ -60,6 +64,14 @@ class Residual(NamedTuple):
         x = x + (y if part.output_norm is None else part.output_norm(y))
         return x, x if following is None else following(x)
 
+    def replaced(
+        self, part: "AttentionPart[Any, Any]", x: Tensor, y: Tensor, following: Norm
+    ) -> tuple[Tensor, Tensor]:
+        """The stream with a part's output alone, and its norm for the part that follows."""
+        y = dropout(y, self.dropout, part.training)
+        y = y if part.output_norm is None else part.output_norm(y)
+        return y, following(x + y if self.kind.reads_both else y)
+
 
 class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
     """Attention of one kind in one layer, with its norms."""
@@ -71,7 +83,7 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
         self.heads = node.layers[layer].heads
         self.causal = node.causal
         self.dropout = node.dropout.attention
-        self.residual = Residual(node.norm.residual_free, node.dropout.hidden)
+        self.residual = Residual(node.norm.residual_free, node.dropout.hidden, node.residual)
 
     @abstractmethod
     def prepare(
@@ -126,12 +138,18 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
         return self.mix(self.project(x_bqh, keys_bkh, context), context)
 
 
-Computed = tuple[Tensor, Projected | None]
-"""New states of a layer, and its queries, keys and values if they are wanted."""
+class Computed(NamedTuple):
+    """New states of a layer; its queries, keys and values, and those of attention, if wanted."""
+
+    states: Tensor
+    projected: Projected | None = None
+    between: Tensor | None = None
+
+
 Projects = Literal["no", "too", "alone"]
 """Queries, keys and values of a layer: not wanted, beside its states, or alone."""
-Compute = Callable[[nn.Module, nn.Module, Tensor, Tensor | None, Context, Projects], Computed]
-"""Attention and feed-forward part of a layer, states (b, q, h), keys and context to new states."""
+Compute = Callable[..., Computed]
+"""Attention and feed-forward part of a layer and its inputs to new states: ``compute_layer``."""
 
 
 class Layer(nn.Module):
@@ -148,9 +166,10 @@ class Layer(nn.Module):
         keys: Tensor | None,
         context: Context,
         projects: Projects = "no",
+        earlier: Earlier | None = None,
     ) -> Computed:
         """New states by ``compute``."""
-        return compute(self.attention, self.ffn, x, keys, context, projects)
+        return compute(self.attention, self.ffn, x, keys, context, projects, earlier)
 
 
 def compute_layer(
@@ -160,18 +179,29 @@ def compute_layer(
     keys: Tensor | None,
     context: Context,
     projects: Projects,
+    earlier: Earlier | None,
 ) -> Computed:
-    """States (b, q, h) after a layer; ``keys`` (b, k, h) are attended to, None: ``x``."""
+    """States (b, q, h) after a layer; ``keys`` (b, k, h) are attended to, None: ``x``.
+
+    ``earlier`` outputs are mixed into its values, or into what the feed-forward part reads.
+    """
     assert isinstance(attention, AttentionPart), "as built by build_attention"
     assert isinstance(ffn, FeedForward), "as built by build_ffn"
-    residual = attention.residual
+    residual, between = attention.residual, None
     with profiled_as("attention"):
-        y, projected = _attend(attention, x, keys, context, projects)
+        y, projected = _attend(attention, x, keys, context, projects, earlier)
         if projects == "alone":
-            return x, projected
-        x, read = residual.joined(attention, x, y, ffn.norm)
+            return Computed(x, projected)
+        if earlier is not None and residual.kind.by_part:
+            between, _ = residual.joined(attention, x, y)
+            x = torch.addcmul(earlier.states, between, earlier.number)
+            read = ffn.norm(x) if residual.free else x
+        elif residual.kind.adds:
+            x, read = residual.joined(attention, x, y, ffn.norm)
+        else:
+            x, read = residual.replaced(attention, x, y, ffn.norm)
     with profiled_as("ffn"):
-        return residual.joined(ffn, x, ffn(read))[0], projected
+        return Computed(residual.joined(ffn, x, ffn(read))[0], projected, between)
 
 
 def _attend(
@@ -180,15 +210,21 @@ def _attend(
     keys: Tensor | None,
     context: Context,
     projects: Projects,
-) -> Computed:
+    earlier: Earlier | None,
+) -> tuple[Tensor, Projected | None]:
     """The output of the part; ``x`` where only its projections are wanted."""
     read = x
     if part.residual.free and part.norm is not None:
         read, keys = part.norm(x), None if keys is None else part.norm(keys)
-    if projects == "no":
+    mixes = earlier is not None and part.residual.kind.mixes_values
+    if projects == "no" and not mixes:
         return part(read, keys, context), None
     assert isinstance(part, ProjectedAttention), "the checks see to such attention"
     projected = part.project(read, keys, context)
+    if earlier is not None and mixes:
+        # Not lerp, which would save both values, and with them the queries and keys beside them.
+        more = (earlier.states - projected.values) * earlier.number
+        projected = projected._replace(values=projected.values + more)
     if projects == "alone":
         return x, projected
     return part.mix(projected, context), projected

@@ -200,7 +200,9 @@ def _fill(tensor: Tensor, weight: Weight, seed: int) -> None:
             nn.init.uniform_(tensor, -bound, bound, generator=generator)
         case Constant(value=value, std=std) if std:
             nn.init.normal_(tensor, mean=value, std=std, generator=generator)
-        case Constant(value=value):
+        case Constant(value=value, last=last):
             nn.init.constant_(tensor, value)
+            if last is not None:
+                tensor[-1] = last
         case _:
             assert_never(weight.init)

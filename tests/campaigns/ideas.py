@@ -38,6 +38,13 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "norm=post(function=rms)",
         "norm=sandwich(function=rms)",
     ),
+    "residual": (
+        "residual=elc norm=pre",
+        "residual=elc(zero=true) norm=pre",
+        "residual=dwa",
+        "residual=unet",
+        "residual=value",
+    ),
     "head": ("head=linear", "head=linear(tied=false)", "head=transform(bias=false)"),
     "pooler": ("pooler=mean-gelu", "pooler=transform"),
     "table": ("embedding=16", "table=adaptive([20,60],2)"),

@@ -12,10 +12,11 @@ from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.batch_warmup import BatchWarmup
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_node import Transformer
-from bertc.ir.network.encoder import Encoder, LayerWidths
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
+from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
@@ -51,7 +52,7 @@ def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
     heads, widths = layer_values(stage.heads, layers), layer_values(stage.ffn, layers)
     return Encoder(
         **_same(stage, *_OF_BODIES, "hidden", "positions", "segments", "attention", "norm"),
-        adapt=stage.adapt,
+        **_same(stage, "adapt", "residual"),
         vocab_size=table_rows(stage.vocab),
         languages=stage.languages if stage.language_embeddings else (),
         ffn=feed_forward(stage.activation),

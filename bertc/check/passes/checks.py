@@ -5,6 +5,7 @@ from bertc.check.passes.attention import check_attention
 from bertc.check.passes.bodies import OF_TABLES, check_body
 from bertc.check.passes.languages import check_languages
 from bertc.check.passes.lengths import check_lengths
+from bertc.check.passes.residual import OF_STREAMS
 from bertc.check.passes.running import check_running
 from bertc.check.passes.settings.fixes import argument
 from bertc.check.passes.settings.rules import Also, Checker, Rule
@@ -28,6 +29,7 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
     run = Checker(program, diagnostics)
     run.rules(_OF_HEADS)
     check_attention(run)
+    run.rules(OF_STREAMS)
     check_languages(program, diagnostics)
     _clusters_fit(run)
     run.rules(OF_TABLES)

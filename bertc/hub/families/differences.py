@@ -11,6 +11,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import TablePositions
+from bertc.ir.network.residual import PLAIN_STREAM
 from bertc.ir.network.sharing import ShareNone, owners_of, scheme_of
 from bertc.ir.network.table import WholeTable
 from bertc.lang.read.shapes import setting_shape
@@ -65,7 +66,8 @@ def _comparable(candidate: Candidate, settings: Mapping[str, Any]) -> dict[str, 
     heads, depth = settings["heads"], settings["layers"]
     width = settings["hidden"] // (heads[0] if isinstance(heads, tuple) else heads)
     share = scheme_of(*owners_of(settings["share"], depth))
-    known = {"head_dim": width, "table": WholeTable(), **settings, "share": share}
+    always = {"head_dim": width, "table": WholeTable(), "residual": PLAIN_STREAM}
+    known = {**always, **settings, "share": share}
     positions = known["positions"]
     if isinstance(positions, TablePositions) and positions.padding == candidate.pad:
         known["positions"] = positions.model_copy(update={"padding": -1})  # as unset

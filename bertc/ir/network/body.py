@@ -17,6 +17,11 @@ Body = Encoder | BiLstmBody
 """The body of a network, below its heads."""
 
 
+def first_position(body: Body) -> int:
+    """The number that the first position of a row has."""
+    return body.positions.offset if isinstance(body, Encoder) else 0
+
+
 @once
 def counted_weights(body: Body) -> tuple[tuple[tuple[Weight, ...], int, int], ...]:
     """Weights of each part, how often stored and used; equal layers of an encoder are one part."""
@@ -24,7 +29,7 @@ def counted_weights(body: Body) -> tuple[tuple[tuple[Weight, ...], int, int], ..
         return ((body.weights(), 1, 1),)
     outside = body.embedding_weights(), body.common_weights(), outer_weights(body)
     frozen = body.adapt.frozen
-    parts = [(frozen(chain(*outside)), 1, 1)]
+    parts = [(frozen(chain(*outside, body.residual.weights(body.depth))), 1, 1)]
     layers = [body.layer(layer) for layer in range(body.depth)]
     for part in OUTPUTS:
         alike: dict[EncoderLayer, list[int]] = {}

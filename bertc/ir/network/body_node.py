@@ -159,7 +159,7 @@ before, or run backward; a generator is made like the encoder; a mask decoder is
 
 OF_TRANSFORMERS = (
     "layers", "hidden", "heads", "head_dim", "ffn", "share", "attention", "activation", "norm",
-    "positions", "segments", "language_embeddings", "adapt", "grow", "prune",
+    "positions", "segments", "language_embeddings", "adapt", "grow", "prune", "residual",
 )  # fmt: skip
 """The settings that only a transformer has."""
 

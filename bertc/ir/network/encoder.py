@@ -8,16 +8,17 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Node, Weight, Width, affine, unstated
+from bertc.ir.base import Axis, Weight, affine, unstated
 from bertc.ir.blocks import in_blocks
 from bertc.ir.network.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention
-from bertc.ir.network.body_node import Attended, BodyNode
+from bertc.ir.network.body_node import Attended, BodyNode, is_below
 from bertc.ir.network.ffn import Activation, Ffn
 from bertc.ir.network.head import POOLINGS, Pooled
-from bertc.ir.network.layer import Dropout, EncoderLayer
+from bertc.ir.network.layer import Dropout, EncoderLayer, LayerWidths
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import LearnedPositions, Positions
+from bertc.ir.network.residual import PLAIN_STREAM, Residual
 from bertc.ir.network.sharing import OUTPUTS, SharedPart, scaled_by_depth, scheme_of
 from bertc.ir.network.table import table_weight
 from bertc.ir.network.wanted import Wanted
@@ -25,14 +26,6 @@ from bertc.ir.once import once
 
 DECODER = "decoder_positions"
 """The name of the table that the queries of the mask decoder add."""
-
-
-class LayerWidths(Node):
-    """The widths of one layer; layers may differ."""
-
-    heads: Annotated[int, Field(ge=1, le=10_000)]
-    head_dim: Width
-    ffn: Width
 
 
 class Encoder(BodyNode):
@@ -55,6 +48,7 @@ class Encoder(BodyNode):
     two_streams: bool
     dropout: Dropout
     adapt: Annotated[Adapter, Field(exclude_if=NO_ADAPTER.__eq__)] = NO_ADAPTER
+    residual: Annotated[Residual, Field(exclude_if=PLAIN_STREAM.__eq__)] = PLAIN_STREAM
 
     body_kind = "transformer"
     packs = compiles = attends = True
@@ -104,6 +98,7 @@ class Encoder(BodyNode):
             positions=self.positions,
             rates=self.dropout,
             adapter=self.adapt,
+            residual=self.residual,
         )
 
     def attended(self, layer: int) -> Attended | None:
@@ -124,6 +119,7 @@ class Encoder(BodyNode):
             "attention": self.attention,
             "activation": self.ffn.setting,
             "norm": self.norm,
+            "residual": self.residual,
             "positions": self.positions,
             "segments": self.segments,
             "head": self.head,
@@ -154,12 +150,12 @@ class Encoder(BodyNode):
                 *(operation for operations in shared.values() for operation in operations),
             ),
             layers=(
-                *(_blocks(self, n, parts[computed[n]]) for n in range(complete)),
+                *(_blocks(self, n, parts[computed[n]], calls[n]) for n in range(complete)),
                 *(
-                    _blocks(self, n, {"attention": layers[n].projections(calls[n])})
+                    _blocks(self, n, {"attention": layers[n].projections(calls[n])}, calls[n])
                     for n in range(complete, depth)
                 ),
-                *(_blocks(self, self.depth - 1, parts[key]) for key in decoded),
+                *(_blocks(self, self.depth - 1, parts[key], key[1]) for key in decoded),
             ),
             last=_last(self, call),
         )
@@ -180,6 +176,8 @@ class Encoder(BodyNode):
                     yield weight
         yield from (weight for weight in outer_weights(self) if weight.name.startswith("norm."))
         yield from self.common_weights() if complete == 0 else ()
+        sums = complete + wanted.projects_next(self.depth)
+        yield from (w for w in self.residual.weights(self.depth) if not is_below(w.name, sums))
 
     @once
     def part_weights(self, part: SharedPart, layer: int) -> tuple[Weight, ...]:
@@ -221,17 +219,13 @@ class Encoder(BodyNode):
                 layers += self.part_weights(part, layer)
         layers = [*scaled_by_depth(layers, self.initializer, self.depth)]
         outside = self.embedding_weights() + self.common_weights()
+        outside += self.residual.weights(self.depth)
         return self.adapt.frozen((*outside, *layers, *outer_weights(self)))
 
 
 def decoder_positions(encoder: Encoder) -> LearnedPositions | None:
     """Positions that the queries of the mask decoder have, whose layer is the last one."""
     return LearnedPositions(rows=encoder.head.decoder) if encoder.head.decoder else None
-
-
-def first_position(body: BodyNode) -> int:
-    """The number that the first position of a row has."""
-    return body.positions.offset if isinstance(body, Encoder) else 0
 
 
 def _one_or_all(widths: Sequence[int]) -> int | tuple[int, ...]:
@@ -264,17 +258,19 @@ def _embedded(encoder: Encoder, call: op.Call) -> op.Operations:
 
 
 def _blocks(
-    encoder: Encoder, layer: int, parts: Mapping[SharedPart, op.Operations]
+    encoder: Encoder, layer: int, parts: Mapping[SharedPart, op.Operations], call: op.Call
 ) -> tuple[op.Block, ...]:
+    widths, sums_of = encoder.layer(layer).widths, encoder.residual.operations
     return tuple(
         op.Block(
             part,
             f"{part}.{encoder.owners[part][layer]}",
             sum(weight.numel for weight in weights),
-            operations,
+            (*sums, *operations) if sums else operations,
             sum(weight.numel for weight in encoder.adapt.frozen(weights) if weight.frozen),
         )
         for part, operations in parts.items()
+        for sums in [sums_of(layer, part, encoder.depth, call, widths)]
         for weights in [encoder.part_weights(part, layer)]
     )
 
@@ -287,9 +283,13 @@ def _last(encoder: Encoder, call: op.Call) -> op.Operations:
     if steps and steps.mean == "after":
         pooled *= call.tokens
         late = steps.operations(pooled, hidden, encoder.head_activation)
-    normed = encoder.norm.residual_free and call.layers in (None, encoder.depth)
+    whole = call.layers in (None, encoder.depth)
+    normed = encoder.norm.residual_free and whole
     decoded = call.rows * call.decoded
+    widths = encoder.layer(0).widths
+    sums = encoder.residual.operations(encoder.depth, "attention", encoder.depth, call, widths)
     return (
+        *(sums if whole else ()),
         *((op.Norm(call.states, hidden),) if normed else ()),
         *((op.Dropout(call.states, hidden),) if dropped else ()),
         *((op.Lookup(decoded, hidden, encoder.head.decoder),) if decoded else ()),

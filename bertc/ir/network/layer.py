@@ -1,15 +1,27 @@
 """A layer of an encoder: attention and a feed-forward part, each with norms and a residual."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Initializer, Node, Probability, Weight
+from bertc.ir.base import Axis, Initializer, Node, Probability, Weight, Width
 from bertc.ir.network.adapter import Adapter
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.ffn import Ffn
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import Positions
+from bertc.ir.network.residual import Residual
 from bertc.ir.network.sharing import SharedPart
+
+
+class LayerWidths(Node):
+    """The widths of one layer; layers may differ."""
+
+    heads: Annotated[int, Field(ge=1, le=10_000)]
+    head_dim: Width
+    ffn: Width
 
 
 class Dropout(Node):
@@ -40,6 +52,7 @@ class EncoderLayer:
     positions: Positions = field(compare=False)
     rates: Dropout = field(compare=False)
     adapter: Adapter = field(compare=False)
+    residual: Residual = field(compare=False)
 
     def weights(self, part: SharedPart, name: str, init: Initializer) -> tuple[Weight, ...]:
         kind = self.attention if part == "attention" else self.ffn
@@ -71,7 +84,8 @@ class EncoderLayer:
             op.Pointwise("add", call.states * hidden),
         )
         read = (*((keys,) if call.selects else ()), before) if self.attention_norm else ()
-        return {"attention": (*read, *attention, *after), "ffn": (before, *ffn, *after)}
+        of_attention = (*read, *attention, *(after if self.residual.adds else after[:-1]))
+        return {"attention": of_attention, "ffn": (before, *ffn, *after)}
 
     def projections(self, call: op.Call) -> op.Operations:
         operations = self.adapter.operations(self.attention.projections(self.widths, call))

@@ -32,6 +32,7 @@ from bertc.ir.network.head import Head, PoolerKind
 from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import SHORTEST, Positions
+from bertc.ir.network.residual import PLAIN_STREAM, Residual
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.network import Freeze
@@ -85,6 +86,7 @@ class Settings(Node):
         "activation of feed-forward parts, gated or not, and of heads",
     )
     norm: Norm = default(PostNorm(), BERT, "placement of the layer norms")
+    residual: Residual = default(PLAIN_STREAM, BERT, "what parts read of what was computed before")
     positions: Positions = derived(
         "longest seq; none where attention knows distances", "position embeddings"
     )

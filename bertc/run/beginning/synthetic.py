@@ -9,7 +9,7 @@ import torch
 from bertc.cost.planning.plan import Plan
 from bertc.data.batches.batch import RawBatch
 from bertc.hub.families.tokens import Wordless
-from bertc.ir.network.encoder import first_position
+from bertc.ir.network.body import first_position
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage

@@ -65,6 +65,8 @@ def _call(weight: Weight) -> str:
             return f"uniform_(weight, {-bound:g}, {bound:g})"
         case Constant(value=value, std=std) if std:
             return f"normal_(weight, mean={value:g}, std={std:g})"
+        case Constant(last=last) if last is not None:
+            return f"constant_(nn.init.zeros_(weight).data[-1:], {last:g})"
         case Constant(value=value):
             return f"constant_(weight, {value:g})"
         case Glorot():

@@ -1,0 +1,175 @@
+"""Kinds of the residual stream: what a part reads of all that was computed before it.
+
+Outputs are numbered: 0 is that of the embeddings, then comes one of each layer, or of each part.
+A part reads a sum of some, weighted by learned numbers that belong to its place, not to its layer's
+weights: layers that share those read other sums.
+"""
+
+from itertools import product
+from typing import Annotated, ClassVar, Literal
+
+from bertc.ir import operation as op
+from bertc.ir.base import BY_KIND, Constant, Node, Off, Weight
+from bertc.ir.network.sharing import OUTPUTS, SharedPart
+
+
+class _Residual(Node):
+    """The base of kinds: by default a part reads the newest output, to which its own is added.
+
+    ``by_part``: outputs are those of each part. ``adds``: attention adds to what it reads.
+    ``softmax``: of the numbers. ``keeps``: sums need outputs that no part saves.
+    """
+
+    keeps_outputs: ClassVar[bool] = True
+    by_part: ClassVar[bool] = False
+    adds: ClassVar[bool] = True
+    softmax: ClassVar[bool] = False
+    keeps: ClassVar[bool] = True
+    mixes_values: ClassVar[bool] = False
+
+    def sources(self, layer: int, part: SharedPart, depth: int) -> tuple[int, ...]:
+        """The outputs that a part sums, the newest last; attention of ``depth``: the last norm."""
+        return ()
+
+    @property
+    def reads_both(self) -> bool:
+        """True if without that sum the feed-forward part still reads it."""
+        return False
+
+    def begins(self) -> Constant:
+        """The first values of numbers."""
+        return Constant(value=0.0, last=1.0)
+
+    def weights(self, depth: int) -> tuple[Weight, ...]:
+        """The numbers, a vector for each place that reads a sum; never decayed."""
+        counts = {
+            stream_name(layer, part, depth): self.numbers(layer, part, depth)
+            for layer, part in product(range(depth + 1), OUTPUTS)
+        }
+        return tuple(
+            Weight(name, (many,), ("outputs",), self.begins(), "attention", "norm")
+            for name, many in counts.items()
+            if many
+        )
+
+    def numbers(self, layer: int, part: SharedPart, depth: int) -> int:
+        return len(self.sources(layer, part, depth))
+
+    def operations(
+        self, layer: int, part: SharedPart, depth: int, call: op.Call, widths: op.Widths
+    ) -> op.Operations:
+        """The sum that a part reads, for which backward needs the newest output."""
+        many, all_read = self.numbers(layer, part, depth), part == "attention" and layer < depth
+        states = call.of_all_states().states if all_read else call.states
+        return (op.Mixture(many, states, widths.hidden, keeps=self.keeps),) if many else ()
+
+
+class PlainResidual(_Residual):
+    """x + f(x), for attention and the feed-forward part in turn (Vaswani et al. 2017, 3.1)."""
+
+    kind: Literal["plain"] = "plain"
+    keeps_outputs = False
+
+
+class Elc(_Residual):
+    """Each layer reads a sum of all outputs before it, weighted by a softmax (ELC-BERT).
+
+    Charpentier and Samuel 2023, section 3. Nothing is added to what attention gives; the
+    feed-forward part adds to that. Numbers begin with 1 for the newest output and 0 for all others.
+    ``zero``: all begin with 0, and the feed-forward part reads its sum with what attention read
+    (models/model_elc_bert_zero.py).
+    """
+
+    kind: Literal["elc"] = "elc"
+    zero: Off = False
+    adds = False
+    softmax = True
+
+    @property
+    def reads_both(self) -> bool:
+        return self.zero
+
+    def begins(self) -> Constant:
+        return Constant(value=0.0) if self.zero else super().begins()
+
+    def sources(self, layer: int, part: SharedPart, depth: int) -> tuple[int, ...]:
+        return tuple(range(layer + 1)) if part == "attention" and layer < depth else ()
+
+
+class Dwa(_Residual):
+    """Each part reads a weighted sum of the outputs of all before it (DenseFormer; GPT-BERT).
+
+    Pagliardini et al. 2024, section 2, after attention and feed-forward parts as in GPT-BERT
+    (model_extra.py, DWAModules). Numbers begin with 1 for the newest output and 0 for all others.
+    """
+
+    kind: Literal["dwa"] = "dwa"
+    by_part = True
+
+    def sources(self, layer: int, part: SharedPart, depth: int) -> tuple[int, ...]:
+        before = 2 * layer + (part == "ffn")
+        return tuple(range(before + 1)) if before and before <= 2 * depth else ()
+
+    def operations(
+        self, layer: int, part: SharedPart, depth: int, call: op.Call, widths: op.Widths
+    ) -> op.Operations:
+        """The sums, and the outputs at the positions that go on in the last layer."""
+        sums = super().operations(layer, part, depth, call, widths)
+        if part == "ffn" or layer == depth or call.queries >= call.tokens:
+            return sums
+        return (*sums, op.Copy((2 * layer + 1) * call.states * widths.hidden, kept=True))
+
+
+class UNet(_Residual):
+    """Layers of the upper half also read what the layer that mirrors them read, times a number.
+
+    As in the speedruns of GPT-2 (modded-nanogpt, skip_weights). Numbers begin with 1.
+    """
+
+    kind: Literal["unet"] = "unet"
+    keeps = False
+
+    def begins(self) -> Constant:
+        return Constant(value=1.0)
+
+    def sources(self, layer: int, part: SharedPart, depth: int) -> tuple[int, ...]:
+        upper = part == "attention" and depth - depth // 2 <= layer < depth
+        return (depth - layer, layer) if upper else ()
+
+    def numbers(self, layer: int, part: SharedPart, depth: int) -> int:
+        """The newest output counts whole."""
+        return len(self.sources(layer, part, depth)) // 2
+
+
+class ValueResidual(_Residual):
+    """Each layer mixes its values with those of the first: (1 - n) V + n V of the first.
+
+    Zhou et al. 2024 (ResFormer); n is learned and begins with 0.5 as in modded-nanogpt (lamb).
+    """
+
+    kind: Literal["value"] = "value"
+    mixes_values = True
+    keeps_outputs = False
+
+    def begins(self) -> Constant:
+        return Constant(value=0.5)
+
+    def numbers(self, layer: int, part: SharedPart, depth: int) -> int:
+        return int(part == "attention" and 0 < layer < depth)
+
+    def operations(
+        self, layer: int, part: SharedPart, depth: int, call: op.Call, widths: op.Widths
+    ) -> op.Operations:
+        """The mixed values, and their difference from the first, are both saved."""
+        mixes = self.numbers(layer, part, depth)
+        return (op.Mixture(1, 2 * call.context, widths.inner),) if mixes else ()
+
+
+Residual = Annotated[PlainResidual | Elc | Dwa | UNet | ValueResidual, BY_KIND]
+"""The closed union of residual streams."""
+PLAIN_STREAM = PlainResidual()
+
+
+def stream_name(layer: int, part: SharedPart, depth: int) -> str:
+    """The name of the numbers of a place; above all layers it has no number."""
+    return f"residual.{layer}.{part}" if layer < depth else f"residual.last.{part}"
