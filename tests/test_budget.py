@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_620,
+    "core": 66_030,
     "lab": 8_440,
-    "tests": 41_070,
-    "words of docs": 32_280,
+    "tests": 41_210,
+    "words of docs": 32_400,
     "lines of README": 120,
     "lines a kind": 435,
     "floors": 10,

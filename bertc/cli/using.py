@@ -8,6 +8,13 @@ import typer
 from bertc.base.diagnostics import UsageError
 from bertc.cli.options import JsonOption, RunArgument, app, refuse_others, say
 
+PartOption = Annotated[
+    str, typer.Option(help="the part of a task's files to score: test, train [default: dev]")
+]
+PairsOption = Annotated[
+    str, typer.Option(help="a folder of minimal pairs, such as BLiMP's, or one of its files")
+]
+
 
 @app.command("eval")
 def evaluate(
@@ -24,9 +31,7 @@ def evaluate(
     memory: Annotated[
         int | None, typer.Option(min=0, help="length of the memory in tokens [default: as trained]")
     ] = None,
-    clamp: Annotated[
-        int, typer.Option(min=0, help="largest relative distance; larger ones count as it")
-    ] = 0,
+    clamp: Annotated[int, typer.Option(min=0, help="largest distance, as which more count")] = 0,
     same_length: Annotated[
         bool, typer.Option("--same-length", help="every token attends to --memory tokens")
     ] = False,
@@ -42,23 +47,24 @@ def evaluate(
     task: Annotated[
         str, typer.Option(help="its name, or with a file to score: classify('test.tsv')")
     ] = "",
-    part: Annotated[
-        str, typer.Option(help="the part of a task's files to score: test, train [default: dev]")
-    ] = "",
+    part: PartOption = "",
+    pairs: PairsOption = "",
     json: JsonOption = False,
 ) -> None:
-    """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
+    """Evaluate the newest good checkpoint of a run: held-out text, examples of a task, pairs."""
+    from bertc.base.storage.paths import is_file
     from bertc.lab.results.evaluations import evaluate_runs
     from bertc.run.evaluation.evaluate import evaluate_run
     from bertc.run.evaluation.manner import Manner
     from bertc.run.records.folder import RunFolder
 
-    manner = Manner(seq, memory, clamp, same_length, sliding, examples, stride, data, objective)
-    if len(runs) == 1 and RunFolder(runs[0]).holds_a_run:
-        report = evaluate_run(runs[0], manner, task=task, part=part)
+    how = (seq, memory, clamp, same_length, sliding, examples, stride, data, objective, pairs)
+    is_model = bool(pairs) and is_file(runs[0] / "config.json")
+    if len(runs) == 1 and (is_model or RunFolder(runs[0]).holds_a_run):
+        report = evaluate_run(runs[0], Manner(*how), task=task, part=part)
         say(report.as_json() if json else report.as_table())
         return
-    results = evaluate_runs(runs, manner, task=task, part=part)
+    results = evaluate_runs(runs, Manner(*how), task=task, part=part)
     say(results.as_json() if json else results.as_table())
 
 

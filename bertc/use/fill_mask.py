@@ -10,21 +10,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import DataError, UsageError
+from bertc.base.diagnostics import UsageError
 from bertc.base.storage.foreign import as_data_error
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
-from bertc.ir.learning.objective import PRETRAINING, Objective
-from bertc.ir.terms.node import answered_by
+from bertc.ir.learning.objective import Objective
 from bertc.learn.objectives import tensors_of
 from bertc.model import EncoderInputs, Model
-from bertc.run.evaluation.word_networks import token_scores
+from bertc.run.evaluation.word_networks import GUESSING, learned_terms, token_scores
 from bertc.run.models.loading import load
 
 MASK = "[MASK]"
 """Spelling of the mask in a text, accepted beside the vocabulary's own."""
-PREDICTING = ("masks", "end")
-"""Kinds of what an objective fills, of those that predict tokens."""
 ROWS = 16
 LONGEST_ROW = 2048
 """Maximum row length in tokens if the model sets none; memory grows with its square."""
@@ -90,8 +87,8 @@ def filled(
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
     if top < 1:
         raise UsageError(f"top is {top}", help="1 or more candidates for each mask")
-    learned = _learned(model)
-    filler = next((objective for objective in learned if objective.fills in PREDICTING), None)
+    learned = learned_terms(model)
+    filler = next((objective for objective in learned if objective.fills in GUESSING), None)
     judge = next((objective for objective in learned if objective.fills == "replaced"), None)
     reader = _Reader(model, vocabulary, _tongue(model, language))
     if filler and filler.fills == "end":
@@ -122,27 +119,6 @@ def filled(
     if known and not language:
         notes.append(f"read without a language; set --language to one of {', '.join(known)}")
     return Filled(text, tuple(masks), verdicts, tuple(notes))
-
-
-def _learned(model: Model) -> list[Objective]:
-    """Objectives with trained heads that ``fill`` can use, those that predict tokens first."""
-    body, fresh = model.resolved.encoder, set(model.lacking())
-    # It may have read in another direction in earlier stages.
-    terms = [term for term in model.resolved.terms() if answered_by(term.objective, body)]
-    ranked = sorted(terms, key=lambda term: term.objective.states.rank)
-    if learned := [t.objective for t in ranked if t.name not in fresh and t.objective.fills]:
-        return learned
-    if untold := [t.name for t in ranked if t.name in fresh and t.objective.fills in PREDICTING]:
-        raise DataError(
-            f"the folder has no head for {untold[0]}: its guesses would be random",
-            help=f'train the head: init="FOLDER" objective={untold[0]}',
-        )
-    kinds = sorted({term.objective.kind for term in terms})
-    *others, last = (name for name, kind in PRETRAINING.items() if kind.fills)
-    raise DataError(
-        f"this run was trained with {' + '.join(kinds)}, which predicts no tokens",
-        help=f"fill needs a model trained with {', '.join(others)} or {last}",
-    )
 
 
 def _tongue(model: Model, language: str) -> int:

@@ -233,15 +233,19 @@ class ClassScore:
     support: int
 
 
-def f1_interval(of: ClassScore, z: float = 1.96) -> tuple[float, float]:
-    """The 95% interval of an F1, by Wilson's of right answers among all that are right or given."""
-    hits = of.recall * of.support
-    count = hits * (2 / of.f1 - 1) if of.f1 else max(1, of.support)
+def wilson(hits: float, count: float, z: float = 1.96) -> tuple[float, float]:
+    """The 95% interval of a share of hits (Wilson 1927)."""
     share, slack = hits / count, z * z / count
     half = z * math.sqrt(share * (1 - share) / count + slack / (4 * count))
-    ends = ((share + slack / 2 + sign * half) / (1 + slack) for sign in (-1, 1))
-    low, high = (2 * min(max(end, 0.0), 1.0) / (1 + min(max(end, 0.0), 1.0)) for end in ends)
-    return low, high
+    low, high = ((share + slack / 2 + sign * half) / (1 + slack) for sign in (-1, 1))
+    return max(low, 0.0), min(high, 1.0)
+
+
+def f1_interval(of: ClassScore) -> tuple[float, float]:
+    """The 95% interval of an F1, by Wilson's of right answers among all that are right or given."""
+    hits = of.recall * of.support
+    low, high = wilson(hits, hits * (2 / of.f1 - 1) if of.f1 else max(1, of.support))
+    return 2 * low / (1 + low), 2 * high / (1 + high)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from bertc.run.evaluation.details import Details
 from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
+from bertc.run.evaluation.pairs import evaluate_pairs
 from bertc.run.evaluation.remarks import NextTokenCost, next_token_cost, plateau_lines
 from bertc.run.evaluation.task_lookup import nothing_to_judge_by
 from bertc.run.evaluation.tasks import evaluate_files, evaluate_tasks, sources_told
@@ -62,9 +63,8 @@ def evaluate_run(
 ) -> Report:
     """Evaluate the newest valid checkpoint, by default on the examples used during training.
 
-    ``manner`` changes how held-out text is read; ``task`` (see ``task_of``) names other files,
-    ``part`` another part of the data, such as ``test``. ``without`` are heads to leave out, each
-    a layer and a number, both from 0.
+    ``manner`` changes what is read and how; ``task`` (see ``task_of``) names other files, ``part``
+    another part of the data, such as ``test``. ``without``: layers and numbers of heads, from 0.
 
     Raises:
         MissingInputError: if the folder holds no run, or no model yet.
@@ -72,6 +72,8 @@ def evaluate_run(
         UsageError: if the text cannot be read as ``manner`` says, or as ``task_of``.
     """
     manner = manner or Manner()
+    if manner.pairs and not (task or part):
+        return evaluate_pairs(run, manner, without, quiet)
     folder = RunFolder(run)
     resolved = folder.read_resolved()
     checkpoint, _ = newest(folder.checkpoints, *folder.identities())
@@ -87,14 +89,12 @@ def evaluate_run(
                 details=details,
             )  # fmt: skip
         else:
-            with (
-                open_run(folder, resolved, done.step, manner, cache, display) as opened,
-                without_heads(opened.model, without),
-            ):
+            opening = open_run(folder, resolved, done.step, manner, cache, display)
+            with opening as opened, without_heads(opened.model, without):
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
-    notes = (*plateau_lines(evaluation, resolved, trained), *notes)
-    if has_average(run, done.step):
-        notes = (*notes, f"of the average of the weights (average={trained.average.kind})")
+    told = [f"of the average of the weights (average={trained.average.kind})"]
+    told = told if has_average(run, done.step) else []
+    notes = (*plateau_lines(evaluation, resolved, trained), *notes, *told)
     return Report(
         run, done.step, resolved.steps, done.tokens, done.seconds, evaluation, notes, reading,
         tuple(details.notes),

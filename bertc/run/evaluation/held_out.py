@@ -63,6 +63,8 @@ class Evaluation:
     """The answer to every example of a part, by task and part, if all are equal; "" of no span."""
     classes: dict[str, dict[str, ByClass]] = field(default_factory=dict)
     """Scores by class, by task and part; not in metrics lines."""
+    intervals: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """95% intervals of accuracies, by task and part, of minimal pairs."""
     predictions: int = 0
     """Predicted tokens, over all objectives."""
     characters: int = 0

@@ -20,7 +20,7 @@ class Manner:
     ``memory`` earlier ones. ``sliding``: each token is predicted from its own window of this many
     tokens before it (the comparison of Transformer-XL, section 3.2). With ``stride`` a window
     predicts so many tokens, the first of them from as many fewer. ``data`` is other text, all of
-    it evaluated on; ``objective`` what else is asked.
+    it evaluated on; ``objective`` what else is asked; ``pairs`` a folder of minimal pairs.
     """
 
     seq: int = 0
@@ -32,6 +32,7 @@ class Manner:
     stride: int = 1
     data: str = ""
     objective: str = ""
+    pairs: str = ""
 
     def read_by(self, model: "Model", stage: Stage) -> Stage:
         """Set the model to these options and return the stage changed accordingly."""
@@ -72,8 +73,8 @@ class Manner:
         """Refuse options about text, all but ``examples``, in the evaluation of a task."""
         if self != Manner(examples=self.examples):
             raise UsageError(
-                "seq, memory, clamp, same-length, sliding, stride, data and objective apply to "
-                "text, not to tasks",
+                "seq, memory, clamp, same-length, sliding, stride, data, objective and pairs apply "
+                "to text, not to tasks",
                 help="leave them out; --task names other files, --examples scores fewer of them",
             )
 

@@ -26,7 +26,7 @@ from bertc.data.vocab.template import fill_template, template_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.sentences import vectors_of
 from bertc.ir.learning.mining import TextKind
-from bertc.ir.learning.objective import Objective
+from bertc.ir.learning.objective import PRETRAINING, Objective
 from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.terms.node import answered_by
 from bertc.learn.objectives import tensors_of, token_logits
@@ -38,6 +38,8 @@ from bertc.run.models.vectors import embed
 LONGEST_ROW = 512
 """Tokens of the longest row for a network that sets no limit."""
 MASKED_TEXTS_AT_ONCE = 256
+GUESSING = ("masks", "end")
+"""Kinds of what an objective fills, of those that predict tokens."""
 
 
 @dataclass(frozen=True)
@@ -223,11 +225,39 @@ class _MaskedWords:
         return self.words[token]
 
 
-def token_scores(model: Model, term: Objective, inputs: EncoderInputs, at_b: Tensor) -> Tensor:
-    """Scores (b, v) by the head of an objective, at one position of each row."""
+def learned_terms(model: Model) -> list[Objective]:
+    """Objectives with trained heads that say something of tokens, those that predict them first."""
+    body, fresh = model.resolved.encoder, set(model.lacking())
+    # It may have read in another direction in earlier stages.
+    terms = [term for term in model.resolved.terms() if answered_by(term.objective, body)]
+    ranked = sorted(terms, key=lambda term: term.objective.states.rank)
+    if learned := [t.objective for t in ranked if t.name not in fresh and t.objective.fills]:
+        return learned
+    if untold := [t.name for t in ranked if t.name in fresh and t.objective.fills in GUESSING]:
+        raise DataError(
+            f"the folder has no head for {untold[0]}: its guesses would be random",
+            help=f'train the head: init="FOLDER" objective={untold[0]}',
+        )
+    kinds = sorted({term.objective.kind for term in terms})
+    *others, last = (name for name, kind in PRETRAINING.items() if kind.fills)
+    raise DataError(
+        f"this run was trained with {' + '.join(kinds)}, which predicts no tokens",
+        help=f"fill needs a model trained with {', '.join(others)} or {last}",
+    )
+
+
+def token_scores(
+    model: Model,
+    term: Objective,
+    inputs: EncoderInputs,
+    at_n: Tensor,
+    of_row_n: Tensor | None = None,
+) -> Tensor:
+    """Scores (n, v) by the head of an objective, at positions of rows; None: one of each row."""
     name = model.resolved.stages[-1].learner(term).name
-    states_bh = model.read_for(term, inputs, name)[torch.arange(len(at_b)), at_b]
-    return token_logits(states_bh, model.heads[term.head_name], model.network(name)).float()
+    rows_n = torch.arange(len(at_n)) if of_row_n is None else of_row_n
+    states_nh = model.read_for(term, inputs, name)[rows_n, at_n]
+    return token_logits(states_nh, model.heads[term.head_name], model.network(name)).float()
 
 
 def _pieces(text: SplitText, offsets: Sequence[tuple[int, int]]) -> list[list[int]]:

@@ -106,17 +106,20 @@ def _scores(evaluation: Evaluation) -> Table:
         (t, p, scores) for t, by_part in evaluation.scores.items() for p, scores in by_part.items()
     ]
     metrics = dict.fromkeys(metric for _, _, scores in parts for metric in scores)
+    spread = evaluation.intervals
+    ranged = ("95%",) if spread else ()
     rows = tuple(
         (
             task,
             part,
             *(f"{scores[metric]:.4f}" if metric in scores else "" for metric in metrics),
+            *("{:.3f} to {:.3f}".format(*spread[task][part]) for _ in ranged),
             f"{evaluation.losses[task]:.3f}",
         )
         for task, part, scores in parts
     )
     title = f"scored on {several(evaluation.examples, 'example')}"
-    return Table(("task", "part", *metrics, "loss"), rows, title)
+    return Table(("task", "part", *metrics, *ranged, "loss"), rows, title)
 
 
 def _by_class(evaluation: Evaluation) -> Iterator[Table]:

@@ -1,0 +1,246 @@
+"""``bertc eval --pairs``: how often a network finds the right sentence of a pair the likelier one.
+
+A masked network scores a sentence by its pseudo-log-likelihood, each token masked alone
+(Salazar et al. 2020); a causal one by the likelihood of each token after those before it.
+
+Axes: b rows, s tokens of the longest row, n predictions, v vocabulary.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from bertc.base.diagnostics import DataError, UsageError, listed, several
+from bertc.base.storage.foreign import as_data_error
+from bertc.base.storage.paths import is_taken, user_path
+from bertc.data.cache.store import Progress
+from bertc.data.layouts.minimal_pairs import MinimalPair, read_pairs
+from bertc.data.metrics.metrics import wilson
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.data.vocab.vocabulary import FAILS, Vocabulary
+from bertc.hub.folders import RESOLVED
+from bertc.ir.learning.objective import Objective
+from bertc.learn.objectives import tensors_of
+from bertc.machine.display import choose
+from bertc.model import EncoderInputs, Model
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.evaluation.manner import Manner
+from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE
+from bertc.run.evaluation.without import without_heads
+from bertc.run.evaluation.word_networks import learned_terms, token_scores
+from bertc.run.models.loading import load, newest_step, placed
+from bertc.run.train.report import Report
+
+MEAN = "mean"
+"""The part of the total: the mean over phenomena, not over pairs."""
+HOW = {
+    "masks": "the sum of log p of each token, masked alone",
+    "end": "the sum of log p of each token after those before it",
+}
+"""A score in words, by what a term fills."""
+
+
+class Sentence(NamedTuple):
+    """Tokens of a sentence, and the places of those that are scored."""
+
+    token_ids: tuple[int, ...]
+    segment_ids: tuple[int, ...]
+    places: tuple[int, ...]
+
+
+class ScoredRow(NamedTuple):
+    """A row to read: the tokens that the network sees of a sentence, and the places it predicts."""
+
+    sentence: Sentence
+    token_ids: tuple[int, ...]
+    places: tuple[int, ...]
+
+
+def evaluate_pairs(
+    run: Path, manner: Manner, without: Collection[tuple[int, int]] = (), quiet: bool = False
+) -> Report:
+    """Score the pairs that ``manner`` names with the newest weights of a run or a model folder.
+
+    Networks compute in fp32. A tie counts as right, as in babylm/evaluation-pipeline-2025, which
+    takes the first of the highest scores.
+
+    Raises:
+        UsageError: if ``manner`` has more than those, an objective and a number of examples.
+        MissingInputError, DataError: if there is no model, no pair, or no head that scores them.
+    """
+    folder, objective, examples = manner.pairs, manner.objective, manner.examples
+    if manner != Manner(pairs=folder, objective=objective, examples=examples):
+        raise UsageError(
+            "pairs are scored one by one, and whole",
+            help="leave out all options but --objective, --examples and --json",
+        )
+    pairs = read_pairs(folder)[: examples or None]
+    model = load(run)
+    vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
+    term = _scoring(model, objective)
+    placed(model, model.resolved.run.device, "fp32")
+    room = model.resolved.encoder.room or math.inf
+    candidates = [_encoded(vocabulary, pair, term.fills == "end", room) for pair in pairs]
+    with closing(choose(quiet)) as display, without_heads(model, without):
+        scores = _scores(model, term, vocabulary, [*chain(*candidates)], display)
+    points = [[scores[sentence] for sentence in of_pair] for of_pair in candidates]
+    predicted = sum(len(first.places) for first, *_ in candidates)
+    loss = -math.fsum(first for first, *_ in points) / predicted
+    evaluation = _evaluation(user_path(folder).name.partition(".jsonl")[0], pairs, points, loss)
+    step = newest_step(run) if is_taken(run / RESOLVED) else 0
+    notes = (f"scored by {term.title}: {HOW[term.fills]}", *_of_ties(pairs, points))
+    return Report(run, step, model.resolved.steps, 0, 0, evaluation, notes)
+
+
+def _scoring(model: Model, objective: str) -> Objective:
+    """The learned term that scores sentences, the first one or that of ``objective``."""
+    terms = [term for term in learned_terms(model) if term.fills in HOW]
+    named = [term for term in terms if objective in ("", term.title)]
+    if not named:
+        titles = listed(term.title for term in terms)
+        raise DataError(
+            f"the network has learned no {objective or 'objective that predicts tokens'}"
+            + f", only {titles}" * bool(terms),
+            help=f"--objective {terms[0].title}" if terms else "a run of mlm, clm or plm",
+        )
+    return named[0]
+
+
+def _encoded(
+    vocabulary: Vocabulary, pair: MinimalPair, forward: bool, room: float
+) -> list[Sentence]:
+    """The sentences of a pair; a causal network predicts no token that is first in its row."""
+    sentences = []
+    for text, begin in zip(pair.sentences, pair.begins, strict=True):
+        with as_data_error(*FAILS):
+            read = vocabulary.tokenizer.encode(text)
+        places = [
+            i for i, (_, end) in enumerate(read.offsets) if end > begin and (i or not forward)
+        ]
+        if not places or len(read.ids) > room:
+            long = f"the network reads {room} tokens, the sentence has {len(read.ids)}"
+            raise DataError(
+                f"{pair.place}: {long if places else f'no token to score in {text[begin:]!r}'}",
+                "leave the pair out",
+            )
+        sentences.append(Sentence((*read.ids,), (*read.type_ids,), (*places,)))
+    return sentences
+
+
+def _scores(
+    model: Model,
+    term: Objective,
+    vocabulary: Vocabulary,
+    sentences: Sequence[Sentence],
+    progress: Progress,
+) -> dict[Sentence, float]:
+    """The log-likelihood of the scored tokens of every sentence, in nats."""
+    distinct = sorted({*sentences}, key=lambda sentence: (len(sentence.token_ids), sentence))
+    rows = [row for sentence in distinct for row in _rows(term, sentence, vocabulary.mask)]
+    scores = dict.fromkeys(distinct, 0.0)
+    device, begin = next(model.parameters()).device, 0
+    progress.begin("scoring sentences", len(rows), "rows")
+    while begin < len(rows):
+        # Rows are in order of length, so those after the first are longer: halved until all fit.
+        end = min(len(rows), begin + ROWS_AT_ONCE)
+        tokens = TOKENS_AT_ONCE[device.type]
+        while end > begin + 1 and (end - begin) * len(rows[end - 1].token_ids) > tokens:
+            end = begin + (end - begin) // 2
+        for row, nats in zip(
+            rows[begin:end], _read(model, term, rows[begin:end], vocabulary.mask), strict=True
+        ):
+            scores[row.sentence] -= nats
+        progress.advance(end - begin)
+        begin = end
+    progress.end()
+    return scores
+
+
+def _rows(term: Objective, sentence: Sentence, mask: int) -> Iterator[ScoredRow]:
+    """The one row of a causal network, or for each scored token one in which it is masked."""
+    ids = sentence.token_ids
+    if term.fills == "end":
+        yield ScoredRow(sentence, ids, sentence.places)
+        return
+    for at in sentence.places:
+        yield ScoredRow(sentence, (*ids[:at], mask, *ids[at + 1 :]), (at,))
+
+
+@torch.inference_mode()
+def _read(model: Model, term: Objective, rows: Sequence[ScoredRow], mask: int) -> list[float]:
+    """The summed nats of the scored tokens of each row."""
+    device = next(model.parameters()).device
+
+    def padded(parts: Iterator[tuple[int, ...]]) -> Tensor:
+        return pad_sequence([torch.tensor(part, device=device) for part in parts], True)
+
+    ids_bs = padded(row.token_ids for row in rows)
+    lengths_b = torch.tensor([len(row.token_ids) for row in rows], device=device)
+    real_bs = torch.arange(ids_bs.shape[1], device=device) < lengths_b[:, None]
+    known = model.resolved.encoder.languages
+    languages_bs = torch.full_like(ids_bs, len(known)) if known else None
+    segments_bs = padded(row.sentence.segment_ids for row in rows)
+    inputs = EncoderInputs(ids_bs, segments_bs, real_bs, language_ids=languages_bs)
+    counts_b = torch.tensor([len(row.places) for row in rows], device=device)
+    of_row_n = torch.arange(len(rows), device=device).repeat_interleave(counts_b)
+    at_n = torch.tensor([at for row in rows for at in row.places], device=device)
+    targets_n = torch.tensor([row.sentence.token_ids[at] for row in rows for at in row.places])
+    if term.fills == "end":
+        at_n = at_n - 1
+    else:  # a row for each prediction
+        inputs, at_n = tensors_of(term).ask(inputs, at_n, mask)
+    scores_nv = token_scores(model, term, inputs, at_n, of_row_n)
+    nats_n = torch.nn.functional.cross_entropy(scores_nv, targets_n.to(device), reduction="none")
+    sums_b = torch.zeros(len(rows), dtype=torch.float64, device=device)
+    return sums_b.index_add(0, of_row_n, nats_n.double()).tolist()
+
+
+def _evaluation(
+    name: str, pairs: Sequence[MinimalPair], points: Sequence[Sequence[float]], loss: float
+) -> Evaluation:
+    """Accuracies by group, and their mean, with 95% intervals; loss: nats a token, right ones."""
+    hits: dict[str, dict[str, list[bool]]] = {}
+    families: dict[str, set[str]] = defaultdict(set)
+    for pair, of_pair in zip(pairs, points, strict=True):
+        families[pair.family].add(pair.phenomenon)
+        for number, (kind, group) in enumerate(pair.groups.items()):
+            by_group = hits.setdefault(name if number == 0 else f"{name} by {kind}", {})
+            by_group.setdefault(group, []).append(of_pair[0] >= max(of_pair[1:]))
+    scores = {
+        title: {group: {"accuracy": sum(right) / len(right)} for group, right in groups.items()}
+        for title, groups in hits.items()
+    }
+    intervals = {
+        title: {group: wilson(sum(right), len(right)) for group, right in groups.items()}
+        for title, groups in hits.items()
+    }
+    mean, variance = 0.0, 0.0
+    for phenomena in families.values():
+        for phenomenon in phenomena:
+            weight, right = 1 / (len(families) * len(phenomena)), hits[name][phenomenon]
+            share = sum(right) / len(right)
+            mean += weight * share
+            variance += weight**2 * share * (1 - share) / len(right)
+    half = 1.96 * math.sqrt(variance)
+    scores[name][MEAN] = {"accuracy": mean}
+    intervals[name][MEAN] = max(0.0, mean - half), min(1.0, mean + half)
+    losses = dict.fromkeys(scores, loss)
+    accuracy = {name: mean}
+    return Evaluation(loss, losses, accuracy, len(pairs), scores=scores, intervals=intervals)
+
+
+def _of_ties(pairs: Sequence[MinimalPair], points: Sequence[Sequence[float]]) -> Iterator[str]:
+    ties = sum(of_pair[0] == max(of_pair[1:]) for of_pair in points)
+    equal = [pair.place for pair in pairs if len({*pair.sentences}) < len(pair.sentences)]
+    if ties:
+        yield f"{several(ties, 'tie')} counted as right, as in the BabyLM pipeline"
+    if equal:
+        yield f"{several(len(equal), 'pair')} of equal sentences, the first at {equal[0]}"
