@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_030,
+    "core": 65_750,
     "lab": 8_440,
     "tests": 41_210,
     "words of docs": 32_400,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import is_folder
@@ -30,28 +31,22 @@ def bench(
     context: typer.Context,
     networks: SpecsArgument,
     set: SetOption = None,
-    against: Annotated[
-        str | None, typer.Option(help="also time another system: transformers")
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="timed turns of each system")] = 7,
-    compile: Annotated[bool, typer.Option("--compile", help="time compiled forms too")] = False,
+    against: Annotated[str | None, Option(help="also time another system: transformers")] = None,
+    rounds: Annotated[int, Option(min=1, max=1000, help="timed turns of each system")] = 7,
+    compile: Annotated[bool, Option("--compile", help="time compiled forms too")] = False,
     out: Annotated[Path | None, file_to_write("a file for the JSON")] = None,
     latency: Annotated[
-        bool, typer.Option("--latency", help="time answers of run folders and specs instead")
+        bool, Option("--latency", help="time answers of run folders and specs instead")
     ] = False,
-    length: Annotated[str, typer.Option(help="latency: tokens of a text, 32,128")] = "128",
-    batch: Annotated[str, typer.Option(help="latency: texts at once, 1,8")] = "1",
-    runtime: Annotated[str, typer.Option(help="latency: torch, onnx, or torch,onnx")] = "torch",
-    precision: Annotated[str, typer.Option(help="latency: fp32, bf16 (torch), int8 (onnx)")] = (
-        "fp32"
-    ),
-    threads: Annotated[str, typer.Option(help="latency: threads; all is one per core")] = "1,all",
+    length: Annotated[str, Option(help="latency: tokens of a text, 32,128")] = "128",
+    batch: Annotated[str, Option(help="latency: texts at once, 1,8")] = "1",
+    runtime: Annotated[str, Option(help="latency: torch, onnx, or torch,onnx")] = "torch",
+    precision: Annotated[str, Option(help="latency: fp32, bf16 (torch), int8 (onnx)")] = ("fp32"),
+    threads: Annotated[str, Option(help="latency: threads; all is one per core")] = "1,all",
     seconds: Annotated[
-        float, typer.Option(min=0.1, max=36_000, help="latency: time for all turns, at most")
+        float, Option(min=0.1, max=36_000, help="latency: time for all turns, at most")
     ] = 60.0,
-    predict: Annotated[
-        bool, typer.Option("--predict", help="latency: estimate; nothing runs")
-    ] = False,
+    predict: Annotated[bool, Option("--predict", help="latency: estimate; nothing runs")] = False,
     json: JsonOption = False,
 ) -> None:
     """Time the training step of a spec on random tokens, or with --latency answers to texts.
@@ -113,9 +108,7 @@ def _time_answers(
 def calibrate(
     threads: Annotated[
         list[int] | None,
-        typer.Option(
-            min=1, max=1024, help="threads a process (repeatable) [default: 1, all cores]"
-        ),
+        Option(min=1, max=1024, help="threads a process (repeatable) [default: 1, all cores]"),
     ] = None,
 ) -> None:
     """Measure this CPU in less than a minute, so that estimated times fit it."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage import durable
@@ -18,17 +19,17 @@ LISTED, RESULTS = ("where", "sort", "json"), ("results", "json")
 def runs_(
     context: typer.Context,
     folders: Annotated[
-        list[Path] | None, typer.Argument(help="folders to look in [default: runs]")
+        list[Path] | None, Argument(help="folders to look in [default: runs]")
     ] = None,
     results: Annotated[
-        bool, typer.Option("--results", help="scores side by side, a row for all seeds of a spec")
+        bool, Option("--results", help="scores side by side, a row for all seeds of a spec")
     ] = False,
     where: Annotated[
         list[str] | None,
-        typer.Option(help="only runs with state=stopped, name='bert*', hidden=256 (repeatable)"),
+        Option(help="only runs with state=stopped, name='bert*', hidden=256 (repeatable)"),
     ] = None,
     sort: Annotated[
-        str, typer.Option(help="when, name, state, score, parameters, seconds or flops")
+        str, Option(help="when, name, state, score, parameters, seconds or flops")
     ] = "when",
     json: JsonOption = False,
 ) -> None:
@@ -53,8 +54,8 @@ def runs_(
 
 @app.command("watch")
 def watch_(
-    run: Annotated[Path, typer.Argument(help="a run folder; one that is not there is waited for")],
-    once: Annotated[bool, typer.Option("--once", help="show how it stands, and end")] = False,
+    run: Annotated[Path, Argument(help="a run folder; one that is not there is waited for")],
+    once: Annotated[bool, Option("--once", help="show how it stands, and end")] = False,
 ) -> None:
     """Follow a run until it ends: curves, rate, time left, last evaluation; Ctrl-C ends it."""
     from rich.console import Console
@@ -72,7 +73,7 @@ def watch_(
 
 @app.command("report")
 def report_(
-    runs: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
+    runs: Annotated[list[Path], Argument(help="run folders, or folders of them")],
     out: Annotated[Path, file_to_write("the HTML file to write", "-o", "--out")] = Path(
         "report.html"
     ),
@@ -91,12 +92,12 @@ OPTIONS = {"heads": ("task", "examples", "json"), "attention": ("text", "pair", 
 @app.command("inspect")
 def inspect_(
     context: typer.Context,
-    what: Annotated[Literal["heads", "attention"], typer.Argument(help="heads or attention")],
+    what: Annotated[Literal["heads", "attention"], Argument(help="heads or attention")],
     run: RunArgument,
-    task: Annotated[str, typer.Option(help="its name, or with a file to score")] = "",
-    examples: Annotated[int, typer.Option(min=0, help="examples to read [0: as usual]")] = 0,
-    text: Annotated[str, typer.Option(help="a text to read, up to 128 tokens")] = "",
-    pair: Annotated[str, typer.Option(help="a second text after --text")] = "",
+    task: Annotated[str, Option(help="its name, or with a file to score")] = "",
+    examples: Annotated[int, Option(min=0, help="examples to read [0: as usual]")] = 0,
+    text: Annotated[str, Option(help="a text to read, up to 128 tokens")] = "",
+    pair: Annotated[str, Option(help="a second text after --text")] = "",
     out: Annotated[Path, file_to_write("the HTML page of attention", "-o", "--out")] = Path(
         "attention.html"
     ),
@@ -126,7 +127,7 @@ def inspect_(
 @app.command("data")
 def data_(
     run: RunArgument,
-    steps: Annotated[str, typer.Option(help="the first step and the end, counted from 0: 0:100")],
+    steps: Annotated[str, Option(help="the first step and the end, counted from 0: 0:100")],
     out: Annotated[Path | None, file_to_write("a file [default: print]", "-o", "--out")] = None,
 ) -> None:
     """List the documents that the steps of a run read, a JSON line for each piece of one."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 from typer.models import CommandInfo
 
@@ -123,23 +124,23 @@ def complete_spec(incomplete: str) -> list[str]:
 
 SpecArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         help="a file, a shipped spec's name, the text, or - for standard input",
         autocompletion=complete_spec,
     ),
 ]
 SpecsArgument = Annotated[
     list[str],
-    typer.Argument(
+    Argument(
         help="files, shipped names, texts, or - for standard input",
         callback=_quoted,
         autocompletion=complete_spec,
     ),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="override a setting: key=value (repeatable)")
+    list[str] | None, Option("--set", help="override a setting: key=value (repeatable)")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+JsonOption = Annotated[bool, Option("--json", help="print JSON")]
 
 
 def _in_a_folder(path: Path | None) -> Path | None:
@@ -151,10 +152,10 @@ def _in_a_folder(path: Path | None) -> Path | None:
 
 def file_to_write(help: str, *names: str) -> Any:
     """An option that names a file in an existing folder."""
-    return typer.Option(*names, help=help, dir_okay=False, callback=_in_a_folder)
+    return Option(*names, help=help, dir_okay=False, callback=_in_a_folder)
 
 
-RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
+RunArgument = Annotated[Path, Argument(help="a run folder")]
 
 
 def spec_words(spec: str, overrides: Sequence[str] | None) -> list[str]:
@@ -194,8 +195,7 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def of_all_commands(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="print the version", is_eager=True, callback=_say_version),
+        bool, Option("--version", help="print the version", is_eager=True, callback=_say_version)
     ] = False,
 ) -> None:
     """Options before the command."""

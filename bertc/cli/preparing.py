@@ -5,6 +5,7 @@ import shlex
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import UsageError
@@ -14,28 +15,28 @@ from bertc.cli.options import SetOption, app, complete_spec, say, spec_words
 
 @app.command()
 def prepare(
-    to: Annotated[str, typer.Option(help="a folder, or an address: s3://bucket/corpus")],
+    to: Annotated[str, Option(help="a folder, or an address: s3://bucket/corpus")],
     spec: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             help="a spec that names the text, the vocabulary and the rows",
             autocompletion=complete_spec,
         ),
     ] = None,
     set: SetOption = None,
     part: Annotated[
-        str | None, typer.Option(help="one share of the parts: 17/400, on whatever machine")
+        str | None, Option(help="one share of the parts: 17/400, on whatever machine")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="processes; by default one for each core")
+        int | None, Option(min=1, help="processes; by default one for each core")
     ] = None,
     skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="leave out what cannot be read, and list it")
+        bool, Option("--skip-damaged", help="leave out what cannot be read, and list it")
     ] = False,
-    update: Annotated[bool, typer.Option("--update", help="prepare changed files alone")] = False,
-    status: Annotated[bool, typer.Option("--status", help="list what is done and missing")] = False,
+    update: Annotated[bool, Option("--update", help="prepare changed files alone")] = False,
+    status: Annotated[bool, Option("--status", help="list what is done and missing")] = False,
     finish: Annotated[
-        bool, typer.Option("--finish", help="write the manifest when all parts are there")
+        bool, Option("--finish", help="write the manifest when all parts are there")
     ] = False,
 ) -> None:
     """Make text tokens ahead of training, part by part, for data=prepared("ADDRESS").

@@ -6,38 +6,38 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from bertc.base.diagnostics import UsageError
 from bertc.cli.options import JsonOption, SetOption, app, file_to_write, in_color, say
 
 ScaleOption = Annotated[
-    str, typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
+    str, Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
 ]
 DataOption = Annotated[
     list[str] | None,
-    typer.Option(help="the folder with the files that the table needs, or NAME=PATH of one"),
+    Option(help="the folder with the files that the table needs, or NAME=PATH of one"),
 ]
 
 
 @app.command()
 def reproduce(
     table: Annotated[
-        str,
-        typer.Argument(help="a shipped table, or a file of your own; without it they are listed"),
+        str, Argument(help="a shipped table, or a file of your own; without it they are listed")
     ] = "",
     scale: ScaleOption = "",
     data: DataOption = None,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="number of seeds a row")] = 1,
+    seeds: Annotated[int, Option(min=1, max=1000, help="number of seeds a row")] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="folder of the runs [default: runs/tables/TABLE]")
+        Path | None, Option(help="folder of the runs [default: runs/tables/TABLE]")
     ] = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="show what each row costs; trains nothing")
+        bool, Option("--estimate", help="show what each row costs; trains nothing")
     ] = False,
     show: Annotated[
-        bool, typer.Option("--show", help="show what came out so far; trains nothing")
+        bool, Option("--show", help="show what came out so far; trains nothing")
     ] = False,
-    device: Annotated[str, typer.Option(help="of estimates")] = "h200",
+    device: Annotated[str, Option(help="of estimates")] = "h200",
     plot: Annotated[Path | None, file_to_write("a .png or .svg file: the scores")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -88,27 +88,19 @@ def _say(text: str) -> None:
 @app.command()
 def sweep(
     spec: Annotated[
-        str,
-        typer.Argument(help="a spec with ranges: optimizer=adamw({1e-5..1e-3:log}) layers={2..12}"),
+        str, Argument(help="a spec with ranges: optimizer=adamw({1e-5..1e-3:log}) layers={2..12}")
     ],
-    trials: Annotated[
-        int, typer.Option(min=1, help="trials in all, those of before included")
-    ] = 20,
+    trials: Annotated[int, Option(min=1, help="trials in all, those of before included")] = 20,
     for_: Annotated[
-        str,
-        typer.Option(
-            "--for", help="the score: dev.accuracy, mlm, loss, as runs --results names it"
-        ),
+        str, Option("--for", help="the score: dev.accuracy, mlm, loss, as runs --results names it")
     ] = "loss",
     set: SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="folder of the search [default: runs/NAME]")] = (
-        None
-    ),
+    out: Annotated[Path | None, Option(help="folder of the search [default: runs/NAME]")] = (None),
     budget: Annotated[
-        str | None, typer.Option(help="most time or FLOPs of all trials together: 2h, 1e16")
+        str | None, Option(help="most time or FLOPs of all trials together: 2h, 1e16")
     ] = None,
     prune: Annotated[
-        str | None, typer.Option(help="halving: stop bad trials at evaluations 1, 2, 4, 8, ...")
+        str | None, Option(help="halving: stop bad trials at evaluations 1, 2, 4, 8, ...")
     ] = None,
     json: JsonOption = False,
 ) -> None:

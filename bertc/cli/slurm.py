@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from bertc.base.diagnostics import SpecError, UsageError
 from bertc.cli.options import SetOption, SpecArgument, app, file_to_write, say, spec_words
@@ -16,7 +17,7 @@ ScriptOption = Annotated[
     Path | None, file_to_write("the file to write, instead of stdout", "-o", "--out")
 ]
 OptionsArgument = Annotated[
-    list[str] | None, typer.Argument(help="options of sbatch, after --", metavar="-- OPTIONS")
+    list[str] | None, Argument(help="options of sbatch, after --", metavar="-- OPTIONS")
 ]
 TRAINING = """\
 #!/bin/bash
@@ -55,8 +56,8 @@ LARGEST_ARRAY = 1000
 def train(
     spec: SpecArgument,
     options: OptionsArgument = None,
-    nodes: Annotated[int, typer.Option(min=1, help="machines")] = 1,
-    gpus: Annotated[int, typer.Option(min=1, help="GPUs of each machine")] = 8,
+    nodes: Annotated[int, Option(min=1, help="machines")] = 1,
+    gpus: Annotated[int, Option(min=1, help="GPUs of each machine")] = 8,
     set: SetOption = None,
     out: ScriptOption = None,
 ) -> None:
@@ -105,8 +106,8 @@ def _put_script(script: str, out: Path | None, submit: str) -> None:
 @slurm.command()
 def prepare(
     spec: SpecArgument,
-    to: Annotated[str, typer.Option(help="a folder of all nodes, or an address: s3://bucket/x")],
-    parts: Annotated[int, typer.Option(min=1, help="jobs, a share each, below MaxArraySize")],
+    to: Annotated[str, Option(help="a folder of all nodes, or an address: s3://bucket/x")],
+    parts: Annotated[int, Option(min=1, help="jobs, a share each, below MaxArraySize")],
     options: OptionsArgument = None,
     set: SetOption = None,
     out: ScriptOption = None,

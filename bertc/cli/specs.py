@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from bertc.base.diagnostics import (
     DataError,
@@ -62,7 +63,7 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
 
 @app.command()
 def explain(
-    code: Annotated[str, typer.Argument(help="a code, E201, or how codes begin: E2")] = "",
+    code: Annotated[str, Argument(help="a code, E201, or how codes begin: E2")] = "",
 ) -> None:
     """Explain a diagnostic: its meaning, a wrong and a right example; or list the codes."""
     from bertc.base.diagnostics.codes import explain as text
@@ -72,9 +73,9 @@ def explain(
 
 @app.command()
 def fmt(
-    files: Annotated[list[Path], typer.Argument(help="spec files; - for standard input")],
+    files: Annotated[list[Path], Argument(help="spec files; - for standard input")],
     check: Annotated[
-        bool, typer.Option("--check", help="change nothing; exit 1 if a file would change")
+        bool, Option("--check", help="change nothing; exit 1 if a file would change")
     ] = False,
 ) -> None:
     """Rewrite spec files in canonical form; comments stay."""
@@ -92,22 +93,15 @@ def estimate(
     context: typer.Context,
     specs: SpecsArgument,
     set: SetOption = None,
-    device: Annotated[
-        str, typer.Option(help="a100, cpu, ..., or NAME,bf16=312,memory=79, ...")
-    ] = "h200",
-    convention: Annotated[str, typer.Option(help="FLOPs: exact, electra or 6n")] = "exact",
-    world: Annotated[int, typer.Option(min=1, help="number of devices of the run")] = 1,
+    device: Annotated[str, Option(help="a100, cpu, ..., or NAME,bf16=312,memory=79, ...")] = "h200",
+    convention: Annotated[str, Option(help="FLOPs: exact, electra or 6n")] = "exact",
+    world: Annotated[int, Option(min=1, help="number of devices of the run")] = 1,
     memory: Annotated[
-        str | None, typer.Option(help="memory that micro-batches are planned for: 16GiB")
+        str | None, Option(help="memory that micro-batches are planned for: 16GiB")
     ] = None,
-    where: Annotated[
-        bool, typer.Option("--where", help="time and memory of a step by part")
-    ] = False,
+    where: Annotated[bool, Option("--where", help="time and memory of a step by part")] = False,
     diff: Annotated[
-        bool,
-        typer.Option(
-            "--diff", help="of two specs or runs: each setting that differs, and its cost"
-        ),
+        bool, Option("--diff", help="of two specs or runs: each setting that differs, and its cost")
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -177,24 +171,23 @@ def _differ(specs: Sequence[str], overrides: Sequence[str], device: str, json: b
 def fit_(
     spec: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="a spec with free settings: layers=? hidden={256, 512}",
             autocompletion=complete_spec,
         ),
     ],
     set: SetOption = None,
-    params: Annotated[str | None, typer.Option(help="most parameters, heads included: 14M")] = None,
-    flops: Annotated[str | None, typer.Option(help="most FLOPs of training: 1e18, 3E")] = None,
-    time: Annotated[str | None, typer.Option(help="longest training: 90min, 8h, 2d")] = None,
+    params: Annotated[str | None, Option(help="most parameters, heads included: 14M")] = None,
+    flops: Annotated[str | None, Option(help="most FLOPs of training: 1e18, 3E")] = None,
+    time: Annotated[str | None, Option(help="longest training: 90min, 8h, 2d")] = None,
     memory: Annotated[
-        str | None,
-        typer.Option(help="memory of a device, for which micro-batches are planned: 16GiB"),
+        str | None, Option(help="memory of a device, for which micro-batches are planned: 16GiB")
     ] = None,
     latency: Annotated[
-        str | None, typer.Option(help="longest answer to 128 tokens on this CPU: 5ms")
+        str | None, Option(help="longest answer to 128 tokens on this CPU: 5ms")
     ] = None,
-    device: Annotated[str, typer.Option(help="as in estimate")] = "h200",
-    world: Annotated[int, typer.Option(min=1, help="number of devices of the run")] = 1,
+    device: Annotated[str, Option(help="as in estimate")] = "h200",
+    world: Annotated[int, Option(min=1, help="number of devices of the run")] = 1,
     json: JsonOption = False,
 ) -> None:
     """Choose free settings for a budget, and print the spec; exit 1 if none is within it.
@@ -225,14 +218,13 @@ def build(
     spec: SpecArgument,
     set: SetOption = None,
     emit: Annotated[
-        str, typer.Option(help="tree, program, resolved, weights, module, dot, svg or python")
+        str, Option(help="tree, program, resolved, weights, module, dot, svg or python")
     ] = "python",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="file to write [default: print it]")
+        Path | None, Option("--out", "-o", help="file to write [default: print it]")
     ] = None,
     with_training: Annotated[
-        bool,
-        typer.Option("--with-training", help="also write how it is trained, and rows; needs -o"),
+        bool, Option("--with-training", help="also write how it is trained, and rows; needs -o")
     ] = False,
 ) -> None:
     """Compile a spec to one file of PyTorch alone, or print an earlier stage or a picture."""
@@ -254,13 +246,11 @@ def build(
 
 @app.command("show-batch")
 def show_batch(
-    spec: Annotated[
-        str, typer.Argument(help="a spec, or a run folder", autocompletion=complete_spec)
-    ],
+    spec: Annotated[str, Argument(help="a spec, or a run folder", autocompletion=complete_spec)],
     set: SetOption = None,
-    examples: Annotated[int, typer.Option(min=1, max=64, help="how many")] = 3,
+    examples: Annotated[int, Option(min=1, max=64, help="how many")] = 3,
     step: Annotated[
-        int | None, typer.Option(min=0, help="those that this step reads, counted from 0")
+        int | None, Option(min=0, help="those that this step reads, counted from 0")
     ] = None,
 ) -> None:
     """Print examples as the model reads them: masks, labels, segments."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from bertc.base.diagnostics import BertcError, UsageError
 from bertc.cli.options import JsonOption, app, file_to_write, say
@@ -25,15 +26,15 @@ def specs(json: JsonOption = False) -> None:
 @app.command()
 def init(
     text: Annotated[
-        str | None, typer.Option(help="a file, folder or pattern of text or of examples")
+        str | None, Option(help="a file, folder or pattern of text or of examples")
     ] = None,
-    language: Annotated[str, typer.Option(help="its code, such as fr")] = "",
-    budget: Annotated[str | None, typer.Option(help="a size or a budget: 14M, 8h, 1e18")] = None,
+    language: Annotated[str, Option(help="its code, such as fr")] = "",
+    budget: Annotated[str | None, Option(help="a size or a budget: 14M, 8h, 1e18")] = None,
     purpose: Annotated[
-        str | None, typer.Option("--for", help="pretrain, classify, tag, squad or embed")
+        str | None, Option("--for", help="pretrain, classify, tag, squad or embed")
     ] = None,
-    machine: Annotated[str | None, typer.Option(help="cpu, h100, h100x8, ...")] = None,
-    begin: Annotated[str, typer.Option("--init", help="a run or model folder to begin from")] = "",
+    machine: Annotated[str | None, Option(help="cpu, h100, h100x8, ...")] = None,
+    begin: Annotated[str, Option("--init", help="a run or model folder to begin from")] = "",
     out: Annotated[
         Path | None, file_to_write("a new file for the spec [default: print it]", "-o", "--out")
     ] = None,

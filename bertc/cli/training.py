@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from bertc.base.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
 from bertc.cli.options import SetOption, app, complete_spec, in_color, say, spec_words
@@ -19,14 +20,13 @@ if TYPE_CHECKING:
 
 TrainedSpec = Annotated[
     str,
-    typer.Argument(
+    Argument(
         help="a spec; with --resume also a run folder, its mirror, or nothing with --out",
         autocompletion=complete_spec,
     ),
 ]
 MirrorOption = Annotated[
-    str | None,
-    typer.Option(help="an address that gets the run as it is made; '' for none any more"),
+    str | None, Option(help="an address that gets the run as it is made; '' for none any more")
 ]
 
 
@@ -34,9 +34,9 @@ MirrorOption = Annotated[
 def train(
     spec: TrainedSpec = "",
     set: SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="resume a run that stopped")] = False,
-    nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one per GPU")] = 1,
+    out: Annotated[Path | None, Option(help="run folder [default: runs/NAME]")] = None,
+    resume: Annotated[bool, Option("--resume", help="resume a run that stopped")] = False,
+    nproc: Annotated[int, Option(min=1, help="processes on this machine, one per GPU")] = 1,
     mirror: MirrorOption = None,
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""

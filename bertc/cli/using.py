@@ -4,48 +4,45 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from bertc.base.diagnostics import UsageError
 from bertc.cli.options import JsonOption, RunArgument, app, refuse_others, say
 
 PartOption = Annotated[
-    str, typer.Option(help="the part of a task's files to score: test, train [default: dev]")
+    str, Option(help="the part of a task's files to score: test, train [default: dev]")
 ]
 PairsOption = Annotated[
-    str, typer.Option(help="a folder of minimal pairs, such as BLiMP's, or one of its files")
+    str, Option(help="a folder of minimal pairs, such as BLiMP's, or one of its files")
 ]
 
 
 @app.command("eval")
 def evaluate(
     runs: Annotated[
-        list[Path], typer.Argument(help="a run folder; several, or folders of them, as one table")
+        list[Path], Argument(help="a run folder; several, or folders of them, as one table")
     ],
     data: Annotated[
-        str, typer.Option(help="text to evaluate on, all of it: a path, or files('a.txt')")
+        str, Option(help="text to evaluate on, all of it: a path, or files('a.txt')")
     ] = "",
     objective: Annotated[
-        str, typer.Option(help="other terms than it learned: of a run with sop, nsp")
+        str, Option(help="other terms than it learned: of a run with sop, nsp")
     ] = "",
-    seq: Annotated[int, typer.Option(min=0, help="tokens per row of a stream [0: as trained]")] = 0,
+    seq: Annotated[int, Option(min=0, help="tokens per row of a stream [0: as trained]")] = 0,
     memory: Annotated[
-        int | None, typer.Option(min=0, help="length of the memory in tokens [default: as trained]")
+        int | None, Option(min=0, help="length of the memory in tokens [default: as trained]")
     ] = None,
-    clamp: Annotated[int, typer.Option(min=0, help="largest distance, as which more count")] = 0,
+    clamp: Annotated[int, Option(min=0, help="largest distance, as which more count")] = 0,
     same_length: Annotated[
-        bool, typer.Option("--same-length", help="every token attends to --memory tokens")
+        bool, Option("--same-length", help="every token attends to --memory tokens")
     ] = False,
-    sliding: Annotated[
-        int, typer.Option(min=0, help="predict each token from so many before it")
-    ] = 0,
-    stride: Annotated[
-        int, typer.Option(min=1, help="tokens that each window of --sliding predicts")
-    ] = 1,
+    sliding: Annotated[int, Option(min=0, help="predict each token from so many before it")] = 0,
+    stride: Annotated[int, Option(min=1, help="tokens that each window of --sliding predicts")] = 1,
     examples: Annotated[
-        int, typer.Option(min=0, help="held-out rows, tokens or examples [0: as trained]")
+        int, Option(min=0, help="held-out rows, tokens or examples [0: as trained]")
     ] = 0,
     task: Annotated[
-        str, typer.Option(help="its name, or with a file to score: classify('test.tsv')")
+        str, Option(help="its name, or with a file to score: classify('test.tsv')")
     ] = "",
     part: PartOption = "",
     pairs: PairsOption = "",
@@ -71,9 +68,9 @@ def evaluate(
 @app.command()
 def fill(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(help="a text with [MASK]; for clm the start of a text")],
-    top: Annotated[int, typer.Option(min=1, max=100, help="candidates for each mask")] = 5,
-    language: Annotated[str, typer.Option(help="of the text, for models with languages")] = "",
+    text: Annotated[str, Argument(help="a text with [MASK]; for clm the start of a text")],
+    top: Annotated[int, Option(min=1, max=100, help="candidates for each mask")] = 5,
+    language: Annotated[str, Option(help="of the text, for models with languages")] = "",
     json: JsonOption = False,
 ) -> None:
     """Predict masked tokens, or the next token, or which tokens of a text are replaced."""
@@ -86,12 +83,12 @@ def fill(
 @app.command()
 def predict(
     run: RunArgument,
-    file: Annotated[Path, typer.Argument(help="rows in the layout of the task")],
-    task: Annotated[str, typer.Option(help="its name, or with the columns of the file")] = "",
+    file: Annotated[Path, Argument(help="rows in the layout of the task")],
+    task: Annotated[str, Option(help="its name, or with the columns of the file")] = "",
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="a new .jsonl, .csv, .tsv or .parquet file")
+        Path | None, Option("-o", "--out", help="a new .jsonl, .csv, .tsv or .parquet file")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Annotated[str, Option(help="auto, cpu or cuda")] = "auto",
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; a JSON object per row, or a file."""
     from bertc.use.answer_files import check_out
@@ -105,19 +102,18 @@ def predict(
 @app.command("embed")
 def embed_(
     run: RunArgument,
-    file: Annotated[Path, typer.Argument(help="one text a line")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="vectors.npy, or .parquet with texts")],
+    file: Annotated[Path, Argument(help="one text a line")],
+    out: Annotated[Path, Option("-o", "--out", help="vectors.npy, or .parquet with texts")],
     pooling: Annotated[
-        str,
-        typer.Option(help="mean, cls or max; default: as trained or as its folder says, else mean"),
+        str, Option(help="mean, cls or max; default: as trained or as its folder says, else mean")
     ] = "",
-    normalise: Annotated[bool | None, typer.Option(help="vectors of length 1")] = None,
-    prompt: Annotated[str, typer.Option(help="a prompt of its folder by name: query, ...")] = "",
-    width: Annotated[int, typer.Option(help="numbers of a vector, 0: all (widths=)", min=0)] = 0,
+    normalise: Annotated[bool | None, Option(help="vectors of length 1")] = None,
+    prompt: Annotated[str, Option(help="a prompt of its folder by name: query, ...")] = "",
+    width: Annotated[int, Option(help="numbers of a vector, 0: all (widths=)", min=0)] = 0,
     precision: Annotated[
-        Literal["auto", "fp32", "bf16"], typer.Option(help="auto: what is fast there")
+        Literal["auto", "fp32", "bf16"], Option(help="auto: what is fast there")
     ] = "fp32",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Annotated[str, Option(help="auto, cpu or cuda")] = "auto",
 ) -> None:
     """Write a vector for each line of a file, from the hidden states of a model."""
     from bertc.use.embed import embed_file, refuse_other_files, write_vectors
@@ -139,23 +135,23 @@ WITHOUT_PUSH = ("to", "onnx", "int8", "pooling", "code")
 def export_(
     context: typer.Context,
     run: RunArgument,
-    to: Annotated[Path | None, typer.Option(help="the Hugging Face folder to write")] = None,
-    onnx: Annotated[Path | None, typer.Option(help="the folder to write an ONNX graph to")] = None,
+    to: Annotated[Path | None, Option(help="the Hugging Face folder to write")] = None,
+    onnx: Annotated[Path | None, Option(help="the folder to write an ONNX graph to")] = None,
     int8: Annotated[
-        bool, typer.Option("--int8", help="with --onnx: write the graph with int8 weights too")
+        bool, Option("--int8", help="with --onnx: write the graph with int8 weights too")
     ] = False,
     pooling: Annotated[
-        str, typer.Option(help="with --to: for sentence-transformers too, by mean, cls or max")
+        str, Option(help="with --to: for sentence-transformers too, by mean, cls or max")
     ] = "",
-    code: Annotated[bool, typer.Option("--code", help="with --to: with its own classes")] = False,
-    adapter: Annotated[bool, typer.Option("--adapter", help="with --to: peft's layout")] = False,
-    push: Annotated[str, typer.Option(help="send the folder to the hub: user/name")] = "",
+    code: Annotated[bool, Option("--code", help="with --to: with its own classes")] = False,
+    adapter: Annotated[bool, Option("--adapter", help="with --to: peft's layout")] = False,
+    push: Annotated[str, Option(help="send the folder to the hub: user/name")] = "",
     revision: Annotated[
-        str, typer.Option(help="with --push: the branch; step-1000 has the weights after that step")
+        str, Option(help="with --push: the branch; step-1000 has the weights after that step")
     ] = "main",
-    private: Annotated[bool, typer.Option("--private", help="with --push: for you alone")] = False,
+    private: Annotated[bool, Option("--private", help="with --push: for you alone")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="with --push: list what would be sent")
+        bool, Option("--dry-run", help="with --push: list what would be sent")
     ] = False,
 ) -> None:
     """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way.
@@ -197,8 +193,8 @@ def _export_adapter(context: typer.Context, run: Path, to: Path) -> None:
 
 @app.command("import")
 def import_(
-    folder: Annotated[Path, typer.Argument(help="a Hugging Face folder of the BERT family")],
-    out: Annotated[Path, typer.Option(help="the run folder to write")],
+    folder: Annotated[Path, Argument(help="a Hugging Face folder of the BERT family")],
+    out: Annotated[Path, Option(help="the run folder to write")],
 ) -> None:
     """Read a Hugging Face folder into a run folder."""
     from bertc.run.models.runs import import_run

@@ -38,13 +38,8 @@ def answer_cost(
     how = Execution("cpu", precision, compiled=False)
     body, tasks = stage.network(MAIN).body, stage.tasks
     of_first = tasks and all(task.pooled for task in tasks) and not body.pooled.of_rows
-    call = op.Call(
-        rows=rows,
-        tokens=tokens,
-        queries=1 if of_first else tokens,
-        pooled=1 if body.pooler else 0,
-        causal=body.causal,
-    )
+    queries, pooled = 1 if of_first else tokens, 1 if body.pooler else 0
+    call = op.Call(rows=rows, tokens=tokens, queries=queries, pooled=pooled, causal=body.causal)
     shape = RowShape(seq=tokens)
     heads = (operation for task in tasks for operation in task.operations(body, shape, rows))
     passed = [*body.operations(call).operations(), *heads]

@@ -40,16 +40,10 @@ class Step:
     @cached_property
     def passes(self) -> tuple[NetworkPass, ...]:
         """One entry per network, in the order of their forward passes."""
+        stage, budget, how = self.stage, self.budget, self.budget.execution
         return tuple(
-            NetworkPass(
-                self.stage,
-                network,
-                self.budget,
-                forward,
-                block_bytes(forward, self.budget.execution),
-                self.recompute,
-            )
-            for network, forward in passes_of(self.stage, self.stage.rows_an_example)
+            NetworkPass(stage, network, budget, forward, block_bytes(forward, how), self.recompute)
+            for network, forward in passes_of(stage, stage.rows_an_example)
         )
 
     @cached_property

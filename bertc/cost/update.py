@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from math import prod
-from typing import Literal, assert_never
+from typing import Literal
 
 from bertc.cost.execution import FP32, networks_of
 from bertc.cost.parameters import stored
@@ -57,8 +57,6 @@ def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int)
                 for shape, count in sizes.items()
             )
             return muon_bytes * max(sizes_at_once, default=0)
-        case unreachable:
-            assert_never(unreachable)
 
 
 def moves_as(stage: Stage) -> Literal["adam", "lamb"]:
@@ -68,8 +66,6 @@ def moves_as(stage: Stage) -> Literal["adam", "lamb"]:
             return "adam"
         case Lamb() | StableAdam():
             return "lamb"
-        case unreachable:
-            assert_never(unreachable)
 
 
 def update_products(stage: Stage) -> Iterator[tuple[op.Product, int]]:

@@ -18,7 +18,7 @@ from bertc.data.examples.copies import Copier, WordNetworks
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import read_tasks, task_digest
-from bertc.data.layouts.parts import dev_parts, part_source
+from bertc.data.layouts.parts import dev_parts, part_named
 from bertc.data.prepared.opening import open_prepared
 from bertc.data.rows.sample import sample
 from bertc.data.shards import VERSION, Tokenised, spelling, tokenise_source
@@ -268,7 +268,7 @@ def contents(corpus: PreparedCorpus) -> dict[str, tuple[str, str]]:
             read[name] = (fingerprint(open_source(*text).identity), content)
     for task in dict.fromkeys(task for stage in stages for task in stage.tasks):
         for part in ("train", *dev_parts(task)):
-            path = part_source(task, part)
+            path = part_named(task, part).source
             if isinstance(path, Path):  # data sets of a hub have versions there
                 files = [file for file in (path, *sorted(path.rglob("*"))) if is_file(file)]
                 digests = [(str(file.relative_to(path)), durable.digest(file)) for file in files]

@@ -87,14 +87,9 @@ def _other_metrics(
     A run that passed over a damaged checkpoint has written other lines since, and one whose
     lines were removed begins after it.
     """
-    known = [
-        _mapping(checkpoint["metrics"]) for checkpoint in facts.values() if "metrics" in checkpoint
-    ]
-    if (
-        known
-        and is_file(path)
-        and _first_step(path) <= max(metrics.get("step", 0) for metrics in known)
-    ):
+    known = [_mapping(fact["metrics"]) for fact in facts.values() if "metrics" in fact]
+    last = max((metrics.get("step", 0) for metrics in known), default=-1)
+    if known and is_file(path) and _first_step(path) <= last:
         pairs = [(metrics.get("bytes"), metrics.get("sha256")) for metrics in known]
         if not any(isinstance(n, int) and _digest_of_first(path, n) == d for n, d in pairs):
             yield (

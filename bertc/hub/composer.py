@@ -15,11 +15,8 @@ from bertc.base.storage.paths import is_folder
 
 _BATCH = re.compile(r"ba(\d+)")
 _WRAPPED = re.compile(r"^(module|model)\.|_orig_mod\.|_fsdp_wrapped_module\.")
-_RENAMED = (
-    # AnswerDotAI/ModernBERT src/bert_layers/model.py, and transformers modeling_modernbert.py.
-    ("bert.encoder.layers.", "model.layers."),
-    ("bert.", "model."),
-)
+_OURS = re.compile(r"^bert\.(encoder\.(?=layers\.))?")
+"""In AnswerDotAI/ModernBERT src/bert_layers/model.py; ``model.`` in transformers."""
 _OF_FLEX = "bert.encoder.layers.0.attn.Wqkv.weight"
 
 
@@ -47,14 +44,7 @@ def weights_of(content: Mapping[str, Any]) -> Mapping[str, Any]:
     plain = {_WRAPPED.sub("", str(name)): tensor for name, tensor in model.items()}
     if _OF_FLEX not in plain:
         return plain
-    return {_renamed(name): tensor for name, tensor in plain.items()}
-
-
-def _renamed(name: str) -> str:
-    for before, after in _RENAMED:
-        if name.startswith(before):
-            return after + name.removeprefix(before)
-    return name
+    return {_OURS.sub("model.", name): tensor for name, tensor in plain.items()}
 
 
 def progress_of(content: Mapping[str, Any]) -> tuple[str, ...]:

@@ -22,41 +22,22 @@ def names_beside(resolved: Resolved) -> tuple[str, ...]:
 
 def alone(resolved: Resolved, name: str = MAIN) -> Resolved:
     """The program of one network, as its main network, with the terms it learns."""
-    return resolved.model_copy(
-        update={
-            "stages": tuple(
-                stage.model_copy(
-                    update={
-                        "encoder": stage.network(name).body,
-                        "generator": None,
-                        "replacements": NoGenerator(),
-                        "objective": tuple(
-                            term
-                            for term in stage.objective
-                            if stage.learner(term.objective).name == name
-                        ),
-                    }
-                )
-                for stage in resolved.stages
-            )
-        }
-    )
+    stages = []
+    for stage in resolved.stages:
+        learned = (t for t in stage.objective if stage.learner(t.objective).name == name)
+        alone = {"generator": None, "replacements": NoGenerator(), "objective": tuple(learned)}
+        stages.append(stage.model_copy(update={**alone, "encoder": stage.network(name).body}))
+    return resolved.model_copy(update={"stages": tuple(stages)})
 
 
 def summed(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """The tensors with the main network's tables whole, where they are differences."""
-    return {
-        **tensors,
-        **{table: tensors[table] + tensors[base] for table, base in _added(resolved)},
-    }
+    return dict(tensors) | {to: tensors[to] + tensors[base] for to, base in _added(resolved)}
 
 
 def parted(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """The tensors with the main network's whole tables as differences, where it has those."""
-    return {
-        **tensors,
-        **{table: tensors[table] - tensors[base] for table, base in _added(resolved)},
-    }
+    return dict(tensors) | {to: tensors[to] - tensors[base] for to, base in _added(resolved)}
 
 
 def _added(resolved: Resolved) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import Any
 
 from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.hub.families import family_for
@@ -181,8 +181,6 @@ def padding(resolved: Resolved) -> int:
             return 0
         case TokenizerFile() | Extended() | Trimmed():
             return max(0, first_position(resolved.encoder) - 1)
-        case unreachable:
-            assert_never(unreachable)
 
 
 def _of_pruning(program: Complete) -> tuple[Obstacle, list[Origin]] | None:

@@ -253,20 +253,9 @@ class Alone:
 
 
 Operation = (
-    Product
-    | Attention
-    | Recurrence
-    | Lookup
-    | Norm
-    | Pointwise
-    | Dropout
-    | Copy
-    | Mixture
-    | Alone
-    | VocabularyLoss
-    | Loss
-    | LossInBlocks
-)
+    Product | Attention | Recurrence | Lookup | Norm | Pointwise | Dropout | Copy | Mixture
+    | Alone | VocabularyLoss | Loss | LossInBlocks
+)  # fmt: skip
 """The closed union of operations."""
 Operations = tuple[Operation, ...]
 

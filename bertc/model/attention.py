@@ -5,7 +5,7 @@ the table of distances.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -264,5 +264,3 @@ def build_attention(table: Table, name: str, node: Encoder, layer: int) -> Atten
             return RelativeAttention(table, name, node, layer, kind)
         case DisentangledNode():
             return DisentangledAttention(table, name, node, layer)
-        case _:
-            assert_never(kind)

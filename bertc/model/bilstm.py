@@ -8,7 +8,7 @@ d both directions, p pooled.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -244,8 +244,6 @@ class BiLstm(BodyModule):
             case "mean":
                 counts_bt1 = texts.lengths.clamp(min=1)[..., None]
                 return (states_bsd[:, None] * within_bts1).sum(2) / counts_bt1
-            case unreachable:
-                assert_never(unreachable)
 
     def shard_units(self) -> Iterable[nn.Module]:
         """Every layer."""

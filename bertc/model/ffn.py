@@ -34,8 +34,6 @@ def activate(kind: Activation, x: Tensor) -> Tensor:
             return F.silu(x)
         case "tanh":
             return torch.tanh(x)
-        case _:
-            assert_never(kind)
 
 
 def activated(kind: Activation, linear: Linear, x: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ of a conditioned head, f features, v token ids.
 """
 
 from collections.abc import Iterable
-from typing import assert_never
 
 import torch
 import torch.nn.functional as F
@@ -273,5 +272,3 @@ def make_head(objective: TermNode, encoder: Body) -> nn.Module:
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(count))
         case VectorHead(dense=dense):
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(dense))
-        case unreachable:
-            assert_never(unreachable)

@@ -1,7 +1,5 @@
 """A whole model: its networks by name, and the heads of all objectives."""
 
-from typing import assert_never
-
 import torch
 from torch import Tensor, nn
 
@@ -165,8 +163,6 @@ def build_body(node: Body) -> BodyModule:
             return Encoder(node)
         case BiLstmBody():
             return BiLstm(node)
-        case unreachable:
-            assert_never(unreachable)
 
 
 def _check(inputs: EncoderInputs) -> None:

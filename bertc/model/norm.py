@@ -1,6 +1,6 @@
 """Norm functions, and the sum of states and a part's output with its norm."""
 
-from typing import Any, assert_never
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -48,8 +48,6 @@ def build_norm(table: Table, name: str, node: NormFunction) -> Norm:
     match node:
         case LayerNormNode() | RmsNormNode():
             return Norm(table, name, node)
-        case _:
-            assert_never(node)
 
 
 def norm_if_any(table: Table, name: str, node: NormFunction | None) -> Norm | None:

@@ -1,7 +1,7 @@
 """Learning-rate schedules, as pure functions of the step."""
 
 import math
-from typing import Literal, assert_never
+from typing import Literal
 
 from bertc.ir.learning.optimizer import (
     ConstantRate,
@@ -51,8 +51,6 @@ def _decay(stage: Stage, updates: int) -> float:
             if begun <= 0 or not decay:
                 return 1.0
             return end + (1 - end) * _left(shape, min(1.0, begun / decay))
-        case unreachable:
-            assert_never(unreachable)
 
 
 def _left(shape: Literal["1-sqrt", "linear", "cosine"], progress: float) -> float:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Protocol, assert_never
+from typing import Protocol
 
 import numpy as np
 
@@ -169,8 +169,6 @@ class Copier:
                 likely = {text.text: (text, of) for text, of in zip(split, candidates, strict=True)}
                 chance = node.probability
                 return lambda text, random: replaced(*likely[text], chance, random)
-            case unreachable:
-                assert_never(unreachable)
 
     def _candidates(self, node: ReplacedCopies, texts: Sequence[SplitText]) -> Sequence[Candidates]:
         places, number = [replaceable(text) for text in texts], node.candidates

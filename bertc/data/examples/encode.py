@@ -6,8 +6,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.base.storage.foreign import as_data_error
-from bertc.data.examples.fitting import TEXTS_AT_ONCE, fitted, ids_of
+from bertc.data.examples.fitting import encodings_of, fitted, ids_of
 from bertc.data.examples.related_rows import lists, related, searched
 from bertc.data.examples.task_rows import RowBuilder, TaskRows, scored_words, windows
 from bertc.data.layouts.example import (
@@ -18,8 +17,8 @@ from bertc.data.layouts.example import (
     TaggedExample,
     TextExample,
 )
-from bertc.data.vocab.vocabulary import FAILS, Vocabulary
-from bertc.ir.learning.answer import Answer, Choice, Score, Several, Tags, told_names
+from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.ir.learning.answer import Answer, Score, Several, told_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Race, Squad, Tagging
 from bertc.ir.learning.vector_task import Embed, Rerank
@@ -93,7 +92,8 @@ def _target(answer: Answer, example: TextExample, numbers: Mapping[str, int]) ->
     """The number of a label, 1 or 0 for each of several, or the scores."""
     match example.answer:
         case None:
-            return (float("nan") if isinstance(answer, Score) else -1.0,) * _targets(answer)
+            width = answer.width if isinstance(answer, Several | Score) else 1
+            return (float("nan") if isinstance(answer, Score) else -1.0,) * width
         case str(label):
             return (float(numbers[label]),)
         case tuple(labels) if isinstance(answer, Several):
@@ -104,29 +104,17 @@ def _target(answer: Answer, example: TextExample, numbers: Mapping[str, int]) ->
             return (float(score),)
 
 
-def _targets(answer: Answer) -> int:
-    """Numbers of an example's target."""
-    return answer.width if isinstance(answer, Several | Score) else 1
-
-
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add a row for each choice, with a passage in the gap (``_``) of its question or behind it."""
     assert isinstance(task, Race | Choose), "choices need a task of choices"
-    assert isinstance(task.answer, Choice), "choices need a task of choices"
     for number, example in enumerate(examples):
         assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
         answer_index = -1.0 if example.answer is None else float(example.answer)
+        question, choices = example.question, example.choices
         if example.passage:
-            gap = "_" in example.question
-            choice_texts = [
-                example.question.replace("_", choice, 1) if gap else f"{example.question} {choice}"
-                for choice in example.choices
-            ]
-        else:
-            choice_texts = list(example.choices)
-        (passage, *choice_ids) = ids_of(
-            rows.vocabulary, [example.passage or example.question, *choice_texts]
-        )
+            with_gap = question if "_" in question else f"{question} _"
+            choices = tuple(with_gap.replace("_", choice, 1) for choice in choices)
+        passage, *choice_ids = ids_of(rows.vocabulary, [example.passage or question, *choices])
         shortened = question_shortened = False
         for place in range(task.answer.most):
             exists = place < len(choice_ids)
@@ -145,45 +133,38 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
 
 def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add sentences, tokenised word by word; a word's first token predicts its tag."""
-    answer = task.answer
     assert isinstance(task, Tag | Tagging)
-    assert isinstance(answer, Tags)
-    numbers = {name: i for i, name in enumerate(answer.names)}
+    numbers = {name: i for i, name in enumerate(task.answer.names)}
     max_tokens = rows.max_tokens(1)
     sentences = [e for e in examples if isinstance(e, TaggedExample)]
     # A space before a word is part of its tokens in byte-level vocabularies.
     alone, after = ids_of(rows.vocabulary, ["a", " a"])
     spaced = alone != after
-    for at in range(0, len(sentences), TEXTS_AT_ONCE):
-        part = sentences[at : at + TEXTS_AT_ONCE]
-        texts = [
-            [f" {word}" if spaced and place else word for place, word in enumerate(example.words)]
-            for example in part
-        ]
-        with as_data_error(*FAILS):
-            encodings = rows.vocabulary.tokenizer.encode_batch(
-                texts, is_pretokenized=True, add_special_tokens=False
-            )
-        for number, (example, encoding) in enumerate(zip(part, encodings, strict=True), at):
-            of_word = np.array(encoding.word_ids, dtype=np.int64)
-            firsts = np.flatnonzero(np.diff(of_word, prepend=-1))
-            tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
-            # A word without any token, such as a lone accent, has no state to predict from.
-            places = np.full(len(example.words), -1, dtype=np.int64)
-            places[of_word[firsts]] = firsts
-            bounds = [(0, min(len(encoding.ids), max_tokens))]
-            if task.stride and len(encoding.ids) > max_tokens:
-                bounds = [*windows(len(encoding.ids), max_tokens, task.stride, firsts)]
-            rows.num_windowed += len(bounds) > 1
-            rows.num_cut += bounds[-1][1] < len(encoding.ids)
-            for (start, end), scored in zip(bounds, scored_words(bounds, places), strict=True):
-                rows.add(number, (encoding.ids[start:end], None), ())
-                there = places[scored]
-                read = (there >= 0) & (there < end)
-                rows.num_unread += int((~read).sum())
-                at_row = there - start + len(rows.template.before[0])
-                rows.words.append(np.where(read, at_row, -1))
-                rows.tags.append(np.asarray(tags, dtype=np.int64)[scored])
+    texts = [
+        [f" {word}" if spaced and place else word for place, word in enumerate(example.words)]
+        for example in sentences
+    ]
+    encodings = encodings_of(rows.vocabulary, texts, is_pretokenized=True)
+    for number, (example, encoding) in enumerate(zip(sentences, encodings, strict=True)):
+        of_word = np.array(encoding.word_ids, dtype=np.int64)
+        firsts = np.flatnonzero(np.diff(of_word, prepend=-1))
+        tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
+        # A word without any token, such as a lone accent, has no state to predict from.
+        places = np.full(len(example.words), -1, dtype=np.int64)
+        places[of_word[firsts]] = firsts
+        bounds = [(0, min(len(encoding.ids), max_tokens))]
+        if task.stride and len(encoding.ids) > max_tokens:
+            bounds = [*windows(len(encoding.ids), max_tokens, task.stride, firsts)]
+        rows.num_windowed += len(bounds) > 1
+        rows.num_cut += bounds[-1][1] < len(encoding.ids)
+        for (start, end), scored in zip(bounds, scored_words(bounds, places), strict=True):
+            rows.add(number, (encoding.ids[start:end], None), ())
+            there = places[scored]
+            read = (there >= 0) & (there < end)
+            rows.num_unread += int((~read).sum())
+            at_row = there - start + len(rows.template.before[0])
+            rows.words.append(np.where(read, at_row, -1))
+            rows.tags.append(np.asarray(tags, dtype=np.int64)[scored])
 
 
 def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
@@ -191,17 +172,13 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
     assert isinstance(task, Squad | Read)
     with_question = [e for e in examples if isinstance(e, QuestionExample)]
     passages = list(dict.fromkeys(e.passage for e in with_question))
-    tokens = {}
-    for at in range(0, len(passages), TEXTS_AT_ONCE):
-        part = passages[at : at + TEXTS_AT_ONCE]
-        with as_data_error(*FAILS):
-            encodings = rows.vocabulary.tokenizer.encode_batch(part, add_special_tokens=False)
-        for passage, encoding in zip(part, encodings, strict=True):
-            offsets = np.asarray(encoding.offsets, dtype=np.int32).reshape(-1, 2)
-            tokens[passage] = np.asarray(encoding.ids, dtype=np.int32), offsets
+    tokens = {
+        passage: (np.array(encoding.ids, np.int32), np.array(encoding.offsets, np.int32))
+        for passage, encoding in zip(passages, encodings_of(rows.vocabulary, passages), strict=True)
+    }
     questions = ids_of(rows.vocabulary, [e.question for e in with_question])
     for number, (example, question) in enumerate(zip(with_question, questions, strict=True)):
-        ids, offsets = tokens[example.passage]
+        ids, offsets = tokens[example.passage][0], tokens[example.passage][1].reshape(-1, 2)
         question_ids = question[: task.question]
         rows.num_questions_cut += len(question) > len(question_ids)
         window = max(1, rows.max_tokens(2) - len(question_ids))
@@ -210,20 +187,15 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
         rows.num_narrow += len(bounds) > 1 and window < len(question_ids)
         first, last = _answer_tokens(example, offsets)
         prefix = len(rows.template.before[0]) + len(question_ids) + len(rows.template.between[0])
+        around = [np.full((n, 2), -1, np.int32) for n in (prefix, len(rows.template.behind[0]))]
         answer_read = False
         for start, end in bounds:
             inside = start <= first and last < end and first >= 0
             answer_read |= inside
             target = (prefix + first - start, prefix + last - start) if inside else (0, 0)
-            prefix_offsets = np.full((prefix, 2), -1, dtype=np.int32)
-            end_offsets = np.full((len(rows.template.behind[0]), 2), -1, dtype=np.int32)
-            rows.add(
-                number,
-                (question_ids, ids[start:end].tolist()),
-                (float(target[0]), float(target[1])),
-                np.concatenate([prefix_offsets, offsets[start:end], end_offsets]),
-                first=start,
-            )
+            characters = np.concatenate([around[0], offsets[start:end], around[1]])
+            pair = question_ids, ids[start:end].tolist()
+            rows.add(number, pair, target, characters, first=start)
         rows.num_unread += bool(example.answers) and not answer_read
 
 

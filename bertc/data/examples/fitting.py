@@ -1,6 +1,8 @@
 """Token ids of texts, cut so that they fit in a row."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from tokenizers import Encoding
 
 from bertc.base.storage.foreign import as_data_error
 from bertc.data.examples.task_rows import RowBuilder
@@ -27,6 +29,18 @@ def _cut(ids: list[int], count: int, rows: RowBuilder) -> list[int]:
     count = min(len(ids), max(0, count))
     at_end = rows.vocabulary.passed_on.get("truncation_side") == "left"
     return ids[len(ids) - count :] if at_end else ids[:count]
+
+
+def encodings_of(
+    vocabulary: Vocabulary, texts: Sequence[str | list[str]], **how: bool
+) -> Iterator[Encoding]:
+    """The encodings of texts without special tokens; ``is_pretokenized``: of lists of words."""
+    for at in range(0, len(texts), TEXTS_AT_ONCE):
+        with as_data_error(*FAILS):
+            encodings = vocabulary.tokenizer.encode_batch(
+                texts[at : at + TEXTS_AT_ONCE], add_special_tokens=False, **how
+            )
+        yield from encodings
 
 
 def ids_of(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:

@@ -56,25 +56,25 @@ def mined(
     """
     passages = [*dict.fromkeys(_folded(positive) for _, positive in pairs)]
     written = {_folded(positive): positive for _, positive in reversed(pairs)}
-    _refuse_too_few(node, title, pairs, len(passages))
+    positives, right = _positives(node, title, pairs, passages)
     content = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
-    inputs = [
-        VERSION,
-        node.model_dump(mode="json", exclude={"run", "judge"}),
-        content,
-        *map(networks.digest, filter(None, (node.run, node.judge))),
-    ]
-    folder = cache / "mined" / fingerprint(*inputs)
+    digests = map(networks.digest, filter(None, (node.run, node.judge)))
+    how = node.model_dump(mode="json", exclude={"run", "judge"})
+    folder = cache / "mined" / fingerprint(VERSION, how, content, *digests)
 
     def make(to: Path) -> dict[str, int]:
-        at = {passage: number for number, passage in enumerate(passages)}
-        positives = np.array([at[_folded(positive)] for _, positive in pairs])
-        texts = [written[passage] for passage in passages]
+        texts, queries = [written[passage] for passage in passages], [query for query, _ in pairs]
         vectors_cd = networks.vectors(node.run, texts, "document", progress)
-        vectors_nd = networks.vectors(node.run, [query for query, _ in pairs], "query", progress)
-        judged = _judge(node.judge, texts, networks)
+        vectors_nd = networks.vectors(node.run, queries, "query", progress)
+
+        def judged(query: str, of: list[int]) -> list[float]:
+            return networks.judged(node.judge, [(query, texts[number]) for number in of])
+
         progress.begin(f"searching negatives of {title}", len(pairs), "texts")
-        chosen, facts = _search(node, pairs, positives, vectors_nd, vectors_cd, judged, progress)
+        judge, of_queries = judged if node.judge else None, [*zip(queries, right, strict=True)]
+        chosen, facts = _search(
+            node, of_queries, positives, vectors_nd, vectors_cd, judge, progress
+        )
         progress.end()
         np.save(to / FILE, chosen)
         return facts
@@ -88,28 +88,25 @@ def mined(
     ]
 
 
-def _refuse_too_few(
-    node: Mined, title: str, pairs: Sequence[tuple[str, str]], passages: int
-) -> None:
-    """Refuse pairs with fewer passages than a query has negatives and positives."""
-    of_query: dict[str, set[str]] = {}
-    for query, positive in pairs:
-        of_query.setdefault(_folded(query), set()).add(_folded(positive))
-    if passages < node.number + max(map(len, of_query.values())):
+def _positives(
+    node: Mined, title: str, pairs: Sequence[tuple[str, str]], passages: Sequence[str]
+) -> tuple[list[int], list[set[int]]]:
+    """The number of the positive of each pair, and those of all positives of its query.
+
+    Refuses pairs with fewer passages than a query has negatives and positives.
+    """
+    numbers = {passage: number for number, passage in enumerate(passages)}
+    positives = [numbers[_folded(positive)] for _, positive in pairs]
+    right: dict[str, set[int]] = {}
+    for (query, _), positive in zip(pairs, positives, strict=True):
+        right.setdefault(_folded(query), set()).add(positive)
+    if len(passages) < node.number + max(map(len, right.values())):
         raise DataError(
-            f"{title}: its pairs have {passages:,} different positives, too few to take "
+            f"{title}: its pairs have {len(passages):,} different positives, too few to take "
             f"{node.number:,} negatives among them",
             "more pairs, or a column of negatives (negative=)",
         )
-
-
-def _judge(
-    run: str, texts: Sequence[str], networks: VectorNetworks
-) -> Callable[[str, list[int]], Sequence[float]] | None:
-    """A function from a query and numbers of passages to the scores of a reranker, if any."""
-    if not run:
-        return None
-    return lambda query, of: networks.judged(run, [(query, texts[number]) for number in of])
+    return positives, [right[_folded(query)] for query, _ in pairs]
 
 
 def _folded(text: str) -> str:
@@ -118,46 +115,38 @@ def _folded(text: str) -> str:
 
 def _search(
     node: Mined,
-    pairs: Sequence[tuple[str, str]],
-    positives: NDArray[np.int64],
+    queries: Sequence[tuple[str, set[int]]],
+    positives: Sequence[int],
     vectors_nd: NDArray[np.float32],
     vectors_cd: NDArray[np.float32],
     judged: Callable[[str, list[int]], Sequence[float]] | None,
     progress: Progress,
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """Numbers (n, number) of the passages that are negatives, with counts for a remark."""
-    right: dict[str, set[int]] = {}
-    for (query, _), positive in zip(pairs, positives.tolist(), strict=True):
-        right.setdefault(_folded(query), set()).add(positive)
+    """Numbers (n, number) of the passages that are negatives, with counts for a remark.
+
+    ``queries`` have all of their positives, ``positives`` are those of the examples.
+    """
     rows, facts = list[list[int]](), {"false": 0, "drawn": 0}
-    most = min(len(vectors_cd), node.top + max(map(len, right.values())))
-    for first in range(0, len(pairs), _QUERIES_AT_ONCE):
+    most = min(len(vectors_cd), node.top + max(len(right) for _, right in queries))
+    for first in range(0, len(queries), _QUERIES_AT_ONCE):
         likeness_qc = vectors_nd[first : first + _QUERIES_AT_ONCE] @ vectors_cd.T
         near_qk = np.argpartition(-likeness_qc, most - 1, axis=1)[:, :most]
-        windows = list[list[int]]()
-        for likeness_c, near, (query, _) in zip(likeness_qc, near_qk, pairs[first:], strict=False):
-            near = near[np.argsort(-likeness_c[near], kind="stable")]
-            others = [number for number in near.tolist() if number not in right[_folded(query)]]
-            windows.append(others[node.skip : node.top])
-        for nth, ranked in enumerate(windows):
-            (query, _), positive = pairs[first + nth], positives[first + nth]
-            likeness_c, of = likeness_qc[nth], right[_folded(query)]
+        for nth, (likeness_c, near_k) in enumerate(zip(likeness_qc, near_qk, strict=True), first):
+            (query, right), positive = queries[nth], positives[nth]
+            near = near_k[np.argsort(-likeness_c[near_k], kind="stable")].tolist()
+            ranked = [number for number in near if number not in right][node.skip : node.top]
             if judged:
                 likeness_c[[positive, *ranked]] = judged(query, [positive, *ranked])
-            limit = _limit(float(likeness_c[positive]), node.margin)
+            likeness = float(likeness_c[positive])  # which may be below 0
+            limit = likeness - (1 - node.margin) * abs(likeness)
             hard = [number for number in ranked if likeness_c[number] <= limit]
             facts["false"] += len(ranked) - len(hard)
             row = hard[: node.number]
             facts["drawn"] += node.number - len(row)
-            row += _drawn(node.number - len(row), {*of, *row}, len(vectors_cd), first + nth)
+            row += _drawn(node.number - len(row), {*right, *row}, len(vectors_cd), nth)
             rows.append(row)
         progress.advance(len(near_qk))
     return np.array(rows, dtype=np.int64), facts
-
-
-def _limit(positive: float, margin: float) -> float:
-    """The highest similarity of a negative, also where the positive's is below 0."""
-    return positive - (1 - margin) * abs(positive)
 
 
 def _drawn(count: int, without: set[int], passages: int, example: int) -> list[int]:

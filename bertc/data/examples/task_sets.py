@@ -21,7 +21,7 @@ from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example, SearchExample, TaggedExample, TextExample
-from bertc.data.layouts.parts import dev_parts, part_examples, part_source, training_examples
+from bertc.data.layouts.parts import dev_parts, part_examples, part_named, training_examples
 from bertc.data.sources.cells import finite, swapped
 from bertc.data.sources.files import file_identity
 from bertc.data.vocab.vocabulary import Vocabulary
@@ -255,7 +255,7 @@ class TrainingFacts(NamedTuple):
 
 def training_facts(task: AnyTask) -> TrainingFacts:
     """The facts of the training file of a task."""
-    source = part_source(task, "train")
+    source = part_named(task, "train").source
     if isinstance(source, Path) and is_file(source):
         return _read(task, file_identity(source))
     return _read(task, object())

@@ -30,12 +30,7 @@ OFFICIAL = {
 
 def training_examples(task: AnyTask) -> list[Example]:
     """The training examples of a task, each with its answer."""
-    return read_examples(task, _part(task, "train"))
-
-
-def part_source(task: AnyTask, part: str) -> ExampleSource:
-    """The file, folder or data set of a task's part."""
-    return _part(task, part).source
+    return read_examples(task, part_named(task, "train"))
 
 
 def dev_parts(task: AnyTask) -> tuple[str, ...]:
@@ -68,11 +63,8 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataP
         if name == stem or name.startswith((f"{stem}-", f"{stem}_"))
     }
     if part and not chosen:
-        _part(
-            task,
-            part,
-            f"--task \"{task.kind}({part}='...')\"" if part in CUSTOM_PARTS else "check its name",
-        )
+        named = f"--task \"{task.kind}({part}='...')\""
+        part_named(task, part, named if part in CUSTOM_PARTS else "check its name")
     if chosen or data or not any_file:
         return chosen
     # A custom task calls its first file train; here it is just a named file.
@@ -81,7 +73,7 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataP
 
 def part_examples(task: AnyTask, part: str) -> list[Example]:
     """The examples of a part by name; those of test parts may have no answers."""
-    return read_examples(task, _part(task, part), labelled=not part.startswith("test"))
+    return read_examples(task, part_named(task, part), labelled=not part.startswith("test"))
 
 
 def read_examples(task: AnyTask, part: DataPart, labelled: bool = True) -> list[Example]:
@@ -119,7 +111,7 @@ def examples_of(task: AnyTask, part: DataPart, labelled: bool = True) -> Iterato
         raise DataError(f"{name}:1: no examples in it", "at least one is needed")
 
 
-def _part(task: AnyTask, name: str, help: str = "") -> DataPart:
+def part_named(task: AnyTask, name: str, help: str = "") -> DataPart:
     """The part of a name; ``help`` says how to name a missing one, by default in the task."""
     parts = named_parts(task)
     if name in parts:

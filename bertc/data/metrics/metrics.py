@@ -129,7 +129,10 @@ def _value(
             return 2 * both / max(1, answers.count(positive) + right.count(positive))
         case "micro_f1" | "macro_f1":  # of several labels
             assert isinstance(task.answer, Several), f"{metric} is of several labels"
-            right_nc, answers_nc = (_flags(task.answer, side) for side in (right, answers))
+            right_nc, answers_nc = (
+                np.array([[name in labels for name in task.answer.names] for labels in _tags(side)])
+                for side in (right, answers)
+            )
             both, either = (right_nc & answers_nc).sum(0), right_nc.sum(0) + answers_nc.sum(0)
             if metric == "micro_f1":
                 return float(2 * both.sum() / max(1, either.sum()))
@@ -180,11 +183,6 @@ def _ranks(values_n: NDArray[np.float64]) -> NDArray[np.float64]:
 def _numbers(values: Sequence[AnswerValue]) -> NDArray[np.float64]:
     """The numbers of each column (c, n)."""
     return np.array(values, dtype=np.float64).reshape(len(values), -1).T
-
-
-def _flags(answer: Several, values: Sequence[AnswerValue]) -> NDArray[np.bool_]:
-    """The labels of each example as truths (n, c)."""
-    return np.array([[name in labels for name in answer.names] for labels in _tags(values)])
 
 
 def _tags(values: Sequence[AnswerValue]) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Regex, Tokenizer, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, pre_tokenizers
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.json_file import shown
@@ -95,25 +95,15 @@ def extended(base: Vocabulary, words: Sequence[str]) -> Tokenizer:
     A word is read as its token where no letter, digit or mark touches it. All other text is read
     as before.
     """
-    gone, tokenizer = unused(base)[::-1][: len(words)], base.tokenizer
     keep = np.ones(base.size, dtype=np.bool_)
-    keep[gone] = False
-    written, first = _cut(tokenizer, keep)
-    model, normal = written["model"]["type"], speller(tokenizer) is not str
-    with_blank = model not in ("WordPiece", "WordLevel")  # the blank before a word is in its token
-    written["added_tokens"] += [
-        {
-            "id": number,
-            "content": word,
-            "single_word": True,
-            "lstrip": with_blank,
-            "rstrip": False,
-            "normalized": normal,
-            "special": False,
-        }
-        for number, word in enumerate(words, first)
-    ]
-    return Tokenizer.from_str(json.dumps(written))
+    keep[unused(base)[::-1][: len(words)]] = False
+    written, normal = _cut(base.tokenizer, keep), speller(base.tokenizer) is not str
+    # The blank before a word is in its token.
+    with_blank = written["model"]["type"] not in ("WordPiece", "WordLevel")
+    how = {"single_word": True, "lstrip": with_blank, "normalized": normal}
+    tokenizer = Tokenizer.from_str(json.dumps(written))
+    tokenizer.add_tokens([AddedToken(word, **how) for word in words])
+    return tokenizer
 
 
 def trimmed(base: Vocabulary, counts: NDArray[np.int64], size: int) -> Tokenizer:
@@ -141,7 +131,7 @@ def trimmed(base: Vocabulary, counts: NDArray[np.int64], size: int) -> Tokenizer
             if not size or count + len(parts) <= size:
                 keep[parts] = True
                 count += len(parts)
-    return Tokenizer.from_str(json.dumps(_cut(base.tokenizer, keep)[0]))
+    return Tokenizer.from_str(json.dumps(_cut(base.tokenizer, keep)))
 
 
 def staying(base: Vocabulary) -> int:
@@ -185,10 +175,10 @@ def _closure(token: int, keep: NDArray[np.bool_], needs: Mapping[int, list[int]]
     return [*needed]
 
 
-def _cut(tokenizer: Tokenizer, keep: NDArray[np.bool_]) -> tuple[dict[str, Any], int]:
-    """A tokenizer.json with the kept tokens alone (v,), numbered anew in order; their number."""
-    written, ids = json.loads(tokenizer.to_str()), tokenizer.get_vocab(with_added_tokens=True)
-    model = written["model"]
+def _cut(tokenizer: Tokenizer, keep: NDArray[np.bool_]) -> dict[str, Any]:
+    """A tokenizer.json with the kept tokens alone (v,), numbered anew in order."""
+    written: dict[str, Any] = json.loads(tokenizer.to_str())
+    ids, model = tokenizer.get_vocab(with_added_tokens=True), written["model"]
     listed = isinstance(model["vocab"], list)
     pieces = [piece for piece, _ in model["vocab"]] if listed else model["vocab"]
     in_model = {token for token in pieces if keep[ids[token]]}
@@ -213,7 +203,7 @@ def _cut(tokenizer: Tokenizer, keep: NDArray[np.bool_]) -> tuple[dict[str, Any],
     )
     written["post_processor"] = _renumbered(written["post_processor"], numbers)
     written["padding"] = written["truncation"] = None
-    return written, len(order)
+    return written
 
 
 def _renumbered(step: Any, numbers: Mapping[str, int]) -> Any:

@@ -27,18 +27,10 @@ HfActivation = Literal[
     "gelu_accurate", "relu", "silu", "swish", "tanh",
 ]  # fmt: skip
 MEANING: dict[HfActivation, Activation] = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_pytorch_tanh": "gelu-tanh",
-    "gelu_new": "gelu-tanh",
-    "gelu_python_tanh": "gelu-tanh",
-    "gelu_fast": "gelu-tanh",
-    "gelu_accurate": "gelu-tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-    "tanh": "tanh",
-}
+    "gelu": "gelu", "gelu_python": "gelu", "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_new": "gelu-tanh", "gelu_python_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh",
+    "gelu_accurate": "gelu-tanh", "relu": "relu", "silu": "silu", "swish": "silu", "tanh": "tanh",
+}  # fmt: skip
 """Activations by their names in transformers' activations.ACT2FN."""
 ACTIVATIONS = {ours: name for name, ours in reversed(MEANING.items())}
 """The first name of each, which computes the same to the last bit."""

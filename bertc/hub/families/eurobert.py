@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from bertc.hub.families.config import ROPE, VocabularySize
-from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.rotary_like import HfTurned, PadId
 from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Probability, Width
@@ -61,12 +61,6 @@ class HfEuroBert(HfTurned):
         }
 
 
-def _claims(candidate: Candidate) -> bool:
-    """True for rotary positions and RMS norms."""
-    encoder = candidate.encoder
-    return encoder.positions.kind == "rotary" and encoder.norm.function == "rms"
-
-
 EUROBERT = Family(
     title="EuroBERT",
     config=HfEuroBert,
@@ -96,7 +90,9 @@ EUROBERT = Family(
         default=0.0,
         otherwise="EuroBERT has no class for choices and spans",
     ),
-    claims=_claims,
+    claims=lambda one: (
+        one.encoder.positions.kind == "rotary" and one.encoder.norm.function == "rms"
+    ),
     recipe="eurobert",
     vocabulary=ByteBpe,
     # The mean of logits is that of the states before their linear layer.

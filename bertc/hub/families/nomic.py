@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from bertc.hub.families import bert
 from bertc.hub.families.config import ROPE, Single, VocabularySize
-from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.rotary_like import HfTurned, PadId
 from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Probability, Width
@@ -67,12 +67,6 @@ class HfNomicBert(HfTurned):
         return super().values(encoder, tokens) | {"type_vocab_size": max(1, encoder.segments)}
 
 
-def _claims(candidate: Candidate) -> bool:
-    """True for rotary positions and norms after each part."""
-    encoder = candidate.encoder
-    return encoder.positions.kind == "rotary" and encoder.norm.kind == "post"
-
-
 NOMIC = Family(
     title="NomicBERT",
     config=HfNomicBert,
@@ -108,7 +102,7 @@ NOMIC = Family(
         dropout="classifier_dropout",
         otherwise="NomicBERT has no class for choices and spans",
     ),
-    claims=_claims,
+    claims=lambda one: one.encoder.positions.kind == "rotary" and one.encoder.norm.kind == "post",
     recipe="nomic",
     vocabulary=WordPiece,
 )

@@ -99,6 +99,7 @@ def _layout(
     claims: Callable[[Candidate], bool],
 ) -> Family:
     """The layout of a network of RoBERTa's kind; its ``classes`` begin with this name."""
+    of_rows = f"{classes}ForSequenceClassification"
     return Family(
         title=title,
         config=config,
@@ -114,12 +115,7 @@ def _layout(
         classes=(hf_class(f"{classes}ForMaskedLM", "mlm"), hf_class(f"{classes}Model", "pooler")),
         tasks=TaskHeads(
             (
-                TaskClass(
-                    f"{classes}ForSequenceClassification",
-                    "classifier.out_proj",
-                    "read",
-                    "classifier.dense",
-                ),
+                TaskClass(of_rows, "classifier.out_proj", "read", "classifier.dense"),
                 *bert.pooled_classes(classes)[1:],
             ),
             dropout="classifier_dropout",
@@ -143,11 +139,7 @@ CAMEMBERT = _layout(
     HfCamembert, "CamemBERT", "Camembert", Unigram, lambda candidate: _named(candidate, "camembert")
 )
 ROBERTA = _layout(
-    HfRoberta,
-    "RoBERTa",
-    "Roberta",
-    ByteBpe,
-    lambda candidate: bool(candidate.encoder.positions.offset),
+    HfRoberta, "RoBERTa", "Roberta", ByteBpe, lambda one: bool(one.encoder.positions.offset)
 )
 
 

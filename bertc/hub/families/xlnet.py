@@ -100,12 +100,6 @@ class HfXlnet(HfConfig):
         }
 
 
-def _claims(candidate: Candidate) -> bool:
-    """True for relative attention or two streams, which no other layout has."""
-    encoder = candidate.encoder
-    return isinstance(encoder.attention, RelativeAttention) or encoder.two_streams
-
-
 def _obstacle(candidate: Candidate) -> Obstacle | None:
     """Two streams of other attention, or one stream that neither plm trained nor a task reads."""
     if not isinstance(candidate.encoder.attention, RelativeAttention):
@@ -179,7 +173,7 @@ XLNET = Family(
         default=0.1,
         summary={"summary_type": "last", "summary_activation": "tanh"},
     ),
-    claims=_claims,
+    claims=lambda one: one.encoder.attention.kind == "relative" or one.encoder.two_streams,
     obstacle=_obstacle,
     recipe="xlnet",
     vocabulary=Unigram,

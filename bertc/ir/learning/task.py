@@ -237,7 +237,7 @@ class OfWords(Weighted):
     labels: Names = ()
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> Tags:
         return Tags(names=self.labels or UNKNOWN)
 
     @property
@@ -274,7 +274,7 @@ class Race(Choosing):
     positional = ("data",)
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> Choice:
         return Choice(most=4)
 
 

@@ -226,16 +226,9 @@ class VectorHead:
 
 
 HeadNode = (
-    VocabularyHead
-    | CopyingHead
-    | Classifier
-    | StatesHead
-    | BoundaryHead
-    | DetectorHead
-    | ConditionedSpanHead
-    | Projections
-    | VectorHead
-)
+    VocabularyHead | CopyingHead | Classifier | StatesHead | BoundaryHead | DetectorHead
+    | ConditionedSpanHead | Projections | VectorHead
+)  # fmt: skip
 """The closed union of heads."""
 
 

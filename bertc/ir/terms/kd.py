@@ -155,15 +155,9 @@ class KdLogits(TaughtTerm):
         states = examples * self.head_rows(rows)
         if self.labels:
             return super().operations(encoder, rows, examples)
-        row, width = encoder.token_head.scores(1), encoder.embedding
-        loss = op.LossInBlocks(
-            encoder.token_head.scores(states),
-            row,
-            SOFT_TARGETS,
-            held=3 if self.loss == "mse" else 5,
-            kept=states * width,
-            table=row * width,
-        )
+        row, scores = encoder.token_head.scores(1), encoder.token_head.scores(states)
+        held, width = 3 if self.loss == "mse" else 5, encoder.embedding
+        loss = op.LossInBlocks(scores, row, SOFT_TARGETS, held, states * width, row * width)
         return (*_without_loss(encoder.token_head.operations(states)), loss)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:

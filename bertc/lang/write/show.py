@@ -1,7 +1,7 @@
 """Canonical text of typed values, which reads back as the same values."""
 
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any
 
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
@@ -58,8 +58,6 @@ def show_value(value: Any, shape: shapes.Shape | None = None, *, full: bool = Fa
             choices = (option for option in options if isinstance(option, shapes.ChoiceShape))
             word = any(value in choice.options for choice in choices)
             return str(value) if word else _shapeless(value, full)
-        case _:
-            assert_never(shape)
 
 
 def quoted(text: str) -> str:

@@ -125,8 +125,6 @@ def answer_scores(
             return scores_bkc.flatten(0, 1)
         case Vector():
             raise AssertionError("vectors are compared, not scored (learn/objectives/pairs.py)")
-        case _:
-            assert_never(answer)
 
 
 def answer_losses(task: Task, own: TaskTargets, states: Tensor, head: nn.Module) -> Predicted:

@@ -4,7 +4,7 @@ Axes: b rows, s positions of a row, m examples of a row, k states read of a row,
 number of them, h hidden, e embedding, v token ids, c labels.
 """
 
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -151,8 +151,6 @@ def compared_tokens(rows: term.TextRows, which: Literal["all", "masked", "first"
             starts_bm = rows.inputs.starts
             used_bm = starts_bm < rows.inputs.token_ids.shape[1]
             return Compared(used_bm.float(), torch.where(used_bm, starts_bm, 0))
-        case _:
-            assert_never(which)
 
 
 def _scores(states: Float[Tensor, "b k h"], head: TokenHead, network: BodyModule) -> Logits:

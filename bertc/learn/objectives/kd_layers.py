@@ -96,8 +96,6 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
             case "mse":
                 squared_bkw = (here_bkw - there_bkw).square()
                 return squared_bkw.mean(2) if self.node.elements == "mean" else squared_bkw.sum(2)
-            case _:
-                assert_never(self.node.loss)
 
     def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
         compared = int(targets.weights[view.row].sum())

@@ -4,7 +4,7 @@ Axes: b examples, s positions of a row, k predictions.
 """
 
 from collections.abc import Sequence
-from typing import Literal, assert_never
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -102,8 +102,6 @@ def _lanes(objective: Masks, seq: int, predictions: int) -> tuple[int, ...]:
         case SpanUnit() as span:
             draws = span_draws(span, objective.p, predictions)
             return (draws, draws)
-        case _:
-            assert_never(objective.unit)
 
 
 def _choose(
@@ -138,8 +136,6 @@ def _choose(
         case SpanUnit() as span:
             keys_bs = span_keys(span, words, text, inputs.lengths, lanes[0], lanes[1])
             return lowest(keys_bs, counts_b, predictions)
-        case _:
-            assert_never(objective.unit)
 
 
 def random_tokens(
@@ -162,5 +158,3 @@ def random_tokens(
             drawn_bk = draws.unit64(bits_bk).to(vocab.unigram_cdf.dtype)
             ids_bk = torch.searchsorted(vocab.unigram_cdf, drawn_bk, right=True)
             return ids_bk.clamp(max=vocab.size - 1)
-        case _:
-            assert_never(source)

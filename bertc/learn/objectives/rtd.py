@@ -76,10 +76,8 @@ class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
             return None
         if not self.node.add_cls:
             return (targets.positions,)
-        first_bs = _first_positions(batch)
-        return targets.positions, first_bs.expand(len(targets.positions), -1).gather(
-            1, targets.positions
-        )
+        first_bs = _first_positions(batch).expand(len(targets.positions), -1)
+        return targets.positions, first_bs.gather(1, targets.positions)
 
     def score(self, targets: ReplacedTokens, read: term.HeadInput[Detector]) -> term.Predicted:
         """One score per token."""

@@ -160,8 +160,6 @@ class MicroBatch(NamedTuple):
                 return self._replace(masked=self.read_by(network).asked(asked_bo, decoded_bm))
             case "frozen":
                 return self._replace(frozen_positions=asked_bo, frozen_decoded=decoded_bm)
-            case unreachable:
-                assert_never(unreachable)
 
     def named(self, names: Iterable[str]) -> list[str]:
         """Names of terms, then those of their predictions of one kind if they are there apart."""

@@ -1,7 +1,7 @@
 """The terms of a network: tensors for each node, and their losses as sums over parts of a batch."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -68,8 +68,6 @@ def tensors_of(objective: Objective) -> AnyTensors:
             return KdStatesTensors(objective)
         case KdAttention() | KdRelations():
             return KdRelatedTensors(objective)
-        case unreachable:
-            assert_never(unreachable)
 
 
 class Joined(NamedTuple):

@@ -7,7 +7,7 @@ A rule keeps one or two moments for each weight, in a flat dict of tensors ``m.<
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, assert_never
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -80,8 +80,6 @@ def make_rule(
             on_cpu = all(p.device.type == "cpu" for p in matrices.values())
             dtype = torch.float32 if on_cpu and precision == "fp32" else torch.bfloat16
             return MuonRule(optimizer, matrices, moments, others.update, dtype)
-        case unreachable:
-            assert_never(unreachable)
 
 
 def gradient_norm(parameters: Mapping[str, Tensor]) -> Tensor:

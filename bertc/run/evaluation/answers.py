@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import assert_never
 
 import numpy as np
 import torch
@@ -70,11 +69,11 @@ def read_off(
             return _labels(labels, _pooled(rows, scored, len(examples)), fit)
         case Several() as several:
             return several_answers(several, _pooled(rows, scored, len(examples)), fit)
-        case Score() as score if isinstance(task, Rerank) and task.sigmoid:
-            logits = _pooled(rows, scored, len(examples))[:, 0]
-            return Answers((1 / (1 + np.exp(-logits))).tolist())
         case Score() as score:
-            return _scores(score, _pooled(rows, scored, len(examples)))
+            values = _pooled(rows, scored, len(examples))
+            if isinstance(task, Rerank) and task.sigmoid:
+                values = 1 / (1 + np.exp(-values))
+            return Answers([tuple(row) if score.names else row[0] for row in values.tolist()])
         case Choice() as choice:
             return _choices(choice, scored, len(examples))
         case Tags() as tags:
@@ -83,8 +82,6 @@ def read_off(
             return _spans(span, task, examples, rows, scored)
         case Vector():
             return _related(task, examples, rows, scored, batch)
-        case unreachable:
-            assert_never(unreachable)
 
 
 def _pooled(rows: TaskRows, scored: Said, count: int) -> NDArray[np.float64]:
@@ -119,16 +116,12 @@ def several_answers(several: Several, scores: NDArray[np.float64], fit: HeadFit)
     return Answers(labels_given, [tuple(row) for row in parts.tolist()], scores=scores)
 
 
-def _scores(score: Score, scores: NDArray[np.float64]) -> Answers:
-    return Answers([tuple(row) if score.names else row[0] for row in scores.tolist()])
-
-
 def _choices(choice: Choice, scored: Said, count: int) -> Answers:
     scores = np.full((count, choice.most), -np.inf)
     for batch, (values,) in scored:
         there = batch.weights.reshape(-1, choice.most) > 0
         scores[batch.rows[:: choice.most] // choice.most] = np.where(there, values, -np.inf)
-    parts = _softmax(scores)
+    parts = probabilities(scores, False, NO_FIT)
     labels_given: list[AnswerValue] = [int(best) for best in parts.argmax(1)]
     return Answers(labels_given, [tuple(row) for row in parts.tolist()])
 
@@ -139,7 +132,7 @@ def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
     by_row: list[tuple[str, ...]] = [() for _ in rows.owners]
     sure: list[tuple[float, ...]] = [() for _ in rows.owners]
     for batch, (scores,) in scored:
-        values = _softmax(scores)
+        values = probabilities(scores, False, NO_FIT)
         for nth, row in enumerate(batch.rows.tolist()):
             words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
             best = values[nth, : len(words)].argmax(1)
@@ -153,11 +146,6 @@ def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
     spans_of_rows = [slice(first, end) for first, end in pairwise([0, *map(int, ends)])]
     labels_given: list[AnswerValue] = [tuple(chain(*by_row[at])) for at in spans_of_rows]
     return Answers(labels_given, [tuple(chain(*sure[at])) for at in spans_of_rows])
-
-
-def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    powers = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
 def _spans(

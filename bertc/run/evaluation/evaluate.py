@@ -166,16 +166,9 @@ def _of_text(
     if isinstance(data, RunningData):
         data = replace(data, seq=stage.seq)
     began = time.perf_counter()
+    batches, vocab = counted(data, rows, examples, display), vocab_tensors(vocabulary, device)
     evaluation = evaluate(
-        model,
-        stage,
-        objective,
-        counted(data, rows, examples, display),
-        vocab_tensors(vocabulary, device),
-        costs,
-        run.microbatch,
-        seed,
-        run.ranks,
+        model, stage, objective, batches, vocab, costs, run.microbatch, seed, run.ranks
     )
     return evaluation, time.perf_counter() - began
 
@@ -195,9 +188,8 @@ def _slide(
     """
     model, stage, window, stride = run.model, run.stage, manner.sliding, manner.stride
     name = next(term.name for term in stage.objective if term.objective.order == "forward")
-    text = np.concatenate([t.ids[: window + tokens] for t in chain(*data.heldout_texts)])[
-        : window + tokens
-    ]
+    texts = [text.ids[: window + tokens] for text in chain(*data.heldout_texts)]
+    text = np.concatenate(texts)[: window + tokens]
     if len(text) <= window:
         raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
     sums = torch.zeros(3 + len(costs), dtype=torch.float64)

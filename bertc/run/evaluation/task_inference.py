@@ -121,35 +121,21 @@ def outputs(
 
     Vectors of texts have no loss.
     """
-    if isinstance(task, Embed):
-        return _vectors(model, stage, task, micro_batch)
-    tensors, head = TaskTensors(task), model.heads[task.title]
-    targets = micro_batch.terms[task.title]
-    network = stage.network(MAIN)
+    targets, network = micro_batch.terms[task.title], stage.network(MAIN)
     reading = micro_batch.read_by(network)
     outputs = model.read_on(reading, wanted=task.wanted(learned=True))
-    by_head = states_of(joined([task]), micro_batch, reading, outputs, network.body)
-    layers = (*by_head[task.head_name], *tensors.taken(outputs, learned=True))
+    last = states_of(joined([task]), micro_batch, reading, outputs, network.body)[task.head_name]
+    if isinstance(task, Embed):  # which the model need not have learned
+        vectors = EmbedTensors(task).vectors(last[0], targets, nn.ModuleList(), model.encoder)
+        return vectors, vectors.new_zeros(4)
+    tensors, head = TaskTensors(task), model.heads[task.title]
+    layers = (*last, *tensors.taken(outputs, learned=True))
     states = tensors.read(targets, HeadInput(layers, micro_batch, head, model.encoder))
     loss = tensors.loss(answer_losses(task, targets, states, head), targets)
     sums = torch.stack([loss.sum, loss.correct, loss.count, tensors.count(targets)])
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, states, head), sums
     return span_scores(targets, states, head), sums
-
-
-def _vectors(
-    model: Model, stage: Stage, task: Embed, micro_batch: MicroBatch
-) -> tuple[Tensor, Tensor]:
-    """Vectors of rows (r, d); the model need not have learned the task."""
-    tensors, targets = EmbedTensors(task), micro_batch.terms[task.title]
-    network = stage.network(MAIN)
-    reading = micro_batch.read_by(network)
-    read = model.read_on(reading)
-    by_head = states_of(joined([task]), micro_batch, reading, read, network.body)
-    states, head = by_head[task.head_name][0], nn.ModuleList()
-    vectors_rd = tensors.vectors(states, targets, head, model.encoder)
-    return vectors_rd, vectors_rd.new_zeros(4)
 
 
 def _score_tensors(scores: Tensor | SpanScores) -> Tensors:

@@ -86,7 +86,9 @@ def embed(
     if pool is None:
         raise UsageError(f"--pooling {pooling}: there is none", help=f"one of {', '.join(MODES)}")
     node = model.encoder.node
-    width = _width(folder, width, node.hidden)
+    if width > node.hidden:
+        raise UsageError(f"vectors of {folder} have {node.hidden} numbers, not {width}")
+    width = width or node.hidden
     started, progress = time.perf_counter(), progress or Silent()
     vocabulary = vocabulary_of(folder, node.vocab_size)
     longest = min(sentences.longest or LONGEST_TEXT, node.room or LONGEST_TEXT)
@@ -117,13 +119,6 @@ def _prompted(sentences: Sentences) -> str:
         return f", after {sentences.prompt!r}"
     there = listed(sentences.prompts)
     return f", without a prompt (there are {there})" if there else ""
-
-
-def _width(folder: Path, width: int, most: int) -> int:
-    """A number of numbers of a vector, 0: ``most``; refuse more."""
-    if width > most:
-        raise UsageError(f"vectors of {folder} have {most} numbers, not {width}")
-    return width or most
 
 
 def _sentences(

@@ -1,6 +1,6 @@
 """Published fine-tuning recipes of each system, as data: settings, and arguments of tasks."""
 
-from typing import Literal, TypedDict, assert_never
+from typing import Literal, TypedDict
 
 from bertc.check.passes.published import today
 from bertc.check.passes.published.today import Recipe
@@ -82,8 +82,6 @@ def recipe(
             return today.deberta(task, reads, chooses, hidden, layers)
         case "eurobert":  # rates not known here; EuroBertConfig, classifier_pooling: late
             return {**_bert(task, reads, chooses), "pooler": "gelu-mean"}
-        case _:
-            assert_never(system)
 
 
 def task_arguments(system: System, task: Task, hidden: int, layers: int) -> TaskArguments:

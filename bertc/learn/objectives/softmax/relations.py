@@ -6,7 +6,7 @@ of.
 Axes: b rows, p some of them, q queries, k keys, w widths of all heads, n heads, d width of a head.
 """
 
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -86,8 +86,6 @@ def compared(
             losses_pnq, slope_pnqk = _squared(chances_pnqk - told_pnqk, allowed)
             slope_pnqk.mul_(chances_pnqk)
             return losses_pnq, slope_pnqk.sub_(chances_pnqk * slope_pnqk.sum(3, keepdim=True))
-        case _:
-            assert_never(how.loss)
 
 
 def _squared(

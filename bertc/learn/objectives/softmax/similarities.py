@@ -4,8 +4,6 @@ Axes: b rows, s positions, h hidden; m examples, t texts of an example, d number
 candidates.
 """
 
-from typing import assert_never
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -28,8 +26,6 @@ def pooled(
             return sums_bh / real_bs.sum(1, keepdim=True).clamp(min=1)
         case "max":
             return _real(states_bsh, real_bs, -torch.inf).amax(1)
-        case unreachable:
-            assert_never(unreachable)
 
 
 def _real(states_bsh: Tensor, real_bs: Tensor, padding: float) -> Tensor:
