@@ -22,6 +22,7 @@ PROGRAMS = (
     "objective=50*rtd+mlm(replace=100/0/0, distinct=false) generator=0.5 "
     "optimizer=adamw(lr=1e-2, bias_correction=false, schedule=cosine)",
     "objective=clm norm=pre optimizer=stable-adamw(lr=1e-2, schedule=wsd(40%))",
+    "objective=span+sbo pack=true format=single-segment optimizer=adam(lr=1e-2)",
 )
 
 
@@ -49,8 +50,7 @@ def test_a_file_trains_with_the_losses_of_a_run(
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ("objective=span+sbo", "an objective but mlm, span, nsp, sop, clm or rtd"),
-        ("pack=true", "several examples a row (pack=true)"),
+        ("objective=plm", "an order of predictions (plm)"),
         ("optimizer=muon", "the optimiser muon, or rates by layer"),
         ("average=ema(2)", "an average of weights"),
         ("objective=5*kd(logits)+mlm teacher=spec('bert-tiny')", "a teacher"),

@@ -20,13 +20,7 @@ from bertc.use.source.expressions import (
 )
 from bertc.use.source.loops import rolled
 from bertc.use.source.reads import read_by, reads
-from bertc.use.source.recording import (
-    SAME,
-    Call,
-    CallScope,
-    LongList,
-    TensorValue,
-)
+from bertc.use.source.recording import Call, CallScope, LongList, TensorValue
 from bertc.use.source.sizes import BATCH_AXES
 
 LONG_PART = 64
@@ -67,7 +61,7 @@ class ForwardBody:
 
     def _bindings(self) -> Iterator[TensorValue]:
         """Values with a variable: those with names in the source, and those that are read twice."""
-        for call in (call for call in self.calls if call.function != SAME):
+        for call in (call for call in self.calls if not call.renames):
             several = sum(value in self.uses for value in call.results) > 1
             for value in call.results:
                 assigned = self._assigned(value)
@@ -229,7 +223,7 @@ class ForwardBody:
         if isinstance(call.function, nn.Module):
             inside = call.path != self.scope.path  # else it is the module's own product
             return call_expression(self.path(call.path) if inside else "super().forward", args)
-        if call.function == SAME:
+        if call.renames:
             return args[0]
         if call.function == "torch.nn.functional.dropout":
             rate = self._constants.rate(call.kwargs.get("p", (*call.args[1:], 0.5)[0]))

@@ -1,6 +1,7 @@
 """The file of a program, compared with its modules before it is written."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -33,11 +34,16 @@ def check_source(source: str, resolved: Resolved) -> None:
     Raises:
         DataError: with the largest difference, if they differ.
     """
+    apart = source_differences(source, random_model(resolved))
+    refuse_difference(*max(apart.items(), key=lambda pair: pair[1]))
+
+
+def random_model(resolved: Resolved) -> Model:
+    """The model of a program in fp64 with random weights, for evaluation."""
     model = build(resolved, device="meta").eval()
     model.load_state_dict(random_weights(resolved), assign=True)
     model.compute_dtype = torch.float64
-    apart = source_differences(source, model)
-    refuse_difference(*max(apart.items(), key=lambda pair: pair[1]))
+    return model
 
 
 def random_weights(resolved: Resolved) -> dict[str, Tensor]:
@@ -70,15 +76,26 @@ def source_differences(source: str, model: Model) -> dict[str, float]:
     network = loaded(source, weights)
     few = sum(weight.numel() for weight in weights.values()) <= MOST_GRADIENTS
     for rows, tokens in SHAPES:
-        arguments, gradients = random_inputs(model, rows, tokens), few and rows > 1
-        # Both compute with plain functions of torch, not with the kernels for a CPU.
-        plain = patch.object(torch.compiler, "is_compiling", lambda: True)
-        with torch.set_grad_enabled(gradients), plain:
-            expected = program_outputs(model, inputs_of(arguments))
-            results = network(**{name: arguments[name] for name in read_by(network)})
-        for name, difference in _pairs(results, expected, weights if gradients else {}):
-            largest[name] = max(largest.get(name, 0.0), difference)
+        arguments = random_inputs(model, rows, tokens)
+        passed = {name: arguments[name] for name in read_by(network)}
+        expected = partial(program_outputs, model, inputs_of(arguments))
+        differentiated = weights if few and rows > 1 else {}
+        for name, apart in named_differences(partial(network, **passed), expected, differentiated):
+            largest[name] = max(largest.get(name, 0.0), apart)
     return largest
+
+
+Results = Callable[[], dict[str, Tensor]]
+
+
+def named_differences(
+    written: Results, expected: Results, weights: Mapping[str, Tensor]
+) -> list[tuple[str, float]]:
+    """Differences of results by name, and of the gradients of weights."""
+    # Both compute with plain functions of torch, not with the kernels for a CPU.
+    plain = patch.object(torch.compiler, "is_compiling", lambda: True)
+    with torch.set_grad_enabled(bool(weights)), plain:
+        return list(_pairs(written(), expected(), weights))
 
 
 def loaded(source: str, weights: Mapping[str, Tensor]) -> nn.Module:

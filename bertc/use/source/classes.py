@@ -23,7 +23,6 @@ PARAMETERS = {
     "language_ids": "zeros",
 }
 """Arguments of a program, and what they are where they are left out."""
-OF_PROGRAM = "All networks of the program on the same rows, and the scores of their heads."
 
 
 @dataclass
@@ -33,6 +32,7 @@ class Classes:
     scopes: dict[str, CallScope]  # by path
     weights: Mapping[str, Weight]
     constants: Constants
+    about: str = ""  # the whole program
     written: dict[str, str] = field(default_factory=dict)  # what follows the name, by name
     made: dict[nn.Module, str] = field(default_factory=dict)  # how a module is made
     containers: dict[str, str] = field(default_factory=dict)
@@ -66,11 +66,11 @@ class Classes:
             body = ForwardBody(scope, self.containers, self.constants)
             statements = body.statements()
             names = [body.names[value] for value in body.free]
-            if scope.keys:
+            if scope.keys and {*names} <= {*PARAMETERS}:
                 names, statements = with_defaults(names, statements)
             methods.append(method("forward", names, statements))
             doc = re.split(r";|\n", (type(module).__doc__ or "").strip())[0].rstrip(".")
-            doc = (f"{doc}." if doc else "") if path else OF_PROGRAM
+            doc = (f"{doc}." if doc else "") if path else self.about
         lines = [f"({base}):", *([f'    """{doc}"""', ""] if doc else []), *code_lines(methods, 4)]
         self.made[module] = f"{self._named(type(module).__name__, path, lines)}()"
 

@@ -4,9 +4,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from bertc.cost import estimate, units
@@ -14,16 +12,14 @@ from bertc.ir.base import Node
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import VocabTensors
-from bertc.model import EncoderInputs, Model, build
-from bertc.use.source.classes import PARAMETERS, Classes, scopes_in
+from bertc.model import EncoderInputs, Model
+from bertc.use.source.classes import Classes, scopes_in
 from bertc.use.source.constants import constants_of, named_constants
 from bertc.use.source.expressions import code
 from bertc.use.source.initial import initial_function
-from bertc.use.source.outputs import program_outputs
-from bertc.use.source.recording import CallScope, LongList, Recorder, recording
-from bertc.use.source.simplify import simplify
-from bertc.use.source.sizes import BatchSizes
-from bertc.use.source.step.loop import seeded, training_source
+from bertc.use.source.outputs import program_outputs, recorded
+from bertc.use.source.recording import CallScope, LongList, Recorder
+from bertc.use.source.step.loop import training_source
 
 LEGEND = (
     "Names end in their axes: b rows, s positions, q queries, k keys, n heads, d width of a head,\n"
@@ -35,8 +31,10 @@ IMPORTS = """import torch
 import torch.nn.functional as F
 from torch import nn
 """
+OF_PROGRAM = "All networks of the program on the same rows, and the scores of their heads."
+OF_TRAINING = "All networks of the program, and the summed losses of its terms over some rows."
 OF_NETWORK = ("objective", "vocab")
-OF_TRAINING = ("optimizer", "batch", "seq", "steps", "format", "data", "seed")
+WITH_TRAINING = ("optimizer", "batch", "seq", "steps", "format", "data", "seed")
 """Settings that the docstring has, next to those of the network."""
 LOADING = '''
 def read(path):
@@ -78,40 +76,21 @@ def emit_source(resolved: Resolved, settings: str = "", vocab: VocabTensors | No
     ``settings`` is the text of its settings with their origins. With the ``vocab`` of its text, the
     training of its first stage is part of the file.
     """
-    scope, model = recorded(resolved, _everything)
-    weights = {weight.name: weight for weight in model_weights(resolved)}
-    classes = Classes(scopes_in(scope), weights, constants_of(resolved))
-    classes.add(model, "")
-    body = classes.text
-    functions, first_values = functions_of(scope), initial_function(weights.values())
-    loading, last = LOADING, MAIN_BLOCK
-    if vocab is not None:
+    loading = LOADING
+    if vocab is None:
+        (scope, model), last = recorded(resolved, _everything), MAIN_BLOCK
+    else:
+        scope, model, last = training_source(resolved, vocab)
         loading = LOADING.replace("    tensors = {}\n", f"{INTEGERS}    tensors = {{}}\n")
-        first_values = seeded(first_values)
-        last = f"\n\n{training_source(resolved, vocab, arguments_of(body))}"
-    text = f"{functions}\n{body}\n{first_values}\n{loading}{last}"
-    modules = [name for name in IMPORTABLE if f"{name}." in text]
-    head = [
-        docstring(resolved, settings, trains=vocab is not None),
-        "",
-        *(f"import {name}" for name in modules),
-        "",
-    ]
+    weights = {weight.name: weight for weight in model_weights(resolved)}
+    about = OF_PROGRAM if vocab is None else OF_TRAINING
+    classes = Classes(scopes_in(scope), weights, constants_of(resolved), about)
+    classes.add(model, "")
+    first_values = initial_function(weights.values(), seeded=vocab is not None)
+    text = f"{functions_of(scope)}\n{classes.text}\n{first_values}\n{loading}{last}"
+    modules = [f"import {name}" for name in IMPORTABLE if f"{name}." in text]
+    head = [docstring(resolved, settings, trains=vocab is not None), "", *modules, ""]
     return "\n".join([*head, IMPORTS, *named_constants(classes.constants, text), "", text])
-
-
-def arguments_of(classes: str) -> list[str]:
-    """The arguments of the forward pass of the first of these classes."""
-    forward = next(
-        n
-        for n in ast.walk(ast.parse(classes))
-        if isinstance(n, ast.FunctionDef) and n.name == "forward"
-    )
-    return [argument.arg for argument in forward.args.args[1:]]
-
-
-ForwardPass = Callable[[Model, EncoderInputs, Recorder], dict[str, Tensor]]
-"""A forward pass of a model, as results by name."""
 
 
 def _everything(model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, Tensor]:
@@ -119,40 +98,10 @@ def _everything(model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, T
     return {name: tensor for name, tensor in results.items() if name != "first"}
 
 
-def recorded(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
-    """A forward pass in training, of values that are computed in bf16."""
-    model = build(resolved, device="meta").train().to(torch.bfloat16)
-    model.compute_dtype = torch.bfloat16
-    node = model.encoder.node
-    with recording(model, _sizes(resolved, model)) as recorder:
-        shape = recorder.sizes.rows, recorder.sizes.tokens
-        passed_in = {name: torch.zeros(shape, dtype=torch.long) for name in PARAMETERS}
-        for name, tensor in passed_in.items():
-            recorder.value(tensor, name)
-        inputs = EncoderInputs(
-            passed_in["token_ids"],
-            passed_in["segment_ids"] if node.kinds_of_segments > 1 else None,
-            passed_in["attention_mask"].bool(),
-            language_ids=passed_in["language_ids"] if node.languages else None,
-        )
-        results = forward(model, inputs, recorder)
-    recorder.scope.keys = tuple(results)
-    recorder.scope.outputs = [recorder.value(tensor) for tensor in results.values()]
-    simplify(recorder.scope, {path: module for module, path in recorder.paths.items()})
-    return recorder.scope, model
-
-
-def _sizes(resolved: Resolved, model: Model) -> BatchSizes:
-    """BatchSizes of a batch that nothing else in a program has."""
-    numbers = {int(number) for number in re.findall(r"\d+", resolved.model_dump_json())}
-    numbers.update(size for weight in model.parameters() for size in weight.shape)
-    return BatchSizes(numbers, model.encoder.node.room or 64)
-
-
 def docstring(resolved: Resolved, settings: str, *, trains: bool = False) -> str:
     """The program, its costs, and where its settings come from; ``trains``: all of a stage too."""
     costs, wanted = estimate(resolved, "h200"), {*resolved.encoder.settings(), *OF_NETWORK}
-    wanted |= {*OF_TRAINING} if trains else set()
+    wanted |= {*WITH_TRAINING} if trains else set()
     stage = costs.stages[-1]
     flops, tokens = units.flops_text(stage.flops.forward_per_example), resolved.stages[-1].seq
     lines = [

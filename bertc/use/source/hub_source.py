@@ -17,9 +17,9 @@ from bertc.use.source.body import ATTENTION_CALL, ForwardBody
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaults
 from bertc.use.source.constants import constants_of, named_constants
 from bertc.use.source.expressions import code_lines, method
-from bertc.use.source.file import IMPORTS, docstring, functions_of, recorded
+from bertc.use.source.file import IMPORTS, docstring, functions_of
 from bertc.use.source.hub_templates import ATTENTION_LAYER, HUB_IMPORTS, KEYS, LM, MODELING, PADDING
-from bertc.use.source.outputs import encoder_outputs, language_scores
+from bertc.use.source.outputs import encoder_outputs, language_scores, recorded
 from bertc.use.source.recording import CallScope, Recorder
 
 HUB_NAMES = {

@@ -13,10 +13,14 @@ def initialise(model):
     """Set the weights to random first values, from the distributions of the program."""
     for name, weight in model.named_parameters():
 '''
+SEED = '        torch.manual_seed(key("init", name))\n'
 
 
-def initial_function(weights: Iterable[Weight]) -> str:
-    """A function that sets first weights: exceptions by name, then matrices, then vectors."""
+def initial_function(weights: Iterable[Weight], *, seeded: bool = False) -> str:
+    """A function that sets first weights: exceptions by name, then matrices, then vectors.
+
+    ``seeded``: each has a seed of its name, as in a run.
+    """
     calls = {(len(weight.shape) > 1, _end(weight.name)): _call(weight) for weight in weights}
     usual = {
         matrix: Counter(call for key, call in calls.items() if key[0] is matrix).most_common(1)
@@ -35,7 +39,8 @@ def initial_function(weights: Iterable[Weight]) -> str:
             word = f"elif {test}:" if test else "else:"
             word = word if lines else word.removeprefix("el")
             lines += [f"        {word}", f"            nn.init.{call}"]
-    return HEAD + "\n".join([*lines, ""])
+    seed = SEED if seeded else ""
+    return HEAD + seed + "\n".join([*lines, ""])
 
 
 def _end(name: str) -> str:

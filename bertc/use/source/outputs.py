@@ -1,22 +1,30 @@
-"""Results of the file of a program: states, and the scores of its heads."""
+"""Forward passes of a program: states and scores of its heads, and a pass as it is recorded."""
 
-from contextlib import nullcontext
+import re
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import cast
 from unittest.mock import patch
 
+import torch
 from torch import Tensor
 
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
+from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.heads import Classifier
 from bertc.ir.terms.node import TermNode
 from bertc.learn.objectives import token_logits
-from bertc.model import EncoderInputs, Model, gather_positions
+from bertc.model import EncoderInputs, Model, build, gather_positions
 from bertc.model.body import Outputs
 from bertc.model.heads import AdaptiveTokenHead, Detector, TokenHead
 from bertc.use.graph import scores
+from bertc.use.source.classes import PARAMETERS
+from bertc.use.source.recording import CallScope, Recorder, recording
+from bertc.use.source.simplify import simplify
+from bertc.use.source.sizes import BatchSizes
 
 
 def program_outputs(
@@ -26,12 +34,6 @@ def program_outputs(
 
     Heads that read more than a row, such as the boundaries of spans, have weights alone.
     """
-    decodes = any(network.body.head.decoder for network in model.resolved.learned)
-    with patch.object(EncoderInputs, "keys", keys_of) if decodes else nullcontext():
-        return _outputs(model, inputs, cls_last)
-
-
-def _outputs(model: Model, inputs: EncoderInputs, cls_last: bool) -> dict[str, Tensor]:
     stage, results = model.resolved.stages[-1], dict[str, Tensor]()
     for network in model.resolved.learned:
         terms = [
@@ -106,3 +108,44 @@ def language_scores(model: Model, head: str, states_bsh: Tensor, network: str = 
         return token_logits(states_bsh, module, body)
     b, s, h = states_bsh.shape
     return token_logits(states_bsh.reshape(b * s, h), module, body).reshape(b, s, -1)
+
+
+ForwardPass = Callable[[Model, EncoderInputs, Recorder], dict[str, Tensor]]
+"""A forward pass of a model, as results by name."""
+
+
+def recorded(
+    resolved: Resolved, forward: ForwardPass, taken: Iterable[int] = ()
+) -> tuple[CallScope, Model]:
+    """A forward pass in training, of values that are computed in bf16; ``taken``: more sizes."""
+    model = build(resolved, device="meta").train().to(torch.bfloat16)
+    model.compute_dtype = torch.bfloat16
+    node = model.encoder.node
+    decodes = any(network.body.head.decoder for network in resolved.learned)
+    with ExitStack() as stack:
+        if decodes:
+            stack.enter_context(patch.object(EncoderInputs, "keys", keys_of))
+        recorder = stack.enter_context(recording(model, _sizes(resolved, model, taken)))
+        shape = recorder.sizes.rows, recorder.sizes.tokens
+        passed_in = {name: torch.zeros(shape, dtype=torch.long) for name in PARAMETERS}
+        for name, tensor in passed_in.items():
+            recorder.value(tensor, name)
+        inputs = EncoderInputs(
+            passed_in["token_ids"],
+            passed_in["segment_ids"] if node.kinds_of_segments > 1 else None,
+            passed_in["attention_mask"].bool(),
+            language_ids=passed_in["language_ids"] if node.languages else None,
+        )
+        results = forward(model, inputs, recorder)
+    recorder.scope.keys = tuple(results)
+    recorder.scope.outputs = [recorder.value(tensor) for tensor in results.values()]
+    simplify(recorder.scope, {path: module for module, path in recorder.paths.items()})
+    return recorder.scope, model
+
+
+def _sizes(resolved: Resolved, model: Model, taken: Iterable[int]) -> BatchSizes:
+    """BatchSizes of a batch that nothing else in a program has."""
+    numbers = {int(number) for number in re.findall(r"\d+", resolved.model_dump_json())}
+    numbers.update(taken)
+    numbers.update(size for weight in model.parameters() for size in weight.shape)
+    return BatchSizes(numbers, model.encoder.node.room or 64)

@@ -27,8 +27,6 @@ TORCH_MODULES = (Linear, Embedding, Norm)
 SIZES = ("torch.Tensor.shape.__get__", "torch.Tensor.size", "torch.Tensor.numel")
 UNSEEN = ("torch", "jaxtyping", "contextlib", "functools", "typing", "unittest")
 """Packages whose variables have no names for us."""
-SAME = "torch.Tensor.view_as"
-"""Gives a tensor a second name, so that a module that reads both reads them as two."""
 LONG_LIST = 32
 """Numbers from which on a list is written as a call of the function that made it."""
 
@@ -67,6 +65,11 @@ class Call:
     several: bool = False  # its results are a tuple
     path: str = ""  # of one of torch's modules
     origin: str = ""  # what the function that calls does, by its docstring
+
+    @property
+    def renames(self) -> bool:
+        """Does it give a tensor a second name, so that what reads both reads two?"""
+        return self.function == "torch.Tensor.view_as" and self.args[0] is self.args[1]
 
 
 @dataclass(eq=False)

@@ -75,7 +75,7 @@ class BatchSizes:
         if number in self._known:
             return self._known[number]
         count, rest = divmod(number, self.rows)
-        return self._known[self.rows] * count if count and not rest else number
+        return self._known[self.rows] * self.of(count) if count and not rest else number
 
     def node(self, number: int) -> str:
         """The expression of a number that may be a size."""

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,19 +15,32 @@ from bertc.base.storage.paths import cache_folder, is_folder
 from bertc.data.batches.arranged import TextData
 from bertc.data.corpus import prepare
 from bertc.ir.program.resolved import Resolved
-from bertc.learn.objectives import Inputs, corrupt, mask_key
+from bertc.learn.objectives import Inputs, VocabTensors, corrupt, mask_key
 from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.display import watching
 from bertc.machine.signals import AGAIN
 from bertc.run.evaluation.word_networks import TrainedNetworks
-from bertc.use.source.checking import check_source, refuse_difference, run_source
+from bertc.use.source.checking import (
+    loaded,
+    named_differences,
+    random_model,
+    refuse_difference,
+    run_source,
+)
 from bertc.use.source.file import emit_source
 from bertc.use.source.step.loop import TABLES, require_plain
-from bertc.use.source.step.losses import named_targets
+from bertc.use.source.step.losses import (
+    named_tensors,
+    numbers,
+    summed_losses,
+    with_all_states,
+)
 
 ENDING_OF_ROWS = ".rows.safetensors"
 """The ending of the file of rows."""
+ROWS = 4
+"""Rows that are compared."""
 MOST_BYTES = 64 * 2**20
 """Size of a file of rows; a program with more text has the rows of its first steps."""
 IN_32_BITS = ("token_ids", "lengths", "starts", "segment_ids", "pair_labels", "following")
@@ -57,14 +71,8 @@ def write_training(
     assert isinstance(data, TextData), "a stage of tasks is refused"
     vocab = vocab_tensors(data.vocabulary, torch.device("cpu"))
     source = emit_source(resolved, settings, vocab)
-    check_source(source, resolved)
     first = to_inputs(data.train(0), torch.device("cpu"))
-    corrupting = run_source(source)["corrupt"]
-    read = inspect.signature(corrupting).parameters
-    known = first._asdict() | vocab._asdict()
-    expected = named_targets(stage, corrupt(stage, first, vocab, mask_key(resolved.run.seed)))
-    for name, tensor in corrupting(**{name: known[name] for name in read}).items():
-        refuse_difference(name, 0.0 if torch.equal(tensor, expected[name]) else math.inf)
+    read = _checked(source, resolved, first, vocab)
     fields = [name for name in Inputs._fields if name in read]
     bytes_a_step = sum(getattr(first, name)[:1].numel() * 8 for name in fields) * stage.batch // 2
     steps = max(1, min(stage.steps, MOST_BYTES // bytes_a_step))
@@ -77,3 +85,28 @@ def write_training(
     replace(out, source.encode())
     replace(out.with_suffix(ENDING_OF_ROWS), save(rows | tables))
     return len(source.splitlines()), steps
+
+
+def _checked(source: str, resolved: Resolved, inputs: Inputs, vocab: VocabTensors) -> list[str]:
+    """Compare the corruption and the losses of a file with bertc's; the rows that it reads.
+
+    Raises:
+        DataError: with the largest difference, if they differ.
+    """
+    stage, corrupting = resolved.stages[0], run_source(source)["corrupt"]
+    rows = Inputs(*(tensor[:ROWS] for tensor in inputs))
+    read, known = [*inspect.signature(corrupting).parameters], rows._asdict() | vocab._asdict()
+    batch = with_all_states(corrupt(stage, rows, vocab, mask_key(resolved.run.seed)))
+    expected = named_tensors(batch) | numbers(stage, batch)
+    tensors = corrupting(**{name: known[name] for name in read})
+    for name, tensor in tensors.items():
+        refuse_difference(name, 0.0 if torch.equal(tensor, expected[name]) else math.inf)
+    model = random_model(resolved)
+    weights = dict(model.named_parameters())
+    passed = {name: x for name, x in tensors.items() if not name.endswith("_count")}
+    written = partial(loaded(source, weights), **passed)
+    for name, apart in named_differences(
+        written, partial(summed_losses, model, stage, batch), weights
+    ):
+        refuse_difference(name, apart)
+    return read

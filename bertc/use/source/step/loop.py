@@ -1,13 +1,12 @@
 """The training of a program for its file: corruption, losses, update, schedule, loop.
 
-Corruption is recorded like the network, from the functions that training calls.
+Corruption and losses are recorded like the network, from the functions that training calls.
 """
 
 import textwrap
-from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bertc.base.diagnostics import UsageError
 from bertc.ir import address
@@ -16,14 +15,23 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
 from bertc.ir.program.teacher import NOBODY
-from bertc.learn.objectives import Inputs, VocabTensors, corrupt, mask_key
+from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
+from bertc.model import EncoderInputs, Model
 from bertc.use.source.body import ForwardBody
 from bertc.use.source.constants import constants_of
 from bertc.use.source.expressions import code_lines
-from bertc.use.source.recording import recording
+from bertc.use.source.outputs import recorded
+from bertc.use.source.reads import reads
+from bertc.use.source.recording import CallScope, Recorder, recording
 from bertc.use.source.simplify import simplify
 from bertc.use.source.sizes import BatchSizes
-from bertc.use.source.step.losses import loss_functions, losses_function, named_targets, predicts
+from bertc.use.source.step.losses import (
+    named_tensors,
+    numbers,
+    summed_losses,
+    with_all_states,
+    with_tensors,
+)
 from bertc.use.source.step.update import rate_function, update_function
 
 TOKENS_AT_ONCE = 2048
@@ -34,10 +42,10 @@ LOOP = '''
 def train_step(model, moments, rows, step):
     """Update the weights by a batch; returns the mean loss of each term."""
     batch = corrupt(**rows)
-    counts = {name: batch[f"{name}_weights"].sum().clamp(min=1) for name in FACTORS}
+    counts = {name: batch.pop(f"{name}_count").clamp(min=1) for name in FACTORS}
     means = dict.fromkeys(FACTORS, 0.0)
     for first in range(0, BATCH, ROWS_AT_ONCE):
-        sums = losses(model, {k: x[first : first + ROWS_AT_ONCE] for k, x in batch.items()})
+        sums = model(**{k: x[first : first + ROWS_AT_ONCE] for k, x in batch.items()})
         parts = {name: total / counts[name] for name, total in sums.items()}
         sum(FACTORS[name] * part for name, part in parts.items()).backward()
         means = {name: mean + parts[name].item() for name, mean in means.items()}
@@ -89,11 +97,11 @@ def require_plain(resolved: Resolved) -> TextStage:
         UsageError: with what the file cannot hold.
     """
     stage = resolved.stages[0]
-    kinds = [term.objective for term in stage.objective]
     beyond = {
         "a teacher": stage.teacher != NOBODY,
-        "an objective but mlm, span, nsp, sop, clm or rtd": not all(map(predicts, kinds)),
-        "several examples a row (pack=true)": stage.pack,
+        "an order of predictions (plm)": any(
+            t.objective.order == "permuted" for t in stage.objective
+        ),
         "memory": stage.memory > 0,
         "languages": bool(resolved.languages),
         "frozen parts": bool(stage.freeze) or resolved.merged is not resolved,
@@ -113,12 +121,17 @@ def require_plain(resolved: Resolved) -> TextStage:
     return stage
 
 
-def training_source(resolved: Resolved, vocab: VocabTensors, forward: Sequence[str]) -> str:
-    """The training of the first stage; ``forward`` are the arguments of the file's module."""
+def training_source(resolved: Resolved, vocab: VocabTensors) -> tuple[CallScope, Model, str]:
+    """The losses of the first stage, of its model, and the text of the training."""
     stage = require_plain(resolved)
-    corruption, read = _recorded_corruption(resolved, stage, vocab)
-    weights = {term.name: term.weight for term in stage.objective}
+    recorder, batch, counts = _recorded_corruption(resolved, stage, vocab)
+    scope, model = _recorded_losses(resolved, stage, batch)
+    tensors = named_tensors(batch)
+    read = [value.names[0].name for value in reads(scope).free]
+    results = {name: tensors[name] for name in read} | counts
+    corruption, read = _corruption(resolved, recorder, results)
     at_once = min(stage.batch, max(1, TOKENS_AT_ONCE // stage.seq))
+    weights = {term.name: term.weight for term in stage.objective}
     constants = [
         f"# Stage {stage.name}: {stage.batch:,} rows of {stage.seq} tokens in each step.",
         f"SEED = {resolved.run.seed}",
@@ -129,41 +142,55 @@ def training_source(resolved: Resolved, vocab: VocabTensors, forward: Sequence[s
         f"FACTORS = {weights!r}  # of the terms of the loss".replace("'", '"'),
         f"TABLES = {tuple(name for name in TABLES if name in read)!r}".replace("'", '"'),
     ]
-    parts = [
-        "\n".join(constants),
-        corruption,
-        KEY,
-        *loss_functions(stage),
-        losses_function(stage, forward),
-    ]
-    parts += [update_function(stage.optimizer, model_weights(resolved)), rate_function(stage)]
-    parts.append(LOOP)
-    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+    update = update_function(stage.optimizer, model_weights(resolved))
+    parts = ["\n".join(constants), corruption, KEY, update, rate_function(stage), LOOP]
+    text = "\n\n\n".join(part.strip("\n") for part in parts)
+    return scope, model, f"\n\n{text}\n"
 
 
 def _recorded_corruption(
     resolved: Resolved, stage: Stage, vocab: VocabTensors
-) -> tuple[str, list[str]]:
-    """The function that hides and chooses tokens of a batch, and the names of its arguments."""
+) -> tuple[Recorder, MicroBatch, dict[str, Tensor]]:
+    """The corruption of a batch, and its results: the batch, and numbers of predictions."""
     shapes = {"token_ids": (stage.seq,), "segment_ids": (stage.seq,)}
     shapes |= {"starts": (stage.texts,), "pair_labels": (stage.texts,), "languages": (2,)}
     sizes = BatchSizes({vocab.size, stage.seq})
     with torch.device("meta"):
-        rows = sizes.rows
         inputs = {
-            name: torch.zeros(rows, *shapes.get(name, ()), dtype=torch.long)
+            name: torch.zeros(sizes.rows, *shapes.get(name, ()), dtype=torch.long)
             for name in Inputs._fields
         }
-        real = {name: getattr(vocab, name) for name in TABLES}
-        tables = {name: torch.zeros(x.shape, dtype=x.dtype) for name, x in real.items()}
-        with recording(nn.Module(), sizes) as recorder:
-            for name, tensor in (inputs | tables).items():
-                recorder.value(tensor, name)
-            key = mask_key(resolved.run.seed)
-            batch = corrupt(
-                stage, Inputs(**inputs), VocabTensors(*vocab[:5], *tables.values()), key
-            )
-            results = named_targets(stage, batch)
+        tables = {name: torch.zeros_like(getattr(vocab, name), device="meta") for name in TABLES}
+    with recording(nn.Module(), sizes) as recorder:
+        for name, tensor in (inputs | tables).items():
+            recorder.value(tensor, name)
+        key, words = mask_key(resolved.run.seed), VocabTensors(*vocab[:5], *tables.values())
+        batch = with_all_states(corrupt(stage, Inputs(**inputs), words, key))
+        return recorder, batch, numbers(stage, batch)
+
+
+def _recorded_losses(
+    resolved: Resolved, stage: Stage, batch: MicroBatch
+) -> tuple[CallScope, Model]:
+    """The summed losses of a batch with these tensors."""
+
+    def losses(model: Model, _: EncoderInputs, recorder: Recorder) -> dict[str, Tensor]:
+        def passed(name: str, tensor: Tensor) -> Tensor:
+            rows, tokens = recorder.sizes.rows, recorder.sizes.tokens
+            shape = (tokens if size == stage.seq else size for size in tensor.shape[1:])
+            tensor = torch.zeros(rows, *shape, dtype=tensor.dtype)
+            return recorder.value(tensor, name).tensor
+
+        return summed_losses(model, stage, with_tensors(batch, passed))
+
+    taken = {size for x in named_tensors(batch).values() for size in x.shape[1:]} - {stage.seq}
+    return recorded(resolved, losses, taken)
+
+
+def _corruption(
+    resolved: Resolved, recorder: Recorder, results: dict[str, Tensor]
+) -> tuple[str, list[str]]:
+    """The function that hides and chooses tokens of a batch, and the names of its arguments."""
     scope = recorder.scope
     scope.keys = tuple(results)
     scope.outputs = [recorder.value(tensor) for tensor in results.values()]
@@ -176,9 +203,9 @@ def _recorded_corruption(
         lines += [f"    # {begun}"] if begun not in ("", origin) else []
         origin = begun
         lines += code_lines([statement], 4)
-    head = f"def corrupt({', '.join(read)}):"
+    head = textwrap.wrap(f"def corrupt({', '.join(read)}):", 99, subsequent_indent=" " * 12)
     text = _with_keys("\n".join(lines), resolved.run.seed)
-    return "\n".join([*_wrapped(head), DOCSTRING, text]), read
+    return "\n".join([*head, DOCSTRING, text]), read
 
 
 def _with_keys(text: str, seed: int) -> str:
@@ -187,14 +214,3 @@ def _with_keys(text: str, seed: int) -> str:
     guesses = str(address.key(masks, "replacement"))
     text = text.replace(guesses, 'key("replacement", seed=key("mask"))')
     return text.replace(str(masks), 'key("mask")')
-
-
-def _wrapped(head: str) -> list[str]:
-    """The first line of a function, in lines that fit."""
-    return textwrap.wrap(head, 99, subsequent_indent="            ")
-
-
-def seeded(first_values: str) -> str:
-    """The function of first values, of which each has a seed of its name: those of a run."""
-    loop = "    for name, weight in model.named_parameters():\n"
-    return first_values.replace(loop, f'{loop}        torch.manual_seed(key("init", name))\n')

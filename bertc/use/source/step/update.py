@@ -18,37 +18,12 @@ from bertc.ir.learning.optimizer import (
 )
 from bertc.ir.program.stage import Stage
 
-UPDATE = '''
-@torch.no_grad()
-def update(model, moments, step, lr):
-    """Update ``step``, from 1: {title}."""
-    weights = {{name: w for name, w in model.named_parameters() if w.grad is not None}}
-{norm}    for name, weight in weights.items():
-        gradient = weight.grad{clipped}
-        if name not in moments:
-            moments[name] = torch.zeros_like(weight), torch.zeros_like(weight)
-        mean, square = moments[name]
-        mean.lerp_(gradient, {one})
-        square.mul_({second}).addcmul_(gradient, gradient, value={two})
-{correct}{caution}        change = {mean} / (deviation + {eps})
-        if {decayed}:
-            change += {decay} * weight
-{ratio}        weight -= {scaled} * change
-'''
-NORM = """    norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights.values()])
-"""
-CAUTION = """        relative = gradient / deviation.clamp(min={eps})
-        caution = relative.square().mean().sqrt().clamp(min=1)
-"""
-RATIO = """        trust = 1.0
-        if {adapted} and weight.norm() > 0 and change.norm() > 0:
-            trust = weight.norm() / change.norm()
-"""
 TITLES = {
     "adam": "Adam with decoupled decay (Loshchilov and Hutter 2019)",
     "lamb": "LAMB (You et al. 2020), as ALBERT's code has it",
     "stable-adamw": "StableAdamW (Wortsman et al. 2023)",
 }
+COSINE = "(1 + math.cos(math.pi * progress)) / 2"
 
 
 def update_function(rule: Optimizer, table: Iterable[Weight]) -> str:
@@ -57,52 +32,55 @@ def update_function(rule: Optimizer, table: Iterable[Weight]) -> str:
     exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
     plain = {weight.name for weight in table if len(weight.shape) < 2}
     matrix = "weight.ndim > 1" if plain == exempt else f"name not in {sorted(exempt)!r}"
-    decayed = "True" if rule.decay_exempt == "none" else matrix
     first, second = rule.betas
-    mean, correct = "mean", "        deviation = square.sqrt()\n"
-    if rule.bias_correction:
-        mean = f"(mean / (1 - {first}**step))"
-        correct = f"        deviation = (square / (1 - {second}**step)).sqrt()\n"
-    scaled, ratio = "lr", ""
-    if isinstance(rule, Lamb):
-        adapted = "True" if rule.adapt_exempt == "none" else matrix
-        scaled, ratio = "lr * trust", RATIO.format(adapted=adapted).replace("True and ", "")
-    caution = CAUTION.format(eps=rule.eps) if isinstance(rule, StableAdam) else ""
     limit = "norm" if rule.clip == 1 else f"(norm / {rule.clip})"
-    clipped = f" / {limit}.clamp(min=1)" if rule.clip else ""
-    text = UPDATE.format(
-        title=TITLES["adam" if isinstance(rule, Adam) else rule.kind],
-        norm=NORM if rule.clip else "",
-        clipped=clipped,
-        one=f"1 - {first}",
-        second=second,
-        two=f"1 - {second}",
-        correct=correct,
-        caution=caution,
-        mean=mean,
-        eps=rule.eps,
-        decayed=decayed,
-        decay=rule.decay_by_rate,
-        ratio=ratio,
-        scaled="lr / caution" if caution else scaled,
+    mean, square = "mean", "square"
+    if rule.bias_correction:
+        mean, square = f"(mean / (1 - {first}**step))", f"(square / (1 - {second}**step))"
+    lines = [f"gradient = weight.grad{f' / {limit}.clamp(min=1)' if rule.clip else ''}"]
+    lines += ["if name not in moments:"]
+    lines += ["    moments[name] = torch.zeros_like(weight), torch.zeros_like(weight)"]
+    lines += ["mean, square = moments[name]", f"mean.lerp_(gradient, 1 - {first})"]
+    lines += [f"square.mul_({second}).addcmul_(gradient, gradient, value=1 - {second})"]
+    lines += [f"deviation = {square}.sqrt()"]
+    rate = "lr"
+    if isinstance(rule, StableAdam):
+        rate = "lr / caution"
+        lines += [f"relative = gradient / deviation.clamp(min={rule.eps})"]
+        lines += ["caution = relative.square().mean().sqrt().clamp(min=1)"]
+    lines += [f"change = {mean} / (deviation + {rule.eps})"]
+    if rule.decay_by_rate:
+        decays = rule.decay_exempt == "none"
+        lines += [] if decays else [f"if {matrix}:"]
+        lines += [f"{'' if decays else '    '}change += {rule.decay_by_rate} * weight"]
+    if isinstance(rule, Lamb):
+        rate, adapted = "lr * trust", "" if rule.adapt_exempt == "none" else f"{matrix} and "
+        lines += ["trust = 1.0", f"if {adapted}weight.norm() > 0 and change.norm() > 0:"]
+        lines += ["    trust = weight.norm() / change.norm()"]
+    norm = "norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights.values()])"
+    return "\n".join(
+        [
+            "@torch.no_grad()",
+            "def update(model, moments, step, lr):",
+            f'    """Update ``step``, from 1: {TITLES.get(rule.kind, TITLES["adam"])}."""',
+            "    weights = {name: w for name, w in model.named_parameters() if w.grad is not None}",
+            *([f"    {norm}"] if rule.clip else []),
+            "    for name, weight in weights.items():",
+            *(f"        {line}" for line in [*lines, f"weight -= {rate} * change"]),
+        ]
     )
-    always = f"        if True:\n            change += {rule.decay_by_rate} * weight\n"
-    text = text.replace(always, always[len("        if True:\n    ") :])
-    unchanged = f"        if {decayed}:\n            change += 0.0 * weight\n"
-    return text.replace(unchanged, "")
 
 
 def rate_function(stage: Stage) -> str:
     """The function from the number of earlier updates to a learning rate."""
-    schedule = stage.optimizer.schedule
-    if not stage.warmup_steps:
-        warm = "factor"
-    elif isinstance(schedule, Decay) and schedule.decay_from == "throughout":
-        warm = "factor * min(1.0, step / WARMUP)"
-    else:
-        warm = "(step / WARMUP if step < WARMUP else factor)"
-    lines = ["def rate(step):", '    """The learning rate after ``step`` updates."""']
-    return "\n".join([*lines, *_factor(stage), f"    return PEAK * {warm}"])
+    schedule, factor = stage.optimizer.schedule, "factor"
+    if isinstance(schedule, Decay) and schedule.decay_from == "throughout":
+        factor = "factor * min(1.0, step / WARMUP)" if stage.warmup_steps else factor
+    elif stage.warmup_steps:
+        factor = "(step / WARMUP if step < WARMUP else factor)"
+    lines = [*_factor(stage), f"return PEAK * {factor}"]
+    head = ["def rate(step):", '    """The learning rate after ``step`` updates."""']
+    return "\n".join([*head, *(f"    {line}" for line in lines)])
 
 
 def _factor(stage: Stage) -> list[str]:
@@ -110,35 +88,24 @@ def _factor(stage: Stage) -> list[str]:
     match stage.optimizer.schedule:
         case Polynomial() | Cosine() as schedule:
             end = max(schedule.end, schedule.end_lr / stage.optimizer.lr)
-            over = "step / SCHEDULE"
+            over, falls = "step / SCHEDULE", COSINE
             if stage.warmup_steps and schedule.decay_from == "warmup":
                 over = "(step - WARMUP) / max(1, SCHEDULE - WARMUP)"
-            falls = "(1 + math.cos(math.pi * progress)) / 2"
             if isinstance(schedule, Polynomial):
                 power = schedule.power
                 falls = "1 - progress" if power == 1 else f"(1 - progress) ** {power}"
-            return [f"    progress = min(1.0, {over})", _between(end, falls)]
-        case ConstantRate():
-            return ["    factor = 1.0"]
-        case InverseSqrt():
-            return ["    factor = (max(1, WARMUP) / max(1, step)) ** 0.5"]
+            lines = [f"progress = min(1.0, {over})"]
         case WarmupStableDecay(shape=shape, end=end):
             decay = stage.optimizer.decay_steps(stage.schedule_steps)
-            falls = {
-                "1-sqrt": "1 - progress**0.5",
-                "linear": "1 - progress",
-                "cosine": "(1 + math.cos(math.pi * progress)) / 2",
-            }[shape]
-            begun = f"    begun = max(0, step - (SCHEDULE - {decay}))"
-            return [
-                begun,
-                f"    progress = min(1.0, begun / {max(1, decay)})",
-                _between(end, falls),
+            falls = {"1-sqrt": "1 - progress**0.5", "linear": "1 - progress", "cosine": COSINE}[
+                shape
             ]
+            lines = [f"begun = max(0, step - (SCHEDULE - {decay}))"]
+            lines += [f"progress = min(1.0, begun / {max(1, decay)})"]
+        case ConstantRate():
+            return ["factor = 1.0"]
+        case InverseSqrt():
+            return ["factor = (max(1, WARMUP) / max(1, step)) ** 0.5"]
         case unreachable:
             assert_never(unreachable)
-
-
-def _between(end: float, falls: str) -> str:
-    """The factor that falls from 1 to ``end``."""
-    return f"    factor = {end} + (1 - {end}) * ({falls})" if end else f"    factor = {falls}"
+    return [*lines, f"factor = {end} + (1 - {end}) * ({falls})" if end else f"factor = {falls}"]
