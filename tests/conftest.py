@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
@@ -27,12 +28,32 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # Names of models on a hub are looked up in its cache alone.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# What is compiled once is not by each process that a test starts: half a second for each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # A suite that is started by nohup ignores this signal, which some tests send themselves.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # No power fails while tests run: waiting for the disk many thousand times would show nothing.
 os.fsync = os.fstat
 # What is imported for tests stays: walking it again and again takes a quarter of collecting them.
 gc.disable()
+
+
+COMPILING = (
+    "lab/onnx/test_export.py", "learn/test_losses.py", "model/test_gradients.py",
+    "model/test_model.py", "run/test_compiled.py",
+)  # fmt: skip
+"""Files whose tests load torch's compiler or exporter."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that compile or start processes, so that one worker gets them all.
+
+    What they load is then loaded once, and no worker ends with a long test.
+    """
+    first = {item.path for item in items if "processes" in getattr(item, "fixturenames", ())}
+    first |= {item.path for item in items if item.path.as_posix().endswith(COMPILING)}
+    items.sort(key=lambda item: item.path not in first)
 
 
 def pytest_collection_finish() -> None:

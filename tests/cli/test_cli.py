@@ -263,8 +263,9 @@ def test_a_remark_that_several_stages_have_is_one(call: Call) -> None:
     ],
 )
 def test_what_a_shell_or_a_slip_makes_of_a_spec(
-    call: Call, here: Path, arguments: list[str], said: str
+    call: Call, here: Path, arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
     for folder in ("minilm", "text", "sub", "runs/a-run"):
         (here / folder).mkdir(parents=True)
     for name in ("mine.bertc", "sub/yours.bertc", "text/a.json.gz"):
