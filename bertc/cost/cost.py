@@ -102,11 +102,18 @@ def estimate(
     """Cost of a program on a device, without running it or importing torch.
 
     ``devices``, of ``memory_bytes`` at most, are in machines of up to eight; memory is that of the
-    one with the most, of full rows. ``lengths``: mean tokens of a row, for FLOPs and time.
+    one with the most, of full rows. ``lengths``: mean tokens of a row, for FLOPs and time. A run by
+    the clock has the steps that there is time for.
 
     Raises:
         UsageError: if the device is unknown or lacks a rate, or ``devices`` exceeds the batch.
     """
+    if resolved.run.clock:
+        how = (device, convention, devices, lengths, memory_bytes)
+        a_step = estimate(resolved.of_steps(1), *how).time.seconds_per_step
+        steps = max(1, int(resolved.run.clock_seconds / a_step))
+        timed = estimate(resolved.of_steps(steps), *how)
+        return replace(timed, fingerprint=resolved.fingerprint())
     world = World(devices, largest_divisor(devices, PER_HOST))
     target = device if isinstance(device, Device) else device_named(device, world.per_host)
     target = replace(target, memory_bytes=int(min(target.memory_bytes, memory_bytes)))

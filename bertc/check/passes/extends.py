@@ -9,7 +9,7 @@ from bertc.check.passes.settings.fixes import fix
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.base import Tokens
 from bertc.ir.changing.growth import TEACHER, FromOther
-from bertc.ir.learning.equal import Equal
+from bertc.ir.learning.equal import Equal, Hours
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Program, StageGiven
 
@@ -100,7 +100,8 @@ def _overruled(
 ) -> tuple[StageGiven, ...]:
     """The stages of ``run`` without what ``settings`` override; ``steps`` is shared out."""
     overruled = set(settings)
-    if "steps" in settings and _have_steps(stages):
+    by_clock = "steps" in settings and isinstance(settings["steps"].value, Hours)
+    if "steps" in settings and _have_steps(stages) and not by_clock:
         stages = _shared_out(stages, run, settings["steps"])
         overruled -= {"steps"}
     return tuple(

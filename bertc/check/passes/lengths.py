@@ -13,6 +13,7 @@ from bertc.check.passes.settings.stages import DEFAULT_STAGE, has_tasks, typed
 from bertc.ir.base import Tokens
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup, RisingBatch
+from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
 from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
@@ -20,6 +21,8 @@ from bertc.ir.program.written import Given, Origin, Program, StageGiven
 Paces = Sequence[tuple[int, int]]
 """(number of steps, tokens of each), one after the other."""
 FOREVER = 10**18
+MOST_STEPS = 10**9
+"""Steps of a run by the clock, of which it makes as many as it has time for."""
 WITHOUT_WARMUP = Given(FULL_BATCH, Origin("default", source="bertc"))
 
 
@@ -29,6 +32,7 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     ``steps=1G tokens batch=256 seq=512`` becomes ``steps=7629 batch=256 seq=512``. Warm-up is
     counted from the start of the optimiser's schedule, the decay of ``wsd`` back from its end.
     """
+    program = _by_the_clock(program, diagnostics)
     known = typed(program)
     stages = known.stages
     for stage in stages:
@@ -56,6 +60,24 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     return replace(program, settings={**timed, **of_tokens}, stages=blocks)
 
 
+def _by_the_clock(program: Program, diagnostics: Diagnostics) -> Program:
+    """Turn ``steps=24h`` into ``clock=24``, and more steps than there is time for."""
+    known, setting = typed(program), program.settings["steps"]
+    for stage in known.stages:
+        if isinstance(stage.steps, Hours):
+            Checker[CompleteSettings](stage, diagnostics).rules(_OF_A_CLOCK)
+
+    def counted(settings: Mapping[str, Given]) -> Mapping[str, Given]:
+        timed = "steps" in settings and isinstance(settings["steps"].value, Hours)
+        steps = {"steps": replace(settings["steps"], value=MOST_STEPS)} if timed else {}
+        return {**settings, **steps}
+
+    if isinstance(setting.value, Hours):
+        hours = Given(setting.value.hours, setting.origin)
+        program = replace(program, settings={**program.settings, "clock": hours})
+    return program.changed(counted)
+
+
 def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[int]:
     """The steps, or the tokens, of each stage; what ``run`` does not set has its default."""
     settings = {**CONSTANT, **run}
@@ -69,6 +91,10 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
         return sum(steps * (pace if tokens else 1) for steps, pace in paces)
 
     return [share(stage, before.steps) for stage, before in zip(counted, named, strict=True)]
+
+
+def _is_share(length: object) -> bool:
+    return isinstance(length, float)
 
 
 def _in_tokens(value: Any) -> bool:
@@ -130,6 +156,34 @@ def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
     return {**settings, "optimizer": replace(setting, value=optimizer.model_copy(update=changed))}
 
 
+_OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
+    Rule("E329", "steps", lambda s: s.name != DEFAULT_STAGE,
+         "a clock measures a run of one stage, not of several",
+         help="steps of each stage, or one stage"),
+    Rule("E329", "steps", lambda s: has_tasks(s.objective),
+         "a clock measures a run on text: the length of a task is told in epochs",
+         way=lambda s: {"help": "epochs=3", "fix": fix(s.origins["steps"], "epochs=3")}),
+    Rule("E329", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
+         "batch_warmup counts steps, and a clock does not say how many there are",
+         instead="batch_warmup=none"),
+    Rule("E329", "optimizer", lambda s: s.optimizer.warmup and not _is_share(s.optimizer.warmup),
+         "a warm-up by the clock is a share of its time",
+         way=lambda s: argument("optimizer", s.origins["optimizer"], "warmup", "1%")),
+    Rule("E329", "optimizer",
+         lambda s: not _is_share(getattr(s.optimizer.schedule, "decay", 0.5)),
+         "a decay by the clock is a share of its time", help="as in schedule=wsd(decay=10%)"),
+    Rule("E329", "optimizer", lambda s: bool(getattr(s.optimizer.schedule, "over", 0)),
+         "a schedule by the clock ends when its time does: leave over out",
+         help="schedule=cosine"),
+    Rule("E329", "average",
+         lambda s: isinstance(s.average, Ema) and isinstance(s.average.half_life, float),
+         "half_life is a number of steps: a clock does not say how many a share is",
+         way=lambda s: argument("average", s.origins["average"], "half_life", "700")),
+    Rule("E329", "prune", lambda s: s.prune.kind != "none",
+         "what is removed by when counts steps, and a clock does not say how many there are",
+         instead="prune=none"),
+)  # fmt: skip
+"""Settings that count steps, in a run that the clock ends."""
 _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
     Rule("E327", "steps", lambda s: isinstance(s.steps, Tokens),
          "steps of a task are not counted in tokens: its rows are as long as its examples",

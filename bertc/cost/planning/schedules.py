@@ -14,13 +14,14 @@ from bertc.ir.learning.optimizer import (
 from bertc.ir.program.stage import Stage
 
 
-def rate(stage: Stage, step: int) -> float:
+def rate(stage: Stage, step: float) -> float:
     """The learning rate of the update after ``step`` updates of the whole run.
 
     Updates are counted from 0, and the count is read before the update, as global_step is in
     BERT's optimization.py: the first update of a warm-up has rate 0, update W
     the full rate (or, with a decay from update 0, the rate that has been falling since), and the
-    last one is a step short of the end of the decay.
+    last one is a step short of the end of the decay. By the clock ``step`` is the share of time
+    used, times the steps of the schedule.
     """
     updates = step - stage.schedule_start
     if updates < stage.warmup_steps:
@@ -31,7 +32,7 @@ def rate(stage: Stage, step: int) -> float:
     return stage.optimizer.lr * _decay(stage, updates)
 
 
-def _decay(stage: Stage, updates: int) -> float:
+def _decay(stage: Stage, updates: float) -> float:
     """The factor on the peak rate after ``updates`` updates of the stage, past warm-up."""
     warmup = stage.warmup_steps
     match stage.optimizer.schedule:
@@ -69,7 +70,7 @@ def _end(stage: Stage, schedule: Decay) -> float:
     return max(schedule.end, schedule.end_lr / stage.optimizer.lr)
 
 
-def _progress(stage: Stage, schedule: Decay, updates: int) -> float:
+def _progress(stage: Stage, schedule: Decay, updates: float) -> float:
     """The fraction of the schedule that is over, from 0 to 1."""
     start = stage.warmup_steps if schedule.decay_from == "warmup" else 0
     return min(1.0, (updates - start) / max(1, stage.schedule_steps - start))

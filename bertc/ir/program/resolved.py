@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from operator import not_
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
@@ -63,6 +64,12 @@ class Run(Node):
     deterministic: Literal["yes", "no"] = "no"
     log: Annotated[Log, Field(exclude_if=lambda log: log == "none")] = "none"
     clean: Annotated[Documents, Field(exclude_if=EVERY.__eq__)] = EVERY
+    clock: Annotated[float, Field(exclude_if=not_)] = 0.0
+
+    @property
+    def clock_seconds(self) -> float:
+        """Seconds of training that end the run, evaluations and saving apart; 0: it has steps."""
+        return 3600 * self.clock
 
     @property
     def without_recipe(self) -> Self:
@@ -116,6 +123,20 @@ class Resolved(Node):
     def steps(self) -> int:
         """Optimiser steps of the whole run."""
         return sum(stage.steps for stage in self.stages)
+
+    def steps_by(self, step: int, seconds: float) -> int:
+        """Its steps; by the clock those at the pace of the first ``step``, in ``seconds``."""
+        if not self.run.clock:
+            return self.steps
+        return round(step * max(1.0, self.run.clock_seconds / seconds)) if seconds else step
+
+    def of_steps(self, steps: int) -> "Resolved":
+        """The program of one stage with these steps, in place of those of a clock."""
+        (stage,) = self.stages
+        warmup = stage.optimizer.warmup_steps(steps)
+        update = {"steps": steps, "schedule_steps": steps, "warmup_steps": warmup}
+        run = self.run.model_copy(update={"clock": 0.0})
+        return self.model_copy(update={"stages": (stage.model_copy(update=update),), "run": run})
 
     @property
     def prunes(self) -> bool:

@@ -18,7 +18,7 @@ from bertc.ir.data import Docstrings, Format, Language, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.average import NO_AVERAGE, Average
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup
-from bertc.ir.learning.equal import Equal
+from bertc.ir.learning.equal import Equal, Hours
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.mixing import MixedRows, Mixing
@@ -192,10 +192,14 @@ class Settings(Node):
         HOUSE,
         "evaluations without a better score that end a task, with its best weights; 0: never",
     )
-    steps: Positive | Tokens | Equal = default(
+    steps: Positive | Tokens | Equal | Hours = default(
         1_000_000,
         "BERT paper, appendix A.2",
-        "optimiser steps, tokens to read (2G tokens), or a budget to use up (equal(1e18 flops))",
+        "optimiser steps, tokens to read (2G tokens), time to train (24h), or a budget to use up "
+        "(equal(1e18 flops))",
+    )
+    clock: Annotated[float, Field(ge=0, le=100_000)] = default(
+        0.0, HOUSE, "hours of training that steps=24h says; 0: steps are counted"
     )
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples per step", "B")
     batch_warmup: BatchWarmup = default(FULL_BATCH, HOUSE, "batches of fewer examples at first")

@@ -95,8 +95,9 @@ def evaluate_run(
     told = [f"of the average of the weights (average={trained.average.kind})"]
     told = told if has_average(run, done.step) else []
     notes = (*plateau_lines(evaluation, resolved, trained), *notes, *told)
+    steps = resolved.steps_by(done.step, done.seconds)
     return Report(
-        run, done.step, resolved.steps, done.tokens, done.seconds, evaluation, notes, reading,
+        run, done.step, steps, done.tokens, done.seconds, evaluation, notes, reading,
         tuple(details.notes),
     )  # fmt: skip
 

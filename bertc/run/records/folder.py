@@ -90,7 +90,8 @@ class RunFolder:
 
     def is_finished(self, resolved: Resolved) -> bool:
         """True if the run of this program finished; losses.png is the last file written."""
-        return is_file(self.plot) and self.saved_step == resolved.steps
+        over = bool(resolved.run.clock) or self.saved_step == resolved.steps
+        return is_file(self.plot) and over
 
     @property
     def in_use(self) -> bool:

@@ -71,7 +71,8 @@ class Clock:
             self._warm = True
 
     def _standing(self, stage: Stage, loss: float) -> Standing:
-        progress, stages = self._session.progress, self._session.resolved.stages
+        progress, resolved = self._session.progress, self._session.resolved
+        stages, most = resolved.stages, resolved.run.clock_seconds
         seconds = max(1e-9, progress.seconds - self._seconds)
         # In steps of this stage: those of a deeper network, or of longer rows, take longer.
         step_flops = self._step_flops[stages.index(stage)]
@@ -81,12 +82,14 @@ class Clock:
         )
         due = evaluations_due(self._session.resolved, progress.step)
         pace = seconds / max(1, progress.step - self._steps)
+        left = steps_left * pace + due * self.evaluation_seconds
+        left = max(0.0, most - progress.seconds) if most else left
         return Standing(
             step=progress.step,
-            steps=self._session.resolved.steps,
+            steps=resolved.steps_by(progress.step, progress.seconds),
             stage=stage.name,
             loss=loss,
             tokens_per_second=(progress.tokens - self._tokens) / seconds,
-            seconds_left=steps_left * pace + due * self.evaluation_seconds if self._warm else None,
+            seconds_left=left if self._warm else None,
             memory_bytes=peak_memory_bytes(self._session.device.type),
         )

@@ -107,7 +107,7 @@ def finish(session: Session) -> Report:
     return Report(
         folder=folder.path,
         step=progress.step - left_out,
-        steps=session.resolved.steps,
+        steps=session.resolved.steps_by(progress.step, progress.seconds),
         tokens=progress.tokens,
         seconds=progress.seconds,
         evaluation=last and Evaluation(**{n: value for n, value in last.items() if n in known}),

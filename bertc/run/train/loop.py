@@ -108,7 +108,7 @@ def _look_at(place: RunPlace, resolved: Resolved, resume: bool) -> None:
 def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> None:
     """Train the steps of a stage that are left, in time order."""
     stage, progress = session.resolved.stages[index], session.progress
-    end = stage.first_step + stage.steps
+    end, most = session.end_of(stage), session.resolved.run.clock_seconds
     if progress.step > end or progress.step == end == progress.evaluated:
         return
     session.enter(stage)
@@ -125,6 +125,7 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
     with phase.feed(session, progress.step - stage.first_step, stage.steps) as feed:
         clock = Clock(session)
         while True:
+            end = session.end_of(stage)
             _pause(session, phase, end, clock, goes_on)
             if progress.step == end:
                 return
@@ -134,19 +135,22 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
                     prune(session, phase, stage.prune)
             with _saved_when_stopped(session), _saved_without_text(session):
                 batch = clock.timed("batches", feed.take)
-            learning_rate = rate(stage, progress.step)
+            used = {"clock": progress.seconds / most} if most else {}
+            at = used["clock"] * stage.schedule_steps if used else progress.step
+            learning_rate = rate(stage, at)
             result = clock.timed("steps", _step, session, phase, feed, batch, learning_rate)
             progress.step += 1
             if stage.average.kept:
                 update_average(session)
             progress.tokens += phase.tokens(session, batch)
             progress.sums.add(result.loss, result.losses, result.grad_norm)
-            progress.seconds = time.perf_counter() - begun
+            session.count_seconds(time.perf_counter() - begun)
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
-                session.write(stage, "train", {**progress.sums.means(), "lr": learning_rate})
+                means = progress.sums.means()
+                session.write(stage, "train", {**means, "lr": learning_rate, **used})
                 progress.sums = Sums()
             clock.show(stage, result.loss)
-            progress.seconds = time.perf_counter() - begun
+            session.count_seconds(time.perf_counter() - begun)
 
 
 def _pause(
@@ -167,12 +171,13 @@ def _pause(
         session.ranks.stop.check()
     if session.saving and session.saving.is_over:
         session.finish_saving()
-    before_the_end = evaluated < progress.evaluated < session.resolved.steps
+    over = progress.step == end and phase.stage is session.resolved.stages[-1]
+    before_the_end = evaluated < progress.evaluated and not over
     if before_the_end and not session.ranks.share(goes_on()):
         session.save()
         raise GivenUpError(f"given up after step {progress.step:,}, and saved")
     if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
-        clock.timed("checkpoints", session.save, progress.step == session.resolved.steps)
+        clock.timed("checkpoints", session.save, over)
     if evaluation_due:
         clock.write_down()
 

@@ -131,8 +131,9 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
     for text in source.lines() if source else ():
         note(text)
     if outside.checkpoint:
-        note(f"resuming at step {outside.checkpoint.step:,} of {resolved.steps:,}")
-    if time.seconds_total > SHORTEST_FORECAST_SECONDS:
+        of = f"{resolved.run.clock:g} h" if resolved.run.clock else f"{resolved.steps:,}"
+        note(f"resuming at step {outside.checkpoint.step:,} of {of}")
+    if not resolved.run.clock and time.seconds_total > SHORTEST_FORECAST_SECONDS:
         note(f"{resolved.steps:,} steps are estimated to take {time.total_text} on {time.device}")
     return {name: lock.content()[name] for name in ORIGIN}
 
