@@ -138,11 +138,7 @@ NETWORKS: dict[str, dict[str, str]] = {
     "average": {"none": "average=none", "ema": "average=ema(2)"},
     "batch_warmup": {"none": "batch_warmup=none", "rising": "batch_warmup=rising(2, 2)"},
     "adapt": {"none": "adapt=none", "lora": "adapt=lora(4, on=attention+ffn)"},
-    "prune": {
-        "none": "",
-        "heads": "prune=heads(50%)",
-        "neurons": "prune=neurons(50%)",
-    },
+    "prune": {"none": "", "heads": "prune=heads(50%)", "neurons": "prune=neurons(50%)"},
     "masking": {"dynamic": "", "static": "objective=mlm(masking=static(1))"},
     "vocab": {
         "wordpiece": "vocab=wordpiece(100)",

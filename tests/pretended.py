@@ -60,9 +60,7 @@ class Gpu:
 
         enter(
             patch.object(
-                _foreach_utils,
-                "_get_foreach_kernels_supported_devices",
-                lambda: [*known(), "meta"],
+                _foreach_utils, "_get_foreach_kernels_supported_devices", lambda: [*known(), "meta"]
             )
         )
         enter(patch.object(torch.autograd, "_engine_run_backward", within))

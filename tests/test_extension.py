@@ -214,8 +214,7 @@ def assert_refused(encoder: Encoder, setting: str) -> None:
     resolved = program()
     (stage,) = resolved.stages
     found = family_for(
-        resolved.model_copy(update={"stages": (stage.model_copy(update={"encoder": encoder}),)}),
-        0,
+        resolved.model_copy(update={"stages": (stage.model_copy(update={"encoder": encoder}),)}), 0
     )
     assert isinstance(found, Obstacle)
     assert found.setting == setting

@@ -29,9 +29,10 @@ def refuse_what_cannot_fit(resolved: Resolved, plan: Plan, machine: Machine, wor
     """Refuse micro-batches that would not even fit in ``BEYOND`` times the memory."""
     laid_out, most = layout_on(resolved, machine.memory_bytes, world), machine.memory_bytes * BEYOND
     more = replace(machine, memory_bytes=int(most / USABLE[machine.device]))
-    fits, beyond = (largest_microbatches(resolved, size, laid_out) for size in (machine, more))
+    beyond = largest_microbatches(resolved, more, laid_out)
     for stage, size, most_there in zip(resolved.stages, plan.microbatches, beyond, strict=True):
         if size > max(1, most_there.examples):
+            fits = largest_microbatches(resolved, machine, laid_out)
             batch = math.gcd(*(part.batch for part in resolved.stages))
             smaller = largest_divisor(batch, max(1, min(fit.examples for fit in fits)))
             raise MachineError(

@@ -63,9 +63,7 @@ def test_a_way_out_leads_to_a_spec_that_checks(spec, code):
     assert "memory=16" in text or "grow=interleave" in text
 
 
-REMARKED = [
-    ("positions=none", "R107"),
-]
+REMARKED = [("positions=none", "R107")]
 ALLOWED = [
     "objective=mlm(replace=100/0/0)",
     "objective=mlm(unit=span) vocab=bytes",

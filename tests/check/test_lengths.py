@@ -32,8 +32,7 @@ def test_tokens_are_those_of_batches():
 
 
 @pytest.mark.parametrize(
-    ("first", "batch", "over", "ends"),
-    [(768, 4608, "50G", MODERNBERT), (448, 4928, "10G", LARGE)],
+    ("first", "batch", "over", "ends"), [(768, 4608, "50G", MODERNBERT), (448, 4928, "10G", LARGE)]
 )
 def test_batches_rise_as_modernbert_s(first, batch, over, ends):
     """A size ends with the step that reaches its tokens, or the one beside it."""

@@ -117,17 +117,13 @@ def test_help_has_every_command_once_in_its_group_with_a_sentence() -> None:
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_every_failure_has_its_code(
-    error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_failure_has_its_code(error, code, capsys):
     assert exit_code(error, color=False) == code
     stopped = isinstance(error, StoppedError)
     assert capsys.readouterr().err.startswith("x" if stopped else "error: ")
 
 
-def test_a_mistake_of_ours_leaves_a_report_and_no_traceback(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_of_ours_leaves_a_report_and_no_traceback(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert exit_code(ZeroDivisionError("inside"), color=False) == 70
     (report,) = tmp_path.iterdir()
@@ -151,14 +147,7 @@ SMALL = b"layers=2 hidden=64 heads=2 # small\n"
         (["build", "-", "--emit", "tree"], SMALL, 0, "hidden"),
     ],
 )
-def test_a_spec_from_standard_input(
-    monkeypatch: pytest.MonkeyPatch,
-    call: Call,
-    arguments: list[str],
-    text: bytes,
-    code: int,
-    said: str,
-) -> None:
+def test_a_spec_from_standard_input(monkeypatch, call, arguments, text, code, said):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     ended, out, err = call(*arguments)
     assert ended == code
@@ -262,9 +251,7 @@ def test_a_remark_that_several_stages_have_is_one(call: Call) -> None:
         (["estimate", "layers=2", "--world", "x"], "x is no whole number"),
     ],
 )
-def test_what_a_shell_or_a_slip_makes_of_a_spec(
-    call: Call, here: Path, arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_shell_or_a_slip_makes_of_a_spec(call, here, arguments, said, monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
     for folder in ("minilm", "text", "sub", "runs/a-run"):
         (here / folder).mkdir(parents=True)
@@ -302,9 +289,7 @@ def test_an_error_of_a_spec_says_place_and_way_out_in_python_too() -> None:
         ("share=all", "its encoder.attention.1.key.bias has no place here"),
     ],
 )
-def test_check_holds_a_network_against_that_of_init(
-    call: Call, tmp_path: Path, settings: str, said: str
-) -> None:
+def test_check_holds_a_network_against_that_of_init(call, tmp_path, settings, said):
     config = {
         **{"model_type": "bert", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3},
         **{"num_attention_heads": 2, "intermediate_size": 128, "max_position_embeddings": 64},
@@ -317,9 +302,7 @@ def test_check_holds_a_network_against_that_of_init(
     assert all(line in out for line in said.split("\n"))
 
 
-def test_more_processes_than_cores_are_remarked(
-    monkeypatch: pytest.MonkeyPatch, call: Call
-) -> None:
+def test_more_processes_than_cores_are_remarked(monkeypatch, call):
     monkeypatch.setattr("bertc.base.cores.available_cores", lambda: 2)
     monkeypatch.setattr("bertc.run.launch.launch", lambda *_: 0)
     code, _, err = call("train", "layers=1 batch=8 device=cpu", "--nproc", "8")
@@ -328,9 +311,7 @@ def test_more_processes_than_cores_are_remarked(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_before_or_inside_a_command_ends_it(
-    monkeypatch: pytest.MonkeyPatch, call: Call, number: signal.Signals, code: int
-) -> None:
+def test_a_signal_before_or_inside_a_command_ends_it(monkeypatch, call, number, code):
     before = signal.getsignal(number)
 
     def app(standalone_mode: bool) -> None:
@@ -345,9 +326,7 @@ def test_a_signal_before_or_inside_a_command_ends_it(
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_swallowed_signal_is_one_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, call: Call, number: int, code: int, instead: Exception | None
-) -> None:
+def test_a_swallowed_signal_is_one_all_the_same(monkeypatch, call, number, code, instead):
     """Callbacks from C cannot pass an error on, and libraries make it one of their own."""
 
     def app(standalone_mode: bool) -> None:

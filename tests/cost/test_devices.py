@@ -10,12 +10,7 @@ from bertc.api import resolve
 from bertc.base.diagnostics import UsageError
 from bertc.cost import device_named, estimate
 from bertc.cost.machines import calibration
-from bertc.cost.machines.accelerators import (
-    ACCELERATORS,
-    GIB,
-    LAUNCH_SECONDS,
-    accelerator_called,
-)
+from bertc.cost.machines.accelerators import ACCELERATORS, GIB, LAUNCH_SECONDS, accelerator_called
 from bertc.cost.machines.devices import this_cpu
 
 RESULTS = Path(__file__).parents[1] / "bench/results"

@@ -96,9 +96,7 @@ def test_what_does_not_fit_or_waits_is_told() -> None:
     assert "does not fit" not in as_table([estimate(resolve("bert-base"), "l4")])
 
 
-def test_processes_share_the_cores_and_the_memory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_processes_share_the_cores_and_the_memory(monkeypatch, tmp_path):
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
     monkeypatch.setattr(devices, "available_cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -116,9 +114,7 @@ def test_processes_share_the_cores_and_the_memory(
     assert device_named("cpu", 2).fp32_flops == pytest.approx(whole.fp32_flops / 4)
 
 
-def test_the_time_of_a_cpu_that_was_not_measured_is_a_range(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_time_of_a_cpu_that_was_not_measured_is_a_range(monkeypatch, tmp_path):
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
     found = estimate(resolve("bert-base"), "cpu")
     shown = json.loads(as_json([found]))

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 
 import pytest
 import torch
@@ -64,10 +63,7 @@ def kept_by_kind() -> dict[str, tuple[op.Operation, int]]:
     blocks = kernel_mask(EncoderInputs(torch.zeros(2, 384, dtype=torch.long)), False, False, 8)
     return {
         "product": (op.Product(ROWS, WIDTH, 8), saved_bytes(lambda: F.linear(x, weight), weight)),
-        "gelu": (
-            op.Pointwise("gelu", ROWS * WIDTH, ROWS * WIDTH),
-            saved_bytes(lambda: F.gelu(x)),
-        ),
+        "gelu": (op.Pointwise("gelu", ROWS * WIDTH, ROWS * WIDTH), saved_bytes(lambda: F.gelu(x))),
         "norm": (op.Norm(ROWS, WIDTH), saved_bytes(lambda: norm(x), *norm.parameters())),
         "norm of a sum": (
             op.Norm(ROWS, WIDTH, residual=True),
@@ -133,9 +129,7 @@ def test_rates_lie_between_those_that_were_measured() -> None:
     assert 1e9 < rate_at(points, 100) < 2e9
 
 
-def test_a_calibration_is_what_estimates_use(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_calibration_is_what_estimates_use(monkeypatch, tmp_path):
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert device_named("cpu").time_within == 2

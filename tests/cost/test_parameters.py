@@ -128,10 +128,7 @@ TODAY = {
         310_266_624,
     ),
     # by the official code's closed form
-    "NeoBERT": (
-        LLAMA + "L=28 H=768 F=2048 vocab=30522 head=linear(tied=false)",
-        245_136_954,
-    ),
+    "NeoBERT": (LLAMA + "L=28 H=768 F=2048 vocab=30522 head=linear(tied=false)", 245_136_954),
     "MosaicBERT-base": (MOSAIC + "L=12 H=768 F=3072", 137_400_384),
     "MosaicBERT-large": (MOSAIC + "L=24 H=1024 F=4096", 435_221_312),
 }

@@ -1,7 +1,6 @@
 """Vocabularies made from others: words added, tokens removed, rows as sums of old rows."""
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,9 +50,7 @@ def with_words(base: Vocabulary) -> tuple[Vocabulary, list[str]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_added_words_are_whole_and_all_other_text_is_read_as_before(
-    kind: str, tmp_path: Path
-) -> None:
+def test_added_words_are_whole_and_all_other_text_is_read_as_before(kind, tmp_path):
     base = learned(kind)
     made, words = with_words(base)
     assert made.size == base.size + len(words)
@@ -81,9 +78,7 @@ def test_added_words_are_whole_and_all_other_text_is_read_as_before(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [0.0, 0.8])
-def test_a_trimmed_vocabulary_reads_the_text_it_was_made_for_as_before(
-    kind: str, share: float
-) -> None:
+def test_a_trimmed_vocabulary_reads_the_text_it_was_made_for_as_before(kind, share):
     base, read = learned(kind), lines()[:40]
     counts = np.zeros(base.size, np.int64)
     for text in read:

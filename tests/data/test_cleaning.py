@@ -108,9 +108,7 @@ def test_rules_leave_the_same_documents_in_text_of_any_parts(
 
 
 @pytest.mark.parametrize("to", ["{}/to", "memory://{}/clean"])
-def test_prepared_text_is_cleaned_as_text_is(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
-) -> None:
+def test_prepared_text_is_cleaned_as_text_is(text, tmp_path, monkeypatch, to):
     monkeypatch.setattr(files, "PART_BYTES", 3000)
     straight = prepare(spec(text), tmp_path / "cache", Silent())
     place = made(spec(text), to.format(tmp_path), tmp_path / "made", 3)
@@ -129,9 +127,7 @@ def test_prepared_text_is_cleaned_as_text_is(
 
 
 @pytest.mark.parametrize("to", ["{}/to", "memory://{}/at-once"])
-def test_two_that_finish_at_once_write_one_manifest(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
-) -> None:
+def test_two_that_finish_at_once_write_one_manifest(text, tmp_path, monkeypatch, to):
     monkeypatch.setattr(files, "PART_BYTES", 3000)
     straight = finish_preparing(made(spec(text), f"{tmp_path}/one", tmp_path / "made"), Silent())
     for name in ("survey", "copies"):  # after it the other one comes between

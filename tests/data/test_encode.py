@@ -106,10 +106,7 @@ def test_specials_of_other_families(tokenizer):
     )
     vocabulary = from_tokenizer(tokenizer, "test")
     assert template_of(vocabulary).last
-    examples = [
-        TextExample("0", ("w1 w2", "w3"), "x"),
-        TextExample("1", ("w1 w2 w4", "w3"), None),
-    ]
+    examples = [TextExample("0", ("w1 w2", "w3"), "x"), TextExample("1", ("w1 w2 w4", "w3"), None)]
     task = Classify(train="-", labels=("x", "y"))
     rows = encode(task, examples, vocabulary, 16, 3)
     assert read(rows, vocabulary, 0)[0] == "w1 w2 [SEP] w3 [SEP] [CLS]"

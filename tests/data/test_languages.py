@@ -110,9 +110,7 @@ def drawn(corpus: PreparedCorpus, steps: int = 300) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("exponent", [1, 0.7, 0.5, 0])
-def test_sampling_follows_the_power_of_the_share(
-    made: Make, several: dict[str, str], exponent: float
-) -> None:
+def test_sampling_follows_the_power_of_the_share(made, several, exponent):
     data = "+".join(several[name] for name in LANGUAGES)
     corpus = made(SETTINGS, f"smoothing={exponent} steps=1000 format=blocks", data=data)
     tokens = [text.facts["train"]["tokens"] for text in corpus.texts]
@@ -162,9 +160,7 @@ def test_a_batch_of_one_language_at_a_time(made: Make, several: dict[str, str]) 
 
 
 @pytest.mark.parametrize("mixing", ["rows", "batches"])
-def test_a_part_of_what_is_drawn_are_translations(
-    made: Make, several: dict[str, str], mixing: str
-) -> None:
+def test_a_part_of_what_is_drawn_are_translations(made, several, mixing):
     settings = f"{SETTINGS.replace('batch=8', 'batch=1')} smoothing=0 objective=mlm+tlm"
     data = "+".join(several.values())
     corpus = made(settings, f"mixing={mixing}(translations=50%)", data=data)
@@ -249,9 +245,7 @@ def test_a_pair_and_its_sides_are_held_out_together(made: Make, several: dict[st
     assert [t for row in held for t in (*row, corpus.vocabulary.sep)] == alone
 
 
-def test_held_out_batches_are_of_one_language_and_leave_none_out(
-    made: Make, several: dict[str, str]
-) -> None:
+def test_held_out_batches_are_of_one_language_and_leave_none_out(made, several):
     corpus = made(SETTINGS, "objective=mlm+tlm", data="+".join(several.values()))
     stage = corpus.stage(0)
     met: Counter[tuple[int, int]] = Counter()
@@ -288,9 +282,7 @@ def test_chinese_characters_are_words_and_cased_text_keeps_its_accents() -> None
         assert known.encode("鸡鸭Été", add_special_tokens=False).tokens == normal.split()
 
 
-def test_a_language_that_is_not_named_comes_last(
-    made: Make, several: dict[str, str], farm: Path, tmp_path: Path
-) -> None:
+def test_a_language_that_is_not_named_comes_last(made, several, farm, tmp_path):
     corpus = made(SETTINGS, data=f'{several["sw"]} + "{farm}"')
     assert corpus.resolved.languages == ("sw",)
     assert set(drawn(corpus)) == {("sw", "sw"), ("", "")}

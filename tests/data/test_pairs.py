@@ -151,9 +151,7 @@ def runs(tokens: Tokens, form: Format, seq: int) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("at_once", [40, 1 << 20])
-def test_full_sentences_are_as_many_whole_ones_as_fit(
-    monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
+def test_full_sentences_are_as_many_whole_ones_as_fit(monkeypatch, at_once):
     monkeypatch.setattr("bertc.data.rows.tokens.SENTENCES_AT_ONCE", at_once)
     tokens = corpus()
     whole = [

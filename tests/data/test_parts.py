@@ -45,9 +45,7 @@ def write(path: Path, count: int) -> None:
 
 @pytest.mark.parametrize("part_bytes", [3000, 20_000, 45_000])
 @pytest.mark.parametrize("ending", ["jsonl", "txt", "parquet"])
-def test_parts_hold_each_document_once_and_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, part_bytes: int
-) -> None:
+def test_parts_hold_each_document_once_and_in_order(tmp_path, monkeypatch, ending, part_bytes):
     for name, count in (("a", 40), ("b", 3), ("c", 60)):
         write(tmp_path / f"{name}.{ending}", count)
     corpus = Files(path=str(tmp_path / f"*.{ending}"), sentences="lines")
@@ -60,9 +58,7 @@ def test_parts_hold_each_document_once_and_in_order(
     assert len({json.dumps(part.identity) for part in parts}) == len(parts)
 
 
-def test_a_mistake_in_a_part_says_from_where_lines_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_in_a_part_says_from_where_lines_count(tmp_path, monkeypatch):
     write(tmp_path / "a.jsonl", 60)
     with (tmp_path / "a.jsonl").open("a") as file:
         file.write("no JSON\n")
@@ -76,9 +72,7 @@ FORMATS = ("full-sentences", "doc-sentences", "segment-pair", "blocks", "stream"
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_rows_of_many_parts_are_read_once_and_any_step_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
+def test_rows_of_many_parts_are_read_once_and_any_step_at_once(tmp_path, monkeypatch, form):
     write(tmp_path / "a.jsonl", 60)
     monkeypatch.setattr(files, "PART_BYTES", 4000)
     monkeypatch.setattr(arranged, "WINDOW", 3)

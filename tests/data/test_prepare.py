@@ -67,9 +67,7 @@ def test_tokens_are_those_of_the_sentences(made: Make, farm: Path, vocab: str) -
     assert np.allclose(corpus.vocabulary.unigram, counts / counts.sum())
 
 
-def test_a_run_goes_on_with_the_unigrams_that_it_learned(
-    farm: Path, tmp_path: Path, program: Program
-) -> None:
+def test_a_run_goes_on_with_the_unigrams_that_it_learned(farm, tmp_path, program):
     """Those of runs made before were learned otherwise; new runs take none from their cache."""
     spec = f'seq=16 batch=2 steps=2 data="{farm}"'
     wanted = program(f"{spec} vocab=unigram(200)")
@@ -81,18 +79,14 @@ def test_a_run_goes_on_with_the_unigrams_that_it_learned(
     assert anew.size > before.size
 
 
-def test_tokens_that_the_text_does_not_give_are_reported_once(
-    farm: Path, tmp_path: Path, program: Program
-) -> None:
+def test_tokens_that_the_text_does_not_give_are_reported_once(farm, tmp_path, program):
     wanted, notes = program(FARM.format(farm).replace("(200)", "(9999)")), Notes()
     for _ in range(2):
         prepare(wanted, tmp_path, notes)
     assert [note for note in notes.notes if "gives only" in note] == notes.notes[:1]
 
 
-def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(
-    made: Make, tmp_path: Path
-) -> None:
+def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(made, tmp_path):
     settings = "vocab=wordpiece(100) objective=mlm format=doc-sentences seq=64 batch=4"
     for name, text in (("b", "One hen."), ("c", "")):
         path = written(tmp_path / f"{name}.jsonl", text)
@@ -115,9 +109,7 @@ def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(
         (["One hen. " * 300, "Zero. Nil."], 300, 2),
     ],
 )
-def test_a_part_is_always_held_out(
-    made: Make, tmp_path: Path, texts: list[str], train: int, heldout: int
-) -> None:
+def test_a_part_is_always_held_out(made, tmp_path, texts, train, heldout):
     path = written(tmp_path / "a.jsonl", *texts)
     corpus = made(
         "vocab=wordpiece(100) objective=mlm format=doc-sentences seq=64 batch=4 holdout=0.01",
@@ -168,9 +160,7 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["flip", "cut", "remove"])
-def test_damage_is_detected_and_repaired(
-    farm: Path, tmp_path: Path, program: Program, how: str
-) -> None:
+def test_damage_is_detected_and_repaired(farm, tmp_path, program, how):
     wanted = program(FARM.format(farm))
     good = prepare(wanted, tmp_path, Silent()).stage(0).train(3)
     files = [p for p in tmp_path.rglob("*") if p.is_file() and p.stat().st_size]
@@ -201,9 +191,7 @@ class Stopping(Silent):
     advance = end = begin
 
 
-def test_stopping_at_any_word_leaves_nothing_half_made(
-    farm: Path, tmp_path: Path, program: Program
-) -> None:
+def test_stopping_at_any_word_leaves_nothing_half_made(farm, tmp_path, program):
     wanted = program(FARM.format(farm))
     good = prepare(wanted, tmp_path / "good", Silent()).stage(0).train(3)
     for after in [*range(0, 12), *range(50, 80, 3)]:

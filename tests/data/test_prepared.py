@@ -6,7 +6,7 @@ import gzip
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,6 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from bertc.base.diagnostics import (
-    BertcError,
     CannotWriteError,
     DataError,
     LostStoreError,
@@ -131,9 +130,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("shares", [2, 7])
-def test_shares_stops_and_second_starts_change_nothing(
-    program: Resolved, straight: dict[str, bytes], tmp_path: Path, shares: int
-) -> None:
+def test_shares_stops_and_second_starts_change_nothing(program, straight, tmp_path, shares):
     place = FolderAt(f"{tmp_path}/two")
     for after in (3, 11, 30, 31):
         with contextlib.suppress(Stop):
@@ -147,9 +144,7 @@ def test_shares_stops_and_second_starts_change_nothing(
         assert contents(place.folder) == straight
 
 
-def test_a_damaged_part_is_found_and_made_again(
-    program: Resolved, place: FolderAt, straight: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_a_damaged_part_is_found_and_made_again(program, place, straight, tmp_path):
     (tmp_path / "to/00002/train.ids").write_bytes(b"")
     (tmp_path / "to/corpus.json").unlink()
     assert "00002" in standing(place.address)[0]
@@ -269,9 +264,7 @@ def no_vocabulary(*_: Any) -> None:
     raise AssertionError("the text is read")
 
 
-def test_a_place_is_refused_before_the_text_is_read(
-    text: Path, place: FolderAt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_is_refused_before_the_text_is_read(text, place, tmp_path, monkeypatch):
     program, other = spec(text), spec(text, change=("10%", "20%"))
     (tmp_path / "runs").mkdir()
     for name in ("runs/notes.txt", "file"):
@@ -317,9 +310,7 @@ def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(
 
 
 @pytest.mark.parametrize("to", ["{}/to", "memory://{}"])
-def test_where_no_document_is_held_out_the_last_ones_are(
-    text: Path, tmp_path: Path, to: str
-) -> None:
+def test_where_no_document_is_held_out_the_last_ones_are(text, tmp_path, to):
     program = spec(text, change=("10%", "0.0001%"))
     straight = prepare(program, tmp_path / "cache", Silent())
     assert straight.texts[0].facts["heldout"]["sentences"]
@@ -357,9 +348,7 @@ def test_text_of_which_little_is_held_out_says_so(tmp_path: Path) -> None:
         assert (few in finished(to)) == said
 
 
-def test_workers_make_the_same_parts_and_count_what_they_do(
-    program: Resolved, straight: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_workers_make_the_same_parts_and_count_what_they_do(program, straight, tmp_path):
     work = begin_preparing(program, FolderAt(f"{tmp_path}/two"), tmp_path / "cache", Silent())
     counted = Counted()
     make_parts(work, work.plan.parts, counted, workers=2)
@@ -368,9 +357,7 @@ def test_workers_make_the_same_parts_and_count_what_they_do(
     assert contents(work.place.folder) == straight
 
 
-def test_damaged_inputs_are_named_or_left_out_and_listed(
-    tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_inputs_are_named_or_left_out_and_listed(tmp_path, command, capsys):
     write(tmp_path / "a.jsonl", 20)
     (tmp_path / "b.txt").write_bytes(b"A hen. " * 9999 + b"\xff\xfe" * 9)
     raw = gzip.compress((tmp_path / "a.jsonl").read_bytes() * 300)
@@ -419,9 +406,7 @@ class Counted(Silent):
         self.amount += amount
 
 
-def test_commands_say_what_is_missing_and_how_it_is_made(
-    text: Path, tmp_path: Path, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_say_what_is_missing_and_how_it_is_made(text, tmp_path, command, capsys):
     (tmp_path / "a.bertc").write_text(f'data="{text}" {SETTINGS} layers=1 hidden=64')
     file, to = str(tmp_path / "a.bertc"), str(tmp_path / "to")
     small = ("--set", "seq=32")
@@ -477,9 +462,7 @@ def store(program: Resolved, tmp_path: Path) -> Iterator[str]:
     Faulty.faults.clear()
 
 
-def test_a_store_that_answers_late_or_wrongly_is_read_again(
-    store: str, program: Resolved, tmp_path: Path
-) -> None:
+def test_a_store_that_answers_late_or_wrongly_is_read_again(store, program, tmp_path):
     straight = prepare(program, tmp_path / "cache", Silent()).stage(0)
     there = reading(store, tokenizer_at(store, tmp_path / "cache"))
     Faulty.faults[:] = [TimeoutError(), b"cut", ConnectionError(), OSError("503 slow down")]
@@ -498,9 +481,7 @@ def test_a_store_that_answers_late_or_wrongly_is_read_again(
         (PermissionError("Forbidden"), MissingInputError, "cannot read .*: Forbidden"),
     ],
 )
-def test_a_store_that_stays_wrong_is_named(
-    store: str, tmp_path: Path, fault: Exception | bytes, kind: type[BertcError], said: str
-) -> None:
+def test_a_store_that_stays_wrong_is_named(store, tmp_path, fault, kind, said):
     there = reading(store, tokenizer_at(store, tmp_path / "cache"))
     read = prepare(there, tmp_path / "other", Silent()).stage(0)
     Faulty.faults[:] = [fault] * 1000
@@ -549,9 +530,7 @@ class Stuck(AsyncFileSystem):
         await asyncio.sleep(99)
 
 
-def test_writing_to_a_store_ends_without_headway(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writing_to_a_store_ends_without_headway(tmp_path, monkeypatch):
     fsspec.register_implementation("stuck", Stuck, clobber=True)
     monkeypatch.setattr(stores, "IDLE_SECONDS", 0.01)
     (tmp_path / "a").write_bytes(b"content")

@@ -35,9 +35,7 @@ def place(tmp_path: Path):
     return made(spec(tmp_path / "a.jsonl"), f"memory://{tmp_path.name}", tmp_path / "cache")
 
 
-def test_a_manifest_is_parsed_once_until_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place
-) -> None:
+def test_a_manifest_is_parsed_once_until_it_changes(tmp_path, monkeypatch, place):
     parsed = []
     monkeypatch.setattr(
         plan, "_fields", lambda raw, fields=plan._fields: parsed.append(1) or fields(raw)
@@ -62,9 +60,7 @@ def shard(folder: Path, name: str, opened: float = 0) -> Path:
     return folder / name
 
 
-def test_the_shards_opened_longest_ago_make_room_but_for_those_that_are_read(
-    tmp_path: Path,
-) -> None:
+def test_the_shards_opened_longest_ago_make_room_but_for_those_that_are_read(tmp_path):
     for nth, name in enumerate(("aa", "bb", "bb-rows", "cc", "dd", "ee-rows"), 1):
         shard(tmp_path, name, 1000 * nth)
     for name in ("ff.tmp-1", "gg.tmp-1"):  # of a process that copies, and of one that is gone
@@ -82,9 +78,7 @@ def test_the_shards_opened_longest_ago_make_room_but_for_those_that_are_read(
     assert names(tmp_path) == {"ff.tmp-1", "ff-rows"}
 
 
-def test_a_full_disk_is_emptied_of_shards_that_nobody_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_emptied_of_shards_that_nobody_reads(tmp_path, monkeypatch):
     shard(tmp_path, "old", 1000)
     room = [lambda: 100 - 100 * (tmp_path / "old").exists()]
     monkeypatch.setattr(durable, "free_bytes", lambda path: room[0]())
@@ -95,9 +89,7 @@ def test_a_full_disk_is_emptied_of_shards_that_nobody_reads(
         copied(tmp_path / "newer", lambda folder: {}, Silent(), 50)
 
 
-def test_a_cache_that_others_filled_is_read_without_writing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place
-) -> None:
+def test_a_cache_that_others_filled_is_read_without_writing(tmp_path, monkeypatch, place):
     program = reading(place.address, tokenizer_at(place.address, tmp_path / "cache"))
     read = prepare(program, tmp_path / "cache", Silent()).stage(0)
     straight = [read.train(step) for step in range(8)]

@@ -170,9 +170,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     Faulty.faults.clear()
 
 
-def test_text_in_a_store_is_read_where_it_lies(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_in_a_store_is_read_where_it_lies(store, tmp_path, monkeypatch):
     monkeypatch.setattr(remote, "LARGEST_RANGE_BYTES", 64)
     files = {f"a{suffix}": content for suffix, content in ROWS.items()} | {
         f"b{suffix}{packing}": packed(content, packing)
@@ -220,9 +218,7 @@ def test_addresses_that_cannot_be_read_are_reported_by_check(data: str, said: st
     assert "sec" not in shown
 
 
-def test_text_that_is_not_utf8_is_told_before_any_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_that_is_not_utf8_is_told_before_any_is_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     russian = "Настоящая лицензия является свободной.\n".encode("koi8-r") * 9
     (tmp_path / "a.txt").write_bytes("日".encode() * 40_000)  # a sample ends within a character

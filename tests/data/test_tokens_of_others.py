@@ -143,13 +143,7 @@ def read_back(corpus: PreparedCorpus) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("part_tokens", [tokens.PART_TOKENS, 300])
 @pytest.mark.parametrize("written", WRITERS)
-def test_the_documents_are_those_written(
-    tmp_path: Path,
-    documents: list[np.ndarray],
-    monkeypatch: pytest.MonkeyPatch,
-    written: str,
-    part_tokens: int,
-) -> None:
+def test_the_documents_are_those_written(tmp_path, documents, monkeypatch, written, part_tokens):
     for module in (tokens, datatrove):
         monkeypatch.setattr(module, "PART_TOKENS", part_tokens)
     WRITERS[written](tmp_path / "data", documents)

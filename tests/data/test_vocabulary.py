@@ -251,9 +251,7 @@ def test_a_run_is_named_for_its_vocabulary(monkeypatch: pytest.MonkeyPatch, tmp_
         ({}, 0, None, None),
     ],
 )
-def test_transformers_cuts_at_the_longest_row_of_the_network(
-    came: dict[str, int], seq: int, room: int | None, longest: int | None, tmp_path: Path
-) -> None:
+def test_transformers_cuts_at_the_longest_row_of_the_network(came, seq, room, longest, tmp_path):
     made = from_tokenizer(learn(WordPiece(size=40), ["a hen and a duck"]), "test", passed_on=came)
     made.save(tmp_path, seq, room)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())

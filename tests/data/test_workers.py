@@ -3,7 +3,6 @@
 import math
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from bertc.data.rows import tokenise
 from bertc.data.sources import docstrings
 from bertc.data.sources.opening import open_source
 from bertc.ir.data import Docstrings, Files
-from tests.data.conftest import Make
 
 
 def test_answers_come_in_order_and_jobs_are_read_as_needed() -> None:
@@ -33,9 +31,7 @@ def test_answers_come_in_order_and_jobs_are_read_as_needed() -> None:
     assert processes(100, 1000) == 1 <= processes(10**12, 1000) <= 16
 
 
-def test_ends_of_processes_are_noticed_and_signals_to_all_are_left_to_the_first(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_ends_of_processes_are_noticed_and_signals_to_all_are_left_to_the_first(capfd):
     for jobs in (1, 8):
         with pytest.raises(MachineError, match="ended by SIGKILL"):
             list(spread(signal.raise_signal, [("", signal.SIGKILL)] * jobs, 2))
@@ -46,9 +42,7 @@ def test_ends_of_processes_are_noticed_and_signals_to_all_are_left_to_the_first(
     assert "math domain error" in capfd.readouterr().err
 
 
-def test_tokens_do_not_depend_on_the_number_of_processes(
-    made: Make, farm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_do_not_depend_on_the_number_of_processes(made, farm, tmp_path, monkeypatch):
     vocabulary = made("vocab=bpe(400) objective=mlm seq=64 batch=4").vocabulary
     monkeypatch.setattr(tokenise, "BATCH_CHARACTERS", 2000)
     contents = []
@@ -63,9 +57,7 @@ def test_tokens_do_not_depend_on_the_number_of_processes(
     assert contents[0] == contents[1]
 
 
-def test_docstrings_do_not_depend_on_the_number_of_processes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_docstrings_do_not_depend_on_the_number_of_processes(monkeypatch):
     read = []
     for number in (1, 2):
         monkeypatch.setattr(docstrings, "processes", lambda *_, many=number: many)

@@ -121,11 +121,7 @@ def test_vocabularies_made_of_text_are_resumed_to_the_same_bits_without_what_mad
     shutil.copy(corpus_file, text)
     data = (Share(corpus=Files(path=str(text), sentences="lines")),)
     _, folder = follow(listed(tmp_path))
-    ways = (
-        Extended(path="init", words=5),
-        Trimmed(path="init"),
-        Trimmed(path="init", tokens=60),
-    )
+    ways = (Extended(path="init", words=5), Trimmed(path="init"), Trimmed(path="init", tokens=60))
     for name, vocab in zip("abc", ways, strict=True):
         resolved = tiny(vocab=vocab, init=FromRun(path=str(folder)), data=data)
         train(resolved, tmp_path / name, **options)

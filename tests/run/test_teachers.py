@@ -11,12 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bertc.api import estimate, points
-from bertc.base.diagnostics import (
-    DataError,
-    ResumeRefusedError,
-    SpecError,
-    UsageError,
-)
+from bertc.base.diagnostics import DataError, ResumeRefusedError, SpecError, UsageError
 from bertc.cost import as_json
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.masking import of_all_positions

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from bertc.ir.base import ONES, Constant, Normal, Weight
 from bertc.ir.network.encoder import DECODER
+from bertc.ir.once import once
 from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.passing import is_frozen
 from bertc.ir.program.resolved import Resolved
@@ -24,6 +25,7 @@ def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
     return tuple(by_name.values())
 
 
+@once
 def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
     """Weight table of the model: networks by name, tied weights once, then ``heads.``."""
     table = [w for network in resolved.learned for w in _named(network.name, network.own_weights())]

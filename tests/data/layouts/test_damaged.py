@@ -277,9 +277,7 @@ def test_labels_that_training_lacks(tmp_path: Path) -> None:
         ("x,a\nx,b\nx,c\n", "are supported; if the columns are swapped: text=label, label=text"),
     ],
 )
-def test_labels_that_are_none(
-    tmp_path: Path, rows: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_that_are_none(tmp_path, rows, message, monkeypatch):
     monkeypatch.setattr(task_sets, "MAX_LABELS", 2)
     path = tmp_path / "a.csv"
     path.write_text(f"text,label\n{rows}")

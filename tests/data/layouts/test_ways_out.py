@@ -41,9 +41,7 @@ def test_a_table_of_tabs_may_have_any_ending(tmp_path: Path) -> None:
         ("x.conllu", "1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n\n", "tags", ("PRON",)),
     ],
 )
-def test_one_file_of_words_and_tags_is_read_alone(
-    tmp_path: Path, name: str, content: str, tags: str, right: tuple[str, ...]
-) -> None:
+def test_one_file_of_words_and_tags_is_read_alone(tmp_path, name, content, tags, right):
     path = tmp_path / name
     path.write_text(content)
     task = Tag(train=str(path), tags=tags)
@@ -90,9 +88,7 @@ def test_text_is_not_taken_for_words_with_tags(content: str, tmp_path: Path) -> 
     assert not has_tagged_words(path)
 
 
-def test_mistakes_in_files_of_tasks_come_at_once_at_their_arguments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mistakes_in_files_of_tasks_come_at_once_at_their_arguments(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.tsv").write_text("text\tlabel\nA hen.\tyes\nA duck.\tno\n")
     (tmp_path / "b.tsv").write_text("text\tlabel\nA hen.\tmaybe\n")

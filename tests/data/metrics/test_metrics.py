@@ -20,9 +20,8 @@ from bertc.data.layouts.example import (
     TaggedExample,
     TextExample,
 )
-from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.metrics import ByClass, by_class, judge, spans
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Many, Regress, Tag
 from bertc.ir.learning.task import Glue, Squad
 
 COLA = Glue(task="cola", data="x")
@@ -193,9 +192,7 @@ CUT = TaggedExample("1", ("a", "b", "c", "d"), ("B-X", "I-X", "O", "B-X"))
         ),
     ],
 )
-def test_edges(
-    task: AnyTask, examples: list[Example], answers: list[AnswerValue], values: dict[str, float]
-) -> None:
+def test_edges(task, examples, answers, values):
     found = judge(task, examples, answers)
     assert tuple(found) == task.metrics
     assert found == pytest.approx(values, abs=1e-12)
@@ -242,8 +239,6 @@ def _question(*right: str) -> QuestionExample:
         (2, ["The Cat"], "cat", 1, 1),
     ],
 )
-def test_answers_about_passages(
-    version: int, right: list[str], said: str, em: float, f1: float
-) -> None:
+def test_answers_about_passages(version, right, said, em, f1):
     found = judge(Squad(data="x", version=version), [_question(*right)], [said])
     assert found == pytest.approx({"squad_f1": f1, "em": em})

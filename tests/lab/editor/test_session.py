@@ -110,8 +110,7 @@ def test_what_is_found_is_what_check_finds_and_a_fix_mends_it(session):
     context = types.CodeActionContext(shown)
     document = types.TextDocumentIdentifier(session.uri())
     (first, *_) = session.ask(
-        "text_document_code_action",
-        types.CodeActionParams(document, shown[0].range, context),
+        "text_document_code_action", types.CodeActionParams(document, shown[0].range, context)
     )
     (edit,) = first.edit.changes[session.uri()]
     assert session.type(SPEC.replace("heads = 10", edit.new_text)) == []
