@@ -81,4 +81,5 @@ def standing(to: str) -> tuple[str, bool]:
     whole = len(parts) == len(plan.parts)
     if whole and not FolderAt(to).sizes("").get(CORPUS_FILE):
         lines.append("  not finished: --finish writes the manifest")
+    lines.append(f"  files edited since are not seen here: {plan.words('command')} compares them")
     return "\n".join(lines), whole

@@ -27,6 +27,7 @@ from bertc.api import resolve
 from bertc.base.diagnostics import Table
 from bertc.base.storage.place import FolderAt
 from bertc.data.batches.arranged import arrangements, count_rows, how
+from bertc.data.cache.copies import RESERVED
 from bertc.data.cache.store import MANIFEST_FILE, Silent, seal
 from bertc.data.corpus import prepare
 from bertc.data.prepared import manifest
@@ -117,7 +118,7 @@ def cached(shards: Path) -> int:
     """MiB of the cache, from which files may be gone while it is looked at."""
     sizes = 0
     for folder, _, names in os.walk(shards):
-        for name in names:
+        for name in {*names} - {RESERVED}:
             with contextlib.suppress(FileNotFoundError):
                 sizes += os.stat(Path(folder) / name).st_size
     return sizes >> 20

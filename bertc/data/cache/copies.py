@@ -20,6 +20,8 @@ from bertc.base.storage.durable import TOO_LITTLE_ROOM
 from bertc.base.storage.paths import is_file
 from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, obtain
 
+RESERVED = "reserved"
+"""A file as large as an unfinished copy will be, without content: others count that size."""
 LEFT_SECONDS = 3600
 """Age from which a copy that was not finished is that of a killed process."""
 
@@ -33,14 +35,24 @@ def copied(
 ) -> int:
     """Copy a shard unless it is there; return a lock that keeps it until it is closed.
 
-    Shards that nobody reads make room where all would have more than ``most_bytes`` (0: no limit),
-    or the disk is full.
+    Shards that nobody reads make room where all, with the copies that any process has begun, would
+    have more than ``most_bytes`` (0: no limit), or the disk is full.
     """
+
+    def fill(aside: Path) -> Facts:
+        with (folder.parent / "room.lock").open("w") as alone:
+            lock(alone.fileno())
+            if most_bytes:
+                make_room(folder.parent, expected_bytes, most_bytes)
+            with (aside / RESERVED).open("wb") as reserved:
+                reserved.truncate(expected_bytes)
+        facts = copy(aside)
+        (aside / RESERVED).unlink()
+        return facts
+
     while True:
-        if most_bytes and not is_file(folder / MANIFEST_FILE):
-            make_room(folder.parent, expected_bytes, most_bytes)
         try:
-            obtain(folder, copy, progress, expected_bytes)
+            obtain(folder, fill, progress, expected_bytes)
         except CannotWriteError as error:
             full = isinstance(error.__cause__, OSError) and error.__cause__.errno in TOO_LITTLE_ROOM
             if not (full and make_room(folder.parent, 2 * expected_bytes)):
@@ -73,10 +85,12 @@ def _opened_and_size(folders: list[Path]) -> tuple[float, int]:
     """The time at which a shard was opened last, and its bytes with its rows."""
     opened, size = 0.0, 0
     for folder in folders:
+        sizes = dict[str, int]()
         # A folder may be removed or made by another process meanwhile.
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for status in (entry.stat() for entry in entries):
-                opened, size = max(opened, status.st_mtime), size + status.st_size
+            for name, status in ((entry.name, entry.stat()) for entry in entries):
+                opened, sizes[name] = max(opened, status.st_mtime), status.st_size
+        size += max(sizes.pop(RESERVED, 0), sum(sizes.values()))
     return opened, size
 
 

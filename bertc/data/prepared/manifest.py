@@ -33,6 +33,7 @@ from bertc.data.prepared.plan import (
     plan_from,
     read_plan,
 )
+from bertc.data.rows.index import ROW
 from bertc.data.rows.rewriting import together
 from bertc.data.rows.tokens import SPLITS
 
@@ -87,10 +88,12 @@ def part_at(
 
 
 def bytes_of(part: PreparedPart, dtype: str) -> int:
-    """The size of the tokens of a part, and of the starts of its sentences and documents."""
-    widths = {"tokens": np.dtype(dtype).itemsize, "sentences": 8, "documents": 8}
-    counts = [part.facts.get(split, {}) for split in SPLITS]
-    return sum(count.get(name, 0) * width for count in counts for name, width in widths.items())
+    """The size of the tokens of a part, of the starts of its sentences and documents, of rows."""
+    of_text = {"tokens": np.dtype(dtype).itemsize, "sentences": 8, "documents": 8}
+    of_rows = {"rows": ROW.itemsize, "examples": 8, "packs": 8}
+    counted = [(part.facts.get(split, {}), of_text) for split in SPLITS]
+    counted += [(counts, of_rows) for counts in part.facts.get("rows", {}).values()]
+    return sum(c.get(name, 0) * width for c, widths in counted for name, width in widths.items())
 
 
 def write_corpus(
