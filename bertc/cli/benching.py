@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from typer import Option
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import is_folder
@@ -15,6 +13,7 @@ from bertc.cli.options import (
     SpecsArgument,
     app,
     file_to_write,
+    option,
     refuse_others,
     say,
 )
@@ -31,22 +30,18 @@ def bench(
     context: typer.Context,
     networks: SpecsArgument,
     set: SetOption = None,
-    against: Annotated[str | None, Option(help="also time another system: transformers")] = None,
-    rounds: Annotated[int, Option(min=1, max=1000, help="timed turns of each system")] = 7,
-    compile: Annotated[bool, Option("--compile", help="time compiled forms too")] = False,
-    out: Annotated[Path | None, file_to_write("a file for the JSON")] = None,
-    latency: Annotated[
-        bool, Option("--latency", help="time answers of run folders and specs instead")
-    ] = False,
-    length: Annotated[str, Option(help="latency: tokens of a text, 32,128")] = "128",
-    batch: Annotated[str, Option(help="latency: texts at once, 1,8")] = "1",
-    runtime: Annotated[str, Option(help="latency: torch, onnx, or torch,onnx")] = "torch",
-    precision: Annotated[str, Option(help="latency: fp32, bf16 (torch), int8 (onnx)")] = ("fp32"),
-    threads: Annotated[str, Option(help="latency: threads; all is one per core")] = "1,all",
-    seconds: Annotated[
-        float, Option(min=0.1, max=36_000, help="latency: time for all turns, at most")
-    ] = 60.0,
-    predict: Annotated[bool, Option("--predict", help="latency: estimate; nothing runs")] = False,
+    against: str | None = option(None, "also time another system: transformers"),
+    rounds: int = option(7, "timed turns of each system", min=1, max=1000),
+    compile: bool = option(False, "time compiled forms too", "--compile"),
+    out: Path | None = file_to_write(None, "a file for the JSON"),
+    latency: bool = option(False, "time answers of run folders and specs instead", "--latency"),
+    length: str = option("128", "latency: tokens of a text, 32,128"),
+    batch: str = option("1", "latency: texts at once, 1,8"),
+    runtime: str = option("torch", "latency: torch, onnx, or torch,onnx"),
+    precision: str = option("fp32", "latency: fp32, bf16 (torch), int8 (onnx)"),
+    threads: str = option("1,all", "latency: threads; all is one per core"),
+    seconds: float = option(60.0, "latency: time for all turns, at most", min=0.1, max=36_000),
+    predict: bool = option(False, "latency: estimate; nothing runs", "--predict"),
     json: JsonOption = False,
 ) -> None:
     """Time the training step of a spec on random tokens, or with --latency answers to texts.
@@ -60,25 +55,13 @@ def bench(
         choices = (runtime, precision, threads, batch, length)
         _time_answers(networks, set or (), choices, seconds, predict, json)
         return
-    _time_step(networks, set or (), against, rounds, compile, json, out)
-
-
-def _time_step(
-    specs: Sequence[str],
-    overrides: Sequence[str],
-    against: str | None,
-    rounds: int,
-    compiled: bool,
-    json: bool,
-    out: Path | None,
-) -> None:
-    if len(specs) > 1:
-        raise UsageError("one training step is timed", help=f"bertc bench {specs[0]!r}")
+    if len(networks) > 1:
+        raise UsageError("one training step is timed", help=f"bertc bench {networks[0]!r}")
     from bertc.api import resolve
     from bertc.lab.bench.run import bench as run
 
-    resolved = resolve(specs[0], overrides)
-    report = run(resolved, against=against, rounds=rounds, compiled=compiled)
+    resolved = resolve(networks[0], set or ())
+    report = run(resolved, against=against, rounds=rounds, compiled=compile)
     say(report.as_json() if json else report.summary())
     if out:
         report.write(out)
@@ -106,10 +89,9 @@ def _time_answers(
 
 @app.command()
 def calibrate(
-    threads: Annotated[
-        list[int] | None,
-        Option(min=1, max=1024, help="threads a process (repeatable) [default: 1, all cores]"),
-    ] = None,
+    threads: list[int] | None = option(
+        None, "threads a process (repeatable) [default: 1, all cores]", min=1, max=1024
+    ),
 ) -> None:
     """Measure this CPU in less than a minute, so that estimated times fit it."""
     from bertc.base.cores import available_cores

@@ -37,7 +37,13 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
         case "dot" | "svg":
             return (dot if stage == "dot" else svg)(picture_of(resolve(spec, overrides)))
         case "python":
-            return _python(spec, overrides)
+            from bertc.use.source.checking import check_source
+            from bertc.use.source.file import emit_source
+
+            resolved = resolve(spec, overrides).merged
+            source = emit_source(resolved, str(show(spec, overrides)))
+            check_source(source, resolved)
+            return source
     raise UsageError(f"--emit {stage}: there is no such stage", help=f"one of {', '.join(STAGES)}")
 
 
@@ -75,14 +81,3 @@ def _weights(resolved: Resolved) -> str:
     ]
     total = sum(weight.numel for weight in table)
     return "\n".join([*lines, f"{len(table)} tensors, {total:,} parameters"])
-
-
-def _python(spec: str, overrides: Sequence[str]) -> str:
-    """The program as a file of PyTorch, compared with its modules."""
-    from bertc.use.source.checking import check_source
-    from bertc.use.source.file import emit_source
-
-    resolved = resolve(spec, overrides).merged
-    source = emit_source(resolved, str(show(spec, overrides)))
-    check_source(source, resolved)
-    return source

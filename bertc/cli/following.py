@@ -3,14 +3,22 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
-from typer import Argument, Option
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage import durable
-from bertc.cli.options import JsonOption, RunArgument, app, file_to_write, refuse_others, say
+from bertc.cli.options import (
+    JsonOption,
+    RunArgument,
+    app,
+    argument,
+    file_to_write,
+    option,
+    refuse_others,
+    say,
+)
 
 LISTED, RESULTS = ("where", "sort", "json"), ("results", "json")
 
@@ -18,19 +26,14 @@ LISTED, RESULTS = ("where", "sort", "json"), ("results", "json")
 @app.command("runs")
 def runs_(
     context: typer.Context,
-    folders: Annotated[
-        list[Path] | None, Argument(help="folders to look in [default: runs]")
-    ] = None,
-    results: Annotated[
-        bool, Option("--results", help="scores side by side, a row for all seeds of a spec")
-    ] = False,
-    where: Annotated[
-        list[str] | None,
-        Option(help="only runs with state=stopped, name='bert*', hidden=256 (repeatable)"),
-    ] = None,
-    sort: Annotated[
-        str, Option(help="when, name, state, score, parameters, seconds or flops")
-    ] = "when",
+    folders: list[Path] | None = argument(None, "folders to look in [default: runs]"),
+    results: bool = option(
+        False, "scores side by side, a row for all seeds of a spec", "--results"
+    ),
+    where: list[str] | None = option(
+        None, "only runs with state=stopped, name='bert*', hidden=256 (repeatable)"
+    ),
+    sort: str = option("when", "when, name, state, score, parameters, seconds or flops"),
     json: JsonOption = False,
 ) -> None:
     """List run folders with their state, last and best score and cost, or compare their results.
@@ -54,8 +57,8 @@ def runs_(
 
 @app.command("watch")
 def watch_(
-    run: Annotated[Path, Argument(help="a run folder; one that is not there is waited for")],
-    once: Annotated[bool, Option("--once", help="show how it stands, and end")] = False,
+    run: Path = argument(..., "a run folder; one that is not there is waited for"),
+    once: bool = option(False, "show how it stands, and end", "--once"),
 ) -> None:
     """Follow a run until it ends: curves, rate, time left, last evaluation; Ctrl-C ends it."""
     from rich.console import Console
@@ -73,10 +76,8 @@ def watch_(
 
 @app.command("report")
 def report_(
-    runs: Annotated[list[Path], Argument(help="run folders, or folders of them")],
-    out: Annotated[Path, file_to_write("the HTML file to write", "-o", "--out")] = Path(
-        "report.html"
-    ),
+    runs: list[Path] = argument(..., "run folders, or folders of them"),
+    out: Path = file_to_write(Path("report.html"), "the HTML file to write", "-o", "--out"),
 ) -> None:
     """Write runs as one HTML page: curves, cost, scores; of several, next to each other."""
     from bertc.lab.report.report import report_page
@@ -92,15 +93,13 @@ OPTIONS = {"heads": ("task", "examples", "json"), "attention": ("text", "pair", 
 @app.command("inspect")
 def inspect_(
     context: typer.Context,
-    what: Annotated[Literal["heads", "attention"], Argument(help="heads or attention")],
-    run: RunArgument,
-    task: Annotated[str, Option(help="its name, or with a file to score")] = "",
-    examples: Annotated[int, Option(min=0, help="examples to read [0: as usual]")] = 0,
-    text: Annotated[str, Option(help="a text to read, up to 128 tokens")] = "",
-    pair: Annotated[str, Option(help="a second text after --text")] = "",
-    out: Annotated[Path, file_to_write("the HTML page of attention", "-o", "--out")] = Path(
-        "attention.html"
-    ),
+    what: Literal["heads", "attention"] = argument(..., "heads or attention"),
+    run: Path = argument(..., "a run folder"),
+    task: str = option("", "its name, or with a file to score"),
+    examples: int = option(0, "examples to read [0: as usual]", min=0),
+    text: str = option("", "a text to read, up to 128 tokens"),
+    pair: str = option("", "a second text after --text"),
+    out: Path = file_to_write(Path("attention.html"), "the HTML page of attention", "-o", "--out"),
     json: JsonOption = False,
 ) -> None:
     """Show what the attention heads of a run are worth, or what they look at.
@@ -127,8 +126,8 @@ def inspect_(
 @app.command("data")
 def data_(
     run: RunArgument,
-    steps: Annotated[str, Option(help="the first step and the end, counted from 0: 0:100")],
-    out: Annotated[Path | None, file_to_write("a file [default: print]", "-o", "--out")] = None,
+    steps: str = option(..., "the first step and the end, counted from 0: 0:100"),
+    out: Path | None = file_to_write(None, "a file [default: print]", "-o", "--out"),
 ) -> None:
     """List the documents that the steps of a run read, a JSON line for each piece of one."""
     from bertc.use.order import read_order

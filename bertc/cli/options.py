@@ -122,6 +122,16 @@ def complete_spec(incomplete: str) -> list[str]:
     return [*(name for name in shipped_specs() if name.startswith(incomplete)), *files]
 
 
+def option(default: Any, help: str, *names: str, **more: Any) -> Any:
+    """An option: its default, its help, and its names if others than that of the parameter."""
+    return Option(default, *names, help=help, **more)
+
+
+def argument(default: Any, help: str, **more: Any) -> Any:
+    """An argument that may be left out: its default and its help."""
+    return Argument(default, help=help, **more)
+
+
 SpecArgument = Annotated[
     str,
     Argument(
@@ -150,9 +160,9 @@ def _in_a_folder(path: Path | None) -> Path | None:
     return path
 
 
-def file_to_write(help: str, *names: str) -> Any:
+def file_to_write(default: Any, help: str, *names: str) -> Any:
     """An option that names a file in an existing folder."""
-    return Option(*names, help=help, dir_okay=False, callback=_in_a_folder)
+    return option(default, help, *names, dir_okay=False, callback=_in_a_folder)
 
 
 RunArgument = Annotated[Path, Argument(help="a run folder")]
@@ -194,9 +204,9 @@ def _say_version(wanted: bool) -> None:
 
 @app.callback()
 def of_all_commands(
-    version: Annotated[
-        bool, Option("--version", help="print the version", is_eager=True, callback=_say_version)
-    ] = False,
+    version: bool = option(
+        False, "print the version", "--version", is_eager=True, callback=_say_version
+    ),
 ) -> None:
     """Options before the command."""
 

@@ -2,42 +2,32 @@
 
 import re
 import shlex
-from typing import Annotated
 
 import typer
-from typer import Argument, Option
 
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import cache_folder
-from bertc.cli.options import SetOption, app, complete_spec, say, spec_words
+from bertc.cli.options import SetOption, app, argument, complete_spec, option, say, spec_words
 
 
 @app.command()
 def prepare(
-    to: Annotated[str, Option(help="a folder, or an address: s3://bucket/corpus")],
-    spec: Annotated[
-        str | None,
-        Argument(
-            help="a spec that names the text, the vocabulary and the rows",
-            autocompletion=complete_spec,
-        ),
-    ] = None,
+    to: str = option(..., "a folder, or an address: s3://bucket/corpus"),
+    spec: str | None = argument(
+        None,
+        "a spec that names the text, the vocabulary and the rows",
+        autocompletion=complete_spec,
+    ),
     set: SetOption = None,
-    part: Annotated[
-        str | None, Option(help="one share of the parts: 17/400, on whatever machine")
-    ] = None,
-    workers: Annotated[
-        int | None, Option(min=1, help="processes; by default one for each core")
-    ] = None,
-    skip_damaged: Annotated[
-        bool, Option("--skip-damaged", help="leave out what cannot be read, and list it")
-    ] = False,
-    update: Annotated[bool, Option("--update", help="prepare changed files alone")] = False,
-    status: Annotated[bool, Option("--status", help="list what is done and missing")] = False,
-    finish: Annotated[
-        bool, Option("--finish", help="write the manifest when all parts are there")
-    ] = False,
+    part: str | None = option(None, "one share of the parts: 17/400, on whatever machine"),
+    workers: int | None = option(None, "processes; by default one for each core", min=1),
+    skip_damaged: bool = option(
+        False, "leave out what cannot be read, and list it", "--skip-damaged"
+    ),
+    update: bool = option(False, "prepare changed files alone", "--update"),
+    status: bool = option(False, "list what is done and missing", "--status"),
+    finish: bool = option(False, "write the manifest when all parts are there", "--finish"),
 ) -> None:
     """Make text tokens ahead of training, part by part, for data=prepared("ADDRESS").
 

@@ -3,42 +3,37 @@
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from typer import Argument, Option
 
 from bertc.base.diagnostics import UsageError
-from bertc.cli.options import JsonOption, SetOption, app, file_to_write, in_color, say
-
-ScaleOption = Annotated[
-    str, Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
-]
-DataOption = Annotated[
-    list[str] | None,
-    Option(help="the folder with the files that the table needs, or NAME=PATH of one"),
-]
+from bertc.cli.options import (
+    JsonOption,
+    SetOption,
+    app,
+    argument,
+    file_to_write,
+    in_color,
+    option,
+    say,
+)
 
 
 @app.command()
 def reproduce(
-    table: Annotated[
-        str, Argument(help="a shipped table, or a file of your own; without it they are listed")
-    ] = "",
-    scale: ScaleOption = "",
-    data: DataOption = None,
-    seeds: Annotated[int, Option(min=1, max=1000, help="number of seeds a row")] = 1,
-    out: Annotated[
-        Path | None, Option(help="folder of the runs [default: runs/tables/TABLE]")
-    ] = None,
-    estimate: Annotated[
-        bool, Option("--estimate", help="show what each row costs; trains nothing")
-    ] = False,
-    show: Annotated[
-        bool, Option("--show", help="show what came out so far; trains nothing")
-    ] = False,
-    device: Annotated[str, Option(help="of estimates")] = "h200",
-    plot: Annotated[Path | None, file_to_write("a .png or .svg file: the scores")] = None,
+    table: str = argument("", "a shipped table, or a file of your own; without it they are listed"),
+    scale: str = option(
+        "", "full: the paper's sizes; base, small; tiny: minutes a row on a laptop"
+    ),
+    data: list[str] | None = option(
+        None, "the folder with the files that the table needs, or NAME=PATH of one"
+    ),
+    seeds: int = option(1, "number of seeds a row", min=1, max=1000),
+    out: Path | None = option(None, "folder of the runs [default: runs/tables/TABLE]"),
+    estimate: bool = option(False, "show what each row costs; trains nothing", "--estimate"),
+    show: bool = option(False, "show what came out so far; trains nothing", "--show"),
+    device: str = option("h200", "of estimates"),
+    plot: Path | None = file_to_write(None, "a .png or .svg file: the scores"),
     json: JsonOption = False,
 ) -> None:
     """Train the rows of a published table, and show them next to the paper's figures.
@@ -63,7 +58,8 @@ def reproduce(
     if show:
         shown = tables.show_table(table, scale, out)
     else:
-        shown, failures = tables.train_table(table, scale, data or (), seeds, out, _say)
+        aside = partial(say, err=True)
+        shown, failures = tables.train_table(table, scale, data or (), seeds, out, aside)
         codes = [exit_code(error, in_color(sys.stderr)) for error in failures]
     if plot:
         shown.plot(plot)
@@ -81,27 +77,19 @@ def _refuse_unlike(table: str, show: bool, estimate: bool, plot: Path | None) ->
         raise UsageError("--show needs a table", help="bertc reproduce TABLE --show")
 
 
-def _say(text: str) -> None:
-    say(text, err=True)
-
-
 @app.command()
 def sweep(
-    spec: Annotated[
-        str, Argument(help="a spec with ranges: optimizer=adamw({1e-5..1e-3:log}) layers={2..12}")
-    ],
-    trials: Annotated[int, Option(min=1, help="trials in all, those of before included")] = 20,
-    for_: Annotated[
-        str, Option("--for", help="the score: dev.accuracy, mlm, loss, as runs --results names it")
-    ] = "loss",
+    spec: str = argument(
+        ..., "a spec with ranges: optimizer=adamw({1e-5..1e-3:log}) layers={2..12}"
+    ),
+    trials: int = option(20, "trials in all, those of before included", min=1),
+    for_: str = option(
+        "loss", "the score: dev.accuracy, mlm, loss, as runs --results names it", "--for"
+    ),
     set: SetOption = None,
-    out: Annotated[Path | None, Option(help="folder of the search [default: runs/NAME]")] = (None),
-    budget: Annotated[
-        str | None, Option(help="most time or FLOPs of all trials together: 2h, 1e16")
-    ] = None,
-    prune: Annotated[
-        str | None, Option(help="halving: stop bad trials at evaluations 1, 2, 4, 8, ...")
-    ] = None,
+    out: Path | None = option(None, "folder of the search [default: runs/NAME]"),
+    budget: str | None = option(None, "most time or FLOPs of all trials together: 2h, 1e16"),
+    prune: str | None = option(None, "halving: stop bad trials at evaluations 1, 2, 4, 8, ..."),
     json: JsonOption = False,
 ) -> None:
     """Search the ranges and lists of a spec for the best score, each trial in a run folder.

@@ -5,17 +5,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Argument
 
 from bertc.base.diagnostics import SpecError, UsageError
-from bertc.cli.options import SetOption, SpecArgument, app, file_to_write, say, spec_words
+from bertc.cli.options import SetOption, SpecArgument, app, file_to_write, option, say, spec_words
 
 slurm = typer.Typer(no_args_is_help=True, help="Print batch scripts for Slurm, to be submitted.")
 app.add_typer(slurm, name="slurm")
 
-ScriptOption = Annotated[
-    Path | None, file_to_write("the file to write, instead of stdout", "-o", "--out")
-]
 OptionsArgument = Annotated[
     list[str] | None, Argument(help="options of sbatch, after --", metavar="-- OPTIONS")
 ]
@@ -56,10 +53,10 @@ LARGEST_ARRAY = 1000
 def train(
     spec: SpecArgument,
     options: OptionsArgument = None,
-    nodes: Annotated[int, Option(min=1, help="machines")] = 1,
-    gpus: Annotated[int, Option(min=1, help="GPUs of each machine")] = 8,
+    nodes: int = option(1, "machines", min=1),
+    gpus: int = option(8, "GPUs of each machine", min=1),
     set: SetOption = None,
-    out: ScriptOption = None,
+    out: Path | None = file_to_write(None, "the file to write, instead of stdout", "-o", "--out"),
 ) -> None:
     """Print the batch script that trains a spec on several machines, in runs/NAME.
 
@@ -106,11 +103,11 @@ def _put_script(script: str, out: Path | None, submit: str) -> None:
 @slurm.command()
 def prepare(
     spec: SpecArgument,
-    to: Annotated[str, Option(help="a folder of all nodes, or an address: s3://bucket/x")],
-    parts: Annotated[int, Option(min=1, help="jobs, a share each, below MaxArraySize")],
+    to: str = option(..., "a folder of all nodes, or an address: s3://bucket/x"),
+    parts: int = option(..., "jobs, a share each, below MaxArraySize", min=1),
     options: OptionsArgument = None,
     set: SetOption = None,
-    out: ScriptOption = None,
+    out: Path | None = file_to_write(None, "the file to write, instead of stdout", "-o", "--out"),
 ) -> None:
     """Print a script that submits the preparation of a text as a job array.
 

@@ -4,10 +4,8 @@ import sys
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from typer import Argument, Option
 
 from bertc.base.diagnostics import (
     DataError,
@@ -24,8 +22,10 @@ from bertc.cli.options import (
     SpecArgument,
     SpecsArgument,
     app,
+    argument,
     complete_spec,
     in_color,
+    option,
     refuse_others,
     say,
 )
@@ -62,9 +62,7 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
 
 
 @app.command()
-def explain(
-    code: Annotated[str, Argument(help="a code, E201, or how codes begin: E2")] = "",
-) -> None:
+def explain(code: str = argument("", "a code, E201, or how codes begin: E2")) -> None:
     """Explain a diagnostic: its meaning, a wrong and a right example; or list the codes."""
     from bertc.base.diagnostics.codes import explain as text
 
@@ -73,10 +71,8 @@ def explain(
 
 @app.command()
 def fmt(
-    files: Annotated[list[Path], Argument(help="spec files; - for standard input")],
-    check: Annotated[
-        bool, Option("--check", help="change nothing; exit 1 if a file would change")
-    ] = False,
+    files: list[Path] = argument(..., "spec files; - for standard input"),
+    check: bool = option(False, "change nothing; exit 1 if a file would change", "--check"),
 ) -> None:
     """Rewrite spec files in canonical form; comments stay."""
     from bertc.lang.files import format_file
@@ -93,16 +89,14 @@ def estimate(
     context: typer.Context,
     specs: SpecsArgument,
     set: SetOption = None,
-    device: Annotated[str, Option(help="a100, cpu, ..., or NAME,bf16=312,memory=79, ...")] = "h200",
-    convention: Annotated[str, Option(help="FLOPs: exact, electra or 6n")] = "exact",
-    world: Annotated[int, Option(min=1, help="number of devices of the run")] = 1,
-    memory: Annotated[
-        str | None, Option(help="memory that micro-batches are planned for: 16GiB")
-    ] = None,
-    where: Annotated[bool, Option("--where", help="time and memory of a step by part")] = False,
-    diff: Annotated[
-        bool, Option("--diff", help="of two specs or runs: each setting that differs, and its cost")
-    ] = False,
+    device: str = option("h200", "a100, cpu, ..., or NAME,bf16=312,memory=79, ..."),
+    convention: str = option("exact", "FLOPs: exact, electra or 6n"),
+    world: int = option(1, "number of devices of the run", min=1),
+    memory: str | None = option(None, "memory that micro-batches are planned for: 16GiB"),
+    where: bool = option(False, "time and memory of a step by part", "--where"),
+    diff: bool = option(
+        False, "of two specs or runs: each setting that differs, and its cost", "--diff"
+    ),
     json: JsonOption = False,
 ) -> None:
     """Estimate the cost of specs: parameters, FLOPs, memory and time. Nothing runs.
@@ -169,25 +163,19 @@ def _differ(specs: Sequence[str], overrides: Sequence[str], device: str, json: b
 
 @app.command("fit")
 def fit_(
-    spec: Annotated[
-        str,
-        Argument(
-            help="a spec with free settings: layers=? hidden={256, 512}",
-            autocompletion=complete_spec,
-        ),
-    ],
+    spec: str = argument(
+        ..., "a spec with free settings: layers=? hidden={256, 512}", autocompletion=complete_spec
+    ),
     set: SetOption = None,
-    params: Annotated[str | None, Option(help="most parameters, heads included: 14M")] = None,
-    flops: Annotated[str | None, Option(help="most FLOPs of training: 1e18, 3E")] = None,
-    time: Annotated[str | None, Option(help="longest training: 90min, 8h, 2d")] = None,
-    memory: Annotated[
-        str | None, Option(help="memory of a device, for which micro-batches are planned: 16GiB")
-    ] = None,
-    latency: Annotated[
-        str | None, Option(help="longest answer to 128 tokens on this CPU: 5ms")
-    ] = None,
-    device: Annotated[str, Option(help="as in estimate")] = "h200",
-    world: Annotated[int, Option(min=1, help="number of devices of the run")] = 1,
+    params: str | None = option(None, "most parameters, heads included: 14M"),
+    flops: str | None = option(None, "most FLOPs of training: 1e18, 3E"),
+    time: str | None = option(None, "longest training: 90min, 8h, 2d"),
+    memory: str | None = option(
+        None, "memory of a device, for which micro-batches are planned: 16GiB"
+    ),
+    latency: str | None = option(None, "longest answer to 128 tokens on this CPU: 5ms"),
+    device: str = option("h200", "as in estimate"),
+    world: int = option(1, "number of devices of the run", min=1),
     json: JsonOption = False,
 ) -> None:
     """Choose free settings for a budget, and print the spec; exit 1 if none is within it.
@@ -217,15 +205,11 @@ def fit_(
 def build(
     spec: SpecArgument,
     set: SetOption = None,
-    emit: Annotated[
-        str, Option(help="tree, program, resolved, weights, module, dot, svg or python")
-    ] = "python",
-    out: Annotated[
-        Path | None, Option("--out", "-o", help="file to write [default: print it]")
-    ] = None,
-    with_training: Annotated[
-        bool, Option("--with-training", help="also write how it is trained, and rows; needs -o")
-    ] = False,
+    emit: str = option("python", "tree, program, resolved, weights, module, dot, svg or python"),
+    out: Path | None = option(None, "file to write [default: print it]", "--out", "-o"),
+    with_training: bool = option(
+        False, "also write how it is trained, and rows; needs -o", "--with-training"
+    ),
 ) -> None:
     """Compile a spec to one file of PyTorch alone, or print an earlier stage or a picture."""
     if with_training:
@@ -246,12 +230,10 @@ def build(
 
 @app.command("show-batch")
 def show_batch(
-    spec: Annotated[str, Argument(help="a spec, or a run folder", autocompletion=complete_spec)],
+    spec: str = argument(..., "a spec, or a run folder", autocompletion=complete_spec),
     set: SetOption = None,
-    examples: Annotated[int, Option(min=1, max=64, help="how many")] = 3,
-    step: Annotated[
-        int | None, Option(min=0, help="those that this step reads, counted from 0")
-    ] = None,
+    examples: int = option(3, "how many", min=1, max=64),
+    step: int | None = option(None, "those that this step reads, counted from 0", min=0),
 ) -> None:
     """Print examples as the model reads them: masks, labels, segments."""
     from bertc.api import resolve

@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from typer import Option
 
 from bertc.base.diagnostics import BertcError, UsageError
-from bertc.cli.options import JsonOption, app, file_to_write, say
+from bertc.cli.options import JsonOption, app, file_to_write, option, say
 
 
 @app.command()
@@ -25,19 +24,15 @@ def specs(json: JsonOption = False) -> None:
 
 @app.command()
 def init(
-    text: Annotated[
-        str | None, Option(help="a file, folder or pattern of text or of examples")
-    ] = None,
-    language: Annotated[str, Option(help="its code, such as fr")] = "",
-    budget: Annotated[str | None, Option(help="a size or a budget: 14M, 8h, 1e18")] = None,
-    purpose: Annotated[
-        str | None, Option("--for", help="pretrain, classify, tag, squad or embed")
-    ] = None,
-    machine: Annotated[str | None, Option(help="cpu, h100, h100x8, ...")] = None,
-    begin: Annotated[str, Option("--init", help="a run or model folder to begin from")] = "",
-    out: Annotated[
-        Path | None, file_to_write("a new file for the spec [default: print it]", "-o", "--out")
-    ] = None,
+    text: str | None = option(None, "a file, folder or pattern of text or of examples"),
+    language: str = option("", "its code, such as fr"),
+    budget: str | None = option(None, "a size or a budget: 14M, 8h, 1e18"),
+    purpose: str | None = option(None, "pretrain, classify, tag, squad or embed", "--for"),
+    machine: str | None = option(None, "cpu, h100, h100x8, ..."),
+    begin: str = option("", "a run or model folder to begin from", "--init"),
+    out: Path | None = file_to_write(
+        None, "a new file for the spec [default: print it]", "-o", "--out"
+    ),
 ) -> None:
     """Write a first spec from four answers, with its estimate; asks for those not given.
 

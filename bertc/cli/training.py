@@ -6,38 +6,40 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from typer import Argument, Option
 
 from bertc.base.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
-from bertc.cli.options import SetOption, app, complete_spec, in_color, say, spec_words
+from bertc.cli.options import (
+    SetOption,
+    app,
+    argument,
+    complete_spec,
+    in_color,
+    option,
+    say,
+    spec_words,
+)
 
 if TYPE_CHECKING:
     from bertc.ir.program.resolved import Resolved
 
 
-TrainedSpec = Annotated[
-    str,
-    Argument(
-        help="a spec; with --resume also a run folder, its mirror, or nothing with --out",
-        autocompletion=complete_spec,
-    ),
-]
-MirrorOption = Annotated[
-    str | None, Option(help="an address that gets the run as it is made; '' for none any more")
-]
-
-
 @app.command()
 def train(
-    spec: TrainedSpec = "",
+    spec: str = argument(
+        "",
+        "a spec; with --resume also a run folder, its mirror, or nothing with --out",
+        autocompletion=complete_spec,
+    ),
     set: SetOption = None,
-    out: Annotated[Path | None, Option(help="run folder [default: runs/NAME]")] = None,
-    resume: Annotated[bool, Option("--resume", help="resume a run that stopped")] = False,
-    nproc: Annotated[int, Option(min=1, help="processes on this machine, one per GPU")] = 1,
-    mirror: MirrorOption = None,
+    out: Path | None = option(None, "run folder [default: runs/NAME]"),
+    resume: bool = option(False, "resume a run that stopped", "--resume"),
+    nproc: int = option(1, "processes on this machine, one per GPU", min=1),
+    mirror: str | None = option(
+        None, "an address that gets the run as it is made; '' for none any more"
+    ),
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
     from bertc.api import points

@@ -1,51 +1,31 @@
 """Commands on trained runs: evaluation, predictions, export and import."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
-from typer import Argument, Option
 
 from bertc.base.diagnostics import UsageError
-from bertc.cli.options import JsonOption, RunArgument, app, refuse_others, say
-
-PartOption = Annotated[
-    str, Option(help="the part of a task's files to score: test, train [default: dev]")
-]
-PairsOption = Annotated[
-    str, Option(help="a folder of minimal pairs, such as BLiMP's, or one of its files")
-]
+from bertc.cli.options import JsonOption, RunArgument, app, argument, option, refuse_others, say
 
 
 @app.command("eval")
 def evaluate(
-    runs: Annotated[
-        list[Path], Argument(help="a run folder; several, or folders of them, as one table")
-    ],
-    data: Annotated[
-        str, Option(help="text to evaluate on, all of it: a path, or files('a.txt')")
-    ] = "",
-    objective: Annotated[
-        str, Option(help="other terms than it learned: of a run with sop, nsp")
-    ] = "",
-    seq: Annotated[int, Option(min=0, help="tokens per row of a stream [0: as trained]")] = 0,
-    memory: Annotated[
-        int | None, Option(min=0, help="length of the memory in tokens [default: as trained]")
-    ] = None,
-    clamp: Annotated[int, Option(min=0, help="largest distance, as which more count")] = 0,
-    same_length: Annotated[
-        bool, Option("--same-length", help="every token attends to --memory tokens")
-    ] = False,
-    sliding: Annotated[int, Option(min=0, help="predict each token from so many before it")] = 0,
-    stride: Annotated[int, Option(min=1, help="tokens that each window of --sliding predicts")] = 1,
-    examples: Annotated[
-        int, Option(min=0, help="held-out rows, tokens or examples [0: as trained]")
-    ] = 0,
-    task: Annotated[
-        str, Option(help="its name, or with a file to score: classify('test.tsv')")
-    ] = "",
-    part: PartOption = "",
-    pairs: PairsOption = "",
+    runs: list[Path] = argument(..., "a run folder; several, or folders of them, as one table"),
+    data: str = option("", "text to evaluate on, all of it: a path, or files('a.txt')"),
+    objective: str = option("", "other terms than it learned: of a run with sop, nsp"),
+    seq: int = option(0, "tokens per row of a stream [0: as trained]", min=0),
+    memory: int | None = option(
+        None, "length of the memory in tokens [default: as trained]", min=0
+    ),
+    clamp: int = option(0, "largest distance, as which more count", min=0),
+    same_length: bool = option(False, "every token attends to --memory tokens", "--same-length"),
+    sliding: int = option(0, "predict each token from so many before it", min=0),
+    stride: int = option(1, "tokens that each window of --sliding predicts", min=1),
+    examples: int = option(0, "held-out rows, tokens or examples [0: as trained]", min=0),
+    task: str = option("", "its name, or with a file to score: classify('test.tsv')"),
+    part: str = option("", "the part of a task's files to score: test, train [default: dev]"),
+    pairs: str = option("", "a folder of minimal pairs, such as BLiMP's, or one of its files"),
     json: JsonOption = False,
 ) -> None:
     """Evaluate the newest good checkpoint of a run: held-out text, examples of a task, pairs."""
@@ -68,9 +48,9 @@ def evaluate(
 @app.command()
 def fill(
     run: RunArgument,
-    text: Annotated[str, Argument(help="a text with [MASK]; for clm the start of a text")],
-    top: Annotated[int, Option(min=1, max=100, help="candidates for each mask")] = 5,
-    language: Annotated[str, Option(help="of the text, for models with languages")] = "",
+    text: str = argument(..., "a text with [MASK]; for clm the start of a text"),
+    top: int = option(5, "candidates for each mask", min=1, max=100),
+    language: str = option("", "of the text, for models with languages"),
     json: JsonOption = False,
 ) -> None:
     """Predict masked tokens, or the next token, or which tokens of a text are replaced."""
@@ -83,12 +63,10 @@ def fill(
 @app.command()
 def predict(
     run: RunArgument,
-    file: Annotated[Path, Argument(help="rows in the layout of the task")],
-    task: Annotated[str, Option(help="its name, or with the columns of the file")] = "",
-    out: Annotated[
-        Path | None, Option("-o", "--out", help="a new .jsonl, .csv, .tsv or .parquet file")
-    ] = None,
-    device: Annotated[str, Option(help="auto, cpu or cuda")] = "auto",
+    file: Path = argument(..., "rows in the layout of the task"),
+    task: str = option("", "its name, or with the columns of the file"),
+    out: Path | None = option(None, "a new .jsonl, .csv, .tsv or .parquet file", "-o", "--out"),
+    device: str = option("auto", "auto, cpu or cuda"),
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; a JSON object per row, or a file."""
     from bertc.use.answer_files import check_out
@@ -102,18 +80,16 @@ def predict(
 @app.command("embed")
 def embed_(
     run: RunArgument,
-    file: Annotated[Path, Argument(help="one text a line")],
-    out: Annotated[Path, Option("-o", "--out", help="vectors.npy, or .parquet with texts")],
-    pooling: Annotated[
-        str, Option(help="mean, cls or max; default: as trained or as its folder says, else mean")
-    ] = "",
-    normalise: Annotated[bool | None, Option(help="vectors of length 1")] = None,
-    prompt: Annotated[str, Option(help="a prompt of its folder by name: query, ...")] = "",
-    width: Annotated[int, Option(help="numbers of a vector, 0: all (widths=)", min=0)] = 0,
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16"], Option(help="auto: what is fast there")
-    ] = "fp32",
-    device: Annotated[str, Option(help="auto, cpu or cuda")] = "auto",
+    file: Path = argument(..., "one text a line"),
+    out: Path = option(..., "vectors.npy, or .parquet with texts", "-o", "--out"),
+    pooling: str = option(
+        "", "mean, cls or max; default: as trained or as its folder says, else mean"
+    ),
+    normalise: bool | None = option(None, "vectors of length 1"),
+    prompt: str = option("", "a prompt of its folder by name: query, ..."),
+    width: int = option(0, "numbers of a vector, 0: all (widths=)", min=0),
+    precision: Literal["auto", "fp32", "bf16"] = option("fp32", "auto: what is fast there"),
+    device: str = option("auto", "auto, cpu or cuda"),
 ) -> None:
     """Write a vector for each line of a file, from the hidden states of a model."""
     from bertc.use.embed import embed_file, refuse_other_files, write_vectors
@@ -135,24 +111,18 @@ WITHOUT_PUSH = ("to", "onnx", "int8", "pooling", "code")
 def export_(
     context: typer.Context,
     run: RunArgument,
-    to: Annotated[Path | None, Option(help="the Hugging Face folder to write")] = None,
-    onnx: Annotated[Path | None, Option(help="the folder to write an ONNX graph to")] = None,
-    int8: Annotated[
-        bool, Option("--int8", help="with --onnx: write the graph with int8 weights too")
-    ] = False,
-    pooling: Annotated[
-        str, Option(help="with --to: for sentence-transformers too, by mean, cls or max")
-    ] = "",
-    code: Annotated[bool, Option("--code", help="with --to: with its own classes")] = False,
-    adapter: Annotated[bool, Option("--adapter", help="with --to: peft's layout")] = False,
-    push: Annotated[str, Option(help="send the folder to the hub: user/name")] = "",
-    revision: Annotated[
-        str, Option(help="with --push: the branch; step-1000 has the weights after that step")
-    ] = "main",
-    private: Annotated[bool, Option("--private", help="with --push: for you alone")] = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="with --push: list what would be sent")
-    ] = False,
+    to: Path | None = option(None, "the Hugging Face folder to write"),
+    onnx: Path | None = option(None, "the folder to write an ONNX graph to"),
+    int8: bool = option(False, "with --onnx: write the graph with int8 weights too", "--int8"),
+    pooling: str = option("", "with --to: for sentence-transformers too, by mean, cls or max"),
+    code: bool = option(False, "with --to: with its own classes", "--code"),
+    adapter: bool = option(False, "with --to: peft's layout", "--adapter"),
+    push: str = option("", "send the folder to the hub: user/name"),
+    revision: str = option(
+        "main", "with --push: the branch; step-1000 has the weights after that step"
+    ),
+    private: bool = option(False, "with --push: for you alone", "--private"),
+    dry_run: bool = option(False, "with --push: list what would be sent", "--dry-run"),
 ) -> None:
     """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way.
 
@@ -166,7 +136,10 @@ def export_(
     if pooling and to is None and not push:
         raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
     if adapter:
-        _export_adapter(context, run, to or Path())
+        from bertc.use.card import export_adapter_with_card
+
+        refuse_others(context, "an adapter alone", ("to", "adapter"))
+        say(export_adapter_with_card(run, to or Path()).summary())
     elif push:
         from bertc.use.pushing import Destination
         from bertc.use.pushing import push as send
@@ -184,17 +157,10 @@ def export_(
         say(export_onnx(run, onnx, int8=int8).summary())
 
 
-def _export_adapter(context: typer.Context, run: Path, to: Path) -> None:
-    from bertc.use.card import export_adapter_with_card
-
-    refuse_others(context, "an adapter alone", ("to", "adapter"))
-    say(export_adapter_with_card(run, to).summary())
-
-
 @app.command("import")
 def import_(
-    folder: Annotated[Path, Argument(help="a Hugging Face folder of the BERT family")],
-    out: Annotated[Path, Option(help="the run folder to write")],
+    folder: Path = argument(..., "a Hugging Face folder of the BERT family"),
+    out: Path = option(..., "the run folder to write"),
 ) -> None:
     """Read a Hugging Face folder into a run folder."""
     from bertc.run.models.runs import import_run
