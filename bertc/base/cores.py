@@ -23,19 +23,21 @@ def available_cores() -> int:
 
 def _quotas() -> Iterator[float]:
     """Quotas in cores, one for each control group of this process and above it that has one."""
-    for line in _read(PROCESSES / "self/cgroup").splitlines():
+    for line in system_text(PROCESSES / "self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers:
             continue  # a tree of version 1
         group = Path(path.strip("/"))
         # In a container its own group is mounted as the root, whatever the path says.
         for folder in {GROUPS / part for part in (group, *group.parents)} | {GROUPS}:
-            match _read(folder / "cpu.max").split():  # "max 100000", "150000 100000" microseconds
+            # "max 100000", "150000 100000" microseconds
+            match system_text(folder / "cpu.max").split():
                 case [quota, period] if quota.isdecimal() and period.isdecimal() and int(period):
                     yield int(quota) / int(period)
 
 
-def _read(path: Path) -> str:
+def system_text(path: Path) -> str:
+    """The text of a file of the system, empty where there is none."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

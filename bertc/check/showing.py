@@ -18,19 +18,8 @@ from bertc.lang.write.show import quoted, show_value
 COMMENT_COLUMN = 44
 SAID = {"written": "here", "set": "--set", "default": "default", "derived": "derived"}
 """Words for the origin of a value; for ``extends`` it is the name of the base."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A setting with its value as text, and its origin in a few words.
-
-    ``here: ...``, ``albert-base: ...`` of what it extends, ``default: ...``, ``derived: ...``,
-    each with a comment, paper or rule.
-    """
-
-    name: str
-    value: str
-    comment: str
+Shown = tuple[str, str, str]
+"""A setting, its value as text, and its origin in words: ``here``, a base, then comment or rule."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +42,7 @@ def _table(program: Program) -> Table:
     parts: tuple[Program | StageGiven, ...] = (program, *program.stages)
     for part in parts:
         rows += [] if part is program else [(f"stage {part.name}",)]
-        rows += [(shown.name, shown.value, shown.comment) for shown in _shown(part.settings)]
+        rows += _shown(part.settings)
     return Table(("setting", "value", "source"), rows, program.name)
 
 
@@ -83,7 +72,8 @@ def _lines(program: Program) -> Iterator[str]:
 
 def _written(shown: Shown, indent: str) -> list[str]:
     """The setting with its comment behind it, or above it where the line would be too long."""
-    line, comment = f"{indent}{shown.name} = {shown.value}", f"# {shown.comment}"
+    name, value, origin = shown
+    line, comment = f"{indent}{name} = {value}", f"# {origin}"
     beside = f"{line:{COMMENT_COLUMN}}  {comment}"
     if len(beside) <= LINE_WIDTH:
         return [beside]
@@ -96,9 +86,7 @@ def _written(shown: Shown, indent: str) -> list[str]:
 
 def _shown(settings: Mapping[str, Given]) -> list[Shown]:
     return [
-        Shown(
-            name, show_value(setting.value, setting_shape(name), full=True), _said(setting.origin)
-        )
+        (name, show_value(setting.value, setting_shape(name), full=True), _said(setting.origin))
         for name in Settings.model_fields
         if (setting := settings.get(name)) is not None
     ]

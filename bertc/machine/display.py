@@ -67,21 +67,17 @@ class Watched(Display):
         self._display, self._stop = display, stop
 
     def begin(self, task: str, total: int, unit: str) -> None:
-        """Start a task of the preparation."""
         self._stop.check_alone()
         self._display.begin(task, total, unit)
 
     def advance(self, amount: int) -> None:
-        """Count ``amount`` more units as done."""
         self._stop.check_alone()
         self._display.advance(amount)
 
     def end(self) -> None:
-        """Finish the task."""
         self._display.end()
 
     def note(self, message: str) -> None:
-        """Show a line of text."""
         self._display.note(message)
 
 
@@ -132,7 +128,6 @@ class Plain(Display):
         self._last = self._stepped
 
     def note(self, message: str) -> None:
-        """Print the message."""
         self._say(message)
 
     def step(self, standing: Callable[[], Standing]) -> None:
@@ -161,7 +156,6 @@ class _Left(TimeRemainingColumn):
     """A column with the time left: the run's own estimate, else rich's from the pace."""
 
     def render(self, task: Task) -> Text:
-        """The text of the column."""
         time_left = task.fields.get("left")
         if not time_left:
             return super().render(task)
@@ -186,11 +180,9 @@ class Live(Display):
         self._training, self._last = False, -LIVE_SECONDS
 
     def begin(self, task: str, total: int, unit: str) -> None:
-        """Start a bar for the task."""
         self._start(f"{task} ({unit})", total or None)
 
     def advance(self, amount: int) -> None:
-        """Move the bar."""
         if self._task is not None:
             self._progress.advance(self._task, amount)
 
@@ -201,7 +193,6 @@ class Live(Display):
         self._task, self._training, self._last = None, False, -LIVE_SECONDS
 
     def note(self, message: str) -> None:
-        """Print a line above the bar."""
         self._progress.console.print(for_terminal(message), markup=False)
 
     def step(self, standing: Callable[[], Standing]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bertc.base.cores import available_cores
+from bertc.base.cores import GROUPS, available_cores, system_text
 from bertc.base.diagnostics import MachineError
 from bertc.cost import Estimate, estimate, largest_microbatches, layout_on
 from bertc.cost.machines.devices import this_cpu
@@ -83,7 +83,7 @@ def _processor() -> str:
             check=False,
         )
         return named.stdout.strip() or platform.machine()
-    lines = _read("/proc/cpuinfo").splitlines()
+    lines = system_text(Path("/proc/cpuinfo")).splitlines()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
 
@@ -92,20 +92,13 @@ def _free_memory_bytes() -> int:
     """Main memory available without swapping, in bytes, within the limit of the control group."""
     pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     free = pages * page_bytes
-    for line in _read("/proc/meminfo").splitlines():
+    for line in system_text(Path("/proc/meminfo")).splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
-    limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
+    limit, used = (system_text(GROUPS / f"memory.{name}") for name in ("max", "current"))
     if limit.strip().isdigit() and used.strip().isdigit():
         free = min(free, int(limit) - int(used))
     return free
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
 
 
 def refuse_too_few_devices(wanted: str, processes: int) -> None:

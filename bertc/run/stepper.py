@@ -18,7 +18,6 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.ir.vocabulary import WordPiece
 from bertc.learn.step.feed import Feed
-from bertc.machine.graphs import graphs_so_far
 from bertc.machine.machine import detect, dtype_of, kernels, make_plan
 from bertc.machine.memory import begin_peak, keep_freed_memory, peak_beyond
 from bertc.machine.speed import device_here, finish, matmul_flops_per_second
@@ -142,9 +141,16 @@ class Gauge:
     @property
     def graphs(self) -> int:
         """The graphs that were compiled since the beginning."""
-        return graphs_so_far().since(self._graphs).compiled
+        return graphs_so_far()[0] - self._graphs[0]
 
     @property
     def graph_breaks(self) -> int:
         """The breaks between graphs since the beginning."""
-        return graphs_so_far().since(self._graphs).breaks
+        return graphs_so_far()[1] - self._graphs[1]
+
+
+def graphs_so_far() -> tuple[int, int]:
+    """Counts of torch's compiler: graphs, a later one is a recompilation; breaks between graphs."""
+    from torch._dynamo.utils import counters  # the compiler takes a second to load
+
+    return counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())

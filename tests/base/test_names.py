@@ -44,7 +44,7 @@ def test_a_spec_that_is_a_link_to_itself(tmp_path, monkeypatch):
     with pytest.raises(SpecError, match="E305"):
         api.check("extends 'loop.bertc'")
     os.symlink("/dev/zero", tmp_path / "config.json")
-    with pytest.raises(BertcError, match="it is a device"):
+    with pytest.raises(BertcError, match="it is no plain file"):
         api.check("init='.' steps=2")
 
 

@@ -234,7 +234,7 @@ def test_what_is_no_data_is_said(data):
     (data / "x.json").write_text("{}")
     for name, error, message in (
         ("nowhere.txt", MissingInputError, "no file matches"),
-        ("pipe", MissingInputError, "pipe cannot be read: it is a pipe"),
+        ("pipe", MissingInputError, "pipe cannot be read: it is no plain file"),
         ("empty", DataError, "no file with text"),
         ("x.json", DataError, "SQuAD"),
     ):

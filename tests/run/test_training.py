@@ -29,10 +29,10 @@ from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.layer import Dropout
 from bertc.ir.terms.masking import of_all_positions
 from bertc.learn.step.step import TrainStep
-from bertc.machine.graphs import graphs_so_far
 from bertc.run.evaluation import held_out as evaluation
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.records.folder import RunFolder
+from bertc.run.stepper import graphs_so_far
 from bertc.run.train import finish, phase
 from bertc.run.train.finish import plot
 from bertc.run.train.loop import train
@@ -148,7 +148,7 @@ def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
 
     def call(self, *arguments):
         result = real(self, *arguments)
-        seen.append(graphs_so_far().compiled)
+        seen.append(graphs_so_far()[0])
         return result
 
     # Kernels of the compiler's take as long again, and test_compiled.py holds them.

@@ -86,27 +86,6 @@ _REASONS = {
     errno.ENAMETOOLONG: "its name is too long",
     errno.EISDIR: "it is a folder",
 }
-_KINDS = {
-    stat.S_IFDIR: "it is a folder",
-    stat.S_IFCHR: "it is a device",
-    stat.S_IFBLK: "it is a device",
-    stat.S_IFIFO: "it is a pipe",
-    stat.S_IFSOCK: "it is a socket",
-}
-
-
-def kind_of(mode: int) -> str:
-    """The kind of what is no plain file: ``it is a pipe``."""
-    return _KINDS.get(stat.S_IFMT(mode), "it is no plain file")
-
-
-def kind_there(path: StrPath) -> str | None:
-    """The kind of what has this name and is no plain file; None of a plain file or of nothing."""
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return None
-    return None if stat.S_ISREG(mode) else kind_of(mode)
 
 
 @contextmanager
@@ -115,7 +94,7 @@ def opened(path: StrPath) -> Iterator[BufferedReader]:
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
-            raise _unreadable(path, kind_of(status.st_mode))
+            raise _unreadable(path, _kind(status.st_mode))
         file = open(path, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
         raise _unreadable(path, reason(error)) from None
@@ -197,5 +176,13 @@ def no_match(name: str) -> tuple[str, str]:
 
 def _no_plain_file(name: str) -> tuple[str, str] | None:
     """The kind of what has this name and is no plain file, and the remedy; None of others."""
-    kind = kind_there(user_path(name))
-    return (f"{name} cannot be read: {kind}", "a plain file with its content") if kind else None
+    try:
+        mode = os.stat(user_path(name)).st_mode
+    except (OSError, ValueError):
+        return None
+    wrong = f"{name} cannot be read: {_kind(mode)}"
+    return None if stat.S_ISREG(mode) else (wrong, "a plain file with its content")
+
+
+def _kind(mode: int) -> str:
+    return "it is a folder" if stat.S_ISDIR(mode) else "it is no plain file"

@@ -45,8 +45,3 @@ def has_tagged_words(path: Path) -> bool:
 def is_tagged_file(path: Path) -> bool:
     """True by the ending of its name, or by what it holds."""
     return suffix(path) in (".conll", ".conllu", ".iob", ".iob2", ".bio") or has_tagged_words(path)
-
-
-def tagging_help(path: Path) -> str:
-    """The remedy where such a file is given to another task, or as text."""
-    return f'words and tags a line are read by task=tag("{path}")'

@@ -36,6 +36,8 @@ ROW_COPIES = 10
 
 LOST_WORTH_A_NOTE = 0.001
 """Fraction of lost tokens from which it is reported."""
+_Place = tuple[Stage, Path, Progress]
+"""A stage whose text is arranged, the cache, and the receiver of progress."""
 
 
 def _weights(stage: Stage, tokenised: dict[CorpusText, Tokenised]) -> tuple[float, ...]:
@@ -58,18 +60,19 @@ def arrange(
     if stage.format.kind in RUNNING:
         return _running(stage, resolved, vocabulary, tokenised, static_copies)
     train, heldout, tokens, lost, seed = [], [], [], 0, resolved.run.seed
+    place = stage, cache, progress
     arranged = zip(orders_of(stage), arrangements(stage, resolved), strict=True)
     for (_, text, swapped), arrangement in arranged:
         source = tokenised[text]
         corpus = text.corpus
         window = corpus.window if isinstance(corpus, Prepared) else WINDOW
-        copies, facts = _copies(source, arrangement, static_copies, window, stage, cache, progress)
+        copies, facts = _copies(source, arrangement, static_copies, window, place)
         tokens.append(facts["tokens"])
         lost += facts["lost"]
         first, second = text.languages[::-1] if swapped else text.languages
         languages = _number(resolved, first), _number(resolved, second)
         train.append(SourceRows(tuple(copies), languages))
-        rows, _ = _arranged(source.heldout, arrangement, stage, cache, progress)
+        rows, _ = _arranged(source.heldout, arrangement, place)
         heldout.append(SourceRows((rows,), languages))
     weights = proportioned(
         _weights(stage, tokenised),
@@ -128,23 +131,18 @@ def _packing(arrangement: Arrangement, stage: Stage) -> tuple[int, int, int, int
 
 
 def _copies(
-    source: Tokenised,
-    arrangement: Arrangement,
-    static_copies: int,
-    window: int,
-    stage: Stage,
-    cache: Path,
-    progress: Progress,
+    source: Tokenised, arrangement: Arrangement, static_copies: int, window: int, place: _Place
 ) -> tuple[list[ShardedRows], dict[str, int]]:
     """Training rows in as many copies as the stage reads, and the facts of the first copy."""
-    rows, facts = _arranged(source.train, arrangement, stage, cache, progress, window)
+    stage = place[0]
+    rows, facts = _arranged(source.train, arrangement, place, window)
     much = len(source.train) > WINDOW  # read again seldom, and long to arrange
     max_copies = (static_copies or ROW_COPIES) if arrangement.drawn and not much else 1
     copies = [rows]
     rows_read = (stage.first_batch + stage.steps) * stage.batch
     while len(copies) < max_copies and sum(map(len, copies)) < rows_read:
         another = replace(arrangement, copy=len(copies))
-        copies.append(_arranged(source.train, another, stage, cache, progress, window)[0])
+        copies.append(_arranged(source.train, another, place, window)[0])
     return copies, facts
 
 
@@ -179,22 +177,17 @@ def _opened(shards: tuple[Shard, ...]) -> tuple[Tokens, ...]:
 
 
 def _arranged(
-    shards: tuple[Shard, ...],
-    arrangement: Arrangement,
-    stage: Stage,
-    cache: Path,
-    progress: Progress,
-    window: int = WINDOW,
+    shards: tuple[Shard, ...], arrangement: Arrangement, place: _Place, window: int = WINDOW
 ) -> tuple[ShardedRows, Counter[str]]:
     """The rows of shards, and their counts."""
-    key, slow = how(arrangement, stage), any(shard.slow for shard in shards)
+    stage, slow = place[0], any(shard.slow for shard in shards)
+    key = how(arrangement, stage)
     if slow and len(shards) > WINDOW and not all(key in shard.counts for shard in shards):
         raise DataError(
             f"the text of stage {stage.name} is prepared for other rows: how many is unknown",
             "prepare it with the format, pairs, seq, pack and seed of this spec, or copy it here",
         )
-    fields = arrangement, stage, cache, progress
-    indexed = [_indexed(shard, shard.counts.get(key), *fields) for shard in shards]
+    indexed = [_indexed(shard, shard.counts.get(key), arrangement, place) for shard in shards]
     total = Counter[str]()
     for one in indexed:
         total.update(one.counts)
@@ -221,15 +214,9 @@ class Indexed(NamedTuple):
     opened: Callable[[], IndexedIds]
 
 
-def _indexed(
-    shard: Shard,
-    known: Facts | None,
-    arrangement: Arrangement,
-    stage: Stage,
-    cache: Path,
-    progress: Progress,
-) -> Indexed:
+def _indexed(shard: Shard, known: Facts | None, arrangement: Arrangement, place: _Place) -> Indexed:
     """The rows of a shard, written to the cache; of ``known`` ones when they are first read."""
+    stage, cache, progress = place
 
     def write(text: Callable[[], Tokens]) -> WrittenRows:
         name = fingerprint(VERSION, shard.name, shard.part, *_deciding(arrangement))

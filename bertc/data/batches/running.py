@@ -163,7 +163,6 @@ class RunningData(RunningRows):
 
     @property
     def advance(self) -> int:
-        """The length of a row."""
         return self.seq
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:

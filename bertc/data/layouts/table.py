@@ -9,7 +9,7 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_folder, suffix
-from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file, tagging_help
+from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file
 from bertc.data.sources.cells import label
 from bertc.data.sources.streams import OpenFile, opened_stream
 from bertc.data.sources.tables import ColumnSelection, TableRow, column_indices, records
@@ -24,10 +24,12 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
         yield from _hf(source, selection)
         return
     if not is_table(source):
-        read = f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}"
+        help = f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}"
+        if is_tagged_file(source):
+            help = f'words and tags a line are read by task=tag("{source}")'
         raise DataError(
             f"{source}: unknown format {suffix(source)!r} of a table, and no tabs part columns",
-            tagging_help(source) if is_tagged_file(source) else read,
+            help,
         )
     with opened_file(source) as file:
         yield from records(file, selection)

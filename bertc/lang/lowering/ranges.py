@@ -48,7 +48,6 @@ def check_ranges(value: Value, name: str, diagnostics: Diagnostics) -> None:
             f"`{name}` has a range {wrong}",
             written.span,
             notes=(Note("a range is {2..12}, {0..0.3} or {1e-5..1e-3:log}"),),
-            help=instead,
             fix=Fix(written.span, instead),
         )
 
@@ -67,6 +66,5 @@ def refuse_ranges(values: Iterable[tuple[str, Value]], diagnostics: Diagnostics)
                 f"`{name}` is a range, and one value of it is needed",
                 written.span,
                 label="`bertc sweep` draws values from it",
-                help=ends,
                 fix=Fix(written.span, ends),
             )

@@ -24,6 +24,10 @@ NOT_OFFERED = {
 
 _YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
 """Other spellings of true and false, and of on and off."""
+_FORMS = {
+    tree.String: "a string", tree.Series: "a list", tree.Ratio: "a ratio", tree.Sum: "a sum",
+    tree.Scaled: "a weighted term", tree.Range: "a range", tree.Grid: "a grid",
+}  # fmt: skip
 
 
 class Slot(NamedTuple):
@@ -169,22 +173,10 @@ def describe_value(value: tree.Value) -> str:
             return f"the number {value.text}"
         case tree.Name():
             return f"`{value.text[:40]}`"
-        case tree.String():
-            return "a string"
         case tree.Call():
             return f"`{value.name.text[:40]}(...)`"
-        case tree.Series():
-            return "a list"
-        case tree.Ratio():
-            return "a ratio"
-        case tree.Scaled():
-            return "a weighted term"
-        case tree.Sum():
-            return "a sum"
-        case tree.Range():
-            return "a range"
-        case tree.Grid():
-            return "a grid"
+        case _:
+            return _FORMS[type(value)]
 
 
 def _same_truth(written: str, options: tuple[str, ...]) -> str:

@@ -1,10 +1,9 @@
 """The hand-over of a run's metrics to trackers while it trains."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from bertc.base.diagnostics import MissingInputError, UsageError
 from bertc.ir.program.resolved import Resolved, Tracker
@@ -14,18 +13,6 @@ Send = Callable[[Line], None]
 Say = Callable[[str], None]
 Tracking = Callable[[Path, Resolved, int, Say], AbstractContextManager[Send]]
 """Opens the trackers of a program for its run in a folder, begun or resumed at a step."""
-
-
-@contextmanager
-def tracked(
-    tracking: Tracking | None, folder: Path, program: Resolved, step: int, note: Say
-) -> Iterator[Callable[[Any], None]]:
-    """Open what feeds the trackers of a run, which takes lines; without it they go nowhere."""
-    if tracking is None:
-        yield lambda line: None
-        return
-    with tracking(folder, program, step, note) as send:
-        yield send
 
 
 def refuse_untracked(trackers: Sequence[Tracker], tracking: Tracking | None) -> None:

@@ -177,7 +177,7 @@ def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, list[str]]:
 def verify(folder: Path, parts: Collection[str] = ()) -> Checkpoint:
     """Read a checkpoint back; compare every byte with the manifest, or of some files alone."""
     try:
-        content = _read_manifest(folder)
+        content = manifest_content(read_bytes(folder / MANIFEST, JSON_LIMIT_BYTES))
         fault = next(_faults(folder, content, parts), "")
     except OSError as error:
         fault = reason(error)
@@ -210,10 +210,6 @@ def _faults(folder: Path, content: Any, parts: Collection[str]) -> Iterator[str]
             yield f"{name} has {path.stat().st_size} bytes instead of {stated['bytes']}"
         if durable.digest(path) != stated["sha256"]:
             yield f"{name} is not what was written"
-
-
-def _read_manifest(folder: Path) -> Any:
-    return manifest_content(read_bytes(folder / MANIFEST, JSON_LIMIT_BYTES))
 
 
 def manifest_content(raw: bytes) -> Any:

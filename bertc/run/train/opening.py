@@ -3,7 +3,7 @@
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -21,7 +21,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.memory import Remembered, shapes, taken_up
 from bertc.machine.display import SHORTEST_FORECAST_SECONDS
 from bertc.machine.process_group import ProcessGroup
-from bertc.run.beginning.tracking import Tracking, tracked
+from bertc.run.beginning.tracking import Tracking
 from bertc.run.records import changes, checkpoints
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lines import Attempt, append_line
@@ -174,7 +174,9 @@ def _metrics(
     attempt = Attempt(progress.step, now, host, start.machine.name, ranks.world.size, address)
     append_line(folder.attempts, asdict(attempt))
     with (
-        tracked(tracking, folder.path, start.resolved, progress.step, note) as send,
+        tracking(folder.path, start.resolved, progress.step, note)
+        if tracking
+        else nullcontext(lambda line: None) as send,
         Metrics(folder.metrics, progress.metrics_bytes, send) as lines,
         folder.noting_failure(),
     ):

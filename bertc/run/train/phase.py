@@ -102,7 +102,6 @@ class TextPhase(Phase):
         return Feed(self.data, first, end, session.device, self.step.corrupt, rows, check)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
-        """Losses of each objective, on about ``examples`` held-out examples."""
         rows = heldout_rows(self.stage, self.microbatch, session.ranks)
         return evaluate(
             self.model,
@@ -117,16 +116,13 @@ class TextPhase(Phase):
         )
 
     def tokens(self, session: Session, batch: Batch) -> int:
-        """The same in every step."""
         return self.stage.tokens_per_step
 
     def first_inputs(self, session: Session) -> Inputs:
-        """The rows of the stage's first step."""
         rows = session.ranks.rows(self.stage.batch)
         return to_inputs(self.data.train(0, rows), session.device)
 
     def rehearse(self, session: Session) -> None:
-        """On the rows of the stage's first step."""
         self.step.rehearse(self.first_inputs(session), self.microbatch)
 
 
@@ -166,7 +162,6 @@ class TaskPhase(Phase):
         """Nothing: parts of a layer are compiled when they are met."""
 
     def rehearse(self, session: Session) -> None:
-        """On the first part of the first batch."""
         with self.feed(session, 0, 1) as feed:
             self.step.try_out(feed.take().micro_batches[:1])
 
