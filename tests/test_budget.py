@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_790,
+    "core": 65_620,
     "lab": 8_440,
     "tests": 41_330,
     "words of docs": 32_510,
