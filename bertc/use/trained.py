@@ -162,8 +162,9 @@ class Trained(Model):
         """
         _refuse_one(texts, "texts", "embed([text])")
         return embed(
-            self, self.folder, texts, pooling, normalise=normalise, prompt=prompt, width=width
-        ).vectors
+            self, self.folder, texts, pooling, normalise=normalise, prompt=prompt, width=width,
+            vocabulary=self.tokenizer.vocabulary,
+        ).vectors  # fmt: skip
 
     def predict(self, rows: Sequence[Any], task: str = "") -> list[dict[str, Any]]:
         """Answers of a fine-tuned model to each row, as ``bertc predict`` prints them.

@@ -39,7 +39,7 @@ from bertc.machine.speed import finish
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers, Said, read_off
 
-TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}
+TOKENS_AT_ONCE = {"cpu": 1 << 11, "cuda": 1 << 16}
 ROWS_AT_ONCE = 256
 BYTES_AT_ONCE = 64 << 20
 """Bytes of scores that are copied to main memory between two synchronisations."""

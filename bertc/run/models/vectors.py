@@ -4,7 +4,7 @@ Axes: n texts, b rows of a batch, s tokens, h hidden, e embedding.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import TextExample
 from bertc.data.vocab.existing import vocabulary_of
+from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
 from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
@@ -26,7 +27,8 @@ from bertc.ir.learning.mining import TextKind
 from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.model import EncoderInputs, Model
 
-ROWS_AT_ONCE, TOKENS_AT_ONCE = 256, 1 << 14
+TOKENS_AT_ONCE = {"cpu": 1 << 11, "cuda": 1 << 14}
+"""Tokens of a batch. Small batches have little padding, and cost a CPU nothing."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def embed(
     kind: TextKind | None = None,
     width: int = 0,
     progress: Progress | None = None,
+    vocabulary: Vocabulary | None = None,
 ) -> Embedded:
     """A vector for each text: the mean or the maximum over tokens, or the first token's state.
 
@@ -90,27 +93,30 @@ def embed(
         raise UsageError(f"vectors of {folder} have {node.hidden} numbers, not {width}")
     width = width or node.hidden
     started, progress = time.perf_counter(), progress or Silent()
-    vocabulary = vocabulary_of(folder, node.vocab_size)
+    vocabulary = vocabulary or vocabulary_of(folder, node.vocab_size)
     longest = min(sentences.longest or LONGEST_TEXT, node.room or LONGEST_TEXT)
     examples = [TextExample(str(n), (sentences.prompt + t,), None) for n, t in enumerate(texts)]
     rows = encode(Classify(), examples, vocabulary, longest, node.kinds_of_segments)
-    order_n = np.argsort(-rows.lengths, kind="stable")
     vectors = np.empty((len(texts), width), np.float32)
     progress.begin(f"embedding {several(len(texts), 'text')}", len(texts), "texts")
-    begin = 0
-    while begin < len(order_n):
-        fitting = max(1, TOKENS_AT_ONCE // int(rows.lengths[order_n[begin]]))
-        chosen = order_n[begin : begin + min(ROWS_AT_ONCE, fitting)]
+    for chosen in _batches(rows.lengths, TOKENS_AT_ONCE[next(model.parameters()).device.type]):
         vectors_be = _vectors(model, pool, *batch_of_rows(rows, chosen, vocabulary.pad))[:, :width]
         if normalise:
             vectors_be = torch.nn.functional.normalize(vectors_be, dim=1)
         vectors[chosen] = vectors_be.cpu().numpy()
-        begin += len(chosen)
         progress.advance(len(chosen))
     progress.end()
     empty = sum(not text.strip() for text in texts)
     how = f"pooling {pooling}" + ", of length 1" * normalise + _prompted(sentences)
     return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started, empty, how)
+
+
+def _batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
+    """Numbers of rows, longest first, for batches of at most ``tokens`` with padding."""
+    order, begin = np.argsort(-lengths, kind="stable"), 0
+    while begin < len(order):
+        yield (chosen := order[begin : begin + max(1, tokens // int(lengths[order[begin]]))])
+        begin += len(chosen)
 
 
 def _prompted(sentences: Sentences) -> str:
