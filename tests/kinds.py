@@ -108,7 +108,10 @@ NETWORKS: dict[str, dict[str, str]] = {
     "activation": {
         kind: f"activation={kind}" for kind in ("gelu", "gelu-tanh", "relu", "silu", "tanh")
     },
-    "ffn": {"mlp": "activation=relu", "geglu": "activation=geglu", "swiglu": "activation=swiglu"},
+    "ffn": {
+        "mlp": "activation=relu",
+        **{kind: f"activation={kind}" for kind in ("geglu", "geglu-tanh", "swiglu")},
+    },
     "table": {"whole": "table=whole", "adaptive": "table=adaptive([50]) head=adaptive"},
     "head": {
         "transform": "head=transform",

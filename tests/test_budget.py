@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_630,
+    "core": 65_800,
     "lab": 8_440,
-    "tests": 41_330,
-    "words of docs": 32_520,
+    "tests": 41_380,
+    "words of docs": 32_760,
     "lines of README": 120,
     "lines a kind": 435,
     "floors": 10,

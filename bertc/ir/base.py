@@ -127,7 +127,8 @@ class TruncatedNormal(Node):
     """Normal, truncated at ``cut`` standard deviations (BERT, modeling.py create_initializer).
 
     ``depth_scaled``: of maps back to the residual stream only std / sqrt(2 x layers) (Megatron-LM
-    scaled_init_method_normal; ModernBERT init_method full_megatron).
+    scaled_init_method_normal; ModernBERT init_method full_megatron); ``by-layer``: of all maps of
+    feed-forward parts, std / sqrt(2 x the layer's number, from 1) (LTG-BERT, Encoder).
     ``glorot`` uses that rule for the projection between embeddings and layers of different widths,
     the last layer of ``rtd``'s head and the query-stream embedding (ELECTRA modeling.py and
     run_pretraining.py; XLNet modeling.py).
@@ -137,7 +138,7 @@ class TruncatedNormal(Node):
     std: Annotated[float, Field(gt=0, le=10)] = 0.02  # BERT config initializer_range
     glorot: bool = False
     cut: Annotated[float, Field(gt=0, le=10, exclude_if=(2.0).__eq__)] = 2.0
-    depth_scaled: Off = False
+    depth_scaled: Annotated[bool | Literal["by-layer"], Field(exclude_if=not_)] = False
     positional = ("std",)
 
 

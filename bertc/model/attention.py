@@ -106,15 +106,14 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
             key, value = (y.repeat_interleave(times, dim=2) for y in (key, value))
         return Projected(*(y.flatten(2) for y in (query_bqnd, key, value)))
 
-    def mix(self, projected: Projected, context: ContentContext) -> Float[Tensor, "b q h"]:
+    def mix(self, projected: Projected, context: ContentContext) -> Float[Tensor, "b q w"]:
         query, key, value = (split_heads(y, self.heads) for y in projected)
         rate, mask = self.dropout if self.training else 0.0, context.mask
         if isinstance(context.related, Distances):
             assert not isinstance(mask, VarlenOffsets), "that kernel takes no biases"
             mask = context.related.added(self.heads, mask, query.dtype)
         mixed_bnqd = attend(query, key, value, mask, rate)
-        y_bqh: Tensor = self.output(join_heads(mixed_bnqd))
-        return y_bqh
+        return join_heads(mixed_bnqd)
 
 
 class DisentangledContext(NamedTuple):
@@ -165,7 +164,7 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
         normed_rh = F.layer_norm(table_rh, table_rh.shape[1:], scale_h, shift_h, self.eps)
         return DisentangledContext(allowed, has_keys, normed_rh, _rows_between(kind, inputs))
 
-    def mix(self, projected: Projected, context: DisentangledContext) -> Float[Tensor, "b q h"]:
+    def mix(self, projected: Projected, context: DisentangledContext) -> Float[Tensor, "b q w"]:
         query, key, value = (split_heads(y, self.heads) for y in projected)
         # Of sqrt(3 d) attention divides by sqrt(d), and each of the two factors by what is left.
         query, key = query * 3**-0.25, key * 3**-0.25
@@ -182,8 +181,7 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
             for rows in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-        y_bqh: Tensor = self.output(join_heads(mixed_bnqd))
-        return y_bqh
+        return join_heads(mixed_bnqd)
 
     def _mixed(
         self,

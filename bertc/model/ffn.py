@@ -1,6 +1,6 @@
 """Activations by name, and kinds of position-wise feed-forward parts.
 
-Axes: b batch, s sequence, h hidden.
+Axes: b batch, s sequence, h hidden, f inner width.
 """
 
 from typing import Any, assert_never
@@ -96,6 +96,17 @@ class FeedForward(nn.Module):
 
     norm: Norm
     output_norm: Norm | None
+    inner_norm: Norm | None
+    dropout: float
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner_norm = None
+
+    def read_last(self, inner_bsf: Float[Tensor, "b s f"]) -> Tensor:
+        """Inner values as the last map reads them: after a norm if any, and dropout."""
+        normed = inner_bsf if self.inner_norm is None else self.inner_norm(inner_bsf)
+        return dropout(normed, self.dropout, self.training)
 
 
 class Mlp(FeedForward):
@@ -110,9 +121,7 @@ class Mlp(FeedForward):
 
     def forward(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
-        inner_bsf = activated(self.activation, self.inner, x_bsh)
-        inner_bsf = dropout(inner_bsf, self.dropout, self.training)
-        y_bsh: Tensor = self.outer(inner_bsf)
+        y_bsh: Tensor = self.outer(self.read_last(activated(self.activation, self.inner, x_bsh)))
         return y_bsh
 
 
@@ -125,12 +134,12 @@ class Glu(FeedForward):
         self.gate = Linear(table, f"{name}.gate")
         self.inner = Linear(table, f"{name}.inner")
         self.outer = Linear(table, f"{name}.outer")
-        self.activation = node.head_activation
+        self.activation = node.gate_activation
 
     def forward(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
         gated_bsf = gate_activated(self.activation, joined_linear((self.gate, self.inner), x_bsh))
-        y_bsh: Tensor = self.outer(dropout(gated_bsf, self.dropout, self.training))
+        y_bsh: Tensor = self.outer(self.read_last(gated_bsf))
         return y_bsh
 
 
@@ -144,5 +153,6 @@ def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
         case _:
             assert_never(node.ffn)
     part.norm = build_norm(table, f"{name}.norm", node.norm.of_layers)
-    part.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.of_outputs)
+    part.inner_norm = norm_if_any(table, f"{name}.inner_norm", node.norm.within("ffn"))
+    part.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.after("ffn"))
     return part

@@ -27,6 +27,7 @@ from bertc.ir.terms.heads import (
 from bertc.ir.terms.node import TermNode
 from bertc.ir.terms.task_head import StatesHead
 from bertc.model.bilstm import StatesScores
+from bertc.model.dropout import dropout
 from bertc.model.ffn import activate
 from bertc.model.norm import build_norm
 from bertc.model.weights import Embedding, Linear, Table, parameter
@@ -94,10 +95,10 @@ class TokenHead(nn.Module):
     def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__()
         self.activation: Activation | None = None
+        normed, self.dropout = isinstance(node.head, TransformHead), 0.0
         if isinstance(node.head, TransformHead):
-            self.activation = node.head_activation
+            self.activation, self.dropout = node.head_activation, node.head.dropout
         self.dense = Linear(table, f"{name}.dense") if f"{name}.dense.weight" in table else None
-        normed = f"{name}.norm.weight" in table
         self.norm = build_norm(table, f"{name}.norm", node.head_norm) if normed else None
         untied, bias = table.get(f"{name}.weight"), table.get(f"{name}.bias")
         # Without a table of its own it reads that of the token embeddings.
@@ -109,7 +110,8 @@ class TokenHead(nn.Module):
         x = x_nh if self.dense is None else self.dense(x_nh)
         if self.activation is not None:
             x = activate(self.activation, x)
-        return x if self.norm is None else self.norm(x)
+        x = x if self.norm is None else self.norm(x)
+        return dropout(x, self.dropout, self.training)
 
     def bias_of(self, table_ve: Float[Tensor, "v e"]) -> Float[Tensor, "v"]:
         """The bias (v,); zeros if there is none."""

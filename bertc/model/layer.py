@@ -1,6 +1,6 @@
 """A layer: the base class of its attention, and both parts with norms and residual branches.
 
-Axes: b batch, q queries, k keys, h hidden.
+Axes: b batch, q queries, k keys, h hidden, w widths of all heads.
 """
 
 from abc import ABC, abstractmethod
@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from bertc.ir.network.attention_node import GatedAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import Residual as Kinds
 from bertc.model.body import Projected
@@ -44,6 +46,7 @@ class Residual(NamedTuple):
 
     free: bool  # no norm is on the stream, but one before each part
     dropout: float
+    drops_last: bool  # after the norm of a part's output, not before
     kind: Kinds
 
     def joined(
@@ -60,17 +63,22 @@ class Residual(NamedTuple):
             return normed, normed
         if part.output_norm is None and following is not None:
             return sum_and_norm(following, x, y, self.dropout, part.training)
-        y = dropout(y, self.dropout, part.training)
-        x = x + (y if part.output_norm is None else part.output_norm(y))
+        x = x + self._dropped(part, y)
         return x, x if following is None else following(x)
 
     def replaced(
         self, part: "AttentionPart[Any, Any]", x: Tensor, y: Tensor, following: Norm
     ) -> tuple[Tensor, Tensor]:
         """The stream with a part's output alone, and its norm for the part that follows."""
-        y = dropout(y, self.dropout, part.training)
-        y = y if part.output_norm is None else part.output_norm(y)
+        y = self._dropped(part, y)
         return y, following(x + y if self.kind.reads_both else y)
+
+    def _dropped(self, part: "AttentionPart[Any, Any] | FeedForward", y: Tensor) -> Tensor:
+        norm = part.output_norm
+        if norm is not None and self.drops_last:
+            return dropout(norm(y), self.dropout, part.training)
+        y = dropout(y, self.dropout, part.training)
+        return y if norm is None else norm(y)
 
 
 class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
@@ -79,11 +87,12 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
         super().__init__()
         self.norm = norm_if_any(table, f"{name}.norm", node.layer(layer).attention_norm)
-        self.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.of_outputs)
+        self.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.after("attention"))
         self.heads = node.layers[layer].heads
         self.causal = node.causal
         self.dropout = node.dropout.attention
-        self.residual = Residual(node.norm.residual_free, node.dropout.hidden, node.residual)
+        norm, rate = node.norm, node.dropout.hidden
+        self.residual = Residual(norm.residual_free, rate, norm.drops_last, node.residual)
 
     @abstractmethod
     def prepare(
@@ -108,11 +117,18 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
 class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
     """Attention of queries, keys and values, each projected from states, as distillation wants."""
 
+    output: Linear
+
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
         super().__init__(table, name, node, layer)
         self.query = Linear(table, f"{name}.query")
         self.key = Linear(table, f"{name}.key")
         self.value = Linear(table, f"{name}.value")
+        kind, gate = node.attention.at(layer), f"{name}.context_gate"
+        self.gate = kind.gate if isinstance(kind, GatedAttention) else "none"
+        self.context_gate = None if self.gate == "none" else Linear(table, gate)
+        within = node.norm.within("attention")
+        self.inner_norm = norm_if_any(table, f"{name}.inner_norm", within)
 
     def project(
         self,
@@ -126,8 +142,21 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
         return Projected(self.query(x_bqh), *fused_linear((self.key, self.value), keys_bkh))
 
     @abstractmethod
-    def mix(self, projected: Projected, context: ContextOfKind) -> Float[Tensor, "b q h"]:
-        """New states (b, q, h) of the queries."""
+    def mix(self, projected: Projected, context: ContextOfKind) -> Float[Tensor, "b q w"]:
+        """Sums of values of all heads, side by side, for each query."""
+
+    def put_out(
+        self, x_bqh: Float[Tensor, "b q h"], mixed_bqw: Float[Tensor, "b q w"]
+    ) -> Float[Tensor, "b q h"]:
+        """New states of the queries ``x``, from what heads give: gated, normed and mapped."""
+        if self.context_gate is not None:
+            gate_bqw = self.context_gate(x_bqh)
+            opened = F.gelu(gate_bqw) if self.gate == "gelu" else gate_bqw.sigmoid()
+            mixed_bqw = mixed_bqw * opened
+        if self.inner_norm is not None:
+            mixed_bqw = self.inner_norm(mixed_bqw)
+        y_bqh: Tensor = self.output(mixed_bqw)
+        return y_bqh
 
     def forward(
         self,
@@ -135,7 +164,8 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
         keys_bkh: Float[Tensor, "b k h"] | None,
         context: ContextOfKind,
     ) -> Float[Tensor, "b q h"]:
-        return self.mix(self.project(x_bqh, keys_bkh, context), context)
+        mixed_bqw = self.mix(self.project(x_bqh, keys_bkh, context), context)
+        return self.put_out(x_bqh, mixed_bqw)
 
 
 class Computed(NamedTuple):
@@ -227,4 +257,4 @@ def _attend(
         projected = projected._replace(values=projected.values + more)
     if projects == "alone":
         return x, projected
-    return part.mix(projected, context), projected
+    return part.put_out(read, part.mix(projected, context)), projected

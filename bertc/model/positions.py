@@ -23,7 +23,7 @@ from bertc.ir.network.positions import SinusoidalPositions as SinusoidalNode
 from bertc.model.inputs import EncoderInputs
 from bertc.model.masks import Blocks, Mask
 from bertc.model.native import Kernels, kernels_for
-from bertc.model.weights import Embedding, Table
+from bertc.model.weights import Embedding, Table, parameter
 
 
 class LearnedPositions(Embedding):
@@ -44,12 +44,18 @@ class LearnedPositions(Embedding):
 
 
 class SinusoidalPositions(nn.Module):
-    """Sines and cosines of the position."""
+    """Sines and cosines of the position, times a learned number if there is one."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        super().__init__()
+        scale = table.get(f"{name}.scale")
+        self.scale = None if scale is None else parameter(scale)
 
     def added(self, x_bse: Float[Tensor, "b s e"], inputs: EncoderInputs) -> Tensor:
         """The positions' vectors, (s, e) or (b, s, e)."""
         _, seq, width = x_bse.shape
         waves_se = sinusoids(torch.arange(seq, device=x_bse.device).float(), width)
+        waves_se = waves_se if self.scale is None else waves_se * self.scale
         at = position_ids(inputs)
         return waves_se if at is None else waves_se[at]
 
@@ -62,7 +68,7 @@ def build_positions(
         case LearnedNode() | BucketedNode():
             return LearnedPositions(table, name, node)
         case SinusoidalNode():
-            return SinusoidalPositions()
+            return SinusoidalPositions(table, name)
         case NoneNode() | RotaryNode() | AlibiNode():
             return None
 

@@ -100,7 +100,7 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             distance_bias=shared.get("relative.distance_bias"),
         )
 
-    def mix(self, projected: Projected, context: RelativeContext) -> Float[Tensor, "b q h"]:
+    def mix(self, projected: Projected, context: RelativeContext) -> Float[Tensor, "b q w"]:
         n, (query_bqw, key_bkw, value_bkw) = self.heads, projected
         key, value = (split_heads(y, n) for y in (key_bkw, value_bkw))
         distance = split_heads(self.distance(context.distances), n).mT
@@ -109,8 +109,7 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             for rows in rows_at_once(len(key), n * query_bqw.shape[1] * key.shape[2], query_bqw)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-        y_bqh: Tensor = self.output(join_heads(mixed_bnqd))
-        return y_bqh
+        return join_heads(mixed_bnqd)
 
     def _mixed(
         self,

@@ -3,14 +3,15 @@
 Axes: b batch, s sequence, q queries, k keys, n heads, w widths of all heads, h hidden.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertc.model import EncoderInputs, Model
 from bertc.model.attend import split_heads
-from bertc.model.body import Outputs
+from bertc.model.body import Outputs, Projected
 from bertc.model.encoder import Encoder
 from bertc.model.layer import ProjectedAttention
 
@@ -38,37 +39,25 @@ def see_maps(model: Model, reading: EncoderInputs) -> tuple[Outputs, list[Tensor
     rows = reading._replace(output_positions=None, decoded_positions=None, starts=None)
     parts = body.attention.values()
 
-    def look(part: nn.Module, inputs: tuple[Any, ...]) -> None:
+    for part in parts:
         assert isinstance(part, ProjectedAttention), "every kind projects queries, keys and values"
-        maps.append(_probabilities(part, *inputs))
-
-    hooks = [part.register_forward_pre_hook(look) for part in parts]
+        vars(part)["mix"] = partial(_look, part, maps)
     try:
         with torch.compiler.set_stance("force_eager"):
             return model.read_on(rows), maps
     finally:
-        for hook in hooks:
-            hook.remove()
+        for part in parts:
+            del vars(part)["mix"]
 
 
-def _probabilities(
-    part: ProjectedAttention[Any, Any], x_bqh: Tensor, keys_bkh: Tensor | None, context: Any
+def _look(
+    part: ProjectedAttention[Any, Any], maps: list[Tensor], projected: Projected, context: Any
 ) -> Tensor:
-    """The attention (b, n, q, k) of a layer: with unit vectors as values, sums are the weights."""
-    projected = part.project(x_bqh, keys_bkh, context)
+    """Note the attention (b, n, q, k) of a layer: with unit vectors as values, sums are weights."""
     b, k, _ = projected.keys.shape
-    units_kw = torch.eye(k, dtype=x_bqh.dtype, device=x_bqh.device).repeat(1, part.heads)
-    mixed: list[Tensor] = []
-
-    def take(output: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-        """Take what the heads give, and go on with zeros of the width that they usually have."""
-        mixed.append(inputs[0])
-        width = projected.values.shape[2]
-        return (inputs[0].new_zeros(*inputs[0].shape[:2], width),)
-
-    hook = part.get_submodule("output").register_forward_pre_hook(take)
-    try:
-        part.mix(projected._replace(values=units_kw.expand(b, -1, -1)), context)
-    finally:
-        hook.remove()
-    return split_heads(mixed[0].float(), part.heads)
+    units_kw = torch.eye(k, dtype=projected.keys.dtype, device=projected.keys.device)
+    units_bkw = units_kw.repeat(1, part.heads).expand(b, -1, -1)
+    mix = type(part).mix
+    shares = mix(part, projected._replace(values=units_bkw), context).float()
+    maps.append(split_heads(shares, part.heads))
+    return mix(part, projected, context)

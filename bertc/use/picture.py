@@ -139,8 +139,9 @@ class _Column:
             texts.append(f"weights of layer {owners[0] + 1}, used {times} times")
         if pre and (part == "ffn" or layer.attention_norm):
             self.add("norm", [norm])
+        texts += ["norm before its last map"] * (body.norm.within(part) is not None)
         self.add(part, texts, *(body.part_weights(part, owner) for owner in owners))
-        if body.norm.of_outputs:
+        if body.norm.after(part):
             self.add("norm", [norm])
         self.add("norm", ["add" if pre else f"add, {norm}"])
         self.edges.append(Edge("residual", below, len(self.boxes) - 1))

@@ -16,6 +16,7 @@ OTHER_BODY = "layers= hidden= heads= ffn= dropout="
 AXES: Mapping[str, tuple[str, ...]] = {
     "positions": (
         "positions=sinusoidal",
+        "positions=sinusoidal(scaled=true)",
         "positions=rotary",
         "positions=rotary(500,pairs=interleaved,share=0.5,scale=2)",
         "positions=alibi",
@@ -29,6 +30,8 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "attention=relative",
         "attention=relative(untie=true,segments=true)",
         "attention=disentangled(8,16)",
+        "attention=full(gate=sigmoid)",
+        "attention=disentangled(8,16,beyond=false,gate=gelu)",
     ),
     "activation": ("activation=relu", "activation=geglu", "activation=swiglu(bias=false)"),
     "norm": (
@@ -37,6 +40,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "norm=pre(affine=false)",
         "norm=post(function=rms)",
         "norm=sandwich(function=rms)",
+        "norm=pre(affine=false,context=true,inner=true,after_attention=true)",
     ),
     "residual": (
         "residual=elc norm=pre",
@@ -45,7 +49,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "residual=unet",
         "residual=value",
     ),
-    "head": ("head=linear", "head=linear(tied=false)", "head=transform(bias=false)"),
+    "head": ("head=linear", "head=linear(tied=false)", "head=transform(affine=false,dropout=0.1)"),
     "pooler": ("pooler=mean-gelu", "pooler=transform"),
     "table": ("embedding=16", "table=adaptive([20,60],2)"),
     "share": (
@@ -62,6 +66,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "initializer=uniform(0.02)",
         "initializer=normal(0.02,norms=0.02)",
         "initializer=truncated-normal(0.02,cut=3,depth_scaled=true)",
+        "initializer=truncated-normal(depth_scaled=by-layer)",
     ),
     "vocab": (
         "vocab=bytes",

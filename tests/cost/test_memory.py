@@ -152,6 +152,9 @@ KEPT = [
     "dropout=0 attention=relative objective=mlm(p=100%)",
     "dropout=0 attention=disentangled(16, 32)",
     "dropout=0.1 attention=disentangled(16, 32)",
+    "dropout=0 attention=disentangled(16, 32, gate=gelu) activation=geglu-tanh "
+    "norm=pre(affine=false, context=true, inner=true) head=transform(affine=false, dropout=0.1)",
+    "dropout=0.1 attention=full(gate=sigmoid) norm=pre(inner=true, after_attention=true)",
     "dropout=0 positions=bucketed(64)",
     "dropout=0.1 positions=bucketed(64)",
     "dropout=dropout(0, 0, 0.1)",

@@ -45,11 +45,12 @@ PROMISED = {
     "tinybert": "general 6 4", "modernbert": "base base-8k large",
     "mmbert": "small small-8k small-decay base base-8k base-decay base-paper",
     "deberta-v3": "xsmall small base large",
+    "ltg-bert": "small", "elc-bert": "small zero", "gpt-bert": "small",
     "ettin": " ".join(f"{n} decoder-{n} {n}-8k {n}-decay" for n in ETTIN),
 }  # fmt: skip
 ALONE = (
     "distilbert bilstm-soft minilm-6 minilmv2-6 camembert-base neobert neobert-4k mosaicbert-base "
-    "nomic-bert gpt-small quickstart quickstart-bert"
+    "nomic-bert gpt-small quickstart quickstart-bert ltg-bert elc-bert gpt-bert crammed-bert"
 )
 
 
@@ -204,6 +205,12 @@ def test_vocabularies_are_as_released():
         ("transformer-xl-enwik8-12", 41_055_436, None),
         ("transformer-xl-enwik8-24", 277_231_820, None),
         ("gpt-small", 124_439_808, None),
+        ("ltg-bert", 98_229_760, None),
+        ("ltg-bert-small", 23_799_552, 21_261_312),
+        ("elc-bert", 98_229_760 + 78, None),
+        ("gpt-bert", 119_454_532, None),
+        ("gpt-bert-small", 29_892_164, None),
+        ("crammed-bert", 119_589_889, None),
     ],
 )
 def test_language_models_to_the_parameter(name, total, inner):

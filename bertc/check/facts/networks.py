@@ -111,7 +111,8 @@ def _most_like(encoder: Encoder, vocabulary: str) -> System:
             return "modernbert"
         return "neobert" if positions.pairs == "interleaved" else "eurobert"
     alone = not encoder.segments and not encoder.causal and not encoder.attention.distances
-    if encoder.languages or (alone and encoder.head.kind == "linear"):
+    plain = encoder.head.kind == "linear" and encoder.ffn.kind == "mlp"
+    if encoder.languages or (alone and plain):
         return "xlm"
     if len(set(encoder.attention_owner)) < len(encoder.layers):
         return "albert"

@@ -6,10 +6,11 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Drawn, Weight, matrix
+from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Drawn, On, Weight, matrix
 from bertc.ir.network.attention_node import (
     AttentionNode,
     ContentAttention,
+    GatedAttention,
     projection_weights,
     query_key_value,
 )
@@ -132,14 +133,15 @@ class RelativeAttention(AttentionNode):
         return (op.Copy(call.states * call.keys, kept=True),) if self.segments else ()
 
 
-class DisentangledAttention(AttentionNode):
+class DisentangledAttention(GatedAttention):
     """Attention by content, and of content to distances and back (He et al. 2021, 3.1).
 
     softmax((Q K^T + Q K_r^T + Q_r K^T) / sqrt(3 head_dim)) V, with K_r and Q_r the rows of one
     table at the distance from query to key. All layers share the table, which is normalised and has
     the dropout of states; each layer projects it by its own maps of keys and queries (DeBERTa-v3,
     share_att_key, norm_rel_ebd). Distances have ``buckets`` rows in each direction: the nearest
-    half one each, those up to ``distance`` logarithmic ranges, those beyond the last row.
+    half one each, those up to ``distance`` logarithmic ranges, those beyond the last row. Without
+    ``beyond`` they have the row of the last range, and there are 2 x buckets - 1 rows (LTG-BERT).
     """
 
     kind: Literal["disentangled"] = "disentangled"
@@ -148,7 +150,13 @@ class DisentangledAttention(AttentionNode):
     system: ClassVar[Literal["deberta"] | None] = "deberta"
     buckets: Annotated[int, Field(ge=4, le=100_000)] = 256  # DeBERTa-v3, position_buckets
     distance: Annotated[int, Field(ge=4, le=1_000_000)] = 512  # max_relative_positions
+    beyond: On = True
     positional = ("buckets", "distance")
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return 2 * self.buckets - (not self.beyond)
 
     @property
     def ranges(self) -> Ranges:
@@ -161,19 +169,19 @@ class DisentangledAttention(AttentionNode):
 
     def row_of(self, apart: int) -> int:
         """The table's row for a key ``apart`` tokens before its query, behind it if negative."""
-        near, far = self.buckets // 2, min(abs(apart), self.distance)
+        near, far = self.buckets // 2, min(abs(apart), self.distance - (not self.beyond))
         if far > near:
             share = math.log(far / near) / math.log((self.distance - 1) / near)
             far = near + math.ceil(share * (near - 1))
-        row = self.buckets + (far if apart > 0 else -far)
-        return min(max(row, 0), 2 * self.buckets - 1)
+        row = self.rows // 2 + (far if apart > 0 else -far)
+        return min(max(row, 0), self.rows - 1)
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         return projection_weights(name, widths, init, widths.heads)
 
     def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         name, width, axes = "relative", (widths.hidden,), _OF_DISTANCES[1:]
-        shape = (2 * self.buckets, widths.hidden)
+        shape = (self.rows, widths.hidden)
         return (
             Weight(f"{name}.distance.weight", shape, _OF_DISTANCES, init, "attention", "table"),
             Weight(f"{name}.norm.weight", width, axes, ONES, "attention", "norm"),
@@ -181,7 +189,7 @@ class DisentangledAttention(AttentionNode):
         )
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        w, rows, times = widths, 2 * self.buckets, call.rows * widths.heads
+        w, rows, times = widths, self.rows, call.rows * widths.heads
         scores = call.states * w.heads * call.keys
         return (
             *query_key_value(w, call),
@@ -206,7 +214,7 @@ class DisentangledAttention(AttentionNode):
         return (op.Copy(2 * call.states * call.keys, kept=True),) if call.selects else ()
 
     def common_operations(self, widths: op.Widths) -> op.Operations:
-        return (op.Norm(2 * self.buckets, widths.hidden, keeps_input=False),)
+        return (op.Norm(self.rows, widths.hidden, keeps_input=False),)
 
 
 class Strip(NamedTuple):

@@ -12,6 +12,8 @@ from bertc.ir.base import Axis, Drawn, Node, Normal, On, Weight, affine
 from bertc.ir.blocks import in_blocks
 from bertc.ir.network.positions import Distances, Ranges
 
+Gate = Literal["none", "gelu", "sigmoid"]
+
 
 class AttentionNode(Node):
     """The base of attention kinds; their abilities are none by default.
@@ -91,7 +93,41 @@ class AttentionNode(Node):
         return ()
 
 
-class ContentAttention(AttentionNode):
+class GatedAttention(AttentionNode):
+    """The base of kinds that may multiply what heads give by ``gate`` of a map of what they read.
+
+    GPT-BERT (model_extra.py, in_proj_vg) with GELU; with a sigmoid Qiu et al. 2025 (G1).
+    """
+
+    gate: Annotated[Gate, Field(exclude_if="none".__eq__)] = "none"
+
+    @property
+    def has_bias(self) -> bool:
+        """True if its maps have biases."""
+        return True
+
+    def gate_weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        """The map of the gate, if any."""
+        inner: tuple[Axis, int] = ("heads", widths.inner)
+        outer: tuple[Axis, int] = ("hidden", widths.hidden)
+        maps = affine(f"{name}.context_gate", inner, outer, init, "attention")
+        return () if self.gate == "none" else maps if self.has_bias else maps[:1]
+
+    def gate_operations(
+        self, widths: op.Widths, call: op.Call
+    ) -> tuple[op.Operations, op.Operations]:
+        """The operations of the gate before those of attention, and before its output map."""
+        if self.gate == "none":
+            return (), ()
+        values, by_result = call.states * widths.inner, self.gate == "sigmoid"
+        # A sigmoid costs what tanh does; a product outside of kernels what a sum does, and it saves
+        # both factors.
+        made = op.Product(call.states, widths.hidden, widths.inner, keeps_rows=False)
+        opened = op.Pointwise("tanh" if by_result else "gelu", values, 0 if by_result else values)
+        return (made, opened), (op.Pointwise("add", values, kept=2 * values),)
+
+
+class ContentAttention(GatedAttention):
     """softmax(Q K^T / sqrt(head_dim)) V, of all tokens or of near ones.
 
     ``kv_heads``: heads of keys and values, each for several heads of queries (Ainslie et al. 2023);
@@ -102,6 +138,10 @@ class ContentAttention(AttentionNode):
     takes_positions: ClassVar[bool] = True
     kv_heads: Annotated[int, Field(ge=0, le=10_000, exclude_if=not_)] = 0
     bias: On = True
+
+    @property
+    def has_bias(self) -> bool:
+        return self.bias
 
     @property
     def content_alone(self) -> bool:

@@ -55,7 +55,7 @@ class Encoder(BodyNode):
 
     @property
     def head_norm(self) -> NormFunction:
-        return self.norm.of_heads
+        return self.norm.of_heads.model_copy(update={"affine": self.head.affine})
 
     @property
     def head_activation(self) -> Activation:

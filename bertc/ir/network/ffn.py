@@ -46,11 +46,12 @@ class Mlp(Node):
 class Glu(Node):
     """W3 (f(W1 x) * W2 x): an activated map gates another one (Shazeer 2020, section 2).
 
-    ``bias`` of all three maps, or of the ``outer`` one alone (MosaicBERT, BertGatedLinearUnitMLP;
-    ModernBERT has none). In a fused map of both halves, W1 is the first.
+    ``geglu-tanh`` approximates GELU (LTG-BERT), heads do not. ``bias`` of all three maps, or of the
+    ``outer`` one alone (MosaicBERT, BertGatedLinearUnitMLP; ModernBERT has none). In a fused map of
+    both halves, W1 is the first.
     """
 
-    kind: Literal["geglu", "swiglu"] = "geglu"
+    kind: Literal["geglu", "geglu-tanh", "swiglu"] = "geglu"
     bias: bool | Literal["outer"] = True
 
     @property
@@ -58,9 +59,13 @@ class Glu(Node):
         return self
 
     @property
+    def gate_activation(self) -> Activation:
+        return "gelu-tanh" if self.kind == "geglu-tanh" else self.head_activation
+
+    @property
     def head_activation(self) -> Activation:
         """The activation of the gate, which heads have too."""
-        return "gelu" if self.kind == "geglu" else "silu"
+        return "silu" if self.kind == "swiglu" else "gelu"
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         ffn: tuple[Axis, int] = ("ffn", widths.ffn)
@@ -78,7 +83,7 @@ class Glu(Node):
         inner = call.states * widths.ffn
         return (
             op.Product(call.states, widths.hidden, 2 * widths.ffn, maps=2, names=("gate", "inner")),
-            op.Pointwise(self.head_activation, inner, kept=2 * inner),
+            op.Pointwise(self.gate_activation, inner, kept=2 * inner),
             op.Pointwise("multiply", inner, kept=inner),
             *((op.Dropout(call.states, widths.ffn),) if dropout else ()),
             op.Product(call.states, widths.ffn, widths.hidden, names=("outer",)),

@@ -12,7 +12,19 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, ZEROS, Axis, Drawn, Node, On, Weight, affine, bias, matrix
+from bertc.ir.base import (
+    BY_KIND,
+    ZEROS,
+    Axis,
+    Drawn,
+    Node,
+    On,
+    Probability,
+    Weight,
+    affine,
+    bias,
+    matrix,
+)
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, Cluster, TokenTable, share_by_zipf
@@ -63,7 +75,8 @@ class TokenHead:
 class TransformHead(Node):
     """Dense, activation and norm, then the tied table and a bias (BERT, modeling.py).
 
-    ``bias`` of the dense layer; ModernBERT has none (head_pred_bias). With ``decoder`` masked
+    ``bias`` of the dense layer; ModernBERT has none (head_pred_bias). ``affine``: the norm has
+    scale and shift; LTG-BERT has neither, and ``dropout`` after it. With ``decoder`` masked
     tokens are predicted by the enhanced mask decoder (He et al. 2021, 3.2), which has a table of so
     many absolute positions: see ``nn.encoder``.
     """
@@ -71,6 +84,8 @@ class TransformHead(Node):
     kind: Literal["transform"] = "transform"
     bias: On = True
     decoder: Annotated[int, Field(ge=0, le=1_000_000, exclude_if=not_)] = 0
+    affine: On = True
+    dropout: Annotated[Probability, Field(exclude_if=not_)] = 0.0
 
     def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
         narrow: tuple[Axis, int] = ("embedding", of.embedding)
@@ -86,7 +101,8 @@ class TransformHead(Node):
         return (
             op.Product(rows, of.hidden, of.embedding),
             op.Pointwise("gelu", inner, kept=inner),
-            op.Norm(rows, of.embedding),
+            op.Norm(rows, of.embedding, affine=self.affine),
+            *((op.Dropout(rows, of.embedding),) if self.dropout else ()),
             op.Product(rows, of.embedding, of.vocab),
             op.VocabularyLoss(rows, of.vocab),
         )
@@ -101,6 +117,7 @@ class LinearHead(Node):
 
     kind: Literal["linear"] = "linear"
     decoder: ClassVar[int] = 0
+    affine: ClassVar[bool] = True
     bias: bool = True
     tied: On = True
 
@@ -129,6 +146,7 @@ class AdaptiveHead(Node):
 
     kind: Literal["adaptive"] = "adaptive"
     decoder: ClassVar[int] = 0
+    affine: ClassVar[bool] = True
 
     def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
         first, *rarer = of.clusters

@@ -9,11 +9,12 @@ from bertc.ir import operation as op
 from bertc.ir.base import Axis, Initializer, Node, Probability, Weight, Width
 from bertc.ir.network.adapter import Adapter
 from bertc.ir.network.attention import Attention
+from bertc.ir.network.attention_node import GatedAttention
 from bertc.ir.network.ffn import Ffn
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.residual import Residual
-from bertc.ir.network.sharing import SharedPart
+from bertc.ir.network.sharing import OUTPUTS, SharedPart
 
 
 class LayerWidths(Node):
@@ -58,9 +59,13 @@ class EncoderLayer:
         kind = self.attention if part == "attention" else self.ffn
         norm = self.attention_norm if part == "attention" else self.norm.of_layers
         width: tuple[Axis, int] = ("hidden", self.widths.hidden)
-        after = self.norm.of_outputs
+        after, within = self.norm.after(part), self.norm.within(part)
+        read, gate = self._read_last(part), list[Weight]()
+        if part == "attention" and isinstance(self.attention, GatedAttention):
+            gate += self.attention.gate_weights(name, self.widths, init)
         return (
-            *self.adapter.weights(kind.weights(name, self.widths, init)),
+            *self.adapter.weights((*kind.weights(name, self.widths, init), *gate)),
+            *(within.weights(f"{name}.inner_norm", *read) if within else ()),
             *(norm.weights(f"{name}.norm", *width) if norm else ()),
             *(after.weights(f"{name}.output_norm", *width) if after else ()),
         )
@@ -68,9 +73,16 @@ class EncoderLayer:
     def operations(self, call: op.Call) -> dict[SharedPart, op.Operations]:
         hidden, rates = self.widths.hidden, self.rates
         adapted = self.adapter.operations
-        attention = adapted(self.attention.operations(self.widths, call, rates.attention > 0))
+        first: op.Operations = ()
+        gated: op.Operations = ()
+        if isinstance(self.attention, GatedAttention):
+            first, gated = self.attention.gate_operations(self.widths, call)
+        *maps, output = self.attention.operations(self.widths, call, rates.attention > 0)
+        normed = self._within("attention", call)
+        attention = adapted((*first, *maps, *gated, *normed, output))
         attention = self.positions.in_layer(attention, self.widths, call)
-        ffn = adapted(self.ffn.operations(self.widths, call, rates.ffn > 0))
+        *maps, output = self.ffn.operations(self.widths, call, rates.ffn > 0)
+        ffn = adapted((*maps, *self._within("ffn", call), output))
         if not self.norm.residual_free:
             norm = op.Norm(call.states, hidden, residual=True, dropout=rates.hidden > 0)
             return {"attention": (*attention, norm), "ffn": (*ffn, norm)}
@@ -78,14 +90,27 @@ class EncoderLayer:
         affine = self.norm.of_layers.affine
         keys = op.Norm(call.context, hidden, keeps_input=call.queries < call.keys, affine=affine)
         before = op.Norm(call.states, hidden, affine=affine)
-        after = (
-            *((op.Dropout(call.states, hidden),) if rates.hidden else ()),
-            *((before,) if self.norm.of_outputs else ()),
-            op.Pointwise("add", call.states * hidden),
-        )
+        dropped = (op.Dropout(call.states, hidden),) if rates.hidden else ()
+        added = (op.Pointwise("add", call.states * hidden),)
+        norms = {
+            part: (op.Norm(call.states, hidden, affine=norm.affine),) if norm else ()
+            for part in OUTPUTS
+            for norm in [self.norm.after(part)]
+        }
         read = (*((keys,) if call.selects else ()), before) if self.attention_norm else ()
-        of_attention = (*read, *attention, *(after if self.residual.adds else after[:-1]))
-        return {"attention": of_attention, "ffn": (before, *ffn, *after)}
+        adds = added if self.residual.adds else ()
+        return {
+            "attention": (*read, *attention, *dropped, *norms["attention"], *adds),
+            "ffn": (before, *ffn, *dropped, *norms["ffn"], *added),
+        }
+
+    def _read_last(self, part: SharedPart) -> tuple[Axis, int]:
+        """The axis and width of what the last map of a part reads."""
+        return ("heads", self.widths.inner) if part == "attention" else ("ffn", self.widths.ffn)
+
+    def _within(self, part: SharedPart, call: op.Call) -> op.Operations:
+        norm, width = self.norm.within(part), self._read_last(part)[1]
+        return (op.Norm(call.states, width, affine=norm.affine),) if norm else ()
 
     def projections(self, call: op.Call) -> op.Operations:
         operations = self.adapter.operations(self.attention.projections(self.widths, call))

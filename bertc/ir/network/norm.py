@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Node, Off, On, Part, Weight
+from bertc.ir.network.sharing import SharedPart
 from bertc.ir.once import once
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
@@ -58,6 +59,8 @@ class _Placement(Node):
 
     residual_free: ClassVar[bool]
     """True if no norm stands on the residual path, but for one after the last layer."""
+    drops_last: ClassVar[bool] = False
+    """True if dropout is on what the norm of an output gives, not on what it reads."""
 
     @property
     def of_layers(self) -> NormFunction:
@@ -67,9 +70,12 @@ class _Placement(Node):
     def of_heads(self) -> NormFunction:
         return self._norm(True)
 
-    @property
-    def of_outputs(self) -> NormFunction | None:
+    def after(self, part: SharedPart) -> NormFunction | None:
         """The norm of what a part adds to the residual stream; None if there is none."""
+        return None
+
+    def within(self, part: SharedPart) -> NormFunction | None:
+        """The norm of what the last map of a part reads; None if there is none."""
         return None
 
     @property
@@ -124,10 +130,24 @@ class PreNorm(_BeforeParts):
 
     ``affine=False``: these norms have no scale and shift (StackingBERT, --no-normalize-affine).
     ``embeddings=true`` and ``first=false``: their sum is normalised, and layer 0 attends to it as
-    it is (ModernBERT).
+    it is (ModernBERT). ``context`` and ``inner``: what the output map of attention reads, and the
+    last map of the feed-forward part, is normalised (Shleifer et al. 2021, NormFormer; without
+    scale and shift in GPT-BERT). ``after_attention``: what attention gives is, with scale and shift
+    and before dropout (LTG-BERT, post_layer_norm).
     """
 
     kind: Literal["pre"] = "pre"
+    context: Off = False
+    inner: Off = False
+    after_attention: Off = False
+
+    drops_last = True
+
+    def after(self, part: SharedPart) -> NormFunction | None:
+        return self._norm(True) if self.after_attention and part == "attention" else None
+
+    def within(self, part: SharedPart) -> NormFunction | None:
+        return self.of_layers if (self.context if part == "attention" else self.inner) else None
 
 
 class SandwichNorm(_BeforeParts):
@@ -135,8 +155,7 @@ class SandwichNorm(_BeforeParts):
 
     kind: Literal["sandwich"] = "sandwich"
 
-    @property
-    def of_outputs(self) -> NormFunction:
+    def after(self, part: SharedPart) -> NormFunction:
         return self.of_layers
 
 

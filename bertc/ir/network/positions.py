@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import BY_KIND, Axis, Drawn, Node, Normal, Weight, Width
+from bertc.ir.base import BY_KIND, Axis, Constant, Drawn, Node, Normal, Off, Weight, Width
 
 SHORTEST = 8
 """Tokens of the shortest row."""
@@ -175,10 +175,17 @@ class SinusoidalPositions(_Unlearned):
     """Sines, then cosines, of the position (Vaswani et al., 3.5): waves of 2 pi 10,000^(i / half).
 
     Sines and cosines are concatenated as in fairseq's SinusoidalPositionalEmbedding, which divides
-    by half - 1 and starts at position 2.
+    by half - 1 and starts at position 2. ``scaled``: times one learned number, at first width^-1/2
+    (Hua et al. 2022, FLASH; Geiping and Goldstein 2023, ScaledSinosoidal).
     """
 
     kind: Literal["sinusoidal"] = "sinusoidal"
+    scaled: Off = False
+
+    def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
+        first = Constant(value=width[1] ** -0.5)
+        scale = Weight(f"{name}.scale", (1,), ("positions",), first, "embeddings", "table")
+        return (scale,) if self.scaled else ()
 
 
 class NoPositions(_Unlearned):

@@ -20,15 +20,20 @@ Owners = tuple[Annotated[int, Field(ge=0)], ...]
 
 
 def scaled_by_depth(weights: Iterable[Weight], init: Initializer, depth: int) -> tuple[Weight, ...]:
-    """Weights of layers, output projections drawn with std / sqrt(2 depth) if ``init`` says so."""
+    """Weights of layers, some of which are drawn with less deviation if ``init`` says so."""
     if not isinstance(init, TruncatedNormal) or not init.depth_scaled:
         return tuple(weights)
-    scaled = init.model_copy(update={"std": init.std / (2 * depth) ** 0.5})
-    outputs = OUTPUTS.values()
-    return tuple(
-        replace(w, init=scaled) if w.init == init and w.name.split(".")[-2] in outputs else w
-        for w in weights
-    )
+    by_layer = init.depth_scaled == "by-layer"
+
+    def scaled(weight: Weight) -> Weight:
+        part, layer, *_ = steps = weight.name.split(".")
+        chosen = part == "ffn" if by_layer else steps[-2] in OUTPUTS.values()
+        if weight.init != init or not chosen:
+            return weight
+        many = int(layer) + 1 if by_layer else depth
+        return replace(weight, init=init.model_copy(update={"std": init.std / (2 * many) ** 0.5}))
+
+    return tuple(map(scaled, weights))
 
 
 class _ByPart(Node):

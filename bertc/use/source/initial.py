@@ -21,7 +21,13 @@ def initial_function(weights: Iterable[Weight], *, seeded: bool = False) -> str:
 
     ``seeded``: each has a seed of its name, as in a run.
     """
-    calls = {(len(weight.shape) > 1, _end(weight.name)): _call(weight) for weight in weights}
+    weights = tuple(weights)
+    ends = {(_end(weight.name), _call(weight)) for weight in weights}
+    several = Counter(end for end, _ in ends)
+    calls = {
+        (len(w.shape) > 1, _end(w.name) if several[_end(w.name)] == 1 else w.name): _call(w)
+        for w in weights
+    }
     usual = {
         matrix: Counter(call for key, call in calls.items() if key[0] is matrix).most_common(1)
         for matrix in (True, False)

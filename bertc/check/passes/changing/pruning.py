@@ -23,6 +23,14 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
         if not isinstance(kind, NoPruning):
             _rounds_fit(check, kind)
             _something_stays(check, kind)
+            if stage.norm.within(kind.part):
+                check.report(
+                    "E313",
+                    f"a norm is over all {kind.kind} of a layer, and would change without some",
+                    "prune",
+                    also=("norm", "norm is set here"),
+                    help="remove prune",
+                )
             check.rules(_OF_UNITS if kind.part == "ffn" else (*_OF_UNITS, *_OF_HEADS))
         grows = place and stage.layers > program.stages[place - 1].layers
         if pruned and grows:

@@ -1,0 +1,128 @@
+"""LTG-BERT, ELC-BERT and GPT-BERT against their definition in plain functions of torch."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertc.api import resolve
+from bertc.model import EncoderInputs, build
+from bertc.model.heads import TokenHead
+from tests.model.material import ROWS, assert_counted, drawn
+
+LAYERS, HIDDEN, HEADS, FFN, VOCAB, SEQ, BUCKETS, FAR = 3, 32, 4, 24, 90, 40, 8, 32
+SIZES = f"layers={LAYERS} hidden={HIDDEN} heads={HEADS} ffn={FFN} vocab={VOCAB} seq={SEQ} steps=2 "
+SIZES += "batch=2 dropout=0"
+LTG = f"extends ltg {SIZES} attention=disentangled({BUCKETS}, {FAR}, beyond=false)"
+GPT = f"extends gpt-bert {SIZES} attention=disentangled({BUCKETS}, {FAR}, beyond=false, gate=gelu)"
+KINDS = {"ltg": LTG, "elc": f"{LTG} residual=elc", "gpt": GPT}
+IDS = torch.randint(5, VOCAB, (2, SEQ), generator=torch.Generator().manual_seed(1))
+REAL = torch.arange(SEQ) < torch.tensor([[SEQ], [SEQ - 13]])
+
+
+def rows_of_the_table() -> Tensor:
+    """Near distances have a row each, farther ones share those of a logarithmic scale."""
+    apart = torch.arange(SEQ)[:, None] - torch.arange(SEQ)
+    near, far = BUCKETS // 2, apart.abs().clamp(max=FAR - 1).double()
+    shared = near + ((far / near).log() / math.log((FAR - 1) / near) * (near - 1)).ceil()
+    steps = torch.where(far <= near, far, shared).long()
+    return BUCKETS - 1 + apart.sign() * steps
+
+
+def by_definition(weights: dict[str, Tensor], kind: str, causal: bool) -> Tensor:
+    """Scores (b, s, v) of every token."""
+    eps = 1e-5 if kind == "gpt" else 1e-7
+    body = {name.removeprefix("encoder."): w for name, w in weights.items()}
+
+    def plain(x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], eps=eps)
+
+    def mapped(x: Tensor, name: str) -> Tensor:
+        return F.linear(x, body[f"{name}.weight"], body.get(f"{name}.bias"))
+
+    def normed(x: Tensor, name: str) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], body[f"{name}.weight"], body[f"{name}.bias"], eps)
+
+    def heads(x: Tensor) -> Tensor:
+        return x.unflatten(-1, (HEADS, -1)).transpose(-3, -2)
+
+    def attention(x: Tensor, name: str) -> Tensor:
+        x, table = plain(x), normed(body["relative.distance.weight"], "relative.norm")
+        query, key, value = (heads(mapped(x, f"{name}.{n}")) for n in ("query", "key", "value"))
+        far_query, far_key = (
+            heads(mapped(table, f"{name}.{n}"))[:, rows] for n in ("query", "key")
+        )
+        scores = query @ key.mT + torch.einsum("bhqd,hqkd->bhqk", query, far_key)
+        scores = scores + torch.einsum("bhkd,hqkd->bhqk", key, far_query)
+        scores = scores / math.sqrt(3 * query.shape[-1])
+        chances = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+        context = (chances @ value).transpose(1, 2).flatten(2)
+        if kind == "gpt":
+            return mapped(
+                plain(context * F.gelu(mapped(x, f"{name}.context_gate"))), f"{name}.output"
+            )
+        return normed(mapped(context, f"{name}.output"), f"{name}.output_norm")
+
+    def feed(x: Tensor, name: str) -> Tensor:
+        gate = F.gelu(mapped(plain(x), f"{name}.gate"), approximate="tanh")
+        return mapped(plain(mapped(plain(x), f"{name}.inner") * gate), f"{name}.outer")
+
+    def weighed(place: str) -> Tensor:
+        numbers = body[f"residual.{place}"]
+        return torch.tensordot(
+            numbers.softmax(0) if kind == "elc" else numbers, torch.stack(outputs), 1
+        )
+
+    rows, seen = rows_of_the_table(), REAL[:, None, None, :]
+    seen = torch.ones(SEQ, SEQ).tril().bool() if causal else seen
+    outputs = [plain(body["embeddings.token.weight"][IDS])]
+    for layer in range(LAYERS):
+        x = weighed(f"{layer}.attention") if f"residual.{layer}.attention" in body else outputs[-1]
+        y = attention(x, f"attention.{layer}")
+        y = y if kind == "elc" else x + y
+        if kind == "gpt":
+            outputs.append(y)
+            y = weighed(f"{layer}.ffn")
+        outputs.append(y + feed(y, f"ffn.{layer}"))
+    x = plain(weighed("last.attention") if kind == "gpt" else outputs[-1])
+    head = next(n.removesuffix(".dense.weight") for n in weights if n.endswith("dense.weight"))
+    x = plain(F.gelu(mapped(x, f"{head}.dense")))
+    return F.linear(x, body["embeddings.token.weight"], weights[f"{head}.bias"])
+
+
+@pytest.mark.parametrize("objective", ["mlm", "clm"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_and_gradients_are_those_of_the_definition(kind, objective):
+    model = drawn(resolve(f"{KINDS[kind]} objective={objective}"), 0.3)
+    weights, real = dict(model.named_parameters()), REAL if objective == "mlm" else None
+    head = model.heads[objective]
+    assert isinstance(head, TokenHead)
+    states = model.read(EncoderInputs(IDS, attention_mask=real))
+    scores = head.scores(states, weights["encoder.embeddings.token.weight"])
+    expected = by_definition(weights, kind, objective == "clm")
+    if real is not None:
+        scores, expected = scores[real], expected[real]
+    torch.testing.assert_close(scores, expected, atol=1e-4, rtol=1e-4)
+    upstream = torch.linspace(-1, 1, VOCAB)
+    wanted, made = (
+        torch.autograd.grad((x * upstream).sum(), list(weights.values()))
+        for x in (expected, scores)
+    )
+    for name, one, other in zip(weights, made, wanted, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-4, rtol=1e-3, msg=name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_are_counted(kind):
+    assert_counted(resolve(f"{KINDS[kind]} objective=mlm {ROWS}".replace("batch=2 ", "", 1)))
+
+
+def test_both_maps_of_a_feed_forward_part_begin_by_the_number_of_its_layer():
+    scaled = "initializer=truncated-normal(0.02, depth_scaled=by-layer)"
+    model = build(resolve(f"{LTG} {scaled}".replace(f"ffn={FFN}", "ffn=400")))
+    for layer in range(LAYERS):
+        for name in ("gate", "inner", "outer"):
+            std = model.get_parameter(f"encoder.ffn.{layer}.{name}.weight").std().item()
+            assert std == pytest.approx(0.02 / math.sqrt(2 * (layer + 1)) * 0.88, rel=0.05)
