@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_800,
+    "core": 66_290,
     "lab": 8_440,
-    "tests": 41_380,
+    "tests": 41_590,
     "words of docs": 32_760,
     "lines of README": 120,
     "lines a kind": 435,

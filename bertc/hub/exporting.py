@@ -19,6 +19,8 @@ from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
 from bertc.hub.target import held_task, target_of
 from bertc.hub.tensors import write_tensors
+from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
+from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import answered_by
@@ -88,9 +90,14 @@ def export_model(
             written = _write_own(resolved, tensors, vocabulary, fresh, target)
             return replace(written, folder=folder, notes=(*written.notes, *turned))
         main = tensors_alone(resolved, tensors)
+        dense = None
+        if sentences and isinstance(sentences.pooling, TokenVectors):
+            dense = main.pop(MAP, None)
         written = _write_hf(resolved, main, vocabulary, fresh, target, copied or {})
         if sentences and not held_task(resolved, parts_of(tensors)):
             written = _with_sentences(written, sentences, resolved)
+        if dense is not None:
+            write_tensors(fresh / MAP_FILE, {MAP_THERE: dense})
         written = replace(written, folder=folder, notes=(*written.notes, *turned))
         return _with_networks_beside(written, resolved, tensors, vocabulary, fresh)
 

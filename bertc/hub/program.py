@@ -14,6 +14,7 @@ from bertc.hub.families.config import MEANING, HfConfig
 from bertc.hub.families.family import Family
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import PRETRAINING, Pretraining, Term
+from bertc.ir.learning.vector_task import TOKENS_HEAD
 from bertc.ir.network.encoder import DECODER
 from bertc.ir.network.generator import NoGenerator, UnigramGenerator
 from bertc.ir.network.head import TransformHead
@@ -41,7 +42,9 @@ def to_program(
     read = None
     with suppress(BertcError):  # its weights are read if it has none, or one that is refused
         read = read_tokenizer(tokenizer_folder(folder))
-    longest = (read.passed_on.get(LIMIT) if read else None) if tasks else LONGEST_ROW
+    # The limit in a folder of token vectors is that of the last text, a query or a document.
+    says = tasks and not any(task.head_name == TOKENS_HEAD for task in tasks)
+    longest = (read.passed_on.get(LIMIT) if read else None) if says else LONGEST_ROW
     vocabulary: Vocabulary = family.vocabulary(size=config.vocab_size)
     if any(is_file(tokenizer_folder(folder) / name) for name in FILE_NAMES):
         lower = read.lower if read else True

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
@@ -14,9 +14,10 @@ from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_bytes
 from bertc.data.tokenizers.reading import network_folder, tokenizer_folder
 from bertc.hub.folders import RESOLVED, SENTENCES, read_network
+from bertc.hub.token_vectors import CHAINS, DENSE, LENGTHS, of_tokens, pylate_settings, refused
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
-from bertc.ir.learning.answer import Pooling
+from bertc.ir.learning.answer import OneVector, Pooling, TokenVectors
 from bertc.ir.learning.mining import TextKind
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.vector_task import Embed
@@ -27,13 +28,14 @@ LONGEST_TEXT = 1 << 14
 """Maximum tokens of a text if positions set no limit."""
 MODULES, ENCODER = "modules.json", "sentence_bert_config.json"
 SETTINGS = "config_sentence_transformers.json"
-SENTENCE_FILES = frozenset({MODULES, ENCODER, SETTINGS, "1_Pooling", "2_Normalize"})
+SENTENCE_FILES = frozenset({MODULES, ENCODER, SETTINGS, "1_Pooling", "2_Normalize", DENSE})
 OF_TASKS = ("pooling", "normalise", "longest", "prompt")
 """Arguments of a task that embeds."""
 _MOST_BYTES, _UNLIMITED = 2**20, 10**6
 _KINDS = ("Transformer", "Pooling", "Normalize")
 _PACKAGE = "sentence_transformers"
-MODES: dict[Pooling, str] = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
+_PACKAGES = (_PACKAGE, "pylate")
+MODES: dict[OneVector, str] = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
 """Their names of poolings, of those that ``bertc embed`` has."""
 _OLD_MODE = "pooling_mode_"
 _WITHOUT_POOLER = {"add_pooling_layer": False}
@@ -101,6 +103,8 @@ class Sentences:
     def ways(self) -> dict[str, Any]:
         """Arguments of a task that embeds so; prompts by kind where none is the default."""
         ways = {name: getattr(self, name) for name in OF_TASKS}
+        if isinstance(self.pooling, TokenVectors):
+            ways["temperature"] = 1.0
         if not self.prompt:
             ways["query_prompt"] = self.prompt_for("query")
             ways["passage_prompt"] = self.prompt_for("document")
@@ -114,6 +118,8 @@ class Sentences:
         return f"vectors as its sentence-transformers files say: {self}"
 
     def __str__(self) -> str:
+        if isinstance(self.pooling, TokenVectors):
+            return f"vectors of {self.pooling.width} numbers for each token, compared by MaxSim"
         return f"pooling {self.pooling}" + (", normalised" if self.normalise else "")
 
 
@@ -168,26 +174,30 @@ def write_sentences(
 
 
 def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
-    paths = ("", "1_Pooling", *(("2_Normalize",) if sentences.normalise else ()))
-    modules = [
-        {"idx": n, "name": str(n), "path": path, "type": f"{_PACKAGE}.models.{_KINDS[n]}"}
-        for n, path in enumerate(paths)
-    ]
-    modes = {f"{_OLD_MODE}{name}": kind == sentences.pooling for kind, name in MODES.items()}
     prompts, prompt, default = dict(sentences.prompts), sentences.prompt, None
     if prompt:
         default = next((name for name, text in prompts.items() if text == prompt), "default")
         prompts[default] = prompt
     room = encoder.room or LONGEST_TEXT
     longest = min(sentences.longest or room, room)
-    settings = {
-        "prompts": prompts,
-        "default_prompt_name": default,
-        "similarity_fn_name": sentences.similarity,
-    }
+    settings: dict[str, Any] = {"prompts": prompts, "default_prompt_name": default}
+    pooling = sentences.pooling
+    if isinstance(pooling, TokenVectors):
+        places, kinds = ["", DENSE], [f"{_PACKAGE}.models.Transformer", "pylate.models.Dense.Dense"]
+        said, more = pylate_settings(pooling, longest, encoder)
+        settings |= more
+    else:
+        places = ["", "1_Pooling", *(["2_Normalize"] if sentences.normalise else [])]
+        kinds = [f"{_PACKAGE}.models.{kind}" for kind in _KINDS[: len(places)]]
+        modes = {f"{_OLD_MODE}{name}": kind == pooling for kind, name in MODES.items()}
+        said = {"word_embedding_dimension": encoder.hidden, **modes}
+        settings["similarity_fn_name"] = sentences.similarity
+    numbered = enumerate(zip(places, kinds, strict=True))
     return {
-        MODULES: _json(modules),
-        "1_Pooling/config.json": _json({"word_embedding_dimension": encoder.hidden, **modes}),
+        MODULES: _json(
+            [{"idx": n, "name": str(n), "path": p, "type": k} for n, (p, k) in numbered]
+        ),
+        f"{places[1]}/config.json": _json(said),
         ENCODER: _json({"max_seq_length": longest, "do_lower_case": False}),
         SETTINGS: _json(settings),
     }
@@ -204,70 +214,78 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
     if inner != folder:  # as it is written since 2.0, and by a run
         content = content.replace(f'"{inner.name}"'.encode(), b'""', 1)
     came = {MODULES: content}
-    paths, no_modules = _modules(folder, came[MODULES])
+    kinds, paths, no_modules = _modules(folder, came[MODULES])
     configs = [f"{path}/config.json" for path in paths]
     places = {**{name: folder / name for name in (*configs, SETTINGS)}, ENCODER: inner / ENCODER}
     places = {name: path for name, path in places.items() if is_file(path)}
     came |= {name: read_bytes(path, _MOST_BYTES) for name, path in places.items()}
     said = {name: read_json(path, _MOST_BYTES) for name, path in places.items()}
-    pooling = said.get(configs[0], {}) if configs else {}
     encoder, settings = said.get(ENCODER, {}), said.get(SETTINGS, {})
     file = tokenizer / "tokenizer_config.json"
     words = read_json(file, _MOST_BYTES) if is_file(file) else {}
-    old = {f"{_OLD_MODE}{name}": kind for kind, name in MODES.items()}
-    on = [old.get(name, name) for name in pooling if name.startswith(_OLD_MODE) and pooling[name]]
-    mode, prompts = pooling.get("pooling_mode", on or ["mean"]), settings.get("prompts") or {}
-    modes = mode if isinstance(mode, list) else [mode]
-    known = len(modes) == 1 and modes[0] in get_args(Pooling)
-    texts = prompts.values() if isinstance(prompts, dict) else [0]
     lowered = {"do_lower_case": (*_NOTHING, words.get("do_lower_case") is True)}
+    of_modules = {kind: said.get(name, {}) for kind, name in zip(kinds[1:], configs, strict=True)}
+    read = of_tokens if kinds in CHAINS else _of_one
+    obstacle, way, longest = read(settings, encoder, of_modules)
+    prompts = settings.get("prompts") or {}
+    texts = prompts.values() if isinstance(prompts, dict) else [0]
+    told = all(isinstance(text, str | None) for text in texts)
     obstacles = (
         no_modules,
         "no configuration of their pooling" * (not {*configs[:1]} <= said.keys()),
-        _refused(pooling, _POOLING),
-        "" if known else f"pooling {shown(modes if len(modes) != 1 else modes[0])}",
-        _refused({**encoder, "max_seq_length": None}, _ENCODER | lowered),
-        _refused(settings, _SETTINGS),
-        ""
-        if all(isinstance(text, str | None) for text in texts)
-        else f"prompts = {shown(prompts)}",
+        obstacle,
+        refused({**encoder, **dict.fromkeys(LENGTHS)}, _ENCODER | lowered),
+        "" if told else f"prompts = {shown(prompts)}",
     )
     obstacle = next(filter(None, obstacles), "")
     named = {} if obstacle else {str(name): text or "" for name, text in prompts.items()}
-    longest = encoder.get("max_seq_length") or words.get("model_max_length") or 0
+    longest = longest or words.get("model_max_length") or 0
+    of_one = way in MODES
     return Sentences(
-        pooling=modes[0] if known else "mean",
-        normalise=len(paths) > 1,
+        pooling=way or "mean",
+        normalise="Normalize" in kinds and of_one,
         longest=longest if isinstance(longest, int) and 0 < longest < _UNLIMITED else 0,
         prompt=named.get(str(settings.get("default_prompt_name")), ""),
         prompts=named,
-        similarity=str(settings.get("similarity_fn_name") or "cosine"),
+        similarity=str(of_one and settings.get("similarity_fn_name") or "cosine"),
         obstacle=obstacle,
         came=came,
     )
 
 
-def _modules(folder: Path, content: bytes) -> tuple[list[str], str]:
-    """Folders of the modules after the encoder, or the first module that is another."""
+def _of_one(
+    settings: Mapping[str, Any], encoder: Mapping[str, Any], modules: Mapping[str, Any]
+) -> tuple[str, OneVector | None, Any]:
+    """The obstacle to one vector a text, if any; the pooling and the longest text."""
+    pooling = modules.get("Pooling", {})
+    old = {f"{_OLD_MODE}{name}": kind for kind, name in MODES.items()}
+    on = [old.get(name, name) for name in pooling if name.startswith(_OLD_MODE) and pooling[name]]
+    mode = pooling.get("pooling_mode", on or ["mean"])
+    modes = mode if isinstance(mode, list) else [mode]
+    known = next((kind for kind in MODES if modes == [kind]), None)
+    obstacles = (
+        refused(pooling, _POOLING),
+        "" if known else f"pooling {shown(modes if len(modes) != 1 else modes[0])}",
+        refused(settings, _SETTINGS),
+    )
+    return next(filter(None, obstacles), ""), known, encoder.get("max_seq_length")
+
+
+def _modules(folder: Path, content: bytes) -> tuple[tuple[str, ...], list[str], str]:
+    """Kinds of modules, folders of those after the encoder, or the first that is another."""
     try:
         entries = parse_json(b'{"modules": ' + content + b"}", _MOST_BYTES)["modules"]
     except ValueError as error:
         raise DataError(f"{folder / MODULES} {error}", "copy it again from its source") from None
-    paths = list[str]()
+    kinds, paths = tuple[str, ...](), list[str]()
     for number, entry in enumerate(entries if isinstance(entries, list) else []):
         module = entry if isinstance(entry, dict) else {}
         kind, path = str(module.get("type")), str(module.get("path"))
-        names = kind.partition(".")[0], kind.rpartition(".")[2]
-        safe = re.fullmatch(r"[\w-]+", path) if number else not path
-        if names not in [(_PACKAGE, name) for name in _KINDS[number : number + 1]] or not safe:
-            return [], f"a module {shown(kind)}"
+        kinds = (*kinds, kind.rpartition(".")[2])
+        begins = any(chain[: len(kinds)] == kinds for chain in (_KINDS, *CHAINS))
+        safe = path == DENSE if kinds[-1] == "Dense" else re.fullmatch(r"[\w-]+", path)
+        safe = safe if number else not path
+        if not begins or kind.partition(".")[0] not in _PACKAGES or not safe:
+            return (), [], f"a module {shown(kind)}"
         paths.append(path)
-    return (paths[1:], "") if len(paths) > 1 else ([], "no module Pooling")
-
-
-def _refused(settings: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> str:
-    """The first setting that has none of the values that change nothing."""
-    for name, value in settings.items():
-        if value not in only.get(name, only.get("*", (value,))):
-            return f"{name} = {shown(value)}"
-    return ""
+    return (kinds, paths[1:], "") if len(paths) > 1 else ((), [], "no module Pooling")

@@ -21,6 +21,7 @@ from bertc.ir.terms.heads import (
     CopyingHead,
     DetectorHead,
     Projections,
+    TokenVectorHead,
     VectorHead,
     VocabularyHead,
 )
@@ -272,5 +273,7 @@ def make_head(objective: TermNode, encoder: Body) -> nn.Module:
             return ConditionedSpan(table, name, head, encoder)
         case Projections(count=count):
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(count))
+        case TokenVectorHead():
+            return WidthMaps([Linear(table, f"{name}.0")])
         case VectorHead(dense=dense):
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(dense))

@@ -13,7 +13,16 @@ from torch import Tensor, nn
 from bertc.base.diagnostics import DataError
 from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.target import beyond_last
-from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
+from bertc.ir.learning.answer import (
+    Choice,
+    Labels,
+    Score,
+    Several,
+    Span,
+    Tags,
+    TokenVectors,
+    Vector,
+)
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.learning.vector_task import Embed
@@ -122,6 +131,9 @@ def scores(
     head, network = model.heads[term.head_name], model.encoder
     if isinstance(term, Embed):
         assert reading.attention_mask is not None, "graphs have one"
+        if isinstance(term.pooling, TokenVectors):
+            vectors_bsd: Tensor = head.get_submodule("0")(states_bsh)
+            return vectors_bsd
         first = term.pooling == "cls"
         return pooled(term.pooling, cls_b1h if first else states_bsh, reading.attention_mask)
     if isinstance(term, Task):
@@ -149,8 +161,9 @@ def _output(term: Objective) -> Output:
                 return Output(term.title, ("batch", "length", "tag"), names)
             case Span():
                 return Output(term.title, ("batch", "length", "end"), ("start", "end"))
-            case Vector():
-                return Output(term.title, ("batch", "hidden"))
+            case Vector() as vector:
+                axes = ("batch", "length", "width") if vector.by_token else ("batch", "hidden")
+                return Output(term.title, axes)
             case unreachable:
                 assert_never(unreachable)
     return Output(term.head_name, ("batch", "length", "token"))

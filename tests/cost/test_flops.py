@@ -128,7 +128,13 @@ def _counted(objective: Objective, batch: MicroBatch, terms: int = 1) -> tuple[i
 
 @pytest.mark.parametrize(
     ("pooling", "extra"),
-    [("cls", "both=true, mlp=true"), ("mean", "negative=c"), ("max", "score=s")],
+    [
+        ("cls", "both=true, mlp=true"),
+        ("mean", "negative=c"),
+        ("max", "score=s"),
+        ("tokens(8, query=9)", "negative=c"),
+        ("tokens(8, query=16)", "negative=c, score=s, loss=margin"),
+    ],
 )
 def test_torch_counts_the_same_of_texts_that_are_compared(pooling: str, extra: str) -> None:
     task = f'embed("-", positive=b, {extra}, pooling={pooling}, examples=9)'

@@ -29,9 +29,21 @@ TASKS = {
     "scored": "embed('-', text=a, positive=b, score=s, dropout=0.2, examples=8)",
     "taught": "embed('-', text=a, positive=b, negative=c, negatives=column(2), score=s, loss=kl, "
     "widths=[16, 8], examples=8)",
+    "late": "embed('-', text=a, positive=b, negative=c, pooling=tokens(4, query=8), both=true, "
+    "examples=8)",
+    "late taught": "embed('-', text=a, positive=b, negative=c, score=s, loss=margin, "
+    "pooling=tokens(4, query=6, fill=none), widths=[4, 2], examples=8)",
     "alone": "embed('-', pooling=cls, mlp=true, examples=8)",
 }
-TEXTS = {"pairs": 2, "triplets": 3, "scored": 2, "taught": 4, "alone": 1}
+TEXTS = {
+    "pairs": 2,
+    "triplets": 3,
+    "scored": 2,
+    "taught": 4,
+    "late": 3,
+    "late taught": 3,
+    "alone": 1,
+}
 
 
 def units(count: int, texts: int) -> Tensor:
@@ -56,7 +68,7 @@ def test_info_nce_is_a_cross_entropy_of_cosines(texts, both):
         back = torch.stack([vectors[j, 0] @ vectors[i, 1] for j in range(5)]) / 0.1
         one = every.exp().sum().log() - near
         losses.append((one + back.exp().sum().log() - near) / 2 if both else one)
-    found = info_nce(vectors, 0.1, both=both)
+    found = info_nce(vectors[:, 0], vectors[:, 1:], 0.1, both=both)
     torch.testing.assert_close(found.losses, torch.stack(losses))
     expected = gradient(torch.stack(losses).mean(), vectors)
     torch.testing.assert_close(gradient(found.losses.mean(), vectors), expected)
@@ -70,7 +82,7 @@ def test_cosent_adds_up_the_pairs_in_the_wrong_order():
         for j in range(6):
             if scores[i] < scores[j]:
                 total = total + ((cosines[i] - cosines[j]) * 20).exp()
-    found = cosent(vectors, scores.double(), 1 / 20)
+    found = cosent((vectors[:, 0] * vectors[:, 1]).sum(1) * 20, scores.double())
     torch.testing.assert_close(found.losses, total.log().expand(6))
     expected = gradient(total.log(), vectors)
     torch.testing.assert_close(gradient(found.losses.mean(), vectors), expected)
@@ -93,7 +105,7 @@ def parts_of(kind: str, resolved: Any, at_once: int) -> list[MicroBatch]:
         TextExample(
             str(n),
             tuple(text(draw, 1, 9) for _ in range(TEXTS[kind])),
-            (n % 3, 0.5, -1.0) if kind == "taught" else float(n % 3),
+            (n % 3, 0.5, -1.0)[: TEXTS[kind] - 1] if "taught" in kind else float(n % 3),
         )
         for n in range(8)
     ]

@@ -393,13 +393,15 @@ def test_documents_longer_than_a_row_are_answered_once(go, farm, tmp_path, kind,
         ("squad", ""),
         ("tag", ""),
         ("embed", "microbatch=2"),
+        ("late", "microbatch=2"),
         ("several", "microbatch=2"),
         ("glue classify", ""),
     ],
 )
 def test_resuming_is_never_having_stopped(resumes, farm, kinds, extra):
     network = NETWORK.replace("dropout=0", "dropout=0.1") + farm["text"]
-    tasks = " + ".join(farm[kind] for kind in kinds.split())
+    late = farm["embed"].replace(")", ", pooling=tokens(4, query=8, skip=none))")
+    tasks = " + ".join((farm | {"late": late})[kind] for kind in kinds.split())
     resumes(f"{network} task={tasks} steps=6 eval_every=3 save_every=100 {extra}", 2, 4)
 
 

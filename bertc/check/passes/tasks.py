@@ -192,10 +192,23 @@ def _unlike(stage: StageSettings) -> str:
     return next((way for way in ways if len({getattr(task, way) for task in tasks}) > 1), "")
 
 
+def _numbers(stage: StageSettings) -> int:
+    """The numbers of a vector, of tasks that embed alike."""
+    by_token = (task.answer.by_token for task in stage.tasks if isinstance(task, Embed))
+    return min((one.width for one in by_token if one), default=stage.hidden)
+
+
 def _wider(stage: StageSettings) -> int:
     """The widest prefix that is longer than the vectors, 0: none is."""
     widths = [width for t in stage.tasks if isinstance(t, Embed) for width in t.widths]
-    return max((width for width in widths if width > stage.hidden), default=0)
+    return max((width for width in widths if width > _numbers(stage)), default=0)
+
+
+def _longer_query(stage: StageSettings) -> int:
+    """The length to which queries are filled, if it is more than a row's; else 0."""
+    by_token = (t.answer.by_token for t in stage.tasks if isinstance(t, Embed))
+    filled = [one.query for one in by_token if one and one.fill != "none"]
+    return max((query for query in filled if query > stage.seq), default=0)
 
 
 _OF_TASKS: tuple[Rule[StageSettings], ...] = (
@@ -215,9 +228,13 @@ _OF_TASKS: tuple[Rule[StageSettings], ...] = (
          "in one way",
          help="the same pooling, similarity and normalise in all of them"),
     Rule("E281", "objective", _wider,
-         lambda s: f"widths has a prefix of {_wider(s)} numbers, and vectors have {s.hidden}",
+         lambda s: f"widths has a prefix of {_wider(s)} numbers, and vectors have {_numbers(s)}",
          also=lambda s: ("hidden", f"hidden = {s.hidden}"),
-         help="leave it out: the first width is at most the hidden width"),
+         help="leave it out: the first width is at most that of the vectors"),
+    Rule("E281", "objective", _longer_query,
+         lambda s: f"queries are filled to {_longer_query(s)} tokens, and rows have {s.seq}",
+         also=lambda s: ("seq", f"seq = {s.seq}"),
+         help=lambda s: f"seq={_longer_query(s)}, or pooling=tokens(query={s.seq})"),
 )  # fmt: skip
 _OF_FROZEN: tuple[Rule[StageSettings], ...] = (
     Rule("E274", "freeze", lambda s: isinstance(s.freeze, int) and s.freeze > s.layers,

@@ -28,7 +28,7 @@ def encode(
     task: AnyTask, examples: Sequence[Example], vocabulary: Vocabulary, seq: int, segments: int
 ) -> TaskRows:
     """Encode examples in rows of at most ``seq`` tokens and ``segments`` token types."""
-    if isinstance(task, Embed) and task.longest:
+    if isinstance(task, Embed) and task.longest and not task.answer.by_token:
         seq = min(seq, task.longest)
     rows = RowBuilder(vocabulary, seq, segments, spans=task.answer.kind == "span")
     if not examples:

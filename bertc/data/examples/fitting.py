@@ -18,13 +18,13 @@ def fitted(
 ) -> tuple[list[int], list[int] | None]:
     """Truncate a text, or a pair token by token from the longer text (BERT), to fit in a row."""
     if second is None:
-        return _cut(first, rows.max_tokens(1), rows), None
+        return cut(first, rows.max_tokens(1), rows), None
     a, b = len(first), len(second)
     from_a, from_b = overhang(a, b, rows.max_tokens(2))
-    return _cut(first, a - from_a, rows), _cut(second, b - from_b, rows)
+    return cut(first, a - from_a, rows), cut(second, b - from_b, rows)
 
 
-def _cut(ids: list[int], count: int, rows: RowBuilder) -> list[int]:
+def cut(ids: list[int], count: int, rows: RowBuilder) -> list[int]:
     """The first ``count`` tokens, or the last where the tokenizer truncates on the left."""
     count = min(len(ids), max(0, count))
     at_end = rows.vocabulary.passed_on.get("truncation_side") == "left"

@@ -1,11 +1,11 @@
 """Hard negatives of pairs: other passages that a trained network ranks near a query.
 
-Axes: q queries of a block, c candidate passages, d numbers of a vector.
+Axes: q queries of a block, c candidate passages.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -16,23 +16,22 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import DataError
 from bertc.data.cache.store import Progress, fingerprint, obtain
 from bertc.ir.address import key
-from bertc.ir.learning.mining import Mined, TextKind
+from bertc.ir.learning.mining import Mined
 
 VERSION = 1
 FILE = "negatives.npy"
-_QUERIES_AT_ONCE = 256
 
 
 class VectorNetworks(Protocol):
-    """Networks that make vectors, by their folders."""
+    """Networks that compare texts, by their folders."""
 
     def digest(self, folder: str) -> str:
         """sha256 of the weights in a folder."""
 
-    def vectors(
-        self, folder: str, texts: Sequence[str], kind: TextKind, progress: Progress
-    ) -> NDArray[np.float32]:
-        """Vectors (n, d) whose dot products are the similarities of the network in a folder."""
+    def likeness(
+        self, folder: str, queries: Sequence[str], passages: Sequence[str], progress: Progress
+    ) -> Iterator[NDArray[np.float32]]:
+        """Similarities (q, c) of some queries after others with all passages."""
 
     def judged(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Scores from 0 to 1 of a query and a passage each, by the reranker in a folder."""
@@ -64,18 +63,13 @@ def mined(
 
     def make(to: Path) -> dict[str, int]:
         texts, queries = [written[passage] for passage in passages], [query for query, _ in pairs]
-        vectors_cd = networks.vectors(node.run, texts, "document", progress)
-        vectors_nd = networks.vectors(node.run, queries, "query", progress)
+        likeness = networks.likeness(node.run, queries, texts, progress)
 
         def judged(query: str, of: list[int]) -> list[float]:
             return networks.judged(node.judge, [(query, texts[number]) for number in of])
 
-        progress.begin(f"searching negatives of {title}", len(pairs), "texts")
         judge, of_queries = judged if node.judge else None, [*zip(queries, right, strict=True)]
-        chosen, facts = _search(
-            node, of_queries, positives, vectors_nd, vectors_cd, judge, progress
-        )
-        progress.end()
+        chosen, facts = _search(node, of_queries, positives, likeness, len(texts), judge)
         np.save(to / FILE, chosen)
         return facts
 
@@ -117,35 +111,32 @@ def _search(
     node: Mined,
     queries: Sequence[tuple[str, set[int]]],
     positives: Sequence[int],
-    vectors_nd: NDArray[np.float32],
-    vectors_cd: NDArray[np.float32],
+    likeness: Iterator[NDArray[np.float32]],
+    passages: int,
     judged: Callable[[str, list[int]], Sequence[float]] | None,
-    progress: Progress,
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
     """Numbers (n, number) of the passages that are negatives, with counts for a remark.
 
     ``queries`` have all of their positives, ``positives`` are those of the examples.
     """
     rows, facts = list[list[int]](), {"false": 0, "drawn": 0}
-    most = min(len(vectors_cd), node.top + max(len(right) for _, right in queries))
-    for first in range(0, len(queries), _QUERIES_AT_ONCE):
-        likeness_qc = vectors_nd[first : first + _QUERIES_AT_ONCE] @ vectors_cd.T
-        near_qk = np.argpartition(-likeness_qc, most - 1, axis=1)[:, :most]
+    most = min(passages, node.top + max(len(right) for _, right in queries))
+    for likeness_qc in likeness:
+        near_qk, first = np.argpartition(-likeness_qc, most - 1, axis=1)[:, :most], len(rows)
         for nth, (likeness_c, near_k) in enumerate(zip(likeness_qc, near_qk, strict=True), first):
             (query, right), positive = queries[nth], positives[nth]
             near = near_k[np.argsort(-likeness_c[near_k], kind="stable")].tolist()
             ranked = [number for number in near if number not in right][node.skip : node.top]
             if judged:
                 likeness_c[[positive, *ranked]] = judged(query, [positive, *ranked])
-            likeness = float(likeness_c[positive])  # which may be below 0
-            limit = likeness - (1 - node.margin) * abs(likeness)
+            of_positive = float(likeness_c[positive])  # which may be below 0
+            limit = of_positive - (1 - node.margin) * abs(of_positive)
             hard = [number for number in ranked if likeness_c[number] <= limit]
             facts["false"] += len(ranked) - len(hard)
             row = hard[: node.number]
             facts["drawn"] += node.number - len(row)
-            row += _drawn(node.number - len(row), {*right, *row}, len(vectors_cd), nth)
+            row += _drawn(node.number - len(row), {*right, *row}, passages, nth)
             rows.append(row)
-        progress.advance(len(near_qk))
     return np.array(rows, dtype=np.int64), facts
 
 

@@ -1,40 +1,88 @@
 """Rows of texts that are compared: to embed, to search, and with a query to rank."""
 
+import string
 from collections.abc import Sequence
 
-from bertc.data.examples.fitting import fitted, ids_of
-from bertc.data.examples.task_rows import RowBuilder
+import numpy as np
+
+from bertc.base.diagnostics import DataError
+from bertc.data.examples.fitting import cut, fitted, ids_of
+from bertc.data.examples.task_rows import ATTENDED, MATCHED, RowBuilder
 from bertc.data.layouts.example import ChoiceExample, Example, SearchExample, TextExample
+from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Embed, Rerank
 
 
+class _TextRows:
+    """Rows of a text each; of vectors of tokens with a mark, filled up and with uses of tokens."""
+
+    def __init__(self, task: Embed, rows: RowBuilder) -> None:
+        self.rows, self.by_token, self.longest = rows, task.answer.by_token, task.longest
+        self.token = rows.vocabulary.tokenizer.token_to_id
+        self.skipped = {self.token(sign) for sign in string.punctuation}
+
+    def add(self, number: int, tokens: list[int], target: float, *, query: bool) -> bool:
+        """Add a row; True if the text was cut."""
+        rows, late, mark, filled = self.rows, self.by_token, list[int](), list[int]()
+        if late is None:
+            text = fitted(tokens, None, rows)
+        else:
+            longest = late.query if query else self.longest or rows.seq
+            room, mark = min(longest, rows.seq) - rows.template.specials(1), self._mark(late, query)
+            text = [*mark, *cut(tokens, room - len(mark), rows)], None
+            if query and late.fill != "none":
+                filled = [rows.vocabulary.mask] * (room - len(text[0]))
+            skipped = set() if query or late.skip == "none" else self.skipped
+            before, after = (len(ids) for ids, _ in (rows.template.before, rows.template.after))
+            uses = [ATTENDED | MATCHED * (token not in skipped) for token in text[0]]
+            uses = [ATTENDED | MATCHED] * before + uses + [ATTENDED | MATCHED] * after
+            uses += [MATCHED | ATTENDED * (late.fill == "attended")] * len(filled)
+            rows.uses.append(np.array(uses, dtype=np.uint8))
+        rows.add(number, text, (target,), filled=filled)
+        return len(text[0]) < len(mark) + len(tokens)
+
+    def _mark(self, late: TokenVectors, query: bool) -> list[int]:
+        """The token before a query or a passage, if there is one."""
+        name = "query_mark" if query else "passage_mark"
+        if not (mark := getattr(late, name)):
+            return []
+        if (token := self.token(mark)) is None:
+            raise DataError(
+                f"the vocabulary has no token {mark!r}, which {name} puts before texts",
+                "an unused token, as [unused0] in BERT's, or vocab=extend(init, FILE) with it",
+            )
+        return [token]
+
+
 def related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add a row for each text; a text alone has two, which differ by dropout."""
-    related = [e for e in examples if isinstance(e, TextExample)]
-    max_tokens = rows.max_tokens(1)
+    related, text_rows = [e for e in examples if isinstance(e, TextExample)], _TextRows(task, rows)
     every = [task.prompt_of(nth) + text for e in related for nth, text in enumerate(e.texts)]
     ids = iter(ids_of(rows.vocabulary, every))
     for number, example in enumerate(related):
         texts = [next(ids) for _ in example.texts]
-        rows.num_cut += any(len(tokens) > max_tokens for tokens in texts)
         texts = texts if len(texts) > 1 else texts * 2
         told = example.answer
         if isinstance(told, tuple):  # a score for each text but the first
             targets = (float(told[0]), *map(float, told))
         else:
             targets = (float("nan") if told is None else float(told),) * len(texts)
-        for tokens, target in zip(texts, targets, strict=True):
-            rows.add(number, fitted(tokens, None, rows), (target,))
+        cut_ones = [
+            text_rows.add(number, tokens, target, query=nth == 0)
+            for nth, (tokens, target) in enumerate(zip(texts, targets, strict=True))
+        ]
+        rows.num_cut += any(cut_ones)
 
 
 def searched(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add a row for each query and each document of a search."""
     searched = [e for e in examples if isinstance(e, SearchExample)]
+    text_rows = _TextRows(task, rows)
     every = [task.prompt_of(e.relevant is None) + e.text for e in searched]
     for number, tokens in enumerate(ids_of(rows.vocabulary, every)):
-        rows.num_cut += len(tokens) > rows.max_tokens(1)
-        rows.add(number, fitted(tokens, None, rows), (float("nan"),))
+        query = searched[number].relevant is not None
+        rows.num_cut += text_rows.add(number, tokens, float("nan"), query=query)
 
 
 def lists(task: Rerank, examples: Sequence[Example], rows: RowBuilder) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.batches.batch import token_ranges
-from bertc.data.examples.task_rows import TaskRows
+from bertc.data.examples.task_rows import ATTENDED, MATCHED, TaskRows
 from bertc.data.layouts.example import Example
 from bertc.ir.learning.answer import Vector, rows_an_example
 from bertc.ir.learning.custom_task import AnyTask
@@ -46,7 +46,7 @@ class TaskBatch:
     task: str
     token_ids: NDArray[np.int32]  # (r, s)
     segment_ids: NDArray[np.uint8]  # (r, s)
-    examples: NDArray[np.int64]  # (r, s) index in the row of a token's example, from 1; 0: padding
+    examples: NDArray[np.int64]  # (r, s) index in the row of a token's example, from 1; 0: unread
     positions: NDArray[np.int64]  # (r, k)
     targets: NDArray[np.float64]  # (r, k); of spans (r, k, 2) positions, of several (r, k, c)
     weights: NDArray[np.float32]  # (r, k); 0 for choices that do not exist
@@ -182,9 +182,11 @@ def _laid_out(
         return tokens.reshape(num_rows, width)
 
     kind = task.answer.kind
-    passage = np.zeros((num_rows, 0), dtype=np.bool_)
+    readable_t, numbers_t = _readable(task, rows, from_t), np.repeat(nth_n + 1, lengths_n)
+    none = np.zeros((num_rows, 0), dtype=np.bool_)
+    if isinstance(task.answer, Vector) and task.answer.by_token:
+        numbers_t *= (rows.uses[from_t] & ATTENDED) > 0
     if kind == "span":
-        passage = laid_out(rows.offsets[from_t, 0] >= 0, False)
         ends_n2 = first_n[:, None] + rows.targets[chosen_n]
         positions, targets, weights = _by_row(
             (first_n, ends_n2, rows.there[chosen_n]), num_rows, row_n, nth_n
@@ -192,8 +194,6 @@ def _laid_out(
     elif kind == "tags":
         positions, targets, weights = _words(rows, chosen_n, row_n, first_n)
     else:
-        if isinstance(task.answer, Vector) and task.answer.pooling != "cls":
-            passage = laid_out(np.ones(len(from_t), dtype=np.bool_), False)
         places_n = first_n + (lengths_n - 1 if rows.cls_last else 0)
         targets_n = rows.targets[chosen_n]
         targets_n = targets_n[:, 0] if targets_n.shape[1] == 1 else targets_n
@@ -203,14 +203,23 @@ def _laid_out(
         task.title,
         laid_out(rows.token_ids[from_t], pad),
         laid_out(rows.segment_ids[from_t], 0),
-        laid_out(np.repeat(nth_n + 1, lengths_n), 0),
+        laid_out(numbers_t, 0),
         positions,
         targets,
         weights.astype(np.float32),
-        passage,
+        none if readable_t is None else laid_out(readable_t, False),
         chosen_n,
         reads_all=task.reads_all,
     )
+
+
+def _readable(task: AnyTask, rows: TaskRows, from_t: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """True at tokens that may be answers, or that vectors are made of (t,); None for others."""
+    answer = task.answer
+    if isinstance(answer, Vector) and answer.pooling != "cls":
+        by_token = answer.by_token is not None
+        return (rows.uses[from_t] & MATCHED) > 0 if by_token else np.ones(len(from_t), np.bool_)
+    return rows.offsets[from_t, 0] >= 0 if answer.kind == "span" else None
 
 
 def _before(counts_n: NDArray[np.int64], row_n: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from bertc.data.vocab.template import fill_template, template_of
 from bertc.data.vocab.vocabulary import Vocabulary
 
+MATCHED, ATTENDED = 1, 2
+"""Uses of a token whose text has vectors of tokens."""
+
 
 @dataclass(frozen=True, eq=False)
 class TaskRows:
@@ -21,6 +24,8 @@ class TaskRows:
     ``targets``: the label, score or right choice of each row's example; for spans the first and
     last token of the answer, both 0 if it is not in the window. Unknown labels are -1, unknown
     scores nan.
+
+    Of vectors of tokens ``uses`` says of each token whether it has one, and is attended to.
 
     ``num_cut`` examples lost text to the length of a row, ``num_windowed`` are in windows, those of
     ``num_narrow`` shorter than the question. ``num_questions_cut`` lost some of their question to
@@ -38,6 +43,7 @@ class TaskRows:
     tags: NDArray[np.int64]  # (w,) -1 if unknown
     offsets: NDArray[np.int32]  # (t, 2) characters of the passage, -1 elsewhere; for spans only
     firsts: NDArray[np.int64]  # (r,) for spans, the first passage token of the window
+    uses: NDArray[np.uint8]  # (t,) of vectors of tokens: a bit of ``MATCHED``, of ``ATTENDED``
     cls_last: bool
     num_cut: int = 0
     num_questions_cut: int = 0
@@ -66,6 +72,7 @@ class RowBuilder:
         self.targets: list[tuple[float, ...]] = []
         self.there: list[bool] = []
         self.firsts: list[int] = []
+        self.uses: list[NDArray[np.uint8]] = []
         self.words: list[NDArray[np.int64]] = []
         self.tags: list[NDArray[np.int64]] = []
         self.num_cut = self.num_questions_cut = self.num_unread = 0
@@ -79,9 +86,14 @@ class RowBuilder:
         offsets: NDArray[np.int32] | None = None,
         there: bool = True,
         first: int = 0,
+        filled: Sequence[int] = (),
     ) -> None:
-        """Add a row of the token ids of one text or two, with special tokens around."""
-        ids, segments = zip(*fill_template(self.template, *texts), strict=True)
+        """Add a row of the token ids of one text or two, with special tokens around.
+
+        The tokens ``filled`` follow these.
+        """
+        parts = [*fill_template(self.template, *texts), (filled, [0] * len(filled))]
+        ids, segments = zip(*parts, strict=True)
         row = np.concatenate([np.asarray(part, dtype=np.int32) for part in ids])
         segment = np.concatenate([np.asarray(part, dtype=np.uint8) for part in segments])
         self._ids.append(row)
@@ -115,6 +127,7 @@ class RowBuilder:
             np.concatenate([*self.tags, empty]),
             np.concatenate([*self._offsets, np.zeros((0, 2), np.int32)]),
             np.asarray(self.firsts, dtype=np.int64),
+            np.concatenate([*self.uses, np.zeros(0, np.uint8)]),
             self.template.last,
             self.num_cut,
             self.num_questions_cut,

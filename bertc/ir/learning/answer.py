@@ -8,9 +8,15 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import BY_KIND, Node, Off
+from bertc.ir.base import BY_KIND, Node, Off, Width
 from bertc.ir.network.ffn import Activation
-from bertc.ir.terms.heads import Classifier, ConditionedSpanHead, VectorHead
+from bertc.ir.terms.heads import (
+    Classifier,
+    ConditionedSpanHead,
+    HeadNode,
+    TokenVectorHead,
+    VectorHead,
+)
 
 
 class _Named(Node):
@@ -111,14 +117,34 @@ class Span(Node):
     width: ClassVar[int] = 2
 
 
-Pooling = Literal["mean", "cls", "max"]
+class TokenVectors(Node):
+    """A vector of ``width`` numbers for each token, by a linear map (ColBERT).
+
+    The similarity of a query and a passage is the sum over the query's tokens of the highest cosine
+    with a token of the passage (MaxSim). A query has at most ``query`` tokens, and is filled up to
+    these with [MASK], which other tokens attend to or not. A passage is compared without tokens of
+    punctuation. The tokens ``query_mark`` and ``passage_mark`` follow [CLS].
+    """
+
+    kind: Literal["tokens"] = "tokens"
+    width: Width = 128
+    query: Annotated[int, Field(ge=4, le=1_000_000)] = 32
+    fill: Literal["unattended", "attended", "none"] = "unattended"
+    skip: Literal["punctuation", "none"] = "punctuation"
+    query_mark: str = ""
+    passage_mark: str = ""
+    positional = ("width", "query")
+
+
+OneVector = Literal["mean", "cls", "max"]
 """A vector from states of tokens: their mean or maximum, or the state of the first alone."""
+Pooling = OneVector | TokenVectors
 Similarity = Literal["cosine", "dot"]
 """The similarity of two vectors: their cosine, or their dot product."""
 
 
 class Vector(Node):
-    """A vector for each of the ``texts`` of an example, from the states of its tokens.
+    """A vector for each of the ``texts`` of an example, or for each of their tokens.
 
     ``mlp``: in training a dense layer with tanh follows; ``scored``: a pair has a score.
     """
@@ -129,6 +155,11 @@ class Vector(Node):
     mlp: bool = False
     scored: bool = False
     width: ClassVar[int] = 1
+
+    @property
+    def by_token(self) -> TokenVectors | None:
+        """The vectors of tokens, if texts have several."""
+        return self.pooling if isinstance(self.pooling, TokenVectors) else None
 
 
 Answer = Annotated[Labels | Several | Score | Choice | Tags | Span | Vector, BY_KIND]
@@ -147,7 +178,8 @@ def alike(one: Answer, other: Answer) -> bool:
     if isinstance(one, Span) and isinstance(other, Span):
         return one.head == other.head  # the rest follows from the weights
     if isinstance(one, Vector) and isinstance(other, Vector):
-        return one.mlp == other.mlp
+        widths = {one.by_token and one.by_token.width, other.by_token and other.by_token.width}
+        return one.mlp == other.mlp and len(widths) == 1
     same = one.kind == other.kind and one.width == other.width
     return same and told_names(one) == told_names(other)
 
@@ -157,9 +189,12 @@ def told_names(answer: Answer) -> tuple[str, ...]:
     return answer.names if isinstance(answer, Labels | Several | Tags) else ()
 
 
-def answer_head(answer: Answer) -> Classifier | ConditionedSpanHead | VectorHead:
+def answer_head(answer: Answer) -> HeadNode:
     """One linear layer (hidden -> scores), the layers of a conditioned span, or of vectors."""
     if isinstance(answer, Vector):
+        by_token = answer.by_token
+        if by_token:
+            return TokenVectorHead(by_token.width, by_token.query, answer.texts, answer.scored)
         return VectorHead(dense=answer.mlp, scored=answer.scored)
     if isinstance(answer, Span) and isinstance(answer.head, Conditioned):
         head = answer.head
@@ -174,8 +209,10 @@ def answer_rows(answer: Answer, texts: int, seq: int) -> int:
     match answer:
         case Labels() | Several() | Score():
             return 1
-        case Choice() | Vector():
+        case Choice():
             return texts
+        case Vector() as vector:
+            return texts * (seq if vector.by_token else 1)
         case Tags() | Span():
             return seq
 

@@ -1,13 +1,22 @@
 """Tasks that compare texts: vectors of texts alike near each other."""
 
 from operator import not_
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
 from bertc.ir.base import Count, On, Probability, Width
-from bertc.ir.learning.answer import Answer, Choice, Metric, Pooling, Score, Similarity, Vector
+from bertc.ir.learning.answer import (
+    Answer,
+    Choice,
+    Metric,
+    Pooling,
+    Score,
+    Similarity,
+    TokenVectors,
+    Vector,
+)
 from bertc.ir.learning.mining import IN_COLUMN, Negatives
 from bertc.ir.learning.own_task import OwnTask
 from bertc.ir.learning.task import Headed, Name
@@ -19,6 +28,10 @@ WAYS = (
     "pooling", "similarity", "normalise", "prompt", "query_prompt", "passage_prompt", "longest",
 )  # fmt: skip
 """Arguments that say how a vector is made."""
+
+
+TOKENS_HEAD = "Tokens"
+"""The name of the map to vectors of tokens."""
 
 
 class Embed(OwnTask):
@@ -35,7 +48,8 @@ class Embed(OwnTask):
     scores of all texts, as a cross-encoder has them (MarginMSE); of ``kl`` such a list, whose
     softmax is learned. Both compare it with similarities over ``temperature``.
 
-    ``widths`` are prefixes of the vectors, each with its loss (Matryoshka; the mean of them).
+    ``widths`` are prefixes of the vectors, each with its loss (Matryoshka; the mean of them). With
+    ``pooling=tokens`` each token has one (late interaction), and ``temperature`` is 1.
 
     ``sts`` is a file of STS-B in GLUE's columns, which takes the place of ``dev``; so do
     ``corpus``, ``queries`` and ``relevant``, files of a search in BEIR's columns. ``mlp``: in
@@ -95,6 +109,23 @@ class Embed(OwnTask):
             raise ValueError(f"{'sts' if self.sts else 'corpus'} takes the place of dev")
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _summed(cls, values: Any) -> Any:
+        """Sums over the tokens of a query are learned as they are (PyLate, Contrastive)."""
+        summed = isinstance(values, dict) and isinstance(values.get("pooling"), TokenVectors)
+        return {"temperature": 1.0, **values} if summed else values
+
+    @model_validator(mode="after")
+    def _by_token(self) -> Self:
+        if isinstance(self.pooling, TokenVectors) and (self.mlp or self.similarity == "dot"):
+            wrong = "mlp=true is a layer" if self.mlp else "similarity=dot is"
+            raise ValueError(
+                f"{wrong} of one vector a text, and tokens are compared by cosines",
+                "leave it out, or pooling=mean",
+            )
+        return self
+
     @model_validator(mode="after")
     def _search(self) -> Self:
         files = {"corpus": self.corpus, "queries": self.queries, "relevant": self.relevant}
@@ -122,6 +153,11 @@ class Embed(OwnTask):
         return (self.passage_prompt if nth else self.query_prompt) or self.prompt
 
     @property
+    def head_name(self) -> str:
+        """Its title; of vectors of tokens a name that no task can have, and all share the map."""
+        return TOKENS_HEAD if isinstance(self.pooling, TokenVectors) else self.title
+
+    @property
     def answer(self) -> Vector:
         scored = bool(self.score)
         return Vector(texts=self.texts, pooling=self.pooling, mlp=self.mlp, scored=scored)
@@ -143,7 +179,8 @@ class Embed(OwnTask):
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         states = examples * rows.choices * rows.seq * encoder.hidden
-        pooled = () if self.pooling == "cls" else (op.Pointwise("add", states),)
+        one_state = self.pooling == "cls" or self.answer.by_token
+        pooled = () if one_state else (op.Pointwise("add", states),)
         return (*pooled, *super().operations(encoder, rows, examples))
 
 

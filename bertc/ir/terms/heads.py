@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Weight, affine, bias, matrix, unstated
+from bertc.ir.blocks import TOKEN_PAIRS
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
 from bertc.ir.terms.task_head import StatesHead
@@ -225,9 +226,43 @@ class VectorHead:
         return (*(dense if self.dense else ()), *compared, op.Loss(scores, kept=2 * scores))
 
 
+@dataclass(frozen=True)
+class TokenVectorHead:
+    """Vectors of tokens, compared token by token (MaxSim); the first of ``texts`` is a query.
+
+    ``scored``: of lists alone; else of each query with all other texts of the batch.
+    """
+
+    width: int
+    query: int
+    texts: int
+    scored: bool
+
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
+        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        return (matrix(f"{name}.0", ("feature", self.width), hidden, encoder.initializer, "head"),)
+
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
+        seq, others = rows // (examples * self.texts), self.texts - 1
+        query, width = min(self.query, seq), self.width
+        if self.scored:
+            beside, compared = others, op.Product(query, width, others * seq, examples, maps=0)
+        else:
+            beside = examples * others
+            compared = op.Product(examples * query, width, beside * seq, maps=0)
+        found = examples * query * beside
+        return (
+            op.Product(rows, encoder.hidden, width),
+            op.Pointwise("add", rows * width, kept=2 * rows * width),
+            compared,
+            op.LossInBlocks(found * seq, beside * seq, TOKEN_PAIRS, held=2, kept=0),
+            op.Loss(found, kept=2 * found),
+        )
+
+
 HeadNode = (
     VocabularyHead | CopyingHead | Classifier | StatesHead | BoundaryHead | DetectorHead
-    | ConditionedSpanHead | Projections | VectorHead
+    | ConditionedSpanHead | Projections | VectorHead | TokenVectorHead
 )  # fmt: skip
 """The closed union of heads."""
 

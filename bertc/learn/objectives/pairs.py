@@ -11,9 +11,15 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.terms.pairs import PairTerm
-from bertc.learn.objectives.softmax.similarities import by_example, pooled, related_losses
+from bertc.learn.objectives.softmax.similarities import (
+    as_long,
+    by_example,
+    pooled,
+    related_losses,
+)
 from bertc.learn.objectives.targets import MicroBatch, PairTargets, TaskTargets
 from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted, TermTensors, TextRows
 from bertc.model import EncoderInputs, dropout
@@ -54,7 +60,11 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
     def vectors(
         self, states: Tensor, targets: TaskTargets, head: nn.Module, network: BodyModule
     ) -> Float[Tensor, "b d"]:
-        """Vectors (b, d) of rows in fp32; the dense layer is for training alone."""
+        """Vectors (b, d) or (b, s, d) of rows in fp32; the dense layer is for training alone."""
+        if isinstance(self.node.pooling, TokenVectors):
+            assert isinstance(head, WidthMaps), "it was built for vectors"
+            vectors_bsd = dropout(head.of(0, states).float(), self.node.dropout, network.training)
+            return vectors_bsd.masked_fill(~targets.passage[..., None], 0.0)
         vectors_bd = pooled(self.node.pooling, states, targets.passage)
         if not network.training:
             return vectors_bd
@@ -81,6 +91,8 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
         if batch is None:
             return related_losses(self.node, vectors_ntd, scores_nt, scored=scored)
         count = len(vectors_ntd)
+        if vectors_ntd.dim() == 4:
+            vectors_ntd = as_long(vectors_ntd, batch.vectors.shape[2])
         own = slice(batch.first, batch.first + count)
         parts = batch.vectors[: own.start], vectors_ntd, batch.vectors[own.stop :]
         of_all = related_losses(self.node, torch.cat(parts), batch.scores, scored=scored)

@@ -16,6 +16,7 @@ from torch import Tensor
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import MicroBatch, WholeBatch
+from bertc.learn.objectives.softmax.similarities import as_long
 from bertc.learn.objectives.term import HeadInput
 from bertc.learn.objectives.terms import joined, states_of
 from bertc.machine.process_group import ProcessGroup
@@ -59,9 +60,11 @@ def beside_all(
     ranks: ProcessGroup,
 ) -> list[MicroBatch]:
     """The parts of a batch with the vectors of all of it. A collective call."""
-    vectors_ntd, scores_nt = (
-        torch.cat(tensors) for tensors in zip(*vectors_and_scores, strict=True)
-    )
+    of_parts, scores = zip(*vectors_and_scores, strict=True)
+    if of_parts[0].dim() == 4:  # of tokens, and parts are as long as their longest text
+        longest = -ranks.least(-max(part.shape[2] for part in of_parts))
+        of_parts = tuple(as_long(part, longest) for part in of_parts)
+    vectors_ntd, scores_nt = torch.cat(of_parts), torch.cat(scores)
     first = ranks.rows(batch).start
     vectors_mtd = vectors_ntd.new_zeros(batch, *vectors_ntd.shape[1:])
     scores_mt = scores_nt.new_zeros(batch, scores_nt.shape[1])

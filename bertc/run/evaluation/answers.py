@@ -7,13 +7,13 @@ w windows of a passage.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain, count, pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.utils.rnn import pad_sequence
 
 from bertc.data.examples.task import TaskBatch
 from bertc.data.examples.task_rows import TaskRows
@@ -26,12 +26,18 @@ from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags,
 from bertc.ir.learning.custom_task import AnyTask, Read
 from bertc.ir.learning.task import Squad
 from bertc.ir.learning.vector_task import Embed, Rerank
-from bertc.learn.objectives.softmax.similarities import by_example, related_losses
+from bertc.learn.objectives.softmax.similarities import (
+    QUERIES_AT_ONCE,
+    by_example,
+    compared,
+    likeness_of_all,
+    likeness_of_lists,
+    related_losses,
+    search,
+)
 
 NEAR = 1e-9
 """Cosines less apart are alike: of the same text twice neither is nearer."""
-_QUERIES_AT_ONCE = 64
-"""Queries that are compared with all documents at once."""
 Said = Iterator[tuple[TaskBatch, tuple[NDArray[np.float64], ...]]]
 """Batches and the scores of their rows (``task_inference``)."""
 
@@ -207,21 +213,24 @@ def _related(
     assert isinstance(task, Embed), "vectors need a task that embeds"
     if isinstance(examples[0], SearchExample):
         searched = [example for example in examples if isinstance(example, SearchExample)]
-        return found(task, searched, _vectors(rows, scores_said, len(searched))[:, 0].float())
+        return found(task, searched, _vectors(rows, scores_said))
     related = [example for example in examples if isinstance(example, TextExample)]
-    vectors_ntd = _vectors(rows, scores_said, len(related))
+    vectors, texts = _vectors(rows, scores_said), len(rows.owners) // len(related)
     scored = all(example.answer is not None for example in related)
     ordered = scored and task.loss == "order"
-    scores_nt = torch.from_numpy(rows.targets[:, 0]).view(vectors_ntd.shape[:2])
+    scores_nt = torch.from_numpy(rows.targets[:, 0]).view(len(related), texts)
+    by_cosine = task.model_copy(update={"similarity": "cosine"})
     losses, answers, similarities = 0.0, list[AnswerValue](), list[float]()
     for first in range(0, len(related), batch):
-        part_mtd, scores_mt = (x[first : first + batch] for x in (vectors_ntd, scores_nt))
-        losses += float(related_losses(task, part_mtd, scores_mt, scored=scored).losses.sum())
-        units_mtd = normalize(part_mtd, dim=2)
-        firsts_md, others_mtd = units_mtd[:, 0], units_mtd[:, 1:]
-        cosines_mt = (firsts_md[:, None] * others_mtd).sum(2)
-        cosines_m = cosines_mt[:, 0]
-        beside_mc = cosines_mt if cosines_mt.shape[1] > 1 else firsts_md @ others_mtd[:, 0].T
+        part = slice(first, first + batch)
+        of_part = vectors[part.start * texts : part.stop * texts]
+        part_mtd = by_example(pad_sequence(of_part, batch_first=True).double(), texts)
+        losses += float(related_losses(task, part_mtd, scores_nt[part], scored=scored).losses.sum())
+        firsts_md, others_mtd = compared(by_cosine, part_mtd)
+        cosines_mt = likeness_of_lists(firsts_md, others_mtd)
+        cosines_m, beside_mc = cosines_mt[:, 0], cosines_mt
+        if cosines_mt.shape[1] == 1:
+            beside_mc = likeness_of_all(firsts_md, others_mtd[:, 0])
         nearer_m = (beside_mc > cosines_m[:, None] + NEAR).sum(1)
         similarities += cosines_m.tolist()
         answers += (cosines_m if ordered else nearer_m).tolist()
@@ -229,21 +238,19 @@ def _related(
     return Answers(answers, similarities=similarities, loss=losses / len(answers), accuracy=right)
 
 
-def found(task: Embed, searched: Sequence[SearchExample], vectors_nd: Tensor) -> Answers:
+def found(task: Embed, searched: Sequence[SearchExample], vectors: Sequence[Tensor]) -> Answers:
     """The nearest documents of each query, and the cross entropy of its relevant ones among all."""
     keys = [example.key for example in searched if example.relevant is None]
     at = {key: place for place, key in enumerate(keys)}
     asked = [example for example in searched if example.relevant is not None]
-    if task.similarity == "cosine":
-        vectors_nd = normalize(vectors_nd, dim=1)
-    documents_cd, loss, right, answers = vectors_nd[len(asked) :], 0.0, 0, list[AnswerValue]()
-    for first in range(0, len(asked), _QUERIES_AT_ONCE):
-        part = asked[first : first + _QUERIES_AT_ONCE]
-        likeness_qc = vectors_nd[first : first + len(part)] @ documents_cd.T
+    loss, right, answers = 0.0, 0, list[AnswerValue]()
+    queries, documents = vectors[: len(asked)], vectors[len(asked) :]
+    likeness = search(task, queries, documents)
+    for first, likeness_qc in zip(count(step=QUERIES_AT_ONCE), likeness):
         best_qk = likeness_qc.topk(min(MOST_RANKED, len(keys))).indices.tolist()
         total_q = (likeness_qc / task.temperature).logsumexp(1)
         for example, best, total, likeness_c in zip(
-            part, best_qk, total_q, likeness_qc, strict=True
+            asked[first:], best_qk, total_q, likeness_qc, strict=False
         ):
             relevant = [at[key] for key, _ in example.relevant or ()]
             loss += float(total - likeness_c[relevant].mean() / task.temperature)
@@ -253,13 +260,10 @@ def found(task: Embed, searched: Sequence[SearchExample], vectors_nd: Tensor) ->
     return Answers([*answers, *[()] * len(keys)], loss=loss, accuracy=accuracy)
 
 
-def _vectors(rows: TaskRows, scores_said: Said, examples: int) -> Tensor:
-    """Vectors of all texts in the order of their examples (n, t, d)."""
-    texts = len(rows.owners) // examples
-    vectors_rd: Tensor | None = None
+def _vectors(rows: TaskRows, scores_said: Said) -> list[Tensor]:
+    """The vector of each text (d,), or those of its tokens (k, d), in the order of their rows."""
+    vectors: list[Tensor] = [torch.empty(0)] * len(rows.owners)
     for batch, (vectors_bd,) in scores_said:
-        if vectors_rd is None:
-            vectors_rd = torch.zeros(len(rows.owners), vectors_bd.shape[1], dtype=torch.float64)
-        vectors_rd[torch.from_numpy(batch.rows)] = torch.from_numpy(vectors_bd)
-    assert vectors_rd is not None, "there are examples"
-    return by_example(vectors_rd, texts)
+        for row, one in zip(batch.rows.tolist(), torch.from_numpy(vectors_bd), strict=True):
+            vectors[row] = one[one.any(1)].float() if one.dim() == 2 else one
+    return vectors

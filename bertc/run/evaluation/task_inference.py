@@ -125,8 +125,9 @@ def outputs(
     reading = micro_batch.read_by(network)
     outputs = model.read_on(reading, wanted=task.wanted(learned=True))
     last = states_of(joined([task]), micro_batch, reading, outputs, network.body)[task.head_name]
-    if isinstance(task, Embed):  # which the model need not have learned
-        vectors = EmbedTensors(task).vectors(last[0], targets, nn.ModuleList(), model.encoder)
+    if isinstance(task, Embed):  # one vector a text need not be learned
+        maps = model.heads[task.head_name] if task.answer.by_token else nn.ModuleList()
+        vectors = EmbedTensors(task).vectors(last[0], targets, maps, model.encoder)
         return vectors, vectors.new_zeros(4)
     tensors, head = TaskTensors(task), model.heads[task.title]
     layers = (*last, *tensors.taken(outputs, learned=True))

@@ -25,11 +25,11 @@ from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import fill_template, template_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.sentences import vectors_of
-from bertc.ir.learning.mining import TextKind
 from bertc.ir.learning.objective import PRETRAINING, Objective
-from bertc.ir.learning.vector_task import Rerank
+from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.ir.terms.node import answered_by
 from bertc.learn.objectives import tensors_of, token_logits
+from bertc.learn.objectives.softmax.similarities import search
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
 from bertc.run.models.loading import digest_of, load, placed, read_model
@@ -64,15 +64,21 @@ class TrainedNetworks:
         """sha256 of the weights in a folder."""
         return digest_of(read_model(Path(folder))[1])
 
-    def vectors(
-        self, folder: str, texts: Sequence[str], kind: TextKind, progress: Progress
-    ) -> NDArray[np.float32]:
-        """Vectors (n, d) whose dot products are the similarities of the network in a folder."""
+    def likeness(
+        self, folder: str, queries: Sequence[str], passages: Sequence[str], progress: Progress
+    ) -> Iterator[NDArray[np.float32]]:
+        """Similarities (q, c) of some queries after others with all passages."""
         model, _ = self._loaded(folder)
-        ways = vectors_of(Path(folder), model.resolved)
-        normalise = ways is None or ways.similarity != "dot"
-        place = Path(folder)
-        return embed(model, place, texts, normalise=normalise, kind=kind, progress=progress).vectors
+        ways, place = vectors_of(Path(folder), model.resolved), Path(folder)
+        dot = ways is not None and ways.similarity == "dot"
+        made = embed(model, place, passages, normalise=False, kind="document", progress=progress)
+        asked = embed(model, place, queries, normalise=False, kind="query", progress=progress)
+        both = ([*torch.from_numpy(texts.vectors)] for texts in (asked, made))
+        progress.begin(f"searching with {folder}", len(queries), "texts")
+        for likeness_qc in search(Embed(similarity="dot" if dot else "cosine"), *both):
+            yield likeness_qc.numpy()
+            progress.advance(len(likeness_qc))
+        progress.end()
 
     def judged(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Scores from 0 to 1 of a query and a passage each, by the reranker in a folder."""

@@ -25,8 +25,10 @@ from bertc.hub.published import fetch_weights, or_hub
 from bertc.hub.sentences import sentences_task, vectors_of
 from bertc.hub.task_config import TaskOfFolder, named_classes, read_task, tasks_beside
 from bertc.hub.tensors import FLOATS, check_entry, check_names, named_few, read_header, read_tensors
+from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
 from bertc.hub.weights import Stored, open_layout
 from bertc.ir.learning.objective import Term
+from bertc.ir.learning.vector_task import TOKENS_HEAD
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.program.model import model_weights
@@ -109,11 +111,12 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     named = tuned.held.named if tuned else {}
     copies = _adopt_copies(main, family)
     beside = read_header(folder / BESIDE) if is_file(folder / BESIDE) else {}
-    parts = _parts(main, family, named) | parts_of(n for n in beside if n.count(".") > 1)
     shapes_beside = {name: entry.shape for name, entry in beside.items()}
     others = tasks_beside(shapes_beside)
     sentences = vectors_of(folder, None)
     tasks = (*((tuned.task,) if tuned else sentences_task(sentences)), *others)
+    parts = _parts(main, family, named) | parts_of(n for n in beside if n.count(".") > 1)
+    parts |= {TOKENS_HEAD} & {task.head_name for task in tasks}
     program = to_program(config, parts, shapes_beside, folder, tokenizer or folder, tasks)
     resolved = resolve(program)
 
@@ -122,7 +125,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
 
     encoder = transformer(resolved)
     placed = keys(family, encoder, [name for name in table if name not in beside], named)
-    check_names(folder / BESIDE, set(beside), set(table) - set(placed))
+    check_names(folder / BESIDE, set(beside), set(table) - set(placed) - {MAP})
     copies = {copy: key for copy, key in copies.items() if copy not in placed.values()}
     unread = main.left(family, {*copies, *placed.values()})
     present = set(main.stored) - set(copies) - set(unread)
@@ -133,6 +136,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     stacked, tensors = _read(main, family, encoder, by_key(family, placed), table)
     _check_copies(main, copies, stacked)
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
+    tensors |= _read_map(folder / MAP_FILE, table[MAP]) if TOKENS_HEAD in parts else {}
     narrow = sorted({main.entry(key).dtype for key in main.stored} - {FLOATS[0]})
     notes = (
         *config.notes,
@@ -145,6 +149,14 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         *_notes_on_heads(fresh, parts, family, classes),
     )
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
+
+
+def _read_map(file: Path, shape: tuple[int, ...]) -> dict[str, Tensor]:
+    """The map to vectors of tokens."""
+    header = read_header(file)
+    check_names(file, {*header}, {MAP_THERE})
+    check_entry(file, MAP_THERE, header[MAP_THERE], shape)
+    return read_tensors(file, {MAP_THERE: MAP})
 
 
 def _read(

@@ -7,23 +7,25 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bertc.base.diagnostics import UsageError, listed, several
 from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
-from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import TextExample
+from bertc.data.examples.task_rows import ATTENDED, MATCHED, TaskRows
+from bertc.data.layouts.example import SearchExample
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
-from bertc.ir.learning.answer import Pooling
-from bertc.ir.learning.custom_task import Classify
+from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.mining import TextKind
+from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.model import EncoderInputs, Model
 
@@ -35,7 +37,8 @@ TOKENS_AT_ONCE = {"cpu": 1 << 11, "cuda": 1 << 14}
 class Embedded:
     """Vectors (n, e) in fp32, in the order of the texts; ``cut`` of these were too long.
 
-    ``empty`` texts have the vector of special tokens alone; ``made`` says how vectors are made.
+    Of tokens they are (n, k, e), 0 after the last token of a text. ``empty`` texts have the vector
+    of special tokens alone; ``made`` says how vectors are made.
     """
 
     vectors: NDArray[np.float32]
@@ -47,7 +50,7 @@ class Embedded:
 
     def summary(self) -> str:
         """Number of texts, width and speed; more lines if texts were cut, or are empty."""
-        count, width = self.vectors.shape
+        count, width = len(self.vectors), self.vectors.shape[-1]
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
         lines = [
             f"{several(count, 'text')}, {width:,} numbers each, in {self.seconds:.1f} s{speed}",
@@ -81,34 +84,38 @@ def embed(
     What is empty or None is as the model has learned to embed, else as its folder of
     sentence-transformers says, else the mean. ``prompt`` names one of the folder's, or ``kind`` the
     text. Special tokens count, as there. ``width`` numbers of a vector are taken, 0: all.
+
+    A model of vectors of tokens has one of length 1 for each: of a query's with ``prompt="query"``,
+    else of a passage's.
     """
     sentences = _sentences(model, folder, pooling, prompt, kind)
-    pooling = pooling or sentences.pooling
-    normalise = sentences.normalise if normalise is None else normalise
-    pool = next((known for known in MODES if known == pooling), None)
-    if pool is None:
-        raise UsageError(f"--pooling {pooling}: there is none", help=f"one of {', '.join(MODES)}")
-    node = model.encoder.node
-    if width > node.hidden:
-        raise UsageError(f"vectors of {folder} have {node.hidden} numbers, not {width}")
-    width = width or node.hidden
+    ways = {name: getattr(sentences, name) for name in ("pooling", "prompt", "longest")}
+    task, node = Embed.model_validate(ways), model.encoder.node
+    by_token = task.answer.by_token
+    normalise = bool(by_token) or (sentences.normalise if normalise is None else normalise)
+    task = task.model_copy(update={"normalise": normalise})
+    most = by_token.width if by_token else node.hidden
+    if width > most:
+        raise UsageError(f"vectors of {folder} have {most} numbers, not {width}")
+    width, room = width or most, node.room or LONGEST_TEXT
     started, progress = time.perf_counter(), progress or Silent()
     vocabulary = vocabulary or vocabulary_of(folder, node.vocab_size)
-    longest = min(sentences.longest or LONGEST_TEXT, node.room or LONGEST_TEXT)
-    examples = [TextExample(str(n), (sentences.prompt + t,), None) for n, t in enumerate(texts)]
-    rows = encode(Classify(), examples, vocabulary, longest, node.kinds_of_segments)
-    vectors = np.empty((len(texts), width), np.float32)
+    relevant = () if "query" in (kind, prompt) else None
+    examples = [SearchExample(str(n), text, relevant) for n, text in enumerate(texts)]
+    rows = encode(task, examples, vocabulary, room, node.kinds_of_segments)
+    vectors = [torch.empty(width)] * len(texts)
     progress.begin(f"embedding {several(len(texts), 'text')}", len(texts), "texts")
     for chosen in _batches(rows.lengths, TOKENS_AT_ONCE[next(model.parameters()).device.type]):
-        vectors_be = _vectors(model, pool, *batch_of_rows(rows, chosen, vocabulary.pad))[:, :width]
-        if normalise:
-            vectors_be = torch.nn.functional.normalize(vectors_be, dim=1)
-        vectors[chosen] = vectors_be.cpu().numpy()
+        of_texts = _vectors(model, task, rows, chosen, vocabulary.pad, width)
+        for at, vector in zip(chosen.tolist(), of_texts, strict=True):
+            vectors[at] = vector
         progress.advance(len(chosen))
     progress.end()
+    made = pad_sequence(vectors or [torch.empty(width)], batch_first=True)[: len(texts)].numpy()
     empty = sum(not text.strip() for text in texts)
-    how = f"pooling {pooling}" + ", of length 1" * normalise + _prompted(sentences)
-    return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started, empty, how)
+    how = f"{sentences}" if by_token else f"pooling {task.pooling}" + ", of length 1" * normalise
+    seconds, longest = time.perf_counter() - started, min(sentences.longest or room, room)
+    return Embedded(made, rows.num_cut, longest, seconds, empty, how + _prompted(sentences))
 
 
 def _batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
@@ -131,10 +138,15 @@ def _sentences(
     model: Model, folder: Path, pooling: str, prompt: str, kind: TextKind | None
 ) -> Sentences:
     """The way a model makes vectors, with the prompt of that name, or of that kind of text."""
+    pool = next((known for known in MODES if known == pooling), None)
+    if pooling and pool is None:
+        raise UsageError(f"--pooling {pooling}: there is none", help=f"one of {', '.join(MODES)}")
     sentences = vectors_of(folder, model.resolved) or Sentences()
-    if pooling and sentences.obstacle:
-        sentences = Sentences()
+    if pool:
+        sentences = replace(Sentences() if sentences.obstacle else sentences, pooling=pool)
     sentences.refuse_obstacle(folder)
+    if isinstance(sentences.pooling, TokenVectors):
+        kind = next((known for known in get_args(TextKind) if known == prompt), kind)
     if kind:
         return replace(sentences, prompt=sentences.prompt_for(kind))
     if prompt and prompt not in sentences.prompts:
@@ -162,10 +174,25 @@ def batch_of_rows(
 
 
 def _vectors(
-    model: Model, pooling: Pooling, ids_bs: Tensor, segments_bs: Tensor, lengths_b: Tensor
-) -> Tensor:
-    device = next(model.parameters()).device
-    ids_bs, segments_bs, lengths_b = (x.to(device) for x in (ids_bs, segments_bs, lengths_b))
+    model: Model, task: Embed, rows: TaskRows, chosen: NDArray[np.int64], pad: int, width: int
+) -> list[Tensor]:
+    """The vector of each of some texts (e,), or those of its tokens (k, e)."""
+    device, uses = next(model.parameters()).device, list[Tensor]()
+    ids_bs, segments_bs, lengths_b = (x.to(device) for x in batch_of_rows(rows, chosen, pad))
     mask_bs = torch.arange(ids_bs.shape[1], device=device) < lengths_b[:, None]
-    inputs = EncoderInputs(ids_bs, segments_bs, mask_bs)
-    return pooled(pooling, model.read_on(inputs).last, mask_bs)
+    if task.answer.by_token:
+        places = (slice(rows.begins[at], rows.begins[at + 1]) for at in chosen)
+        uses = [torch.from_numpy(rows.uses[place]) for place in places]
+        mask_bs = (pad_sequence(uses, batch_first=True) & ATTENDED > 0).to(device)
+    states_bsh = model.read_on(EncoderInputs(ids_bs, segments_bs, mask_bs)).last
+    if isinstance(task.pooling, TokenVectors):
+        vectors = model.heads[task.head_name].get_submodule("0")(states_bsh).float()
+    else:
+        vectors = pooled(task.pooling, states_bsh, mask_bs)
+    vectors = vectors[..., :width]
+    if task.normalise:
+        vectors = torch.nn.functional.normalize(vectors, dim=-1)
+    if not uses:
+        return [*vectors.cpu()]
+    pairs = zip(vectors.cpu(), uses, strict=True)
+    return [of_row[: len(use)][use & MATCHED > 0] for of_row, use in pairs]

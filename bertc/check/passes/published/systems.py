@@ -242,7 +242,9 @@ def _stackingbert(task: Task, chooses: bool) -> Recipe:
 
 def _embedding(task: Embed) -> Recipe:
     """SimCSE, appendix A, for texts alone; SBERT's training_stsbenchmark.py, training_nli_v2.py."""
-    lr, warmup, batch, seq, passes = 5e-5, 0.1, 128, min(task.longest or 128, 128), 1.0
+    by_token = task.answer.by_token
+    longest = max(task.longest or 128, by_token.query if by_token else 0)
+    lr, warmup, batch, seq, passes = 5e-5, 0.1, 128, min(longest, 128), 1.0
     if not task.positive:
         lr, warmup, batch, seq = 3e-5, 0.0, 64, min(seq, 32)
     elif task.score:

@@ -1,21 +1,29 @@
 """Vectors of texts, and losses of how alike they are.
 
 Axes: b rows, s positions, h hidden; m examples, t texts of an example, d numbers of a vector, c
-candidates.
+candidates, q queries, p some of them, k tokens. Several vectors of a text have an axis k before d,
+and are 0 where there is no token.
 """
+
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from bertc.ir.learning.answer import Pooling
+from bertc.ir.blocks import TOKEN_PAIRS
+from bertc.ir.learning.answer import OneVector, TokenVectors
 from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.term import Predicted
 
+QUERIES_AT_ONCE, DOCUMENTS_AT_ONCE = 256, 1024
+"""Texts of a search that are compared at once."""
+
 
 def pooled(
-    pooling: Pooling, states_bsh: Float[Tensor, "b s h"], real_bs: Bool[Tensor, "b s"]
+    pooling: OneVector, states_bsh: Float[Tensor, "b s h"], real_bs: Bool[Tensor, "b s"]
 ) -> Float[Tensor, "b h"]:
     """A vector (b, h) in fp32 for each row, of the states of its real tokens."""
     match pooling:
@@ -33,14 +41,19 @@ def _real(states_bsh: Tensor, real_bs: Tensor, padding: float) -> Tensor:
     return states_bsh.float().masked_fill(~real_bs[..., None], padding)
 
 
-def by_example(vectors_bd: Float[Tensor, "b d"], texts: int) -> Float[Tensor, "m t d"]:
+def by_example(vectors_bd: Float[Tensor, "b *k d"], texts: int) -> Float[Tensor, "m t *k d"]:
     """The vectors of rows by example, whose rows stand side by side."""
-    return vectors_bd.view(-1, texts, vectors_bd.shape[1])
+    return vectors_bd.view(-1, texts, *vectors_bd.shape[1:])
+
+
+def as_long(vectors_mtkd: Float[Tensor, "m t k d"], tokens: int) -> Tensor:
+    """Vectors of tokens with absent ones at the end, up to a number of tokens."""
+    return F.pad(vectors_mtkd, (0, 0, 0, tokens - vectors_mtkd.shape[2]))
 
 
 def related_losses(
     task: Embed,
-    vectors_mtd: Float[Tensor, "m t d"],
+    vectors_mtd: Float[Tensor, "m t *k d"],
     scores_mt: Float[Tensor, "m t"],
     *,
     scored: bool,
@@ -51,26 +64,84 @@ def related_losses(
     is an example whose positive is nearest, by the widest.
     """
     parts = []
-    for width in task.widths or (vectors_mtd.shape[2],):
-        part_mtd = vectors_mtd[..., :width]
-        if task.similarity == "cosine":
-            part_mtd = F.normalize(part_mtd, dim=2)
-        parts.append(_losses(task, part_mtd, scores_mt, scored=scored))
+    for width in task.widths or (vectors_mtd.shape[-1],):
+        texts = compared(task, vectors_mtd[..., :width])
+        parts.append(_losses(task, *texts, scores_mt, scored=scored))
     losses_m = parts[0].losses
     if len(parts) > 1:
         losses_m = torch.stack([part.losses for part in parts]).mean(0)
     return Predicted(losses_m, parts[0].hits)
 
 
-def _losses(task: Embed, units_mtd: Tensor, scores_mt: Tensor, *, scored: bool) -> Predicted:
-    """Losses (m,) of vectors whose dot products are their similarities."""
+def compared(task: Embed, vectors_mtd: Float[Tensor, "m t *k d"]) -> tuple[Tensor, Tensor]:
+    """Vectors of queries (m, ...) and of other texts (m, t-1, ...), of length 1 for cosines."""
+    if task.similarity == "cosine":
+        vectors_mtd = F.normalize(vectors_mtd, dim=-1)
+    queries_md = vectors_mtd[:, 0]
+    if isinstance(task.pooling, TokenVectors):
+        queries_md = queries_md[:, : task.pooling.query]
+    return queries_md, vectors_mtd[:, 1:]
+
+
+def likeness_of_all(
+    queries_qd: Float[Tensor, "q *k d"], texts_cd: Float[Tensor, "c *k d"]
+) -> Float[Tensor, "q c"]:
+    """Similarities of all queries with all texts: dot products, or MaxSim of several vectors."""
+    if queries_qd.dim() == 2:
+        return queries_qd @ texts_cd.T
+    at_once, row = TOKEN_PAIRS[queries_qd.device.type != "cpu"], texts_cd[..., 0].numel()
+    parts = torch.split(queries_qd, max(1, at_once // (row * queries_qd.shape[1])))
+    return torch.cat([_max_sim("pkd,zcld->pckl", part, texts_cd[None]) for part in parts])
+
+
+def likeness_of_lists(
+    queries_md: Float[Tensor, "m *k d"], texts_mcd: Float[Tensor, "m c *k d"]
+) -> Float[Tensor, "m c"]:
+    """Similarities of each query with the texts of its example."""
+    if queries_md.dim() == 2:
+        return (queries_md[:, None] * texts_mcd).sum(2)
+    return _max_sim("mkd,mcld->mckl", queries_md, texts_mcd)
+
+
+def _max_sim(axes: str, queries: Tensor, texts: Tensor) -> Tensor:
+    """Sums over tokens of queries of the highest product with a token that is there.
+
+    A token of a query that is absent is 0, and so are its products.
+    """
+    products = torch.einsum(axes, queries, texts)
+    absent = ~texts.any(-1)[:, :, None]
+    # The index of the maximum is kept for backward alone, not the products.
+    return products.masked_fill_(absent, -torch.inf).max(-1).values.sum(-1)
+
+
+def search(
+    task: Embed, queries: Sequence[Tensor], documents: Sequence[Tensor]
+) -> Iterator[Float[Tensor, "p c"]]:
+    """Similarities of some queries at a time with all documents, by the vectors of each text.
+
+    A text has a vector (d,), or one for each of its tokens (k, d).
+    """
+
+    def units(texts: Sequence[Tensor]) -> Tensor:
+        vectors = pad_sequence([*texts], batch_first=True)
+        return F.normalize(vectors, dim=-1) if task.similarity == "cosine" else vectors
+
+    places = range(0, len(documents), DOCUMENTS_AT_ONCE)
+    for first in range(0, len(queries), QUERIES_AT_ONCE):
+        part = units(queries[first : first + QUERIES_AT_ONCE])
+        blocks = (units(documents[at : at + DOCUMENTS_AT_ONCE]) for at in places)
+        yield torch.cat([likeness_of_all(part, block) for block in blocks], dim=1)
+
+
+def _losses(
+    task: Embed, queries_md: Tensor, texts_mcd: Tensor, scores_mt: Tensor, *, scored: bool
+) -> Predicted:
     if not scored:
-        return info_nce(units_mtd, task.temperature, both=task.both)
+        return info_nce(queries_md, texts_mcd, task.temperature, both=task.both)
+    likeness_mc = likeness_of_lists(queries_md, texts_mcd) / task.temperature
     if task.loss == "order":
-        return cosent(units_mtd, scores_mt[:, 0], task.temperature)
-    told_mc = scores_mt[:, 1:]
-    likeness_mc = (units_mtd[:, :1] * units_mtd[:, 1:]).sum(2) / task.temperature
-    losses_m = (margin_mse if task.loss == "margin" else list_kl)(likeness_mc, told_mc)
+        return cosent(likeness_mc[:, 0], scores_mt[:, 0])
+    losses_m = (margin_mse if task.loss == "margin" else list_kl)(likeness_mc, scores_mt[:, 1:])
     return Predicted(losses_m, likeness_mc.argmax(1) == 0)
 
 
@@ -88,14 +159,20 @@ def list_kl(likeness_mc: Float[Tensor, "m c"], told_mc: Float[Tensor, "m c"]) ->
     return F.kl_div(own_mc, told_mc, reduction="none", log_target=True).sum(1)
 
 
-def info_nce(units_mtd: Float[Tensor, "m t d"], temperature: float, *, both: bool) -> Predicted:
-    """Cross entropy (m,) of each positive among the other texts of all examples.
+def info_nce(
+    queries_md: Float[Tensor, "m *k d"],
+    texts_mcd: Float[Tensor, "m c *k d"],
+    temperature: float,
+    *,
+    both: bool,
+) -> Predicted:
+    """Cross entropy (m,) of each positive, the first text, among the texts of all examples.
 
     They are the positives and the negatives of all (Gao et al. 2021, equation 5). With ``both`` its
-    mean with that of each first text among those of all, for a positive.
+    mean with that of each query among those of all, for a positive.
     """
-    candidates_cd = units_mtd[:, 1:].transpose(0, 1).flatten(0, 1)
-    scores_mc = units_mtd[:, 0] @ candidates_cd.T / temperature
+    candidates_cd = texts_mcd.transpose(0, 1).flatten(0, 1)
+    scores_mc = likeness_of_all(queries_md, candidates_cd) / temperature
     right_m = torch.arange(len(scores_mc), device=scores_mc.device)
     losses_m = F.cross_entropy(scores_mc, right_m, reduction="none")
     if both:
@@ -104,16 +181,13 @@ def info_nce(units_mtd: Float[Tensor, "m t d"], temperature: float, *, both: boo
     return Predicted(losses_m, scores_mc.argmax(1) == right_m)
 
 
-def cosent(
-    units_mtd: Float[Tensor, "m t d"], scores_m: Float[Tensor, "m"], temperature: float
-) -> Predicted:
-    """CoSENT (Su 2022): log(1 + sum of exp((cosine of i - cosine of j) / temperature)).
+def cosent(likeness_m: Float[Tensor, "m"], scores_m: Float[Tensor, "m"]) -> Predicted:
+    """CoSENT (Su 2022): log(1 + sum of exp(similarity of i - that of j)) of pairs of texts.
 
     The sum is over the pairs of which j has the higher score. It is one loss of all examples, which
     each has (m,), so that it is their mean; none of them is right or wrong.
     """
-    cosines_m = (units_mtd[:, 0] * units_mtd[:, 1]).sum(1) / temperature
-    differences_mm = cosines_m[:, None] - cosines_m
+    differences_mm = likeness_m[:, None] - likeness_m
     lower_mm = scores_m[:, None] < scores_m
     wrong = differences_mm.masked_fill(~lower_mm, -torch.inf).flatten()
     loss = torch.cat([wrong.new_zeros(1), wrong]).logsumexp(0)

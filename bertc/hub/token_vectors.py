@@ -1,0 +1,110 @@
+"""Folders of token vectors: PyLate's is written, that of sentence-transformers 6 is read too."""
+
+import string
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from bertc.base.storage.json_file import shown
+from bertc.ir.learning.answer import TokenVectors
+from bertc.ir.learning.vector_task import TOKENS_HEAD
+from bertc.ir.network.body import Body
+
+MODEL_TYPES = ("ColBERT", "MultiVectorEncoder")
+"""Their names in settings, of PyLate and of sentence-transformers 6."""
+CHAINS = (("Transformer", "Dense"), ("Transformer", "Dense", "MultiVectorMask", "Normalize"))
+DENSE = "1_Dense"
+MAP_FILE = f"{DENSE}/model.safetensors"
+MAP, MAP_THERE = f"heads.{TOKENS_HEAD}.0.weight", "linear.weight"
+"""The name of the weights of the map, and that in its file."""
+LENGTHS = ("max_seq_length", "query_length", "document_length", "query_expansion")
+"""Settings of an encoder that say how long texts are."""
+_IDENTITY, _STATES = "torch.nn.modules.linear.Identity", ("token_embeddings",)
+_SKIPPED: dict[str, tuple[Any, ...]] = {"skiplist_words": (None, [], [*string.punctuation])}
+_ONLY: dict[str, Mapping[str, tuple[Any, ...]]] = {
+    "Dense": {
+        "bias": (False,), "activation_function": (_IDENTITY,), "use_residual": (False,),
+        "module_input_name": _STATES, "module_output_name": _STATES,
+    },
+    "MultiVectorMask": {
+        **_SKIPPED, "skiplist_tasks": (None, ["document"]), "keep_only_token_ids": (None, []),
+    },
+    "Normalize": {"module_input_name": _STATES},
+    "settings": {**_SKIPPED, "similarity_fn_name": (None, "MaxSim", "maxsim", "cosine", "dot")},
+    "query_expansion": {"strategy": ("fixed",), "token": (None,)},
+}  # fmt: skip
+"""Values that are computed, of settings that matter; each other value is refused by name."""
+_UNSAID = {
+    "query_prefix": "[Q] ", "document_prefix": "[D] ", "query_length": 32, "document_length": 180,
+    "do_query_expansion": True, "attend_to_expansion_tokens": False, "skiplist_words": ["."],
+}  # fmt: skip
+"""Settings of PyLate that its folder does not say."""
+
+
+def of_tokens(
+    settings: Mapping[str, Any], encoder: Mapping[str, Any], modules: Mapping[str, Any]
+) -> tuple[str, TokenVectors | None, Any]:
+    """The obstacle to the vectors of a folder, if any; they, and the longest text."""
+    filled = encoder.get("query_expansion") or {}
+    parts = {**modules, "settings": settings, "query_expansion": filled}
+    no_type = "a module Dense" * (settings.get("model_type") not in MODEL_TYPES)
+    obstacles = (no_type, *(refused(parts[name], _ONLY[name]) for name in parts))
+    if obstacle := next(filter(None, obstacles), ""):
+        return obstacle, None, 0
+    if settings["model_type"] != "ColBERT":
+        longest = encoder.get("max_seq_length")
+        settings = {
+            "query_prefix": "",  # its prompts have them
+            "document_prefix": "",
+            "query_length": filled.get("length") or encoder.get("query_length") or longest or 512,
+            "document_length": encoder.get("document_length") or longest or 0,
+            "do_query_expansion": bool(filled),
+            "attend_to_expansion_tokens": filled.get("attend"),
+            "skiplist_words": modules.get("MultiVectorMask", {}).get("skiplist_words") or [],
+        }
+    said = _UNSAID | {name: value for name, value in settings.items() if value is not None}
+    fill = "attended" if said["attend_to_expansion_tokens"] else "unattended"
+    values = {
+        "width": modules["Dense"].get("out_features"),
+        "query": said["query_length"],
+        "fill": fill if said["do_query_expansion"] else "none",
+        "skip": "punctuation" if said["skiplist_words"] else "none",
+        "query_mark": said["query_prefix"],
+        "passage_mark": said["document_prefix"],
+    }
+    try:
+        return "", TokenVectors.model_validate(values), said["document_length"]
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        return f"token vectors with {name} = {shown(values[name])}", None, 0
+
+
+def pylate_settings(
+    vectors: TokenVectors, longest: int, encoder: Body
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of the linear map, and of the whole folder, as PyLate writes them."""
+    dense = {
+        "in_features": encoder.hidden, "out_features": vectors.width, "bias": False,
+        "activation_function": _IDENTITY, "use_residual": False,
+    }  # fmt: skip
+    settings = {
+        "model_type": "ColBERT",
+        "similarity_fn_name": "MaxSim",
+        "query_prefix": vectors.query_mark,
+        "document_prefix": vectors.passage_mark,
+        "query_length": vectors.query,
+        "document_length": longest,
+        "do_query_expansion": vectors.fill != "none",
+        "attend_to_expansion_tokens": vectors.fill == "attended",
+        "skiplist_words": [*string.punctuation] if vectors.skip == "punctuation" else [],
+    }
+    return dense, settings
+
+
+def refused(settings: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> str:
+    """The first setting that has none of the values that change nothing."""
+    for name, value in settings.items():
+        if value not in only.get(name, only.get("*", (value,))):
+            return f"{name} = {shown(value)}"
+    return ""
