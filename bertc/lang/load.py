@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePath
 
 from bertc.base.diagnostics import BertcError, Diagnostics, Fix, Note, UsageError, nearest
@@ -78,11 +79,23 @@ def read_spec(
         raise UsageError(f"the spec {place.name} is empty", help="extends bert-base, for one")
     tree = parse(text, place.name, report)
     sets = [
-        parse(_BARE_PATH.sub(r'\1"\2"', text), option or f"{OVERRIDE} #{i}", report)
+        _read(_BARE_PATH.sub(r'\1"\2"', text), option or f"{OVERRIDE} #{i}", report)
         for i, text in enumerate(overrides, 1)
     ]
     base = _Bases(place.root, report).of(tree, place.here, [place])
     return Written(place.title, tree, tuple(sets), base)
+
+
+def _read(text: str, name: str, report: Diagnostics) -> Tree:
+    """The tree of a base or an override, which many programs share."""
+    return _sound(text, name) or parse(text, name, report)
+
+
+@lru_cache(256)
+def _sound(text: str, name: str) -> Tree | None:
+    report = Diagnostics()
+    tree = parse(text, name, report)
+    return None if report.found else tree
 
 
 class _Bases:
@@ -115,7 +128,7 @@ class _Bases:
         except BertcError as error:
             self.diagnostics.error("E305", error.message, target, help=error.help)
             return None
-        tree = parse(text, place.name, self.diagnostics)
+        tree = _read(text, place.name, self.diagnostics)
         base = self.of(tree, place.here, [*chain, place])
         programs = lower_tree(tree, self.diagnostics, place.title, base)
         if len(programs) > 1:

@@ -184,14 +184,14 @@ LEARNED = {
     "classify": "accuracy", "tag": "span_f1", "read": "em", "choose": "accuracy",
     "regress": "pearson",
 }  # fmt: skip
-"""What is learned well in 100 steps: a word of the text, or a choice wherever it stands."""
+"""What is learned well in 60 steps: a word of the text, or a choice wherever it stands."""
 KINDS = [node.model_fields["kind"].default for node in get_args(get_args(AnyTask)[0])]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "several", "numbers"])
 def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, cache):
     spec = (
-        NETWORK + farm["text"] + FAST + f"task={farm[kind]} steps={100 if kind in LEARNED else 30}"
+        NETWORK + farm["text"] + FAST + f"task={farm[kind]} steps={60 if kind in LEARNED else 30}"
     )
     report = go(spec)
     ((title, parts),) = report.evaluation.scores.items()
@@ -426,7 +426,7 @@ def test_several_tasks_share_an_encoder(go, farm, tmp_path):
         + farm["text"]
         + f"optimizer=adam(lr=3e-3, warmup=2, {PLAIN}) norm=pre "
         + tasks
-        + "steps=300"
+        + "steps=200"
     )
     assert set(report.evaluation.scores) == {"sst2", "classify", "tag"}
     assert report.evaluation.scores["classify"]["dev"]["accuracy"] > 0.6, "a third by chance"
