@@ -136,7 +136,8 @@ def _fitted(line: str) -> list[str]:
     if end - start > 1 and len(head) <= WIDTH >= len(last):
         if len(pad) + 4 + len(inner) <= WIDTH and not head.endswith("{"):
             return [head, f"{pad}    {inner}", last]
-        parts = [f"{pad}    {part}," for part in _split(inner, (", ",))]
+        after = "," if len(_split(inner, (" for ",))) == 1 else ""  # not in a comprehension
+        parts = [f"{pad}    {part}{after}" for part in _split(inner, (", ",))]
         return [head, *(piece for part in parts for piece in _fitted(part)), last]
     begun = re.match(r"\s*(?:return |[^()]*? = )?", line)
     assert begun, "it matches everything"
