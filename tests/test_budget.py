@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_290,
+    "core": 66_300,
     "lab": 8_440,
     "tests": 41_590,
     "words of docs": 32_760,
