@@ -21,6 +21,7 @@ OBJECTIVES = {
     "words": "objective=mlm(unit=word)",
     "ngrams": "objective=mlm(unit=ngram) format=full-sentences",
     "packed": "objective=mlm+nsp format=sentence-pair pack=true",
+    "mntp": "objective=mntp",
     "tlm": f"objective=tlm {PAIRS}",
     "mlm+tlm": f'objective=mlm+tlm {PAIRS}+files("a.txt") languages=["en", "fr"] '
     "language_embeddings=true",

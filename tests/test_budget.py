@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_300,
+    "core": 66_370,
     "lab": 8_440,
-    "tests": 41_590,
-    "words of docs": 32_760,
+    "tests": 41_610,
+    "words of docs": 32_830,
     "lines of README": 120,
     "lines a kind": 435,
     "floors": 10,

@@ -103,12 +103,14 @@ def export_model(
 
 
 def _turned(resolved: Resolved) -> tuple[str, ...]:
-    """A note on a network whose stages read in unlike directions; empty for others."""
+    """Notes on a network whose stages read in unlike directions, or whose labels are shifted."""
     body = resolved.encoder
     others = [t.name for t in resolved.terms() if not answered_by(t.objective, body)]
     seen = "earlier tokens alone" if body.causal else "all tokens of a row"
     last = f"each token attends to {seen}, as in the last stage; {listed(others)} learned otherwise"
-    return (last,) if others else ()
+    ahead = any(t.objective.masks and getattr(t.objective, "ahead", 0) for t in resolved.terms())
+    before = "its masked-LM head predicts each token from the state before it, as mntp does"
+    return (*[last] * bool(others), *[before] * ahead)
 
 
 def _with_networks_beside(

@@ -11,7 +11,7 @@ from bertc.learn.objectives.draws import below, bits, order_keys, unit
 from bertc.learn.objectives.selection import counts, lowest
 from bertc.learn.objectives.spans import (
     choose_ngrams,
-    geometric,
+    lengths_below,
     ngram_draws,
     span_draws,
     span_keys,
@@ -60,7 +60,7 @@ class Sample:
         """Anchors and lengths of every row."""
         anchor_bits, length_bits = self.span_bits(span)
         anchors = below(anchor_bits, self.inputs.lengths[:, None])
-        thresholds = torch.tensor(geometric(span)[:-1])
+        thresholds = torch.tensor(lengths_below(span)[:-1])
         lengths = 1 + (unit(length_bits)[..., None] >= thresholds).sum(2)
         return anchors.tolist(), lengths.tolist()
 

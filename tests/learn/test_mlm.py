@@ -6,7 +6,8 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.learn.objectives import corrupt
+from bertc.ir.terms.masked import Mntp
+from bertc.learn.objectives import corrupt, tensors_of
 from tests.kinds import UNIT_KINDS
 from tests.learn.material import MASK, ORDINARY, PAD, VOCAB, chosen, corrupted, program, rows, vocab
 
@@ -157,3 +158,19 @@ def test_a_token_drawn_twice_stays_as_it_is_where_both_draws_say_so():
     for times in (1, 2):
         share = masked[draws == times].float().mean().item()
         assert share == pytest.approx(1 - 0.4**times, abs=0.02)
+
+
+def test_mntp_predicts_a_masked_token_from_the_state_before_it():
+    inputs, half = rows(60, 32, full=True, pairs=False), 16
+    inputs = inputs._replace(starts=torch.tensor([[0, half]]).expand(60, 2))
+    everywhere = "mntp(mask_specials=true)"  # a first token is masked too
+    stage = program(everywhere, 32, "format=doc-sentences pack=true").stages[0]
+    packed = corrupt(stage, inputs, vocab(), 0)
+    for batch, firsts in ((corrupted(everywhere, inputs), [0]), (packed, [0, half])):
+        targets = batch.terms["mntp"]
+        (states_bk,) = tensors_of(Mntp()).positions(targets, batch)
+        used_bk, at_bk = targets.weights > 0, targets.positions
+        assert torch.equal(states_bk[used_bk], at_bk[used_bk] - 1)
+        assert torch.equal(targets.targets, batch.originals.gather(1, at_bk))
+        assert set(at_bk[~used_bk].tolist()) == set(firsts)
+        assert not set(at_bk[used_bk].tolist()) & set(firsts)

@@ -10,7 +10,7 @@ from scipy import stats
 from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.learn.objectives.draws import earliest_cover, first_come, union
-from bertc.learn.objectives.spans import _draw, geometric, ngram_draws
+from bertc.learn.objectives.spans import _draw, lengths_below, ngram_draws
 from bertc.learn.objectives.words import Text, Words, find_words, next_stop, read_text
 from tests.learn import references
 from tests.learn.material import CONTINUES, MASK, ORDINARY, chosen, corrupted, rows, vocab
@@ -31,7 +31,7 @@ def test_spans_are_those_of_the_loop(p, span):
 
 
 def test_lengths_are_geometric_with_a_mean_of_3_797_words():
-    edges = (0.0, *geometric(SpanUnit()))
+    edges = (0.0, *lengths_below(SpanUnit()))
     odds = [later - earlier for earlier, later in zip(edges, edges[1:], strict=False)]
     assert edges[-1] == 1
     assert odds[0] == pytest.approx(0.2241, abs=5e-5)
@@ -136,8 +136,9 @@ def test_the_earliest_cover_is_that_of_a_loop():
 
 
 def test_span_lengths_are_even_for_one_word():
-    assert geometric(SpanUnit(max=1)) == (1.0,)
-    assert math.isclose(geometric(SpanUnit(p=0.9, max=2))[0], 0.9 / 0.99)
+    assert lengths_below(SpanUnit(max=1)) == (1.0,)
+    assert lengths_below(SpanUnit(max=4, lengths="uniform")) == (0.25, 0.5, 0.75, 1.0)
+    assert math.isclose(lengths_below(SpanUnit(p=0.9, max=2))[0], 0.9 / 0.99)
 
 
 @pytest.mark.parametrize(("p", "most"), [(0.15, 3), (0.15, 1), (0.3, 2), (0.15, 6)])

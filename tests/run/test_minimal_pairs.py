@@ -17,7 +17,7 @@ from bertc.run.models.runs import export_run
 from tests.net.programs import TOY
 from tests.run.conftest import text
 
-MASKED, CAUSAL = (text(TOY, objective=name, steps="20") for name in ("mlm", "clm"))
+MASKED, CAUSAL, SHIFTED = (text(TOY, objective=name, steps="20") for name in ("mlm", "clm", "mntp"))
 ROWS = (
     {"good": "The hens cackle.", "bad": "The hens quack in the old red barn.", "phenomenon": "a"},
     {"good": "the old pond", "bad": "the old gate under the red barn", "context": "Ducks quack on"},
@@ -39,22 +39,22 @@ def score(run, before, end):
     sentence = f"{before} {end}".strip()
     read = vocabulary.tokenizer.encode(sentence)
     causal = model.resolved.encoder.causal
+    head = "clm" if causal else "mlm"
     for at, (_, last) in enumerate(read.offsets):
         if last > len(sentence) - len(end):
             seen = (
                 read.ids[:at] if causal else [*read.ids[:at], vocabulary.mask, *read.ids[at + 1 :]]
             )
-            states = model.read(EncoderInputs(torch.tensor([seen])))[0, -1 if causal else at]
-            scores = token_logits(
-                states[None], model.heads["clm" if causal else "mlm"], model.encoder
-            )
+            from_state = at - (model.resolved.terms()[0].name != "mlm")
+            states = model.read(EncoderInputs(torch.tensor([seen])))[0, from_state]
+            scores = token_logits(states[None], model.heads[head], model.encoder)
             count += 1
             total += scores.log_softmax(1)[0, read.ids[at]].item()
     return total, count
 
 
 @pytest.mark.usefixtures("in_the_farm")
-@pytest.mark.parametrize("spec", [MASKED, CAUSAL], ids=["masked", "causal"])
+@pytest.mark.parametrize("spec", [MASKED, CAUSAL, SHIFTED], ids=["masked", "causal", "shifted"])
 def test_scores_are_of_tokens_read_one_by_one(farm_run, tmp_path, spec):
     run = farm_run(spec)
     report = evaluate_run(run, Manner(pairs=pairs_in(tmp_path / "toy", *ROWS)), quiet=True)
@@ -73,9 +73,10 @@ def test_scores_are_of_tokens_read_one_by_one(farm_run, tmp_path, spec):
     assert report.evaluation.loss == pytest.approx(-total / count, rel=1e-5)
     assert "1 tie counted as right" in report.summary()
     assert "1 pair of equal sentences, the first at" in report.summary()
-    if spec == MASKED:
+    if spec != CAUSAL:
         export_run(run, tmp_path / "exported")
-        again = evaluate_run(tmp_path / "exported", Manner(pairs=str(tmp_path / "toy")), quiet=True)
+        manner = Manner(pairs=str(tmp_path / "toy"), objective="mlm" if spec == MASKED else "mntp")
+        again = evaluate_run(tmp_path / "exported", manner, quiet=True)
         assert again.evaluation.scores == report.evaluation.scores
         assert again.evaluation.loss == pytest.approx(report.evaluation.loss)
 

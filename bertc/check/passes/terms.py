@@ -55,7 +55,23 @@ def check_terms(check: Checker[StageSettings]) -> None:
             label="needs an mlm term with span units",
             help=f"objective=span+{reads}",
         )
+    _masked_once(check)
     _order_possible(check)
+
+
+def _masked_once(check: Checker[StageSettings]) -> None:
+    """Report terms that mask the same rows, and predict from unlike states."""
+    terms = [term.objective for term in check.settings.objective]
+    masked = [term.masks for term in terms if term.masks and not term.masks.translations]
+    masking = [term.title for term in terms if term.masks in masked]
+    if len({getattr(masks, "ahead", False) for masks in masked}) > 1:
+        check.report(
+            "E207",
+            f"{' and '.join(masking)} mask the same rows",
+            "objective",
+            label="a row is masked once",
+            help=f"objective={masking[0]} or objective={masking[1]}",
+        )
 
 
 def _order_possible(check: Checker[StageSettings]) -> None:

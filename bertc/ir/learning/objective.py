@@ -10,7 +10,7 @@ from bertc.ir.learning.custom_task import TaskKind
 from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdEmbeddings, KdHidden, KdRelations
-from bertc.ir.terms.masked import Masked, Mlm, Tlm
+from bertc.ir.terms.masked import Masked, Mlm, Mntp, Tlm
 from bertc.ir.terms.masking import KINDS
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
@@ -21,7 +21,7 @@ __all__ = [
     "MASKED_LM", "PRETRAINING", "Clm", "Mlm", "Nsp", "Objective", "Plm", "Pretraining", "Rtd",
     "Sbo", "Sop", "Term", "Tlm", "titled",
 ]  # fmt: skip
-Pretraining = Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd | Restore
+Pretraining = Mlm | Mntp | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd | Restore
 """Objectives learned from text alone."""
 PRETRAINING: Mapping[str, type[Pretraining]] = {
     str(objective.model_fields["kind"].default): objective for objective in get_args(Pretraining)

@@ -13,6 +13,7 @@ class Clm(LanguageModel):
 
     kind: Literal["clm"] = "clm"
     order = "forward"
+    ahead = True
     fills = "end"
 
     def predictions(self, seq: int) -> int:

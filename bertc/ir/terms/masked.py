@@ -1,4 +1,4 @@
-"""Masked language modelling of text (``mlm``) and of translations (``tlm``)."""
+"""Masked language modelling of text (``mlm``, ``mntp``) and of translations (``tlm``)."""
 
 from typing import Literal, Self
 
@@ -46,3 +46,20 @@ class Tlm(Masked):
     kind: Literal["tlm"] = "tlm"
     translations = True
     system = "xlm"
+
+
+class Mntp(Masked):
+    """Predict masked tokens, each from the state before it (BehnamGhader et al. 2024, 2.2).
+
+    It has mlm's head, whose labels move one to the left, so that a network reads as causal ones do
+    (GPT-BERT, Charpentier and Samuel 2024). A token that is first in its row has no prediction.
+    """
+
+    kind: Literal["mntp"] = "mntp"
+    shorthand = "unit"
+    ahead = True
+
+    @property
+    def states(self) -> StatesRead:
+        """States of the encoder: a mask decoder has none before a mask."""
+        return StatesRead("mntp", rank=0)

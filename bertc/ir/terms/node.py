@@ -221,9 +221,13 @@ class TextTerm(TermNode):
 
 
 class LanguageModel(TextTerm):
-    """A term that predicts tokens with the encoder's head over the vocabulary."""
+    """A term that predicts tokens with the encoder's head over the vocabulary.
+
+    ``ahead``: each from the state of the token before it.
+    """
 
     scored = "tokens"
+    ahead: ClassVar[bool] = False
 
     @property
     def head_node(self) -> HeadNode:

@@ -15,7 +15,7 @@ from bertc.ir.terms.masking import Masks, NgramUnit, SpanUnit, TokenUnit, WordUn
 from bertc.learn.objectives import draws
 from bertc.learn.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.learn.objectives.spans import choose_ngrams, ngram_draws, span_draws, span_keys
-from bertc.learn.objectives.targets import Inputs, Predictions, VocabTensors
+from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.term import RowView, TextRows
 from bertc.learn.objectives.term import marked as marked_positions
 from bertc.learn.objectives.vocabulary import TokenTensors
@@ -30,7 +30,20 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         """The masking, shared by all such terms of the stage."""
         assert rows.hidden is not None, "this term masks tokens"
         translated_b = rows.translated.float() if rows.stage.translates else None
-        return reading, rows.hidden._replace(translated=translated_b)
+        hidden = rows.hidden._replace(translated=translated_b)
+        if self.node.ahead:
+            hidden = hidden._replace(weights=hidden.weights * _has_one_before(hidden, reading))
+        return reading, hidden
+
+    def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[Tensor, ...]:
+        """The masked positions (b, k), or those before them."""
+        return ((targets.positions - int(self.node.ahead)).clamp(min=0),)
+
+    def ask(
+        self, reading: EncoderInputs, places_b: Int[Tensor, "b"], mask: int
+    ) -> tuple[EncoderInputs, Tensor]:
+        """The same inputs, and the positions at which tokens are predicted."""
+        return reading, (places_b - int(self.node.ahead)).clamp(min=0)
 
     def weights(self, targets: Predictions) -> Float[Tensor, "b k"]:
         """1 (b, k) for predictions in this term's rows, else 0."""
@@ -52,6 +65,15 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         counted = f"{len(positions)} of {length} tokens ({len(positions) / length:.1%})"
         changed = f"{masked} masked, {len(positions) - masked - unchanged} random, {unchanged} kept"
         return [(self.node.kind, f"{counted}: {changed}")]
+
+
+def _has_one_before(hidden: Predictions, reading: EncoderInputs) -> Bool[Tensor, "b k"]:
+    """True where a predicted token (b, k) is not the first of its row or example."""
+    has_bk, numbers_bs = hidden.positions > 0, reading.sequence_ids
+    if numbers_bs is None:
+        return has_bk
+    before_bk = numbers_bs.gather(1, (hidden.positions - 1).clamp(min=0))
+    return has_bk & (before_bk == numbers_bs.gather(1, hidden.positions))
 
 
 def mask_tokens(

@@ -11,8 +11,10 @@ from bertc.learn.objectives import draws
 from bertc.learn.objectives.words import Text, Words, first_words, next_stop
 
 
-def geometric(span: SpanUnit) -> tuple[float, ...]:
-    """P(length <= i) for i = 1..max: p(1-p)^(i-1), cut at max and normalised (SpanBERT 3.1)."""
+def lengths_below(span: SpanUnit) -> tuple[float, ...]:
+    """P(length <= i) for i = 1..max: p(1-p)^(i-1), cut at max and normalised; or i / max."""
+    if span.lengths == "uniform":
+        return tuple(i / span.max for i in range(1, span.max + 1))
     total = 1 - (1 - span.p) ** span.max
     return tuple((1 - (1 - span.p) ** i) / total for i in range(1, span.max + 1))
 
@@ -20,7 +22,7 @@ def geometric(span: SpanUnit) -> tuple[float, ...]:
 def span_draws(span: SpanUnit, rate: float, predictions: int) -> int:
     """Number of span anchors drawn per row."""
     lengths = range(1, span.max + 1)
-    mass = [later - earlier for earlier, later in pairwise((0.0, *geometric(span)))]
+    mass = [later - earlier for earlier, later in pairwise((0.0, *lengths_below(span)))]
     mean = sum([i * p for i, p in zip(lengths, mass, strict=True)])
     square = sum([i * i * p for i, p in zip(lengths, mass, strict=True)])
     return draws.draws_needed(rate, mean, square, predictions)
@@ -43,7 +45,7 @@ def span_keys(
     seq, count = text.allowed.shape[1], anchor_bits_bd.shape[1]
     anchor_bd = draws.below(anchor_bits_bd, lengths_b[:, None])
     chance_bd, n_bd = draws.unit(length_bits_bd), torch.ones_like(anchor_bd)
-    for threshold in geometric(span)[:-1]:
+    for threshold in lengths_below(span)[:-1]:
         n_bd = n_bd + (chance_bd >= threshold)
     number_bd = words.number.gather(1, anchor_bd)
     first_bd = words.begin.gather(1, number_bd)

@@ -15,7 +15,7 @@ from bertc.ir.program.stage import Stage
 from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdEmbeddings, KdHidden, KdRelations
-from bertc.ir.terms.masked import Mlm, Tlm
+from bertc.ir.terms.masked import Mlm, Mntp, Tlm
 from bertc.ir.terms.node import asks_head
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
@@ -42,7 +42,7 @@ AnyTensors = TermTensors[Any, Any, Any]
 def tensors_of(objective: Objective) -> AnyTensors:
     """The tensor side of an objective."""
     match objective:
-        case Mlm() | Tlm():
+        case Mlm() | Mntp() | Tlm():
             return MaskedTensors(objective)
         case Clm():
             return ClmTensors(objective)

@@ -27,7 +27,8 @@ from bertc.data.metrics.metrics import wilson
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.hub.folders import RESOLVED
-from bertc.ir.learning.objective import Objective
+from bertc.ir.learning.objective import PRETRAINING, Objective
+from bertc.ir.terms.node import LanguageModel
 from bertc.learn.objectives import tensors_of
 from bertc.machine.display import choose
 from bertc.model import EncoderInputs, Model
@@ -88,7 +89,8 @@ def evaluate_pairs(
     term = _scoring(model, objective)
     placed(model, model.resolved.run.device, "fp32")
     room = model.resolved.encoder.room or math.inf
-    candidates = [_encoded(vocabulary, pair, term.fills == "end", room) for pair in pairs]
+    ahead = isinstance(term, LanguageModel) and term.ahead
+    candidates = [_encoded(vocabulary, pair, ahead, room) for pair in pairs]
     with closing(choose(quiet)) as display, without_heads(model, without):
         scores = _scores(model, term, vocabulary, [*chain(*candidates)], display)
     points = [[scores[sentence] for sentence in of_pair] for of_pair in candidates]
@@ -101,30 +103,31 @@ def evaluate_pairs(
 
 
 def _scoring(model: Model, objective: str) -> Objective:
-    """The learned term that scores sentences, the first one or that of ``objective``."""
+    """The learned term that scores sentences, the first one or that of ``objective``.
+
+    A head may be asked otherwise than it learned, as that of mntp in a folder where it is mlm's.
+    """
     terms = [term for term in learned_terms(model) if term.fills in HOW]
-    named = [term for term in terms if objective in ("", term.title)]
-    if not named:
+    asked = PRETRAINING[objective]() if objective in PRETRAINING else None
+    if asked and asked.fills in HOW and asked.head_name in {term.head_name for term in terms}:
+        return asked
+    if objective or not terms:
         titles = listed(term.title for term in terms)
         raise DataError(
             f"the network has learned no {objective or 'objective that predicts tokens'}"
             + f", only {titles}" * bool(terms),
             help=f"--objective {terms[0].title}" if terms else "a run of mlm, clm or plm",
         )
-    return named[0]
+    return terms[0]
 
 
-def _encoded(
-    vocabulary: Vocabulary, pair: MinimalPair, forward: bool, room: float
-) -> list[Sentence]:
-    """The sentences of a pair; a causal network predicts no token that is first in its row."""
+def _encoded(vocabulary: Vocabulary, pair: MinimalPair, ahead: bool, room: float) -> list[Sentence]:
+    """The sentences of a pair; ``ahead``: no token is predicted that is first in its row."""
     sentences = []
     for text, begin in zip(pair.sentences, pair.begins, strict=True):
         with as_data_error(*FAILS):
             read = vocabulary.tokenizer.encode(text)
-        places = [
-            i for i, (_, end) in enumerate(read.offsets) if end > begin and (i or not forward)
-        ]
+        places = [i for i, (_, end) in enumerate(read.offsets) if end > begin and (i or not ahead)]
         if not places or len(read.ids) > room:
             long = f"the network reads {room} tokens, the sentence has {len(read.ids)}"
             raise DataError(
