@@ -23,8 +23,8 @@ GOALS = {
 BUDGETS = {
     "core": 66_370,
     "lab": 8_440,
-    "tests": 41_610,
-    "words of docs": 32_830,
+    "tests": 41_650,
+    "words of docs": 32_960,
     "lines of README": 120,
     "lines a kind": 435,
     "floors": 10,

@@ -29,6 +29,7 @@ from bertc.hub.exporting import save_tokenizer
 from bertc.hub.folder import replacing
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Classify
+from bertc.ir.learning.mining import TextKind
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.details import fit_of
@@ -152,9 +153,13 @@ class Trained(Model):
         *,
         normalise: bool | None = None,
         prompt: str = "",
+        kind: TextKind | None = None,
         width: int = 0,
     ) -> NDArray[np.float32]:
         """A vector for each text (texts, width), as ``bertc embed``.
+
+        ``kind`` takes the prompt of queries or documents, if there is one. Vectors of tokens are
+        (texts, tokens, width), 0 after the last token of a text.
 
         Raises:
             TypeError: if ``texts`` is a str.
@@ -162,8 +167,8 @@ class Trained(Model):
         """
         _refuse_one(texts, "texts", "embed([text])")
         return embed(
-            self, self.folder, texts, pooling, normalise=normalise, prompt=prompt, width=width,
-            vocabulary=self.tokenizer.vocabulary,
+            self, self.folder, texts, pooling, normalise=normalise, prompt=prompt, kind=kind,
+            width=width, vocabulary=self.tokenizer.vocabulary,
         ).vectors  # fmt: skip
 
     def predict(self, rows: Sequence[Any], task: str = "") -> list[dict[str, Any]]:
