@@ -25,12 +25,13 @@ def by_definition(model: Model, kind: str) -> Tensor:
 
     def attend(layer: int, x: Tensor) -> Tensor:
         part = body.attention[str(body.node.attention_owner[layer])]
-        made = part.project(part.norm(x), None, contexts[layer])
+        x = part.norm(x)
+        made = part.project(x, None, contexts[layer])
         if kind == "value":
             share = numbers[f"{layer}.attention"] if layer else torch.zeros(1)
             values.append(made.values)
             made = made._replace(values=(1 - share) * made.values + share * values[0])
-        return part.mix(made, contexts[layer])
+        return part.put_out(x, part.mix(made, contexts[layer]))
 
     def feed(layer: int, x: Tensor) -> Tensor:
         part = body.ffn[str(body.node.ffn_owner[layer])]
@@ -43,7 +44,7 @@ def by_definition(model: Model, kind: str) -> Tensor:
     for layer in range(LAYERS):
         x = outputs[-1]
         if "elc" in kind:
-            x = summed(f"{layer}.attention")
+            x = summed(f"{layer}.attention") if layer else x
             y = attend(layer, x)
             outputs.append(y + feed(layer, x + y if "zero" in kind else y))
             continue

@@ -75,7 +75,8 @@ class Elc(_Residual):
     """Each layer reads a sum of all outputs before it, weighted by a softmax (ELC-BERT).
 
     Charpentier and Samuel 2023, section 3. Nothing is added to what attention gives; the
-    feed-forward part adds to that. Numbers begin with 1 for the newest output and 0 for all others.
+    feed-forward part adds to that. Numbers begin with 1 for the newest output and 0 for all others;
+    layer 0 has none, as the softmax of one number is 1.
     ``zero``: all begin with 0, and the feed-forward part reads its sum with what attention read
     (models/model_elc_bert_zero.py).
     """
@@ -93,7 +94,7 @@ class Elc(_Residual):
         return Constant(value=0.0) if self.zero else super().begins()
 
     def sources(self, layer: int, part: SharedPart, depth: int) -> tuple[int, ...]:
-        return tuple(range(layer + 1)) if part == "attention" and layer < depth else ()
+        return tuple(range(layer + 1)) if part == "attention" and 0 < layer < depth else ()
 
 
 class Dwa(_Residual):
