@@ -29,7 +29,7 @@ from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.model import EncoderInputs, Model
 
-TOKENS_AT_ONCE = {"cpu": 1 << 11, "cuda": 1 << 14}
+TOKENS_AT_ONCE = {"cpu": 1 << 10, "cuda": 1 << 14}
 """Tokens of a batch. Small batches have little padding, and cost a CPU nothing."""
 
 
