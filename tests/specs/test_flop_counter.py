@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points
 from bertc.cost import estimate
-from bertc.ir.learning.objective import Clm, Mlm, Plm, Sbo
+from bertc.ir.learning.objective import Clm, Mlm, Mntp, Plm, Sbo
 from bertc.ir.network.table import share_by_zipf
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
@@ -47,6 +47,7 @@ def micro_batch(stage: Stage) -> MicroBatch:
     )
     targets = {
         "mlm": predicted,
+        "mntp": predicted,
         "tlm": predicted._replace(translated=weights[:, 0]),
         "clm": NextTokenTargets(rows, rows.float()),
         "plm": predicted,
@@ -120,7 +121,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
             forward = counter.get_total_flops()
             loss.backward()  # type: ignore[no-untyped-call]
     over_vocabulary = sum(
-        isinstance(term.objective, Mlm | Clm | Plm | Sbo) for term in stage.objective
+        isinstance(term.objective, Mlm | Mntp | Clm | Plm | Sbo) for term in stage.objective
     )
     bias = 2 * over_vocabulary * resolved.encoder.token_head.scores(stage.predictions())
     return forward // BATCH, counter.get_total_flops() // BATCH - bias
