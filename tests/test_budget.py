@@ -21,8 +21,8 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_370,
-    "lab": 8_440,
+    "core": 66_380,
+    "lab": 8_450,
     "tests": 41_650,
     "words of docs": 32_960,
     "lines of README": 120,

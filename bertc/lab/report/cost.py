@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import Estimate, Resolved, Run, RunFolder, Table, UsageError, estimate, units
+from bertc import Estimate, Run, RunFolder, Table, UsageError, estimate, units
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture
@@ -71,7 +71,7 @@ def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
     )
     rows = [
         _row("parameters", cost.parameters.total, run.parameters, "{:,}".format),
-        *_work(cost, run.resolved, curves, spent),
+        *_work(cost, curves, spent),
         *_went(spent.seconds),
         _memory(cost, spent.peak_bytes, on_cpu=lock is None or lock.plan.device == "cpu"),
     ]
@@ -94,17 +94,16 @@ def _row(
     return (title, text(cost), *change)
 
 
-def _work(
-    cost: Estimate, resolved: Resolved, curves: Curves, spent: Spent
-) -> list[tuple[str, ...]]:
+def _work(cost: Estimate, curves: Curves, spent: Spent) -> list[tuple[str, ...]]:
     last = curves.points[-1] if curves.points else None
     done, flops, seconds = (last.step, last.flops, last.seconds) if last else (0, 0.0, 0.0)
     measured = spent.seconds["steps"]
     mean = measured / spent.steps if spent.steps else seconds / done if done else 0.0
     total, planned = cost.time.seconds_total, cost.flops.train_total
-    part = done / resolved.steps
+    steps = sum(stage.steps for stage in cost.stages)  # by the clock those there is time for
+    part = done / steps
     rows = [
-        ("steps", f"{resolved.steps:,}", f"{done:,}", ""),
+        ("steps", f"{steps:,}", f"{done:,}", ""),
         (*_row("FLOPs of training", planned, flops, units.flops_text)[:3], ""),
         ("a step", cost.time.step_text, *_row("", cost.time.seconds_per_step, mean)[2:]),
         ("time", cost.time.total_text, *_row("", total * part, seconds)[2:]),

@@ -40,7 +40,7 @@ def _of_one(run: Run) -> str:
         section("Curves", lambda: curves_section([RunCurves("", "", of_run())])),
         section("Cost", lambda: cost_section(folder, run, of_run())),
     ]
-    steps = run.resolved.steps
+    steps = run.steps
     done = f"finished after {steps:,} step{'s' * (steps != 1)}"
     at = done if run.finished else f"at step {run.standing}"
     return document(run.folder.resolve().name, f"{run.folder}, {at}", sections)

@@ -142,7 +142,7 @@ def _run(run: Run) -> dict[str, Any]:
         "name": run.resolved.name,
         "seed": run.resolved.run.seed,
         "step": run.step,
-        "steps": run.resolved.steps,
+        "steps": run.steps,
         "finished": run.finished,
         **({"parameters_left": run.parameters_left} if run.parameters_left else {}),
         "last": run.last and _evaluation(run.last.step, run.last.values),

@@ -170,7 +170,7 @@ def _listed(path: Path) -> Listed:
         name=resolved.name,
         state=state_of(folder, resolved),
         step=run.step,
-        steps=resolved.steps,
+        steps=run.steps,
         scored=run.ranked(run.best)[0] if run.best else "",
         last=run.ranked(run.last)[1] if run.last else None,
         best=run.ranked(run.best)[1] if run.best else None,

@@ -104,16 +104,17 @@ def look(folder: Path) -> RunView:
     resolved, points = run.read_resolved(), [*figures(run.follow())]
     trained = [point for point in points if point.kind == "train"]
     evaluations = [point for point in points if point.kind == "eval"]
+    step, seconds = (points[-1].step, points[-1].seconds) if points else (0, 0.0)
     return RunView(
         folder=run.path,
         name=resolved.name,
         state=state_of(run, resolved),
         stage=points[-1].stage if points else "",
-        step=points[-1].step if points else 0,
-        steps=resolved.steps,
+        step=step,
+        steps=resolved.steps_by(step, seconds),
         points=points,
         latest=trained[-1].values if trained else {},
-        seconds=points[-1].seconds if points else 0.0,
+        seconds=seconds,
         seconds_left=_seconds_left(resolved, points),
         silent_seconds=time.time() - last_sign(run),
         evaluation=evaluations[-1] if evaluations else None,
@@ -124,6 +125,8 @@ def _seconds_left(resolved: Resolved, points: Sequence[LineFigures]) -> float | 
     """The FLOPs that are left at the present speed, evaluations between included."""
     if len(points) < 2:
         return None
+    if most := resolved.run.clock_seconds:
+        return max(0.0, most - points[-1].seconds)
     # Of full rows: what is left is a share, and it takes milliseconds.
     flops = FlopsUntil(resolved, {})
     before, last = points[max(0, len(points) - RECENT)], points[-1]

@@ -70,9 +70,14 @@ class Run:
         return {score: value for evaluation in seen for score, value in evaluation.values.items()}
 
     @property
+    def steps(self) -> int:
+        """All its steps; by the clock as many as its pace gives."""
+        return self.resolved.steps_by(self.step, self.seconds)
+
+    @property
     def standing(self) -> str:
         """The step that an unfinished run is at, "1,000/2,000"; "" for a finished one."""
-        return "" if self.finished else f"{self.step:,}/{self.resolved.steps:,}"
+        return "" if self.finished else f"{self.step:,}/{self.steps:,}"
 
     @property
     def score(self) -> tuple[str, float] | None:
