@@ -24,7 +24,7 @@ BUDGETS = {
     "core": 66_380,
     "lab": 8_450,
     "tests": 41_650,
-    "words of docs": 32_960,
+    "words of docs": 33_220,
     "lines of README": 120,
     "lines a kind": 435,
     "floors": 10,
