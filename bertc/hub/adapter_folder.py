@@ -62,16 +62,13 @@ def export_adapter(
     pairs = _pairs(family, encoder, chosen, tensors)
     named = [name for name in weights_merged if part_of(name) in chosen.parts]
     others = keys(family, encoder, named, chosen.named)
-    beside = {
-        prefixed(family, chosen, name, key): weights_merged[name] for name, key in others.items()
-    }
+    beside = {prefixed(family, chosen, n, key): weights_merged[n] for n, key in others.items()}
     count = len(task.answer.names) if task and isinstance(task.answer, Labels | Tags) else 0
     with replacing(folder) as fresh:
         ready = {f"{WITHIN}{key}": tensor for key, tensor in (pairs | beside).items()}
         write_tensors(fresh / "adapter_model.safetensors", ready)
-        config = _config(family, adapt, chosen, pairs, [*beside]) | {
-            "base_model_name_or_path": base
-        }
+        config = {"base_model_name_or_path": base}
+        config |= _config(family, adapt, chosen, pairs, [*beside])
         (fresh / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
         save_tokenizer(vocabulary, fresh, resolved)
     loads = f", loaded with num_labels={count}" if count else ""

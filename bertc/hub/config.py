@@ -114,9 +114,7 @@ def read_config(path: Path) -> HfConfig:
         names, more = [*refused][:MOST_REFUSED], len(refused) - MOST_REFUSED
         said = ", ".join(f"{shown_name(name)} = {shown(raw.get(name))}" for name in names)
         said += f" and {more} more" if more > 0 else ""
-        raise DataError(
-            f"{path}: unsupported {said}", help="; ".join(refused[name] for name in names)
-        )
+        raise DataError(f"{path}: unsupported {said}", help="; ".join(refused[n] for n in names))
     return config
 
 

@@ -85,10 +85,8 @@ def of_encoder(family: Family, first: tuple[str, str, str], stored: str) -> bool
 
 def plain(first: tuple[str, str, str], key: str) -> str:
     """A key in current form: without its prefix, norms not by TensorFlow's names."""
-    key = key.removeprefix(
-        next((prefix for prefix in first if prefix and key.startswith(prefix)), "")
-    )
-    module, _, leaf = key.rpartition(".")
-    if module.endswith("LayerNorm") or module.endswith("layer_norm"):
+    begun = next((prefix for prefix in first if prefix and key.startswith(prefix)), "")
+    module, _, leaf = key.removeprefix(begun).rpartition(".")
+    if module.endswith(("LayerNorm", "layer_norm")):
         leaf = {"gamma": "weight", "beta": "bias"}.get(leaf, leaf)
     return f"{module}.{leaf}" if module else leaf

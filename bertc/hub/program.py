@@ -63,10 +63,7 @@ def to_program(
         settings |= _tuning(tasks)
     stages: tuple[StageGiven, ...] = ()
     if text and tasks:
-        pretrained = {
-            "objective": settings.pop("objective"),
-            "generator": settings.pop("generator"),
-        }
+        pretrained = {name: settings.pop(name) for name in ("objective", "generator")}
         tuned = {**_tuning(tasks), "seq": settings["seq"]}
         stages = (StageGiven("pretrained", _given(pretrained)), StageGiven("tuned", _given(tuned)))
     return Program(folder.absolute().name, _given(settings), stages)

@@ -160,17 +160,15 @@ def vectors_of_init(init: Node) -> Sentences | None:
     return vectors_of(folder, read_network(folder) if is_taken(folder / RESOLVED) else None)
 
 
-def write_sentences(
-    sentences: Sentences, folder: Path, encoder: Body, *, pooler: bool = True
-) -> None:
+def write_sentences(sentences: Sentences, to: Path, encoder: Body, *, pooler: bool = True) -> None:
     """Write what ``SentenceTransformer`` reads; without ``pooler`` it makes its encoder so."""
     files = dict(sentences.came) or _files(sentences, encoder)
     if not pooler:
         said = parse_json(files.get(ENCODER, b"{}"), _MOST_BYTES)
         files[ENCODER] = _json({**said, "model_args": _WITHOUT_POOLER})
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        durable.replace(folder / name, content)
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        durable.replace(to / name, content)
 
 
 def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:

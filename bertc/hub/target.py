@@ -63,9 +63,7 @@ def target_of(
         holder = task_class(family, task, "pooler" in parts and program.encoder.pooler)
         return holder if isinstance(holder, Obstacle) else (family, holder)
     # A head that the layout has in part only is none of its own.
-    without = {
-        part_of(name) for name in set(names) - set(keys(family, transformer(program), names, {}))
-    }
+    without = {part_of(n) for n in set(names) - set(keys(family, transformer(program), names, {}))}
     chosen = family.class_for(parts - without) or family.class_for(frozenset({"pooler"}))
     assert chosen is not None, f"{family.title} has a class of the encoder alone"
     return family, chosen
@@ -89,9 +87,7 @@ def task_class(family: Family, task: AnyTask, pooler: PoolerKind) -> HfClass | O
     if beyond := beyond_last(task):
         return beyond
     heads = family.tasks
-    holder = next(
-        (candidate for candidate in heads.classes if answer.kind in candidate.kinds), None
-    )
+    holder = next((one for one in heads.classes if answer.kind in one.kinds), None)
     if holder is None:
         return Obstacle(f"task={task.kind}", heads.otherwise)
     if holder.pooler == "read" and not pooler:
@@ -166,10 +162,8 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
         "the trained model fits no layout of transformers and is exported with its own code: "
         f"{obstacle.setting} stands in the way"
     )
-    place = unshipped[0] if unshipped else None
-    diagnostics.remark(
-        Diagnostic("R108", message, place, label=obstacle.why, help=obstacle.instead)
-    )
+    at = unshipped[0] if unshipped else None
+    diagnostics.remark(Diagnostic("R108", message, at, label=obstacle.why, help=obstacle.instead))
 
 
 def padding(resolved: Resolved) -> int:

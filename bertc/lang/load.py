@@ -79,17 +79,22 @@ def read_spec(
         raise UsageError(f"the spec {place.name} is empty", help="extends bert-base, for one")
     tree = parse(text, place.name, report)
     sets = [
-        parse(_BARE_PATH.sub(r'\1"\2"', text), option or f"{OVERRIDE} #{i}", report)
+        _read(_BARE_PATH.sub(r'\1"\2"', text), option or f"{OVERRIDE} #{i}", report)
         for i, text in enumerate(overrides, 1)
     ]
     base = _Bases(place.root, report).of(tree, place.here, [place])
     return Written(place.title, tree, tuple(sets), base)
 
 
+def _read(text: str, name: str, report: Diagnostics) -> Tree:
+    """The tree of a base or an override, which many programs share."""
+    return _sound(text, name) or parse(text, name, report)
+
+
 @lru_cache(256)
 def _sound(text: str, name: str) -> Tree | None:
-    """The tree of a text without mistakes: a base, which many specs share."""
-    tree = parse(text, name, report := Diagnostics())
+    report = Diagnostics()
+    tree = parse(text, name, report)
     return None if report.found else tree
 
 
@@ -123,7 +128,7 @@ class _Bases:
         except BertcError as error:
             self.diagnostics.error("E305", error.message, target, help=error.help)
             return None
-        tree = _sound(text, place.name) or parse(text, place.name, self.diagnostics)
+        tree = _read(text, place.name, self.diagnostics)
         base = self.of(tree, place.here, [*chain, place])
         programs = lower_tree(tree, self.diagnostics, place.title, base)
         if len(programs) > 1:

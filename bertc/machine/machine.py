@@ -57,9 +57,7 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
 
 def cost_on(machine: Machine, resolved: Resolved, corpus: PreparedCorpus, world: World) -> Estimate:
     """Estimate a run on this machine; an unknown GPU is measured first."""
-    lengths = [
-        data.row_length if isinstance(data, TaskData) else data.seq for data in corpus.stages
-    ]
+    lengths = [d.row_length if isinstance(d, TaskData) else d.seq for d in corpus.stages]
     device = device_here(machine, world.per_host)
     return estimate(resolved, device, devices=world.size, lengths=lengths)
 

@@ -49,13 +49,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in WORDS)
 
 
-def out_of_memory(
-    stage: Stage, microbatch: int, rehearse: Callable[[int], None] | None
-) -> MachineError:
-    """The error with the largest micro-batch below ``microbatch`` that fits."""
-    smaller = [n for n in range(microbatch - 1, 0, -1) if stage.batch % n == 0]
+def out_of_memory(stage: Stage, micro: int, rehearse: Callable[[int], None] | None) -> MachineError:
+    """The error with the largest micro-batch below ``micro`` that fits."""
+    smaller = [n for n in range(micro - 1, 0, -1) if stage.batch % n == 0]
     rows = next((n for n in smaller if rehearse is None or _fits(rehearse, n)), 0)
-    what = f"stage {stage.name}: {microbatch} examples of {stage.seq} tokens at once do not fit"
+    what = f"stage {stage.name}: {micro} examples of {stage.seq} tokens at once do not fit"
     if not rows:
         return MachineError(
             f"{what}, nor does one", help="a smaller model, a shorter seq, or a larger device"

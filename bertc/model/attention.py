@@ -175,10 +175,8 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
         )
         columns: int = torch.sym_max(key.shape[2], len(table_rh))  # type: ignore[no-untyped-call]
         mixed = [
-            self._mixed(
-                query[rows], key[rows], value[rows], far_query, far_key, context.of_rows(rows)
-            )
-            for rows in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
+            self._mixed(query[at], key[at], value[at], far_query, far_key, context.of_rows(at))
+            for at in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
         return join_heads(mixed_bnqd)

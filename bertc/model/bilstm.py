@@ -177,9 +177,7 @@ class BiLstm(BodyModule):
         self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
         if node.lstm.project:
             self.embeddings["project"] = Linear(table, "embeddings.project")
-        self.recurrence = nn.ModuleList(
-            Layer(table, f"recurrence.{number}") for number in range(node.depth)
-        )
+        self.recurrence = nn.ModuleList(Layer(table, f"recurrence.{n}") for n in range(node.depth))
         self.pooler = Linear(table, "pooler") if node.pooler else None
 
     @property

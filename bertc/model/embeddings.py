@@ -30,8 +30,7 @@ class NarrowEmbedding(Embedding):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Integers (...) to vectors (..., h)."""
-        y: Tensor = self.project(super().forward(ids))
-        return y
+        return self.project(super().forward(ids))
 
 
 class AdaptiveEmbedding(nn.ModuleList):

@@ -121,8 +121,7 @@ class Mlp(FeedForward):
 
     def forward(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
-        y_bsh: Tensor = self.outer(self.read_last(activated(self.activation, self.inner, x_bsh)))
-        return y_bsh
+        return self.outer(self.read_last(activated(self.activation, self.inner, x_bsh)))
 
 
 class Glu(FeedForward):
@@ -139,8 +138,7 @@ class Glu(FeedForward):
     def forward(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
         gated_bsf = gate_activated(self.activation, joined_linear((self.gate, self.inner), x_bsh))
-        y_bsh: Tensor = self.outer(self.read_last(gated_bsf))
-        return y_bsh
+        return self.outer(self.read_last(gated_bsf))
 
 
 def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:

@@ -155,8 +155,7 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
             mixed_bqw = mixed_bqw * opened
         if self.inner_norm is not None:
             mixed_bqw = self.inner_norm(mixed_bqw)
-        y_bqh: Tensor = self.output(mixed_bqw)
-        return y_bqh
+        return self.output(mixed_bqw)
 
     def forward(
         self,

@@ -39,9 +39,7 @@ class Model(nn.Module):
                 lender = self.network(tie.network)
                 self.network(network.name).borrow(lender, tied, added=tie.added)
         last = resolved.stages[-1]
-        self.heads = Heads(
-            (term.objective, last.learner(term.objective).body) for term in resolved.terms()
-        )
+        self.heads = Heads((t.objective, last.learner(t.objective).body) for t in resolved.terms())
         self.compute_dtype = torch.float32
         self.same_length = False
         """True if every token attends to the same number of cached positions (Transformer-XL)."""

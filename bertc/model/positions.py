@@ -207,10 +207,8 @@ def related_by(
             return None
 
 
-def _angles(
-    node: RotaryNode, theta: float, width: int, positions_bl: Int[Tensor, "#b l"]
-) -> Angles:
-    turned = node.turned(width)
+def _angles(node: RotaryNode, theta: float, wide: int, positions_bl: Int[Tensor, "#b l"]) -> Angles:
+    turned = node.turned(wide)
     powers_p = torch.arange(0, turned, 2, device=positions_bl.device).float() / turned
     angles_blp = (positions_bl.float() / node.scale)[..., None] * theta**-powers_p
     return Angles(angles_blp.cos()[:, :, None], angles_blp.sin()[:, :, None])

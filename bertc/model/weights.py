@@ -3,7 +3,7 @@
 Axes: b batch, s sequence, h hidden.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 import torch
@@ -32,6 +32,7 @@ class Linear(nn.Module):
     """
 
     adapt = Lora()
+    __call__: Callable[..., Tensor]
 
     def __init__(self, table: Table, name: str) -> None:
         super().__init__()

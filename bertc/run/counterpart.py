@@ -66,16 +66,14 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
     )
 
 
-def _described(
-    family: Family, vocabulary: Wordless, network: Network
-) -> tuple[str, dict[str, Any]]:
+def _described(family: Family, vocabulary: Wordless, model: Network) -> tuple[str, dict[str, Any]]:
     """The class for a network's objectives, and its settings."""
-    kinds, body = {term.objective.kind for term in network.terms}, network.body
+    kinds, body = {term.objective.kind for term in model.terms}, model.body
     chosen = family.class_for(frozenset(kinds | ({"pooler"} if body.pooler else set())))
     known = chosen is not None and kinds <= chosen.parts & family.labels.keys()
     # Its class detects replacements among all tokens.
-    detects = any(term.objective.fills == "replaced" for term in network.terms)
-    known = known and not (detects and network.num_outputs is not None)
+    detects = any(term.objective.fills == "replaced" for term in model.terms)
+    known = known and not (detects and model.num_outputs is not None)
     if chosen is None or not known or not isinstance(body, Encoder):
         raise DataError(
             f"objective={'+'.join(sorted(kinds))} stands in the way: transformers has no class of "

@@ -79,9 +79,7 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
     return filled(model, vocabulary, text, top, language)
 
 
-def filled(
-    model: Model, vocabulary: Vocabulary, text: str, top: int = 5, language: str = ""
-) -> Filled:
+def filled(model: Model, vocab: Vocabulary, text: str, top: int = 5, language: str = "") -> Filled:
     """Predict masks with a loaded model; otherwise as ``fill``."""
     if not isinstance(text, str):
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
@@ -90,11 +88,11 @@ def filled(
     learned = learned_terms(model)
     filler = next((objective for objective in learned if objective.fills in GUESSING), None)
     judge = next((objective for objective in learned if objective.fills == "replaced"), None)
-    reader = _Reader(model, vocabulary, _tongue(model, language))
+    reader = _Reader(model, vocab, _tongue(model, language))
     if filler and filler.fills == "end":
-        ids, places = _beginning(vocabulary, text), [0]
+        ids, places = _beginning(vocab, text), [0]
     else:
-        ids, places = _encode(vocabulary, text, maskless=judge is not None)
+        ids, places = _encode(vocab, text, maskless=judge is not None)
     if places and filler is None:
         raise UsageError(
             "this run learned to detect replaced tokens, not to predict masked ones",
@@ -106,8 +104,8 @@ def filled(
         part = places[start : start + ROWS]
         end = filler.fills == "end"
         scores_mw = reader.next(ids, filler) if end else reader.masked(ids, part, filler)
-        scores_mv = scores_mw[:, : vocabulary.size]  # rows that only fill the table are no tokens
-        masks += [_best(vocabulary, row_v, top) for row_v in scores_mv.softmax(dim=1)]
+        scores_mv = scores_mw[:, : vocab.size]  # rows that only fill the table are no tokens
+        masks += [_best(vocab, row_v, top) for row_v in scores_mv.softmax(dim=1)]
         if judge:
             for place, best in zip(part, scores_mv.argmax(dim=1).tolist(), strict=True):
                 reader.filled[place] = best

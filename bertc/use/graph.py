@@ -62,9 +62,7 @@ class Graph(nn.Module):
         self.model, self.heads, self.states, self.cls_last = model, heads, states, cls_last
         body = model.encoder.node
         self.pooled = states and body.pooler and "pooler" not in model.untrained
-        self.narrow = not (states or body.pooled.of_rows) and all(
-            head.states.pooled for head in heads
-        )
+        self.narrow = not (states or body.pooled.of_rows) and all(h.states.pooled for h in heads)
         self.decodes = body.head.decoder > 0 and any(head.states.decoded for head in heads)
         read = {
             "input_ids": True,

@@ -113,10 +113,6 @@ def _examples(data: TaskData, examples: int, at: int | None) -> list[str]:
     return shown
 
 
-def _wrapped(line: str) -> str:
-    return textwrap.fill(escaped(line), WIDTH)
-
-
 def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: int) -> str:
     ids = batch.token_ids[row][batch.examples[row] > 0].tolist()
     tokens = [*map(vocabulary.readable, ids)]
@@ -144,7 +140,7 @@ def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: i
         case unreachable:
             assert_never(unreachable)
     shown = (f"{batch.task}: {' '.join(tokens)}", f"label: {right}")
-    return "\n".join(map(_wrapped, shown))
+    return "\n".join(textwrap.fill(escaped(line), WIDTH) for line in shown)
 
 
 def _tagged(vocabulary: Vocabulary, ids: list[int], tags: dict[int, str]) -> str:
@@ -201,14 +197,12 @@ def _row_text(
     return "\n".join(lines)
 
 
-def _paragraphs(
-    view: RowView, segments: list[int], places: range, beside: dict[int, str]
-) -> list[str]:
+def _paragraphs(view: RowView, parts: list[int], places: range, notes: dict[int, str]) -> list[str]:
     """The segments of one example, with the targets of its tokens."""
     paragraphs: dict[int, list[str]] = {}
     for at in places:
-        word = beside.get(at) or view.token(view.seen[at])
-        paragraphs.setdefault(segments[at], []).append(word)
+        word = notes.get(at) or view.token(view.seen[at])
+        paragraphs.setdefault(parts[at], []).append(word)
     names = [chr(ord("A") + segment) if len(paragraphs) > 1 else " " for segment in paragraphs]
     return [
         _indented(f"  {name} ", " ".join(words))

@@ -74,9 +74,7 @@ class Table:
         """True of each column that is mostly figures, which is set to the right."""
         rows = [row for row in self._cells() if len(row) == len(self.head)]
         columns = zip(*rows, strict=True) if rows else [()] * len(self.head)
-        filled = [
-            [_FIGURE.match(cell) is not None for cell in column if cell] for column in columns
-        ]
+        filled = [[bool(_FIGURE.match(cell)) for cell in column if cell] for column in columns]
         return [2 * sum(column) > len(column) for column in filled]
 
 

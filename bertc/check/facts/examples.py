@@ -77,14 +77,12 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
 
 
 @contextmanager
-def _reported(
-    diagnostics: Diagnostics, origin: Origin, index: int, argument: str
-) -> Iterator[None]:
+def _reported(diagnostics: Diagnostics, origin: Origin, index: int, within: str) -> Iterator[None]:
     """Report an error of the block at the argument of a task, else at all of the task."""
     try:
         yield
     except (MissingInputError, DataError) as error:
-        places = ((index, "objective", name) for name in (argument, "data"))
+        places = ((index, "objective", name) for name in (within, "data"))
         spans = [origin.parts[place] for place in places if place in origin.parts]
         diagnostics.error("E309", error.message, (*spans, origin.span)[0], help=error.help)
 

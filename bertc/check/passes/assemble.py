@@ -89,9 +89,7 @@ def _bodies(program: Complete) -> Callable[[StageSettings, bool], Body]:
     pairs = any(stage.pairing for stage in program.stages)
     pairs |= any({"pair", "choices"} & {*task.reads} for task in tasks)
     two_streams = any(term.order == "permuted" for term in terms)
-    decodes = any(
-        term.states.decoded and not (by_generator and predicts_masked(term)) for term in terms
-    )
+    decodes = any(t.states.decoded and not (by_generator and predicts_masked(t)) for t in terms)
 
     def body(stage: StageSettings, causal: bool) -> Body:
         head = stage.head

@@ -71,9 +71,7 @@ def _without_budgets(program: Program, diagnostics: Diagnostics) -> Program:
 
 
 def _without_budget(settings: Mapping[str, Given]) -> Mapping[str, Given]:
-    return {
-        name: setting for name, setting in settings.items() if not isinstance(setting.value, Equal)
-    }
+    return {name: one for name, one in settings.items() if not isinstance(one.value, Equal)}
 
 
 def _learns_task(settings: Mapping[str, Given]) -> bool:

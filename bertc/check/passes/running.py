@@ -40,10 +40,8 @@ def _packed(stage: StageSettings) -> bool:
     return bool(stage.pack) and not written(stage.origins["format"])
 
 
-def _rows(stage: StageSettings) -> Also:
-    return (
-        ("pack", "pack = true") if _packed(stage) else ("format", f"format = {stage.format.kind}")
-    )
+def _rows(s: StageSettings) -> Also:
+    return ("pack", "pack = true") if _packed(s) else ("format", f"format = {s.format.kind}")
 
 
 def _placed(stage: StageSettings) -> Way:

@@ -117,19 +117,12 @@ def plan(
             for stage, fit in zip(resolved.stages, fits, strict=True)
             if fit.recompute
         ]
+    of_stages = zip(resolved.stages, fits, strict=True)
+    microbatches = (_microbatch(stage, fit.examples, layout.world) for stage, fit in of_stages)
     return Plan(
-        machine.device,
-        precision,
-        tuple(
-            _microbatch(stage, fit.examples, layout.world)
-            for stage, fit in zip(resolved.stages, fits, strict=True)
-        ),
-        tuple(fit.recompute for fit in fits),
-        compiled,
-        tuple(reasons),
-        layout.world.size,
-        layout.strategy,
-    )
+        machine.device, precision, tuple(microbatches), tuple(fit.recompute for fit in fits),
+        compiled, tuple(reasons), layout.world.size, layout.strategy,
+    )  # fmt: skip
 
 
 def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:

@@ -83,12 +83,10 @@ def lay_out(resolved: Resolved, world: World, state_bytes: int, memory_bytes: in
     fraction = state_bytes / memory_bytes
     fits = fraction <= SHARD_ABOVE
     sharded: Strategy = "hsdp" if 1 < world.per_host < world.size else "fsdp"
-    return Layout(
-        world,
-        "ddp" if fits else sharded,
-        f"{'ddp' if fits else sharded} on {world.size} processes: weights, gradients and moments "
-        f"take {fraction:.0%} of a device" + ("" if fits else f", more than {SHARD_ABOVE:.0%}"),
-    )
+    chosen: Strategy = "ddp" if fits else sharded
+    more = "" if fits else f", more than {SHARD_ABOVE:.0%}"
+    state = f"weights, gradients and moments take {fraction:.0%} of a device{more}"
+    return Layout(world, chosen, f"{chosen} on {world.size} processes: {state}")
 
 
 def refuse_too_many(resolved: Resolved, world: World) -> None:

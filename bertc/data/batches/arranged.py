@@ -228,9 +228,7 @@ def _indexed(shard: Shard, known: Facts | None, arrangement: Arrangement, place:
         packing = _packing(arrangement, stage)
         name = fingerprint(VERSION, name, *packing)
         packs = cache / (f"shards/{shard.name}-{name}" if shard.slow else f"packs/{name}")
-        packed = obtain(
-            packs, lambda packs: write_packs(packs, _rows_in(folder), *packing), progress
-        )
+        packed = obtain(packs, lambda to: write_packs(to, _rows_in(folder), *packing), progress)
         return {**counts, **packed}, folder, packs
 
     def opened() -> IndexedIds:

@@ -47,15 +47,13 @@ def permute(
     return result.astype(np.int64)
 
 
-def _feistel(
-    x: NDArray[np.uint64], low: int, high: int, keys: list[np.uint64]
-) -> NDArray[np.uint64]:
+def _feistel(x: NDArray[np.uint64], lo: int, hi: int, keys: list[np.uint64]) -> NDArray[np.uint64]:
     for round_key in keys:
-        lower_bits, upper_mask = np.uint64(low), np.uint64((1 << high) - 1)
-        upper, lower = x >> lower_bits, x & np.uint64((1 << low) - 1)
+        lower_bits, upper_mask = np.uint64(lo), np.uint64((1 << hi) - 1)
+        upper, lower = x >> lower_bits, x & np.uint64((1 << lo) - 1)
         upper = (upper ^ _mix(lower + round_key)) & upper_mask
-        x = (lower << np.uint64(high)) | upper
-        low, high = high, low
+        x = (lower << np.uint64(hi)) | upper
+        lo, hi = hi, lo
     return x
 
 
@@ -74,14 +72,12 @@ def windowed(
         return permute(positions, int(sizes.sum()), seed, *address)
     order = shards_in_order(len(sizes), seed, *address)
     in_order = sizes[order]
-    windows, within = ranges_of(
-        positions, np.add.reduceat(in_order, np.arange(0, len(sizes), window))
-    )
+    windows, at = ranges_of(positions, np.add.reduceat(in_order, np.arange(0, len(sizes), window)))
     result = np.empty_like(positions)
     for number in np.unique(windows).tolist():
         here, shards = windows == number, slice(number * window, (number + 1) * window)
         total = int(in_order[shards].sum())
-        rows = permute(within[here], total, seed, *address, "window", number)
+        rows = permute(at[here], total, seed, *address, "window", number)
         nth, row = ranges_of(rows, in_order[shards])
         result[here] = (np.cumsum(sizes) - sizes)[order[shards][nth]] + row
     return result
@@ -169,9 +165,7 @@ def proportioned(
     if not part or not all(drawn.values()):
         return tuple(weights)
     factor = part / (1 - part) * drawn[False] / drawn[True]
-    return tuple(
-        weight * (factor if both else 1) for weight, both in zip(weights, paired, strict=True)
-    )
+    return tuple(w * (factor if both else 1) for w, both in zip(weights, paired, strict=True))
 
 
 def draw_weights(
@@ -182,9 +176,7 @@ def draw_weights(
     p_l is the share of l in the tokens, times the written weights. Pairs are smoothed among
     themselves, as in XLM (utils.py, set_sampling_probs): their total share stays as written.
     """
-    weighted_sizes = [
-        weight * max(1, count) for (weight, _), count in zip(texts, tokens, strict=True)
-    ]
+    weighted_sizes = [weight * max(1, n) for (weight, _), n in zip(texts, tokens, strict=True)]
     weights = [weight for weight, _ in texts]
     for paired in (False, True):
         places = [at for at, (_, text) in enumerate(texts) if text.paired == paired]

@@ -83,11 +83,6 @@ class TaskSet:
         return rows_an_example(self.task.answer)
 
     @property
-    def judged(self) -> AnyTask:
-        """The task in the form in which the scored parts are answered."""
-        return self.task.judged
-
-    @property
     def packs(self) -> bool:
         """True if examples may share rows; those of several rows never do."""
         return self.rows_an_example == 1 and not self.one_per_row
@@ -115,7 +110,7 @@ def in_order_of_length(
 ) -> Iterator[TaskBatch]:
     """Batches of all rows, longest first, of about ``tokens`` tokens and at most ``most`` units."""
     # Rows of an example are answered together, but those of texts each alone.
-    answer = task_set.judged.answer
+    answer = task_set.task.judged.answer
     together = 1 if isinstance(answer, Vector) else rows_an_example(answer)
     units = np.arange(len(rows.owners) // together)
     lengths = rows.lengths.reshape(len(units), -1).max(1)
@@ -125,7 +120,7 @@ def in_order_of_length(
         tokens_a_unit = width_of(int(lengths[order[at]])) * together
         size = max(1, min(most, tokens // tokens_a_unit))
         (part,) = cut(rows.lengths, order[at : at + size], together, len(order) * 64)
-        yield gather(task_set.judged, rows, part, pad)
+        yield gather(task_set.task.judged, rows, part, pad)
         at += size
 
 

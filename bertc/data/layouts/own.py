@@ -71,11 +71,9 @@ def read_own(task: Own, part: DataPart, labelled: bool) -> Iterator[Example]:
             return ranked(task, part.source, labelled)
 
 
-def _texts(
-    task: Classify | Regress, source: ExampleSource, labelled: bool
-) -> Iterator[TextExample]:
+def _texts(task: Classify | Regress, rows: ExampleSource, labelled: bool) -> Iterator[TextExample]:
     columns = (task.text, task.pair) if task.pair else (task.text,)
-    for key, place, cells in rows_of(source, columns, task.columns, labelled):
+    for key, place, cells in rows_of(rows, columns, task.columns, labelled):
         texts, answers = cells[: len(columns)], cells[len(columns) :]
         read = read_texts(texts, columns, place)
         yield TextExample(key, read, _answer(task, answers, place, labelled))

@@ -25,9 +25,7 @@ def read_search(task: Embed) -> list[SearchExample]:
     relevant: dict[str, dict[str, float]] = {}
     path = user_path(task.relevant)
     for place, cells in table(path, ColumnSelection(RELEVANT[:2], RELEVANT[2:])):
-        query, document = (
-            label(cell, place, name) for cell, name in zip(cells, RELEVANT[:2], strict=False)
-        )
+        query, document = (label(c, place, n) for c, n in zip(cells, RELEVANT[:2], strict=False))
         grade = 1.0 if cells[2] is None else number(cells[2], place, RELEVANT[2])
         if grade > 0 and document not in documents:
             raise DataError(

@@ -137,9 +137,7 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
         clean=rules_for(source, resolved.run.clean).model_dump(exclude_defaults=True),
         read=read,
         parts=part_names(len(parts)),
-        rows=tuple(
-            how(a, stage) for stage in resolved.stages for a in arrangements(stage, resolved)
-        ),
+        rows=tuple(how(a, s) for s in resolved.stages for a in arrangements(s, resolved)),
         vocab="" if isinstance(resolved.vocabulary, TokenizerFile) else tokenizer,
         program=resolved.model_dump(mode="json", exclude={"origins"}),
         inputs=tuple(map(fingerprint, inputs)),

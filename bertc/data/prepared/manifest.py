@@ -146,14 +146,12 @@ def _corpus(address: str, _: str) -> PreparedText:
     )
 
 
-def put_folder(
-    place: FolderAt, name: str, fill: Callable[[Path], Facts], anew: bool = False
-) -> None:
+def put_folder(at: FolderAt, name: str, fill: Callable[[Path], Facts], anew: bool = False) -> None:
     """Make a folder of the place: aside and renamed, or in a store its manifest last."""
-    if place.folder:
-        obtain(place.folder / name, fill, Silent(), anew=anew)
+    if at.folder:
+        obtain(at.folder / name, fill, Silent(), anew=anew)
         return
     with tempfile.TemporaryDirectory(prefix="bertc-") as aside:
         folder = Path(aside)
         seal(folder, fill(folder))
-        place.put(folder, name, MANIFEST_FILE)
+        at.put(folder, name, MANIFEST_FILE)

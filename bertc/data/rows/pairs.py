@@ -100,10 +100,8 @@ def _relation(pairs: Pairs, sentences: int, rng: random.Random) -> str:
     return "next"
 
 
-def _random_text(
-    tokens: Tokens, document: int, min_tokens: int, rng: random.Random
-) -> tuple[int, int]:
-    """(start, length) of ``min_tokens`` tokens or more, if there are, of another document."""
+def _random_text(tokens: Tokens, document: int, least: int, rng: random.Random) -> tuple[int, int]:
+    """(start, length) of ``least`` tokens or more, if there are, of another document."""
     count = len(tokens.documents) - 1
     for _ in range(TRIES):
         if (chosen := rng.randrange(count)) != document:
@@ -112,7 +110,7 @@ def _random_text(
     sentence = rng.randrange(first, last)
     start = int(tokens.sentences[sentence])
     end = tokens.sentence_end(sentence, last)
-    while end - start < min_tokens and sentence + 1 < last:
+    while end - start < least and sentence + 1 < last:
         sentence += 1
         end = tokens.sentence_end(sentence, last)
     return start, end - start

@@ -87,9 +87,7 @@ def _documents(files: list[tuple[str, int]]) -> Iterator[Piece]:
     number = processes(sum(size for _, size in files), SOURCE_BYTES_PER_PROCESS)
     seen: set[bytes] = set()
     amount = 0
-    batches = (
-        files[first : first + FILES_AT_ONCE] for first in range(0, len(files), FILES_AT_ONCE)
-    )
+    batches = (files[at : at + FILES_AT_ONCE] for at in range(0, len(files), FILES_AT_ONCE))
     jobs = (([size for _, size in batch], [path for path, _ in batch]) for batch in batches)
     with closing(spread(_read, jobs, number)) as read:
         for sizes, documents in read:

@@ -106,21 +106,19 @@ def _commas(file: OpenFile) -> Iterator[Record]:
         ) from None
 
 
-def _fields(
-    records: Iterator[Record], path: AnyFile, selection: ColumnSelection
-) -> Iterator[TableRow]:
+def _fields(records: Iterator[Record], path: AnyFile, which: ColumnSelection) -> Iterator[TableRow]:
     first = next(records, None)
     if first is None:
         raise DataError(f"{path}:1: the file is empty", "a table with a row for each example")
     (begins, header), where = first, str(path)
     try:
-        names = _names(header, f"{where}:{begins}", selection)
-        at = column_indices(names, f"{where}:{begins}", selection)
+        names = _names(header, f"{where}:{begins}", which)
+        at = column_indices(names, f"{where}:{begins}", which)
     except DataError as error:
-        raise _other_separator(header, path, begins, selection.numbered) or error from None
+        raise _other_separator(header, path, begins, which.numbered) or error from None
     for number, fields in records if names is header else chain([first], records):
         if len(fields) != len(names):
-            if selection.short and len(fields) < len(names):
+            if which.short and len(fields) < len(names):
                 continue
             raise DataError(
                 f"{where}:{number}: {len(fields)} columns, line {begins} has {len(names)}",
@@ -145,16 +143,14 @@ def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequenc
     )
 
 
-def _other_separator(
-    header: list[str], path: AnyFile, line: int, numbered: bool
-) -> DataError | None:
+def _other_separator(header: list[str], path: AnyFile, at: int, numbered: bool) -> DataError | None:
     """The error of a file whose cells are separated otherwise than its ending says."""
     expected = "commas" if suffix(path) == ".csv" else "tabs"
     for sign, (used, remedy) in SEPARATORS.items():
         cells = header[0].split(sign)
         named = numbered or all(len(cell.split()) <= NAME_WORDS for cell in cells)
         if len(header) == 1 < len(cells) and named:
-            return DataError(f"{path}:{line}: {used} separate its cells, not {expected}", remedy)
+            return DataError(f"{path}:{at}: {used} separate its cells, not {expected}", remedy)
     return None
 
 

@@ -122,9 +122,7 @@ def _read(folder: Path, lower: bool) -> dict[str, Any]:
     backend.no_padding()
     checked_size(theirs.get_vocab(), "its vocabulary")  # whose text has a line for each id below
     written = backend.to_str()
-    named = {
-        role: str(token) for role in TOKEN_ROLES if (token := getattr(theirs, f"{role}_token"))
-    }
+    named = {role: str(its) for role in TOKEN_ROLES if (its := getattr(theirs, f"{role}_token"))}
     saved = json.loads(written)
     model = saved["model"]
     if model.get("type") == "WordPiece" and model["unk_token"] not in model["vocab"]:

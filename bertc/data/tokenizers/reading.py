@@ -114,9 +114,7 @@ def _of_run(file: Path) -> ReadTokenizer:
     settings = {name: value for name, value in config.items() if name not in NOT_PASSED_ON}
     if settings.get("tokenizer_class") in GENERIC_CLASSES:
         del settings["tokenizer_class"]
-    named = {
-        role: token for role in TOKEN_ROLES if isinstance(token := config.get(f"{role}_token"), str)
-    }
+    named = {role: t for role in TOKEN_ROLES if isinstance(t := config.get(f"{role}_token"), str)}
     written = read_text(file, LARGEST_FILE_BYTES)
     return ReadTokenizer(file, written, named, settings, settings.get("do_lower_case", True))
 

@@ -140,16 +140,14 @@ def staying(base: Vocabulary) -> int:
     return int(_staying(base, np.zeros(base.size, np.int64), ids).sum())
 
 
-def _staying(
-    base: Vocabulary, counts: NDArray[np.int64], ids: Mapping[str, int]
-) -> NDArray[np.bool_]:
+def _staying(old: Vocabulary, seen: NDArray[np.int64], ids: Mapping[str, int]) -> NDArray[np.bool_]:
     """True for special tokens (v,), bytes, and characters of the tokens with a count."""
-    special = base.special.copy()
+    special = old.special.copy()
     special[[number for token, number in ids.items() if UNUSED.fullmatch(token)]] = False
-    special[[ids[token] for token in base.named.values()]] = True
-    used = (token for token, number in ids.items() if counts[number])
+    special[[ids[token] for token in old.named.values()]] = True
+    used = (token for token, number in ids.items() if seen[number])
     characters = {character for token in used for character in token} | {BLANK}
-    if is_byte_level(base.tokenizer):
+    if is_byte_level(old.tokenizer):
         characters |= {*byte_signs().values()}
     single = {*characters, *(f"##{character}" for character in characters)}
     special[[n for token, n in ids.items() if token in single or BYTE.fullmatch(token)]] = True

@@ -169,9 +169,7 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
-def _closed_list(
-    counts: Counter[str], size: int, parting: pre_tokenizers.PreTokenizer
-) -> Tokenizer:
+def _closed_list(counts: Counter[str], size: int, split: pre_tokenizers.PreTokenizer) -> Tokenizer:
     """A tokenizer of special tokens, then others by frequency; ties in order of code point."""
     specials = CLOSED_SPECIALS
     for special in specials:
@@ -180,7 +178,7 @@ def _closed_list(
     tokens = [*specials, *ranked[: size - len(specials)]]
     ids = {token: token_id for token_id, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = parting
+    tokenizer.pre_tokenizer = split
     tokenizer.add_special_tokens(list(specials))
     return tokenizer
 

@@ -54,14 +54,9 @@ def token_sums(
             assert_never(unreachable)
     terms = [(n, source, w) for n, sum_ in sums.items() for source, w in sum_.items()]
     tokens, sources, weights = zip(*terms, strict=True) if terms else ((), (), ())
-    return TokenSums(
-        np.array(tokens, np.int64),
-        np.array(sources, np.int64),
-        np.array(weights, np.float32),
-        new.size,
-        count if sums else 0,
-        len(sums) - count if sums else 0,
-    )
+    numbers = (np.array(tokens, np.int64), np.array(sources, np.int64))
+    of_equal, of_several = (count, len(sums) - count) if sums else (0, 0)
+    return TokenSums(*numbers, np.array(weights, np.float32), new.size, of_equal, of_several)
 
 
 def _equal_tokens(old: Vocabulary, new: Vocabulary) -> NDArray[np.int64]:

@@ -229,13 +229,11 @@ def _added_words(tokenizer: Tokenizer) -> list[int]:
     return [number for number, token in added.items() if token.single_word and not token.special]
 
 
-def _role(
-    role: str, known: Mapping[str, int], ids: Mapping[str, int], name: str, model: str
-) -> int:
+def _role(role: str, has: Mapping[str, int], ids: Mapping[str, int], name: str, model: str) -> int:
     """The id of a special token: as named, as spelled in published ones, or of its stand-in."""
     spelled = (ids[token] for token in ROLES[role] if token in ids)
     stand_in = STAND_INS.get(role, role) if role != "unk" or model == "BPE" else role
-    number = known.get(role, next(spelled, known.get(stand_in)))
+    number = has.get(role, next(spelled, has.get(stand_in)))
     if number is not None:
         return number
     raise DataError(

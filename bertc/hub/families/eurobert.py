@@ -90,9 +90,7 @@ EUROBERT = Family(
         default=0.0,
         otherwise="EuroBERT has no class for choices and spans",
     ),
-    claims=lambda one: (
-        one.encoder.positions.kind == "rotary" and one.encoder.norm.function == "rms"
-    ),
+    claims=lambda c: c.encoder.positions.kind == "rotary" and c.encoder.norm.function == "rms",
     recipe="eurobert",
     vocabulary=ByteBpe,
     # The mean of logits is that of the states before their linear layer.

@@ -127,9 +127,8 @@ class _Rule(Node):
         return self.decay
 
     def schedule_steps(self, steps: int) -> int:
-        return (
-            steps_of(self.schedule.over if isinstance(self.schedule, Decay) else 0, steps) or steps
-        )
+        over = self.schedule.over if isinstance(self.schedule, Decay) else 0
+        return steps_of(over, steps) or steps
 
     def warmup_steps(self, steps: int) -> int:
         return steps_of(self.warmup, steps)

@@ -189,14 +189,12 @@ class ContentAttention(GatedAttention):
         )  # fmt: skip
 
 
-def projection_weights(
-    name: str, widths: op.Widths, init: Drawn, key_heads: int
-) -> tuple[Weight, ...]:
+def projection_weights(name: str, w: op.Widths, init: Drawn, key_heads: int) -> tuple[Weight, ...]:
     """Maps to queries, keys and values, and the output map, each followed by its bias."""
-    outer: tuple[Axis, int] = ("hidden", widths.hidden)
-    inner: tuple[Axis, int] = ("heads", widths.inner)
-    narrow: Axis = "heads" if key_heads == widths.heads else "kv_heads"
-    keys: tuple[Axis, int] = (narrow, key_heads * widths.head_dim)
+    outer: tuple[Axis, int] = ("hidden", w.hidden)
+    inner: tuple[Axis, int] = ("heads", w.inner)
+    narrow: Axis = "heads" if key_heads == w.heads else "kv_heads"
+    keys: tuple[Axis, int] = (narrow, key_heads * w.head_dim)
     maps = (("query", inner, outer), ("key", keys, outer), ("value", keys, outer))
     return tuple(
         weight

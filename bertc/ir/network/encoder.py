@@ -140,9 +140,7 @@ class Encoder(BodyNode):
         decoded = 2 * [(last, decoding)] if call.decoded else []
         kinds = dict.fromkeys((*computed, *decoded))
         parts = {key: key[0].operations(key[1]) for key in kinds}
-        shared = {
-            (layer.attention, of): layer.attention.shared_operations(of) for layer, of in kinds
-        }
+        shared = {(one.attention, of): one.attention.shared_operations(of) for one, of in kinds}
         return op.Forward(
             embeddings=(
                 *_embedded(self, call.of_all_states()),

@@ -113,13 +113,9 @@ def owners_of(scheme: Sharing, depth: int) -> tuple[tuple[int, ...], tuple[int, 
 def scheme_of(attention: tuple[int, ...], ffn: tuple[int, ...]) -> Sharing:
     """The scheme with these owners: one with a name, or else their map."""
     depth = len(attention)
-    kinds = (
-        kind for kind in get_args(get_args(Sharing)[0]) if kind.model_fields.keys() == {"kind"}
-    )
-    schemes: Iterator[Sharing] = chain(
-        (kind() for kind in kinds), [ShareGroups(groups=len({*attention}))]
-    )
-    for scheme in schemes:
+    kinds = (one for one in get_args(get_args(Sharing)[0]) if one.model_fields.keys() == {"kind"})
+    ways: Iterator[Sharing] = chain((k() for k in kinds), [ShareGroups(groups=len({*attention}))])
+    for scheme in ways:
         if owners_of(scheme, depth) == (attention, ffn):
             return scheme
     return ShareMap(attention=attention, ffn=() if ffn == attention else ffn)

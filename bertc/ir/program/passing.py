@@ -127,27 +127,25 @@ def _adapted(forward: op.Forward) -> op.Forward:
     return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), forward.last)
 
 
-def _beside_pairs(
-    operation: op.Operation, reached: bool, tables: bool, output: bool
-) -> op.Operation:
+def _beside_pairs(one: op.Operation, reached: bool, tables: bool, output: bool) -> op.Operation:
     """An operation of a frozen layer.
 
     ``tables``: maps of what all layers use have pairs; ``output``: the last map has one.
     """
-    match operation:
+    match one:
         case op.Product(adapts=True):
-            return operation if reached else replace(operation, constant=True)
+            return one if reached else replace(one, constant=True)
         case op.Product(maps=maps, constant=constant, of_weights=of_weights):
             if not reached or (maps and (constant or of_weights)):
-                return op.Alone(operation)
+                return op.Alone(one)
             if maps:
-                return replace(operation, frozen=True, keeps_rows=False)
+                return replace(one, frozen=True, keeps_rows=False)
             constant = of_weights and not tables
-            return replace(operation, constant=constant, keeps_rows=not constant)
+            return replace(one, constant=constant, keeps_rows=not constant)
         case op.Attention() if reached:
-            return replace(operation, keeps_output=not output)
+            return replace(one, keeps_output=not output)
         case _:
-            return operation if reached else op.Alone(operation)
+            return one if reached else op.Alone(one)
 
 
 def _of_frozen_scores(operations: op.Operations) -> op.Operations:
@@ -211,9 +209,7 @@ def _asked(operations: op.Operations, learns: bool, reached: bool) -> op.Operati
     adjusted = operations if learns else tuple(map(_of_frozen_maps, operations))
     norms = tuple(takewhile(lambda operation: isinstance(operation, op.Norm), operations))
     # Gradients of a norm's weights need that of what the norm gives.
-    if reached or (
-        learns and any(isinstance(operation, op.Norm) and operation.affine for operation in norms)
-    ):
+    if reached or (learns and any(isinstance(one, op.Norm) and one.affine for one in norms)):
         return adjusted
     first: list[op.Operation] = []
     for operation in operations[len(norms) :]:

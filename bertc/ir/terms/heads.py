@@ -209,10 +209,8 @@ class VectorHead:
     scored: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
-        dense = affine(
-            f"{name}.0", ("feature", encoder.hidden), hidden, encoder.initializer, "head"
-        )
+        outer: tuple[Axis, int] = ("hidden", encoder.hidden)
+        dense = affine(f"{name}.0", ("feature", encoder.hidden), outer, encoder.initializer, "head")
         return dense if self.dense else ()
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:

@@ -72,10 +72,8 @@ class StatesHead:
         if recurrent := self.recurrent:
             for layer in range(recurrent.layers):
                 inner = recurrent.inner(layer, width)
-                of_layer = layer_weights(
-                    f"{name}.recurrence.{layer}", inner, recurrent.hidden, "head"
-                )
-                weights += of_layer
+                leaf = f"{name}.recurrence.{layer}"
+                weights += layer_weights(leaf, inner, recurrent.hidden, "head")
             width = recurrent.width
         hidden: tuple[Axis, int] = ("hidden", width)
         scores = affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")

@@ -78,9 +78,7 @@ def fit(
     )
     if not isinstance(growth, FromLayers):
         unused = sorted(old_shapes.keys() - set(copies.values()) - {QUERY_STREAM})
-        mismatches += tuple(
-            f"its {name} has no place here" for name in unused if not _optional(name)
-        )
+        mismatches += tuple(f"its {key} has no place here" for key in unused if not _optional(key))
     return WeightMap(copies, full_map.zeros), mismatches
 
 

@@ -61,7 +61,7 @@ class BenchReport:
             "name": self.resolved.name,
             "fingerprint": self.resolved.fingerprint(),
             "command": ["bertc", *self.surroundings.command],
-            "versions": {"python": platform.python_version(), **_versions()},
+            "versions": {"python": platform.python_version(), **{n: _version(n) for n in PACKAGES}},
             "device": {
                 "kind": machine.device, "name": machine.name, "cores": machine.cores,
                 "threads": torch.get_num_threads(),
@@ -203,10 +203,6 @@ class BenchReport:
         except UsageError:  # a CPU, or a GPU without known figures
             return None
         return device.peak_flops(precision) if device.fp32_flops else None
-
-
-def _versions() -> dict[str, str | None]:
-    return {name: _version(name) for name in PACKAGES}
 
 
 def _version(name: str) -> str | None:

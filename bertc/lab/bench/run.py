@@ -57,16 +57,14 @@ def _baseline(name: str | None) -> Baseline | None:
     raise UsageError(f"cannot bench against {name}", help=f"--against {' or '.join(BASELINES)}")
 
 
-def _contenders(
-    stepper: Stepper, against: Baseline | None, compiled: bool
-) -> tuple[Contender, ...]:
+def _contenders(stepper: Stepper, rival: Baseline | None, compiled: bool) -> tuple[Contender, ...]:
     """bertc as a run would train here first, then the others."""
     plan = stepper.plan
     title = f"bertc {plan.precision}"
     ours = [bertc(stepper, title + ", compiled" * plan.compile)]
     if compiled and not plan.compile:
         ours.append(bertc(stepper.compiled, f"{title}, compiled"))
-    match against:
+    match rival:
         case None:
             return tuple(ours)
         case "transformers":

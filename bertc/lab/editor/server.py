@@ -57,13 +57,9 @@ class Server(LanguageServer):
             return
         self.publish(uri, shown, self.workspace.get_text_document(uri).version)
 
-    def publish(
-        self, uri: str, findings: list[types.Diagnostic], version: int | None = None
-    ) -> None:
+    def publish(self, uri: str, items: list[types.Diagnostic], version: int | None = None) -> None:
         """Send what was found in a document."""
-        self.text_document_publish_diagnostics(
-            types.PublishDiagnosticsParams(uri, findings, version)
-        )
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, items, version))
 
 
 def initialized(ls: Server, params: types.InitializedParams) -> None:

@@ -95,19 +95,15 @@ def choose_among(
         except SpecError as error:
             mistakes.append(error)
             continue
-        candidate = _candidate(program, resolved, budgets, device, devices)
-        candidates.append(
-            _longest(candidate, budgets, device, devices) if steps_free else candidate
-        )
+        one = _candidate(program, resolved, budgets, device, devices)
+        candidates.append(_longest(one, budgets, device, devices) if steps_free else one)
     if not candidates:
         raise mistakes[0]
-    within = [candidate for candidate in candidates if max(candidate.shares(budgets)) <= 1]
-    best = sorted(within, key=lambda candidate: candidate.used(budgets), reverse=True)
+    within = [one for one in candidates if max(one.shares(budgets)) <= 1]
+    best = sorted(within, key=lambda one: one.used(budgets), reverse=True)
     return Choice(
         budgets=tuple(budgets),
-        candidates=tuple(
-            best or sorted(candidates, key=lambda candidate: max(candidate.shares(budgets)))
-        ),
+        candidates=tuple(best or sorted(candidates, key=lambda one: max(one.shares(budgets)))),
         within=len(within),
         tried=len(candidates),
         refused=len(mistakes),
@@ -177,18 +173,16 @@ def _figure(kind: str, estimated: Estimate, resolved: Resolved) -> float:
             return answer_cost(resolved, tokens).seconds
 
 
-def _longest(
-    candidate: Candidate, budgets: Sequence[Budget], device: str, devices: int
-) -> Candidate:
+def _longest(one: Candidate, budgets: Sequence[Budget], device: str, devices: int) -> Candidate:
     """The candidate with the most steps within the budgets, or one; as it is if others are over."""
     spent = [budget for budget in budgets if budget.kind in SPENT]
     others = [budget for budget in budgets if budget.kind not in SPENT]
-    if max((0.0, *candidate.shares(others))) > 1:
-        return candidate
+    if max((0.0, *one.shares(others))) > 1:
+        return one
     tried: dict[int, Candidate] = {}
 
     def share(steps: int) -> float:
-        program = candidate.program.with_values(steps=steps)
+        program = one.program.with_values(steps=steps)
         try:
             (resolved,) = points(program)
         except SpecError:  # of a number of steps that its other settings have no room for
@@ -196,5 +190,5 @@ def _longest(
         tried[steps] = _candidate(program, resolved, budgets, device, devices)
         return max(tried[steps].shares(spent))
 
-    steps = most_steps(share, 1.0, candidate.resolved.steps)
-    return tried.get(steps) or candidate
+    steps = most_steps(share, 1.0, one.resolved.steps)
+    return tried.get(steps) or one

@@ -181,12 +181,10 @@ def _programs(tried: Sequence[Parts]) -> Iterator[Program]:
         yield from programs(parts.alone.written(1000 * bool(parts.training)))
 
 
-def _steps(
-    candidate: Candidate, machine: Machine, text_bytes: int, afforded: int
-) -> tuple[int, bool]:
+def _steps(one: Candidate, machine: Machine, text_bytes: int, afforded: int) -> tuple[int, bool]:
     """Steps on a text, and whether they are enough; ``afforded`` 0 means any number."""
     batch, seq = machine.rows
-    enough = ceil(TOKENS_PER_PARAMETER * candidate.parameters / (batch * seq))
+    enough = ceil(TOKENS_PER_PARAMETER * one.parameters / (batch * seq))
     most = max(FEWEST_STEPS, int(MOST_PASSES * text_bytes / BYTES_PER_TOKEN / (batch * seq)))
     steps = min(most, afforded or enough)
     return steps, steps >= enough

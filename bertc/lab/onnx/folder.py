@@ -79,9 +79,7 @@ def _described(graph: Graph, model: Trained, checked: Check) -> dict[str, Any]:
         "name": graph.model.resolved.name,
         "fingerprint": graph.model.resolved.fingerprint(),
         "inputs": {name: ["batch", "length"] for name in graph.inputs},
-        "outputs": {
-            output.name: {"axes": output.axes, "labels": output.labels} for output in graph.outputs
-        },
+        "outputs": {one.name: {"axes": one.axes, "labels": one.labels} for one in graph.outputs},
         "longest_row": body.room,
         "pad": model.tokenizer.vocabulary.pad,
         "languages": body.languages,

@@ -30,14 +30,12 @@ class GraphSession:
     """A graph, loaded to be run on ``threads`` threads of the CPU (0: all)."""
 
     def __init__(self, graph: bytes | Path, threads: int = 0) -> None:
-        runtime = package("onnxruntime")
-        options = runtime.SessionOptions()
+        ort = package("onnxruntime")
+        options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = ERRORS_ONLY
         content = graph if isinstance(graph, bytes) else str(graph)
-        self._session = runtime.InferenceSession(
-            content, options, providers=["CPUExecutionProvider"]
-        )
+        self._session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         self.inputs = tuple(node.name for node in self._session.get_inputs())
         self.outputs = tuple(node.name for node in self._session.get_outputs())
 

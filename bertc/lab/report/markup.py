@@ -30,9 +30,7 @@ def joined(parts: Iterable[Content]) -> Html:
 
 def element(tag: str, *content: Content, **attributes: str) -> Html:
     """An element; ``class_`` is its class."""
-    named = (
-        f' {name.rstrip("_")}="{html.escape(_plain(text))}"' for name, text in attributes.items()
-    )
+    named = (f' {n.rstrip("_")}="{html.escape(_plain(text))}"' for n, text in attributes.items())
     begin = f"<{tag}{''.join(named)}>"
     return Html(begin if tag in VOID else f"{begin}{joined(content)}</{tag}>")
 

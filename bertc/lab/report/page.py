@@ -35,9 +35,7 @@ def document(title: str, below: str, sections: Sequence[Section]) -> str:
     """The page as text."""
     pictures = [part for section in sections for part in section.body if isinstance(part, Picture)]
     first = pictures[0] if pictures else None
-    links = (
-        element("a", section.title, href=f"#part-{n}") for n, section in enumerate(sections, 1)
-    )
+    links = (element("a", one.title, href=f"#part-{n}") for n, one in enumerate(sections, 1))
     head = joined(
         (
             element("meta", charset="utf-8"),
@@ -53,10 +51,8 @@ def document(title: str, below: str, sections: Sequence[Section]) -> str:
             element("p", below, class_="note"),
             element("nav", links),
             (
-                element(
-                    "section", element("h2", section.title), _parts(section, first), id=f"part-{n}"
-                )
-                for n, section in enumerate(sections, 1)
+                element("section", element("h2", one.title), _parts(one, first), id=f"part-{n}")
+                for n, one in enumerate(sections, 1)
             ),
             remark("Made by bertc. This page is one file and loads nothing."),
         )

@@ -221,9 +221,7 @@ class Jobs:
         main: str = "",
     ) -> Job:
         texts = [text, *(setting for setting in settings if setting.strip()), f"seed={seed}"]
-        names = {
-            identifier for template in texts for identifier in Template(template).get_identifiers()
-        }
+        names = {name for template in texts for name in Template(template).get_identifiers()}
         runs = {run.name: f"{BEFORE}/{run.name}" for run in self.table.before}
         runs |= {"run": main} if main else {}
         texts = [Template(template).safe_substitute(self.files.texts) for template in texts]

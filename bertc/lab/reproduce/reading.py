@@ -47,13 +47,9 @@ def read_table(name: str) -> Table:
     path = shipped.get(name, Path(name))
     table, usual = _parsed(path), _parsed(_folder() / f"{SCALES}{TOML}")
     scales = table.get("scales", {})
-    if not isinstance(scales, dict) or not all(
-        isinstance(scale, dict) for scale in scales.values()
-    ):
+    if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
         raise _mistaken(path, "scales", "tables [scales.NAME] expected")
-    merged = {
-        scale: {**usual.get(scale, {}), **scales.get(scale, {})} for scale in {**usual, **scales}
-    }
+    merged = {one: {**usual.get(one, {}), **scales.get(one, {})} for one in {**usual, **scales}}
     facts = {"name": path.stem, "file": name, "scales": merged}
     try:
         return Table.model_validate({**table, **facts})

@@ -59,9 +59,7 @@ class Shown:
         lines, before = list[list[str]](), ""
         for pair in self._pairs():
             half = f" ± {number_text(pair['half'])}" if pair["half"] is not None else ""
-            differences = [
-                _text(pair[name], "{:+.3g}".format) for name in ("difference", "published")
-            ]
+            differences = [_text(pair[of], "{:+.3g}".format) for of in ("difference", "published")]
             lines.append([
                 pair["says"] if pair["says"] != before else "", pair["measure"],
                 f"{pair['better']} > {pair['worse']}", differences[0] + half, differences[1],

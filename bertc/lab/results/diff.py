@@ -131,9 +131,7 @@ def diff(
         MissingInputError, DataError: of a run folder, or a file that a spec reads.
     """
     programs = [_program(spec, overrides) for spec in (first, second)]
-    tokens = min(
-        TOKENS_OF_A_TEXT, *(program.encoder.room or TOKENS_OF_A_TEXT for program in programs)
-    )
+    tokens = min(TOKENS_OF_A_TEXT, *(one.encoder.room or TOKENS_OF_A_TEXT for one in programs))
     spec, settings = _as_written(first, overrides)
     lines, changes = dict[str, Line](), changed(*programs)
     alike = Counter((change.setting, change.texts()) for change in changes)

@@ -143,9 +143,7 @@ def _in_line(indices: list[int], runs: Sequence[Run]) -> list[list[int]]:
     tasks: dict[tuple[str, ...], list[int]] = {}
     for index in indices:
         tasks.setdefault(_titles(runs[index].resolved), []).append(index)
-    seeds = [
-        {runs[index].resolved.run.seed for index in same_tasks} for same_tasks in tasks.values()
-    ]
+    seeds = [{runs[i].resolved.run.seed for i in same_tasks} for same_tasks in tasks.values()]
     most = max(seeds, key=len)
     return [indices] if all(entry <= most for entry in seeds) else list(tasks.values())
 

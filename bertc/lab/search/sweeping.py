@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bertc import Interval, Program, Resolved, UsageError, points, space, spec_text
 from bertc.lab.fit.budget import UNITS, budget
@@ -48,7 +47,7 @@ def sweep(
             "the spec has nothing to search",
             help="a range or a list: layers={2..12}, optimizer=adamw({1e-5..1e-3:log})",
         )
-    first = where.point(_first)
+    first = where.point(lambda d: d.low if isinstance(d, Interval) else d.texts[0])
     _refuse_relative_budget(first.program)
     goal = goal_of(score, _resolved(first.program))
     text = spec_text(spec, overrides)
@@ -67,12 +66,6 @@ def sweep(
 def _resolved(program: Program) -> Resolved:
     (resolved,) = points(program)
     return resolved
-
-
-def _first(dimension: Any) -> float | str:
-    first: float | str
-    first = dimension.low if isinstance(dimension, Interval) else dimension.texts[0]
-    return first
 
 
 def _limits(most: str | None) -> Mapping[str, float]:

@@ -33,9 +33,7 @@ class MlflowSink:
     def _created(self, experiment: str, run: TrackedRun) -> str:
         created = self._client.create_run(experiment, run_name=run.name, tags={TAG: run.id})
         number: str = created.info.run_id
-        parameters = [
-            Param(mlflow_name(name), text[:LONGEST_VALUE]) for name, text in run.settings.items()
-        ]
+        parameters = [Param(mlflow_name(n), t[:LONGEST_VALUE]) for n, t in run.settings.items()]
         for start in range(0, len(parameters), MOST_PARAMETERS):
             self._client.log_batch(number, params=parameters[start : start + MOST_PARAMETERS])
         return number

@@ -91,9 +91,7 @@ class Converter:
                 return BAD
             case SumShape():
                 terms = value.terms if isinstance(value, tree.Sum) else (value,)
-                return self._all(
-                    self._term(term, shape, (*place, i)) for i, term in enumerate(terms)
-                )
+                return self._all(self._term(one, shape, (*place, i)) for i, one in enumerate(terms))
             case EitherShape():
                 return self.convert(value, option_of(value, shape), place)
 

@@ -58,9 +58,7 @@ def inner_values(value: Value) -> tuple[list[Value], Callable[[list[Value]], Val
         case Sum():
             return list(value.terms), lambda new: replace(value, terms=tuple(new))
         case Scaled():
-            return [value.factor, value.term], lambda new: replace(
-                value, factor=new[0], term=new[1]
-            )
+            return [value.factor, value.term], lambda by: replace(value, factor=by[0], term=by[1])
     return [], lambda new: value
 
 
@@ -123,9 +121,7 @@ def combined(
             settings[s][axis.setting] = axis.choices[index]
         point = " ".join(texts[index] for texts, index in zip(labels, chosen, strict=True))
         phases = zip(stages, settings[1:], strict=True)
-        given_stages = tuple(
-            StageGiven(stage.name, of_stage, stage.span) for stage, of_stage in phases
-        )
+        given_stages = tuple(StageGiven(one.name, of_stage, one.span) for one, of_stage in phases)
         programs.append(Program(point or name, settings[0], given_stages, base))
     return programs
 

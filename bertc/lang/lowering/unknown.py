@@ -45,16 +45,14 @@ class SpecContext:
         return next(parse(text).settings())
 
 
-def unknown_setting(
-    item: Setting, block: str, context: SpecContext, diagnostics: Diagnostics
-) -> None:
+def unknown_setting(item: Setting, block: str, spec: SpecContext, diagnostics: Diagnostics) -> None:
     """Report an unknown setting, in a stage too; it may be an argument of a kind."""
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
     usual_name = OTHER_TOOLS.get(name.lower(), "")
     argument = _argument_meant(name, known)
     if usual_name not in known and _holders(argument, known):
-        _report_argument(item, argument, known, context, diagnostics)
+        _report_argument(item, argument, known, spec, diagnostics)
         return
     not_here = NOT_HERE.get(name.lower(), "")
     near = usual_name if usual_name in known else "" if not_here else nearest(name, known)

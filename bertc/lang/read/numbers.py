@@ -65,9 +65,7 @@ def read_number(text: str) -> int | float:
         known = next(iter([*same, *close, *billion]), "")
         instead = f"{digits}{known} {word}".rstrip() if known else ""
         raise NotANumberError(f"`{unit}` is not a unit", instead)
-    if not math.isfinite(float(digits)) or not math.isfinite(
-        float(digits) * float(NUMBER_UNITS[unit])
-    ):
+    if not math.isfinite(float(digits) * float(NUMBER_UNITS[unit])):
         raise NotANumberError(f"`{text}` is too large for a number")
     exact = Fraction(digits) * NUMBER_UNITS[unit] * HOURS.get(word, 1)
     return exact.numerator if exact.denominator == 1 and unit != "%" else float(exact)

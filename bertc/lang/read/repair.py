@@ -150,8 +150,8 @@ class _Report:
         self.diagnostics.error(code, message, span, label=label, fix=Fix(span, ""))
 
     def without_edit(self) -> None:
-        before, here = self.before, self.here
-        if before and before.kind == "EQUAL" and here.kind in (END, "COMMA", "RPAR"):
+        before, at = self.before, self.here
+        if before and before.kind == "EQUAL" and at.kind in (END, "COMMA", "RPAR"):
             name = self.tokens[self.place - 2] if self.place >= 2 else before
             span = Span(self.source, name.start, before.end)
             self.diagnostics.error(
@@ -163,13 +163,11 @@ class _Report:
                 fix=Fix(span, ""),
             )
             return
-        if before and before.kind == "NAME" and here.kind == END:
+        if before and before.kind == "NAME" and at.kind == END:
             self.lone_name(before)
             return
         expected = _in_words(self.expected)
-        self.diagnostics.error(
-            "E007", f"expected {expected}, found {here.shown()}", self.span(here)
-        )
+        self.diagnostics.error("E007", f"expected {expected}, found {at.shown()}", self.span(at))
 
     def lone_name(self, name: Token) -> None:
         span = self.span(name)

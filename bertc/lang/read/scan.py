@@ -191,15 +191,13 @@ class _Scanner:
         end = match.end()
         span = self.span(position, end)
         if text[position] == ":":
-            message, label, instead = "`:` between a name and its value", "write `=`", "="
+            message, label, fixed = "`:` between a name and its value", "write `=`", "="
             self.tokens.append(Token("EQUAL", ":", position, end))
         else:
             message, label = f"{_described(match.group())} has no meaning here", ""
-            instead = " " if match.group().isspace() else ""
-        help = f"write {instead}" if instead.strip() else "remove it"
-        self.diagnostics.error(
-            "E001", message, span, label=label, help=help, fix=Fix(span, instead)
-        )
+            fixed = " " if match.group().isspace() else ""
+        help = f"write {fixed}" if fixed.strip() else "remove it"
+        self.diagnostics.error("E001", message, span, label=label, help=help, fix=Fix(span, fixed))
         return end
 
     def open_string(self, position: int) -> int:

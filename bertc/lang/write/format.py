@@ -73,9 +73,7 @@ class _Layout:
         if self.line(block.span.start) == self.line(block.span.end) and block.items:
             inside = [line for item in block.items for line in self.lines([item], [], "")]
             short = f"{head} {'  '.join(inside)} }}"
-            if len(short) <= LINE_WIDTH and all(
-                isinstance(item, tree.Setting) for item in block.items
-            ):
+            if len(short) <= LINE_WIDTH and all(isinstance(i, tree.Setting) for i in block.items):
                 return [short]
         body = self.lines(block.items, comments, indent + INDENT)
         return [head, *body, f"{indent}}}"] if body else [head + "}"]

@@ -48,17 +48,13 @@ class AllowedValues:
                 named = {name: ValueKind(name, node) for name, node in options.items()}
                 short = dict[str, ValueKind]()
                 for node in options.values():
-                    inner = shapes.arguments(node).get(node.shorthand)
-                    short |= (
-                        AllowedValues(inner).kinds if isinstance(inner, shapes.KindShape) else {}
-                    )
+                    its = shapes.arguments(node).get(node.shorthand)
+                    short |= AllowedValues(its).kinds if isinstance(its, shapes.KindShape) else {}
                 return named | {name: kind for name, kind in short.items() if name not in named}
             case shapes.SumShape(inner=item) | shapes.ListShape(item=item):
                 return AllowedValues(item).kinds
             case shapes.EitherShape(members):
-                return {
-                    k: kind for shape in members for k, kind in AllowedValues(shape).kinds.items()
-                }
+                return {k: v for shape in members for k, v in AllowedValues(shape).kinds.items()}
             case _:
                 return {}
 
@@ -68,9 +64,7 @@ class AllowedValues:
         options = (
             self._shape.options if isinstance(self._shape, shapes.EitherShape) else (self._shape,)
         )
-        items = (
-            AllowedValues(shape.item) for shape in options if isinstance(shape, shapes.ListShape)
-        )
+        items = (AllowedValues(s.item) for s in options if isinstance(s, shapes.ListShape))
         return next(items, None)
 
 

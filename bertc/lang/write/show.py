@@ -122,9 +122,7 @@ def _node(node: Node, shape: shapes.KindShape, full: bool) -> str:
     kind = str(getattr(node, "kind", "") or shapes.kinds_of(cls)[0])
     needed = shapes.required(cls)
     texts = []
-    for name, inner in sorted(
-        shapes.arguments(cls).items(), key=lambda item: item[0] not in needed
-    ):
+    for name, inner in sorted(shapes.arguments(cls).items(), key=lambda one: one[0] not in needed):
         value = getattr(node, name)
         if name in needed or full or value != cls.model_fields[name].default:
             text = show_value(value, inner, full=full)

@@ -160,42 +160,38 @@ def answer_losses(task: Task, own: TaskTargets, states: Tensor, head: nn.Module)
     return Predicted(losses_n, scores.argmax(-1) == classes)
 
 
-def span_scores(
-    targets: TaskTargets, states_bsh: Float[Tensor, "b s h"], head: nn.Module
-) -> SpanScores:
+def span_scores(targets: TaskTargets, x_bsh: Float[Tensor, "b s h"], head: nn.Module) -> SpanScores:
     """Scores for inference (start unknown), of rows with one example each."""
     allowed_bs = _allowed(targets)
     if not isinstance(head, ConditionedSpan):
-        starts_bs, ends_bs = head(states_bsh).float().unbind(-1)
+        starts_bs, ends_bs = head(x_bsh).float().unbind(-1)
         return SpanScores(_kept(starts_bs, allowed_bs), _kept(ends_bs, allowed_bs))
-    starts_bs = _kept(head.start(states_bsh)[..., 0].float(), allowed_bs)
+    starts_bs = _kept(head.start(x_bsh)[..., 0].float(), allowed_bs)
     likeliest_bp = starts_bs.topk(min(BEGINNINGS, starts_bs.shape[1])).indices
-    ends_bps = head.end.scores(states_bsh, gather_positions(states_bsh, likeliest_bp))
+    ends_bps = head.end.scores(x_bsh, gather_positions(x_bsh, likeliest_bp))
     ends_bps = _kept(ends_bps, allowed_bs[:, None])
     answered_b = None
     if head.answered is not None:
-        answered_b = _answered(head.answered, targets, states_bsh, starts_bs[:, None])[:, 0]
+        answered_b = _answered(head.answered, targets, x_bsh, starts_bs[:, None])[:, 0]
     return SpanScores(starts_bs, ends_bps, likeliest_bp, answered_b)
 
 
-def _span_losses(
-    targets: TaskTargets, states_bsh: Float[Tensor, "b s h"], head: nn.Module
-) -> Predicted:
+def _span_losses(targets: TaskTargets, x_bsh: Float[Tensor, "b s h"], head: nn.Module) -> Predicted:
     """Mean of the cross entropies of start and end."""
     firsts_bm, lasts_bm = targets.targets.long().unbind(2)
     own_bms = tokens_of_examples(targets)
     if not isinstance(head, ConditionedSpan):
         # Every token of the example competes (run_squad.py, create_model).
-        starts_bs, ends_bs = head(states_bsh).float().unbind(-1)
+        starts_bs, ends_bs = head(x_bsh).float().unbind(-1)
         starts_bms, ends_bms = _kept(starts_bs[:, None], own_bms), _kept(ends_bs[:, None], own_bms)
     else:
         own_bms = own_bms & _allowed(targets)[:, None]
-        starts_bms = _kept(head.start(states_bsh)[..., 0].float()[:, None], own_bms)
-        begun_bmh = gather_positions(states_bsh, firsts_bm)
-        ends_bms = _kept(head.end.scores(states_bsh, begun_bmh), own_bms)
+        starts_bms = _kept(head.start(x_bsh)[..., 0].float()[:, None], own_bms)
+        begun_bmh = gather_positions(x_bsh, firsts_bm)
+        ends_bms = _kept(head.end.scores(x_bsh, begun_bmh), own_bms)
     losses_bm = 0.5 * (_cross_entropy(starts_bms, firsts_bm) + _cross_entropy(ends_bms, lasts_bm))
     if isinstance(head, ConditionedSpan) and head.answered is not None:
-        answered_bm = _answered(head.answered, targets, states_bsh, starts_bms)
+        answered_bm = _answered(head.answered, targets, x_bsh, starts_bms)
         losses_bm = losses_bm + ANSWERED_WEIGHT * F.binary_cross_entropy_with_logits(
             answered_bm, (firsts_bm > targets.positions).float(), reduction="none"
         )

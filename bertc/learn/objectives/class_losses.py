@@ -26,12 +26,9 @@ def label_losses(
     loss: ClassLoss, scores_nc: Float[Tensor, "n c"], classes_n: Int[Tensor, "n"]
 ) -> Float[Tensor, "n"]:
     """Losses of one class per example."""
+    weight_c = class_weights(loss.weights, scores_nc.device)
     losses_n = F.cross_entropy(
-        scores_nc,
-        classes_n,
-        weight=class_weights(loss.weights, scores_nc.device),
-        reduction="none",
-        label_smoothing=loss.smoothing,
+        scores_nc, classes_n, weight_c, reduction="none", label_smoothing=loss.smoothing
     )
     if not loss.power:
         return losses_n

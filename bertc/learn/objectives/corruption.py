@@ -118,17 +118,15 @@ def _hide(
     return token_ids_bs, masks
 
 
-def _either(
-    own_b1: Bool[Tensor, "b 1"], predictions: Predictions, others: Predictions
-) -> Predictions:
+def _either(own_b1: Bool[Tensor, "b 1"], its: Predictions, others: Predictions) -> Predictions:
     """Select per row between two prediction sets, padded to the wider."""
-    wide = max(predictions.positions.shape[1], others.positions.shape[1])
+    wide = max(its.positions.shape[1], others.positions.shape[1])
 
     def chosen(own_bk: Shaped[Tensor, "b k"], others_bk: Shaped[Tensor, "b k"]) -> Tensor:
         own_bk = F.pad(own_bk, (0, wide - own_bk.shape[1]))
         return torch.where(own_b1, own_bk, F.pad(others_bk, (0, wide - others_bk.shape[1])))
 
-    return Predictions(*map(chosen, predictions[:3], others[:3]))
+    return Predictions(*map(chosen, its[:3], others[:3]))
 
 
 def _number(inputs: Inputs, real_bs: Bool[Tensor, "b s"]) -> Int[Tensor, "b s"]:

@@ -129,14 +129,10 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
             how = Relation("kl", "probabilities", heads)
             if isinstance(node, KdAttention):
                 how = Relation(node.loss, node.of, heads, node.zero_below)
+            both = here_by_layer[here], there_by_layer[there]
             for which in node.related:
-                summed = summed + relation_loss(
-                    _factors(which, here_by_layer[here], positions_bk),
-                    _factors(which, there_by_layer[there], positions_bk),
-                    allowed,
-                    tokens.weights,
-                    how,
-                )
+                own, taught = (_factors(which, projected, positions_bk) for projected in both)
+                summed = summed + relation_loss(own, taught, allowed, tokens.weights, how)
         return summed
 
     def loss(self, predicted: term.Predicted, targets: Any) -> term.TermLoss:
@@ -155,9 +151,7 @@ def _at(states_bsh: Float[Tensor, "b s h"], positions_bk: Int[Tensor, "b k"] | N
 
 
 def _by_layer(outputs: tuple[Tensor, ...], layers: tuple[int, ...]) -> dict[int, Projected]:
-    return {
-        layer: Projected(*outputs[3 * place : 3 * place + 3]) for place, layer in enumerate(layers)
-    }
+    return {layer: Projected(*outputs[3 * n : 3 * n + 3]) for n, layer in enumerate(layers)}
 
 
 def _factors(which: Related, of: Projected, positions_bk: Int[Tensor, "b k"] | None) -> Factors:
@@ -178,13 +172,11 @@ def _factors(which: Related, of: Projected, positions_bk: Int[Tensor, "b k"] | N
     return Factors(left_bsw, right_bsw.view_as(right_bsw))
 
 
-def tokens_of(
-    targets: Compared | TaskTargets, which: Literal["all", "masked", "first"]
-) -> Compared:
+def tokens_of(targets: Compared | TaskTargets, of: Literal["all", "masked", "first"]) -> Compared:
     """The tokens that are compared, of text or of the examples of a task."""
     if isinstance(targets, Compared):
         return targets
-    if which == "all":
+    if of == "all":
         return Compared((targets.examples > 0).float(), None)
     return Compared(targets.weights, targets.positions)
 

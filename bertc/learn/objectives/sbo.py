@@ -87,10 +87,6 @@ def find_boundaries(
         & ordinary_bs.gather(1, start_bk)
         & ordinary_bs.gather(1, end_bk + 2)
     )
-    return Boundaries(
-        torch.where(asked_bk, start_bk - 1, 0),
-        torch.where(asked_bk, end_bk + 1, 0),
-        torch.where(asked_bk, place_bk, 0),
-        masked.targets,
-        asked_bk.float(),
-    )
+    where = (start_bk - 1, end_bk + 1, place_bk)
+    left_bk, right_bk, place_bk = (torch.where(asked_bk, x_bk, 0) for x_bk in where)
+    return Boundaries(left_bk, right_bk, place_bk, masked.targets, asked_bk.float())

@@ -201,9 +201,7 @@ class ExampleTensors(TermTensors[NodeT, OwnT, HeadT]):
         raise AssertionError("task targets come from examples, not from text")
 
 
-def marked(
-    positions_bk: Int[Tensor, "b k"], weights_bk: Float[Tensor, "b k"], row: int
-) -> set[int]:
+def marked(positions_bk: Int[Tensor, "b k"], weights_bk: Float[Tensor, "b k"], b: int) -> set[int]:
     """Positions of one row with a nonzero weight."""
-    pairs = zip(positions_bk[row].tolist(), weights_bk[row].tolist(), strict=True)
+    pairs = zip(positions_bk[b].tolist(), weights_bk[b].tolist(), strict=True)
     return {at for at, weight in pairs if weight}

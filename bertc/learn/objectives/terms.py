@@ -86,9 +86,7 @@ class Joined(NamedTuple):
 
 def joined(objectives: Iterable[Objective]) -> tuple[Joined, ...]:
     """Join objectives to their tensors, in order."""
-    return tuple(
-        Joined(one.title, one.head_name, one.states.name, tensors_of(one)) for one in objectives
-    )
+    return tuple(Joined(t.title, t.head_name, t.states.name, tensors_of(t)) for t in objectives)
 
 
 def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:

@@ -32,11 +32,9 @@ class Words(NamedTuple):
     heads: Bool[Tensor, "b s"]  # the first token of a word that may be chosen
 
 
-def look_up(
-    table_v: Shaped[Tensor, "v"], token_ids_bs: Int[Tensor, "b s"]
-) -> Shaped[Tensor, "b s"]:
+def look_up(table_v: Shaped[Tensor, "v"], ids_bs: Int[Tensor, "b s"]) -> Shaped[Tensor, "b s"]:
     """Entries (b, s) of a table (v,); faster than indexing by a matrix on CPUs."""
-    return table_v.index_select(0, token_ids_bs.reshape(-1)).view(token_ids_bs.shape)
+    return table_v.index_select(0, ids_bs.reshape(-1)).view(ids_bs.shape)
 
 
 def read_text(

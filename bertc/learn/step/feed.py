@@ -197,9 +197,7 @@ def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.d
     return -(-stage.batch // parts)
 
 
-def to_micro_batch(
-    batch: TaskBatch, device: torch.device, stage: Stage | None = None
-) -> MicroBatch:
+def to_micro_batch(rows: TaskBatch, device: torch.device, stage: Stage | None = None) -> MicroBatch:
     """A batch of a task on ``device``: encoder inputs and labels, also for the stage's teachers."""
     pinned = device.type == "cuda"
 
@@ -208,33 +206,33 @@ def to_micro_batch(
         host_tensor = tensor.pin_memory() if pinned else tensor
         return host_tensor.to(device, non_blocking=True).to(dtype)
 
-    token_ids_bs = moved(batch.token_ids, torch.long)
-    examples_bs = moved(batch.examples, torch.long)
-    positions_bk = moved(batch.positions, torch.long)
+    token_ids_bs = moved(rows.token_ids, torch.long)
+    examples_bs = moved(rows.examples, torch.long)
+    positions_bk = moved(rows.positions, torch.long)
     reading = EncoderInputs(
         token_ids=token_ids_bs,
-        segment_ids=moved(batch.segment_ids, torch.long),
-        attention_mask=None if batch.shared else examples_bs > 0,
-        sequence_ids=examples_bs if batch.shared else None,
-        starts=moved(batch.starts, torch.long) if batch.shared else None,
-        output_positions=None if batch.passage.size or batch.reads_all else positions_bk,
+        segment_ids=moved(rows.segment_ids, torch.long),
+        attention_mask=None if rows.shared else examples_bs > 0,
+        sequence_ids=examples_bs if rows.shared else None,
+        starts=moved(rows.starts, torch.long) if rows.shared else None,
+        output_positions=None if rows.passage.size or rows.reads_all else positions_bk,
     )
     answers = TaskTargets(
         positions_bk,
-        moved(batch.targets, torch.float32),
-        moved(batch.weights, torch.float32),
-        moved(batch.passage, torch.bool),
+        moved(rows.targets, torch.float32),
+        moved(rows.weights, torch.float32),
+        moved(rows.passage, torch.bool),
         examples_bs,
     )
     terms = [t.objective.teaching for t in stage.objective] if stage else []
-    taught_titles = [term.title for term in terms if term and term.of_task in ("", batch.task)]
+    taught_titles = [term.title for term in terms if term and term.of_task in ("", rows.task)]
     if taught_titles and stage and stage.networks()[-1].num_outputs is None:
         reading = reading._replace(output_positions=None)
     frozen = [network for network in stage.networks() if not network.learned] if stage else []
     return MicroBatch(
         reading,
         token_ids_bs,
-        dict.fromkeys((batch.task, *taught_titles), answers),
+        dict.fromkeys((rows.task, *taught_titles), answers),
         frozen_positions=positions_bk if any(n.num_outputs for n in frozen) else None,
     )
 

@@ -161,7 +161,5 @@ def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
     A term without predictions has a loss of 0; weights of classes may sum to less than 1.
     """
     # Python numbers go to the device with the kernels; tensors made here would need a copy.
-    extra = (tensors_of(term.objective).divisor_extra for term in stage.objective)
-    return torch.stack([n + e for n, e in zip(counts_t, extra, strict=True)]).clamp(
-        min=LEAST_WEIGHT
-    )
+    more = (tensors_of(term.objective).divisor_extra for term in stage.objective)
+    return torch.stack([n + e for n, e in zip(counts_t, more, strict=True)]).clamp(min=LEAST_WEIGHT)

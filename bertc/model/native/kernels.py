@@ -124,17 +124,15 @@ class Kernels:
         self._run("gated_backward", (x, upstream, grad), rows, width, kind)
         return grad
 
-    def turn(
-        self, x: Tensor, cosines: Tensor, sines: Tensor, neighbours: bool, way: float
-    ) -> Tensor:
+    def turn(self, x: Tensor, cosines: Tensor, sines: Tensor, adjacent: bool, way: float) -> Tensor:
         """Pairs of numbers of heads (b, l, n, d), turned by angles (#b, l, 1, p) in fp32.
 
-        ``neighbours``: pairs are neighbours, else halves. ``way``: 1, or -1 to turn back.
+        ``adjacent``: pairs are neighbours, else halves. ``way``: 1, or -1 to turn back.
         """
         y, steps = torch.empty(x.shape, dtype=x.dtype), x.stride()[:3]
         angle_step = 0 if len(cosines) == 1 else cosines.stride(0)
         sizes = (*x.shape, cosines.shape[-1], *steps, angle_step)
-        self._run("turn", (x, cosines, sines, y), *sizes, neighbours, way)
+        self._run("turn", (x, cosines, sines, y), *sizes, adjacent, way)
         return y
 
     def norm(

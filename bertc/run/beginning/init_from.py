@@ -181,14 +181,12 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     ]
 
 
-def _left_out(
-    init: growth.FromLayers, places: WeightMap, old: Resolved, new: Resolved
-) -> list[str]:
+def _left_out(init: growth.FromLayers, where: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     """A line about which layers are taken, and one for each table of embeddings that is not."""
     depths = old.encoder.depth, new.encoder.depth
     taken = ", ".join(str(init.source(layer, *depths)) for layer in range(depths[1]))
     tables = {weight.name for weight in model_weights(old) if weight.part == "embeddings"}
-    unused = sorted(tables - set(places.copies.values()))
+    unused = sorted(tables - set(where.copies.values()))
     return [f"layers {taken}", *(f"its {name} is left out" for name in unused)]
 
 

@@ -29,17 +29,15 @@ TEXT_TOKENS = 2**20
 
 def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
     """The step of the first stage, as at the start of a run."""
-    stage, weights = resolved.stages[0], dict(model.named_parameters())
+    stage, named = resolved.stages[0], dict(model.named_parameters())
     learning = trained_names(stage)
-    for name, weight in weights.items():
+    for name, weight in named.items():
         weight.requires_grad_(name in learning)
     for network in model.networks():
         network.recompute = plan.recompute[0]
     table = model_weights(resolved)
-    moments = zero_moments(stage.optimizer, table, weights)
-    rule = make_rule(
-        stage.optimizer, table, weights, moments, 0, plan.compile, None, plan.precision
-    )
+    moments = zero_moments(stage.optimizer, table, named)
+    rule = make_rule(stage.optimizer, table, named, moments, 0, plan.compile, None, plan.precision)
     microbatch, seed = plan.microbatches[0], resolved.run.seed
     frozen = frozen_networks(stage, torch.device(plan.device), model.compute_dtype, seed)
     objective = make_objective(model, stage, plan.compile, frozen)

@@ -116,9 +116,7 @@ def _right(task: AnyTask, examples: Sequence[Example]) -> LabelScores:
     return np.array([[float(name in known) for name in names] for known in sets])
 
 
-def _worst(
-    where: str, examples: Sequence[Example], answers: Answers, off_n: LabelScores
-) -> list[str]:
+def _worst(of: str, examples: Sequence[Example], answers: Answers, off_n: LabelScores) -> list[str]:
     """A line for each of the mistakes of which the model was surest."""
     lines = list[str]()
     for at in np.argsort(-off_n, kind="stable").tolist():
@@ -128,7 +126,7 @@ def _worst(
         text = " | ".join(example.texts) if isinstance(example, TextExample) else example.key
         shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
         lines.append(
-            f"{where}: row {example.key} is {_named(known)}, answered {_named(answer)}, off by "
+            f"{of}: row {example.key} is {_named(known)}, answered {_named(answer)}, off by "
             f"{off_n[at]:.2f}: {' '.join(shown.split())}"
         )
     return lines

@@ -145,19 +145,17 @@ def _as_in_training(run: OpenRun, manner: Manner, display: Display, details: Det
     return evaluation, (manner.told(run.stage),), next_token_cost(evaluation, run.stage, seconds)
 
 
-def _of_text(
-    run: OpenRun, data: TextData, manner: Manner, display: Display
-) -> tuple[Evaluation, float]:
+def _of_text(run: OpenRun, data: TextData, how: Manner, shown: Display) -> tuple[Evaluation, float]:
     """The evaluation, and the seconds that it took."""
     model, stage, vocabulary = run.model, run.stage, data.vocabulary
     device = next(model.parameters()).device
     nats_v = unigram_nats(vocabulary, data.tokens, device)
     known = characters_by_token(vocabulary)
     costs = [nats_v, *([] if known is None else [torch.from_numpy(known).to(nats_v)])]
-    examples = manner.examples or (EVERYTHING if manner.data else run.examples)
+    examples = how.examples or (EVERYTHING if how.data else run.examples)
     began = time.perf_counter()
-    if manner.sliding and isinstance(data, RunningData):
-        evaluation = _slide(run, data, costs, manner, examples, display)
+    if how.sliding and isinstance(data, RunningData):
+        evaluation = _slide(run, data, costs, how, examples, shown)
         return evaluation, time.perf_counter() - began
     rows = heldout_rows(stage, run.microbatch, run.ranks)
     seed = model.resolved.run.seed
@@ -167,7 +165,7 @@ def _of_text(
     if isinstance(data, RunningData):
         data = replace(data, seq=stage.seq)
     began = time.perf_counter()
-    batches, vocab = counted(data, rows, examples, display), vocab_tensors(vocabulary, device)
+    batches, vocab = counted(data, rows, examples, shown), vocab_tensors(vocabulary, device)
     evaluation = evaluate(
         model, stage, objective, batches, vocab, costs, run.microbatch, seed, run.ranks
     )

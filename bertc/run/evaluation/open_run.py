@@ -77,14 +77,12 @@ def open_run(
         yield OpenRun(model, stage, data, microbatch, examples, ranks, stop)
 
 
-def read_text(
-    folder: RunFolder, resolved: Resolved, cache: Path, progress: Progress
-) -> PreparedCorpus:
+def read_text(at: RunFolder, resolved: Resolved, cache: Path, progress: Progress) -> PreparedCorpus:
     """The text that a run was trained on, if it is the same."""
     networks = TrainedNetworks(resolved.run.device)
     corpus, lock = (
-        prepare(resolved, cache, progress, networks, folder.tokenizer),
-        folder.read_lock(),
+        prepare(resolved, cache, progress, networks, at.tokenizer),
+        at.read_lock(),
     )
     if lock and lock.data != corpus.fingerprint:
         raise DataError(

@@ -66,7 +66,7 @@ def answer(
     model.eval()
     try:
         totals = torch.zeros(4, dtype=torch.float64, device=device)
-        task = task_set.judged
+        task = task_set.task.judged
         score = within(partial(outputs, model, stage, task))
         scored = _said(score, task_set, rows, pad, totals, stop, progress or Silent())
         answers = read_off(task, examples, rows, scored, stage.batch, fit)

@@ -50,9 +50,7 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
 
     Of texts to embed it may have learned none.
     """
-    learned: Learned = {
-        task.title: (stage, task) for stage in resolved.stages for task in stage.tasks
-    }
+    learned: Learned = {task.title: (s, task) for s in resolved.stages for task in s.tasks}
     written = _written(request) if "(" in request else None
     if isinstance(written, Embed) and written.title not in learned:
         embedding = [task for _, task in learned.values() if isinstance(task, Embed)]

@@ -114,9 +114,8 @@ def evaluate_files(
         notes += [f"{task.title}: {note}" for note in lost]
     placed(model, device)
     task_set = TaskSet(task, encode(task, (), vocabulary, seq, segments), rows)
-    only = stage.model_copy(
-        update={"objective": tuple(t for t in stage.objective if t.name == task.title)}
-    )
+    terms = tuple(term for term in stage.objective if term.name == task.title)
+    only = stage.model_copy(update={"objective": terms})
     data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)
     with without_heads(model, without):
         return evaluate_tasks(model, only, data, progress=progress, details=details), tuple(notes)

@@ -83,12 +83,8 @@ class TrainedNetworks:
     def judged(self, folder: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Scores from 0 to 1 of a query and a passage each, by the reranker in a folder."""
         model, vocabulary = self._loaded(folder)
-        learned = [
-            (stage, task)
-            for stage in model.resolved.stages
-            for task in stage.tasks
-            if isinstance(task, Rerank)
-        ]
+        tasks = ((stage, task) for stage in model.resolved.stages for task in stage.tasks)
+        learned = [(stage, task) for stage, task in tasks if isinstance(task, Rerank)]
         if not learned:
             raise DataError(
                 f"{folder} has learned no task that ranks passages",
@@ -188,18 +184,12 @@ class _MaskedWords:
         """The text with a mask, and after it the text itself if both fit."""
         masked = [*ids[:piece], self.vocabulary.mask, *ids[piece + 1 :]]
         for second in (ids, None):
-            if (
-                len(masked) + len(second or ()) + self.template.specials(2 if second else 1)
-                <= self.room
-            ):
-                parts = fill_template(self.template, masked, second)
-                return MaskedRow(
-                    text,
-                    place,
-                    tuple(chain.from_iterable(part for part, _ in parts)),
-                    tuple(chain.from_iterable(part for _, part in parts)),
-                    len(self.template.before[0]) + piece,
-                )
+            specials = self.template.specials(2 if second else 1)
+            if len(masked) + len(second or ()) + specials <= self.room:
+                parts = zip(*fill_template(self.template, masked, second), strict=True)
+                ids_row, segments_row = (tuple(chain.from_iterable(of)) for of in parts)
+                at = len(self.template.before[0]) + piece
+                return MaskedRow(text, place, ids_row, segments_row, at)
         return None
 
     @torch.inference_mode()
@@ -217,9 +207,7 @@ class _MaskedWords:
         inputs, states_at_b = tensors_of(self.term).ask(inputs, at_b, self.vocabulary.mask)
         logits_bv = token_scores(self.model, self.term, inputs, states_at_b)
         best_bk = logits_bv.topk(min(self.number, logits_bv.shape[1])).indices.tolist()
-        return [
-            tuple(word for token in best_k if (word := self._word(token))) for best_k in best_bk
-        ]
+        return [tuple(word for one in best_k if (word := self._word(one))) for best_k in best_bk]
 
     def _word(self, token: int) -> str:
         """The word that a token is; empty if it is special, or a piece within one."""

@@ -81,14 +81,9 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
         *(Term(weight=JUDGE_WEIGHT, objective=t.objective) for t in encoder.resolved.terms()),
         *generator.resolved.terms(),
     )
-    origin = Origin("written")
-    program = encoder.program.with_settings(
-        {
-            "generator": Given(network, origin),
-            "objective": Given(terms, origin),
-            "head": Given(other.head, origin),
-        }
-    )
+    changes = {"generator": network, "objective": terms, "head": other.head}
+    given = {name: Given(value, Origin("written")) for name, value in changes.items()}
+    program = encoder.program.with_settings(given)
     resolved = resolve(program)
     if alone(resolved, "generator").encoder != other:
         raise DataError(

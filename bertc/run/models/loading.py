@@ -34,19 +34,17 @@ def load(folder: Path) -> Model:
     return model.eval()
 
 
-def read_checkpoint(
-    folder: Path, step: int, *, raw: bool
-) -> tuple[Resolved, dict[str, Tensor], Path]:
+def read_checkpoint(run: Path, step: int, *, raw: bool) -> tuple[Resolved, dict[str, Tensor], Path]:
     """Program, weights and folder of a run's checkpoint after ``step`` steps, 0: the newest.
 
     The weights are those that the run evaluated, an average where it has one, with adapters merged,
     unless ``raw``.
     """
-    refuse_strangers(folder)
-    number, checkpoint = folders.checkpoint_of(folder, step)
+    refuse_strangers(run)
+    number, checkpoint = folders.checkpoint_of(run, step)
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
-    program, tensors = _of_checkpoint(folder, number, checkpoint, raw)
+    program, tensors = _of_checkpoint(run, number, checkpoint, raw)
     return *((program, tensors) if raw else merged(program, tensors)), checkpoint
 
 

@@ -83,12 +83,11 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
         sentences = known.changed(pooling=pooling)
     words = vocabulary_of(run, resolved.encoder.vocab_size)
     config = run / "model" / "config.json"
-    there = is_file(config)
     return export_model(
         resolved, tensors, words, folder,
         strict=True,
         prefer=present_layout(run),
-        copied=kept_settings(config) if there else {},
+        copied=kept_settings(config) if is_file(config) else {},
         sentences=sentences,
     )  # fmt: skip
 

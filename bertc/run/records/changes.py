@@ -77,9 +77,7 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
     new = with_places_of(old, new)
     prepared = any(isinstance(s.corpus, Prepared) for stage in new.stages for s in stage.data)
     if prepared and origin("vocab", old) == origin("vocab", new) == "derived":
-        new = new.model_copy(
-            update={"vocabulary": old.vocabulary}
-        )  # which lies where the text does
+        new = new.model_copy(update={"vocabulary": old.vocabulary})  # it lies where the text does
     every = changed(old, new)
     changes = [change for change in every if not change.follows(old, new)]
     # Steps that were counted from epochs are all there is to see of those.

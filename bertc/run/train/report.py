@@ -102,9 +102,7 @@ def _losses(evaluation: Evaluation) -> Table:
 
 
 def _scores(evaluation: Evaluation) -> Table:
-    parts = [
-        (t, p, scores) for t, by_part in evaluation.scores.items() for p, scores in by_part.items()
-    ]
+    parts = [(t, p, s) for t, by_part in evaluation.scores.items() for p, s in by_part.items()]
     metrics = dict.fromkeys(metric for _, _, scores in parts for metric in scores)
     spread = evaluation.intervals
     ranged = ("95%",) if spread else ()

@@ -36,12 +36,10 @@ NOT_NAMES = {"self", "F", "nn", "torch", *BATCH_AXES}
 class ForwardBody:
     """The text of one scope: names of its values, and its statements."""
 
-    def __init__(
-        self, scope: CallScope, containers: Mapping[str, str], constants: Constants
-    ) -> None:
+    def __init__(self, scope: CallScope, containers: Mapping[str, str], known: Constants) -> None:
         read = reads(scope)
         self.scope, self.free, self.calls, self.uses = scope, read.free, scope.calls, read.uses
-        self._containers, self._constants = containers, constants
+        self._containers, self._constants = containers, known
         self.names: dict[TensorValue, str] = {}
         self._sizes = AxisNames(self.free, self.names)
         self.origins: dict[str, str] = {}
@@ -216,9 +214,7 @@ class ForwardBody:
     def _call(self, call: Call) -> str:
         """The expression of a call."""
         if call.body:
-            return call_expression(
-                self.path(call.body.path), [self.value(v) for v in read_by(call)]
-            )
+            return call_expression(self.path(call.body.path), [*map(self.value, read_by(call))])
         args = [self._argument(argument) for argument in call.args]
         if isinstance(call.function, nn.Module):
             inside = call.path != self.scope.path  # else it is the module's own product

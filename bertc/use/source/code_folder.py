@@ -105,7 +105,8 @@ def _check(
     module = ModuleType("modeling")
     exec(compile(source, "modeling", "exec"), vars(module))
     kind, body = getattr(module, name), resolved.encoder
-    config = kind.config_class(vocab_size=body.vocab_size, num_labels=_labels(ready))
+    labels = len(ready.get("classifier.bias", ())) or 2
+    config = kind.config_class(vocab_size=body.vocab_size, num_labels=labels)
     network = kind(config).eval()
     base = "" if hasattr(network, "model") else "model."
     weights = {key.removeprefix(base): tensor for key, tensor in ready.items()}
@@ -126,10 +127,6 @@ def _check(
         if (scores := head_of_tokens(resolved)) and name.endswith("LM"):
             logits = language_scores(model, scores.term, states)
             refuse_difference(scores.term, difference(shown.logits[real], logits[real]))
-
-
-def _labels(ready: Mapping[str, Tensor]) -> int:
-    return len(ready["classifier.bias"]) if "classifier.bias" in ready else 2
 
 
 def _placed(resolved: Resolved, tensors: Mapping[str, Tensor]) -> tuple[str, dict[str, str]]:

@@ -61,18 +61,16 @@ def operation(function: str, args: list[str], kwargs: dict[str, str]) -> str:
     return call_expression(f"{first}.{method}", args[1:], kwargs)
 
 
-def written_arguments(
-    function: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, Any]:
+def written_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """Arguments without those that have their default, and with names where there are many."""
-    method = function.split(".")[-1]
+    method = name.split(".")[-1]
     if method == "scaled_dot_product_attention":
         named = dict(zip(ATTENTION_ARGUMENTS, args, strict=False))
         defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
         rest = {key: value for key, value in named.items() if value != defaults.get(key, ...)}
         first = tuple(rest.pop(key) for key in ("query", "key", "value"))
         return first, {**rest, **kwargs}
-    if "functional" not in function or not (defaults := _defaults(method)):
+    if "functional" not in name or not (defaults := _defaults(method)):
         return args, kwargs
     return args, {k: v for k, v in kwargs.items() if k not in defaults or defaults[k] != v}
 

@@ -143,9 +143,7 @@ def _other_argument(stage: StageSettings, term: OfLayers, name: str, value: str)
 def _other_term(stage: StageSettings, term: OfLayers, instead: str) -> Way:
     origin = stage.origins["objective"]
     span = origin.parts.get((_place(stage, term), "objective")) if written(origin) else None
-    titles = {
-        weighted.objective.title for weighted in stage.objective if weighted.objective != term
-    }
+    titles = {one.objective.title for one in stage.objective if one.objective != term}
     there = instead.split(",")[0].rstrip(")") + ")" in titles
     return {
         "help": f"compare otherwise, as in objective={instead}",

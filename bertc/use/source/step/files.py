@@ -77,9 +77,7 @@ def write_training(
     bytes_a_step = sum(getattr(first, name)[:1].numel() * 8 for name in fields) * stage.batch // 2
     steps = max(1, min(stage.steps, MOST_BYTES // bytes_a_step))
     parts = [data.train(step) for step in range(steps)]
-    rows = {
-        name: torch.cat([torch.as_tensor(getattr(part, name)) for part in parts]) for name in fields
-    }
+    rows = {name: torch.cat([torch.as_tensor(getattr(p, name)) for p in parts]) for name in fields}
     rows = {name: part.int() if name in IN_32_BITS else part for name, part in rows.items()}
     tables: dict[str, Tensor] = {name: getattr(vocab, name) for name in TABLES if name in read}
     replace(out, source.encode())
