@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_380,
+    "core": 66_390,
     "lab": 8_450,
-    "tests": 41_650,
+    "tests": 41_670,
     "words of docs": 33_220,
     "lines of README": 120,
     "lines a kind": 435,

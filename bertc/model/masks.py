@@ -153,7 +153,12 @@ def near(mask: Mask, inputs: EncoderInputs, reach: int) -> Mask:
         allowed_b1qk = allowed_b1qk & mask.allowed
     if mask.has_keys is not None:
         return with_empty_queries((allowed_b1qk & mask.has_keys)[:, 0])
-    return Mask(allowed_b1qk | (apart_b1qk == 0))
+    return Mask(_at_least_itself(allowed_b1qk, apart_b1qk))
+
+
+def _at_least_itself(allowed: Tensor, apart: Tensor) -> Tensor:
+    """The mask in which queries without any key, as in padding, attend to themselves."""
+    return allowed | ((apart == 0) & ~allowed.any(-1, keepdim=True))
 
 
 def _in_blocks(inputs: EncoderInputs, causal: bool, reach: int) -> Blocks:
@@ -167,13 +172,13 @@ def _in_blocks(inputs: EncoderInputs, causal: bool, reach: int) -> Blocks:
     allowed_bmzk = ((apart_mzk.abs() <= reach) & inside_m1k)[None]
     if causal:
         allowed_bmzk = allowed_bmzk & (apart_mzk >= 0)
-    # Padding attends to padding: nothing reads it.
     numbers_bs = inputs.attention_mask if inputs.sequence_ids is None else inputs.sequence_ids
     if numbers_bs is not None:
         blocks = _filled(numbers_bs[..., None, None], size)
-        keys_bmk = _with_sides(blocks, reach)[..., 0, 0]
-        allowed_bmzk = allowed_bmzk & (keys_bmk[:, :, None] == blocks[..., 0])
-    allowed_bmzk = (allowed_bmzk | (apart_mzk == 0)).expand(b, -1, -1, -1)
+        keys_bm1k = _with_sides(blocks, reach)[..., 0, 0][:, :, None]
+        alone = inputs.sequence_ids is None
+        allowed_bmzk = allowed_bmzk & (keys_bm1k.bool() if alone else keys_bm1k == blocks[..., 0])
+    allowed_bmzk = _at_least_itself(allowed_bmzk, apart_mzk).expand(b, -1, -1, -1)
     return Blocks(allowed_bmzk.flatten(0, 1)[:, None], reach)
 
 

@@ -57,6 +57,11 @@ def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:
         import pyarrow as pa
         from pyarrow.parquet import write_table
 
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+        width = vectors.shape[-1]
+        there = vectors.any(-1) if vectors.ndim == 3 else np.ones(len(vectors), np.bool_)
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors[there].reshape(-1)), width)
+        if vectors.ndim == 3:  # a list of the tokens that are there
+            begins = np.cumsum([0, *there.sum(1)], dtype=np.int32)
+            lists = pa.ListArray.from_arrays(pa.array(begins), lists)
         write_table(pa.table({"text": pa.array(texts, pa.string()), "vector": lists}), stream)
     durable.replace(to, stream.getvalue())

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
+from pyarrow.parquet import read_table
 from safetensors.torch import save_file
 
 import bertc
@@ -16,6 +18,8 @@ from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.softmax.similarities import related_losses
 from bertc.learn.objectives.softmax.similarities import search as similarities
 from bertc.run.models.runs import export_run, import_run
+from bertc.run.models.vectors import Embedded
+from bertc.use.embed import write_vectors
 from tests.hub.test_sentences import folder_of, modules, write
 from tests.hub.test_vectors import TOY, search
 
@@ -110,6 +114,21 @@ def compare(model: Any, library: Any) -> None:
     torch.testing.assert_close(scores, theirs, atol=1e-5, rtol=1e-5)
 
 
+def test_unattended_tokens_attend_to_the_others_of_a_window(theirs, tmp_path):
+    folder = late_folder(tmp_path / "came", FOLDERS["unsaid"])
+    config = transformers.ModernBertConfig(
+        vocab_size=97, hidden_size=24, num_hidden_layers=3, num_attention_heads=3,
+        intermediate_size=40, max_position_embeddings=32, local_attention=62, pad_token_id=0,
+        bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3,
+    )  # fmt: skip
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    fast = transformers.AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    transformers.PreTrainedTokenizerFast(tokenizer_object=fast, **names).save_pretrained(folder)
+    torch.manual_seed(0)
+    transformers.ModernBertModel(config).save_pretrained(folder)
+    compare(bertc.load(folder), theirs(folder))
+
+
 @pytest.mark.parametrize("name", FOLDERS)
 def test_folders_are_those_of_the_library_and_leave_as_they_came(name, theirs, tmp_path):
     folder, run = late_folder(tmp_path / "came", FOLDERS[name]), tmp_path / "run"
@@ -182,6 +201,11 @@ def test_a_run_is_searched_as_the_library_does_and_mined(theirs, tmp_path):
     )(left)  # fmt: skip
     found = report.evaluation.scores["embed"]["dev-corpus"]
     assert found == {m: pytest.approx(expected[f"maxsim_{m}"]) for m in found}
+    embedded = Embedded(bertc.load(run).embed(TEXTS), 0, 0, 0.0)
+    write_vectors(TEXTS, embedded, tmp_path / "vectors.parquet")
+    written = read_table(tmp_path / "vectors.parquet")["vector"].to_pylist()
+    np.testing.assert_allclose(written[1], embedded.vectors[1][: len(written[1])])
+    assert [len(vectors) for vectors in written] == [*embedded.vectors.any(2).sum(1)]
     mined = f"{task}, negatives=mined('{run}', number=1))"
     again = bertc.train(f"{spec} task={mined}", tmp_path / "mined")
     assert again.evaluation.scores["embed"]["dev-corpus"].keys() == found.keys()
