@@ -21,8 +21,8 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_390,
-    "lab": 8_450,
+    "core": 66_150,
+    "lab": 8_400,
     "tests": 41_670,
     "words of docs": 33_220,
     "lines of README": 120,
