@@ -1,6 +1,7 @@
 """The statements of one ``forward``, from what was recorded in it."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -19,7 +20,7 @@ from bertc.use.source.expressions import (
     written_arguments,
 )
 from bertc.use.source.loops import rolled
-from bertc.use.source.reads import read_by, reads
+from bertc.use.source.reads import all_read, free_values, read_by
 from bertc.use.source.recording import Call, CallScope, LongList, TensorValue
 from bertc.use.source.sizes import BATCH_AXES
 
@@ -37,8 +38,8 @@ class ForwardBody:
     """The text of one scope: names of its values, and its statements."""
 
     def __init__(self, scope: CallScope, containers: Mapping[str, str], known: Constants) -> None:
-        read = reads(scope)
-        self.scope, self.free, self.calls, self.uses = scope, read.free, scope.calls, read.uses
+        self.scope, self.calls = scope, scope.calls
+        self.free, self.uses = free_values(scope), Counter(all_read(scope))
         self._containers, self._constants = containers, known
         self.names: dict[TensorValue, str] = {}
         self._sizes = AxisNames(self.free, self.names)

@@ -151,14 +151,13 @@ def _pairs(
 ) -> Iterator[tuple[str, float]]:
     """Differences of outputs, and of the gradients of a random sum of them."""
     generator = torch.Generator().manual_seed(1)
-    sums = torch.zeros(()), torch.zeros(())
+    sums = [torch.zeros(()), torch.zeros(())]
     for name, result in results.items():
         yield name, difference(result, expected[name])
-        factor = torch.randn(result.shape, generator=generator) / result.numel() ** 0.5
-        sums = tuple(
-            total + (value.masked_fill(value.isinf(), 0) * factor).sum()
-            for total, value in zip(sums, (result, expected[name]), strict=True)
-        )
+        if weights:
+            factor = torch.randn(result.shape, generator=generator) / result.numel() ** 0.5
+            weighted = (x.masked_fill(x.isinf(), 0) * factor for x in (result, expected[name]))
+            sums = [total + x.sum() for total, x in zip(sums, weighted, strict=True)]
     if weights:
         both = [torch.autograd.grad(s, [*weights.values()], allow_unused=True) for s in sums]
         for mine, theirs in zip(*both, strict=True):

@@ -4,11 +4,8 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
-import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
@@ -26,23 +23,20 @@ from bertc.ir.terms.heads import Classifier
 from bertc.model import build
 from bertc.use.source.checking import (
     SHAPES,
-    difference,
     inputs_of,
+    named_differences,
     random_inputs,
     refuse_difference,
+    run_source,
 )
 from bertc.use.source.hub_source import head_of_tokens, modeling_source
 from bertc.use.source.outputs import encoder_outputs, language_scores
 
-CLASSES = {
-    "AutoModelForMaskedLM": "ForMaskedLM",
-    "AutoModelForCausalLM": "ForCausalLM",
-    "AutoModelForSequenceClassification": "ForSequenceClassification",
-    "AutoModelForTokenClassification": "ForTokenClassification",
-    "AutoModelForQuestionAnswering": "ForQuestionAnswering",
-    "AutoModelForMultipleChoice": "ForMultipleChoice",
-}
-"""Classes of the file by those of transformers that look for them."""
+CLASSES = (
+    "MaskedLM", "CausalLM", "SequenceClassification", "TokenClassification", "QuestionAnswering",
+    "MultipleChoice",
+)  # fmt: skip
+"""What classes of the file are for, in transformers' names of them."""
 
 
 def export_code(
@@ -80,11 +74,13 @@ def export_code(
 def _refuse_unsayable(resolved: Resolved) -> None:
     """Refuse networks that the classes cannot hold."""
     body = resolved.encoder
-    what = "" if isinstance(body, Encoder) else f"body={body.body_kind}"
-    what = what or ("head=transform(decoder)" if body.head.decoder else "")
-    what = what or ("languages" if body.languages else "")
-    what = what or ("table=adaptive" if isinstance(body.table, AdaptiveTable) else "")
-    if what:
+    reasons = {
+        f"body={body.body_kind}": not isinstance(body, Encoder),
+        "head=transform(decoder)": body.head.decoder > 0,
+        "languages": bool(body.languages),
+        "table=adaptive": isinstance(body.table, AdaptiveTable),
+    }
+    for what in (reason for reason, holds in reasons.items() if holds):
         raise DataError(
             f"{what} stands in the way: no class of transformers calls such a network",
             help="bertc build SPEC -o FILE.py writes it as a file of PyTorch",
@@ -102,12 +98,9 @@ def _check(
     ready: Mapping[str, Tensor],
 ) -> None:
     """Compare the class that is written, with its weights, with bertc's modules."""
-    module = ModuleType("modeling")
-    exec(compile(source, "modeling", "exec"), vars(module))
-    kind, body = getattr(module, name), resolved.encoder
+    kind, body = run_source(source)[name], resolved.encoder
     labels = len(ready.get("classifier.bias", ())) or 2
-    config = kind.config_class(vocab_size=body.vocab_size, num_labels=labels)
-    network = kind(config).eval()
+    network = kind(kind.config_class(vocab_size=body.vocab_size, num_labels=labels)).eval()
     base = "" if hasattr(network, "model") else "model."
     weights = {key.removeprefix(base): tensor for key, tensor in ready.items()}
     # The pooler is left out where a class does not read it.
@@ -119,31 +112,34 @@ def _check(
     passed = {"input_ids": arguments["token_ids"], "attention_mask": arguments["attention_mask"]}
     if body.kinds_of_segments > 1:
         passed["token_type_ids"] = arguments["segment_ids"]
-    # Both compute with plain functions of torch, not with the kernels for a CPU.
-    with torch.no_grad(), patch.object(torch.compiler, "is_compiling", lambda: True):
-        states = encoder_outputs(model, inputs_of(arguments), cls_last=False)["states"]
+    head = head_of_tokens(resolved) if name.endswith("LM") else None
+
+    def written() -> dict[str, Tensor]:
         shown = network(**passed, output_hidden_states=True)
-        refuse_difference("the states", difference(shown.hidden_states[-1][real], states[real]))
-        if (scores := head_of_tokens(resolved)) and name.endswith("LM"):
-            logits = language_scores(model, scores.term, states)
-            refuse_difference(scores.term, difference(shown.logits[real], logits[real]))
+        results = {"states": shown.hidden_states[-1][real]}
+        return results | ({head.term: shown.logits[real]} if head else {})
+
+    def expected() -> dict[str, Tensor]:
+        states = encoder_outputs(model, inputs_of(arguments), cls_last=False)["states"]
+        scores = {head.term: language_scores(model, head.term, states)[real]} if head else {}
+        return {"states": states[real], **scores}
+
+    for result, apart in named_differences(written, expected, {}):
+        refuse_difference(result, apart)
 
 
 def _placed(resolved: Resolved, tensors: Mapping[str, Tensor]) -> tuple[str, dict[str, str]]:
     """The class that holds the most of a model, and its weights' names by bertc's."""
     placed = {name: f"model.{name}" for name in tensors if name.startswith("encoder.")}
-    if tasks := resolved.stages[-1].tasks:
-        (first, *others) = tasks
-        kind = _kind_of(first)
-        head = f"heads.{first.head_name}."
-        if not others and kind and isinstance(first.head_node, Classifier):
-            for part in ("weight", "bias"):
-                if f"{head}{part}" in tensors:
-                    placed[f"{head}{part}"] = f"classifier.{part}"
-            return kind, placed
-    if scores := head_of_tokens(resolved):
+    tasks, scores = resolved.stages[-1].tasks, head_of_tokens(resolved)
+    if len(tasks) == 1 and isinstance(tasks[0].head_node, Classifier):
+        head = f"heads.{tasks[0].head_name}."
+        if kind := _kind_of(tasks[0]):
+            names = (name for name in tensors if name in (f"{head}weight", f"{head}bias"))
+            return kind, placed | {n: f"classifier.{n.removeprefix(head)}" for n in names}
+    if scores:
         of_head = [name for name in tensors if name.startswith(f"heads.{scores.term}.")]
-        if of_head or not resolved.stages[-1].tasks:
+        if of_head or not tasks:
             return scores.kind, placed | {name: name for name in of_head}
     return "Model", placed
 
@@ -165,9 +161,9 @@ def _config(resolved: Resolved, vocabulary: Tokens, name: str, kind: str) -> dic
     """The configuration: sizes, classes and labels."""
     file, scores = f"modeling_{name.lower()}", head_of_tokens(resolved)
     written = {"AutoConfig": f"{file}.{name}Config", "AutoModel": f"{file}.{name}Model"}
-    for auto, suffix in CLASSES.items():
-        if not suffix.endswith("LM") or (scores and scores.kind == suffix):
-            written[auto] = f"{file}.{name}{suffix}"
+    for what in CLASSES:
+        if not what.endswith("LM") or (scores and scores.kind == f"For{what}"):
+            written[f"AutoModelFor{what}"] = f"{file}.{name}For{what}"
     config: dict[str, Any] = {
         "model_type": f"bertc_{name.lower()}",
         "architectures": [f"{name}{kind}"],

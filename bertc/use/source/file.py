@@ -42,12 +42,11 @@ def read(path):
     content = pathlib.Path(path).read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-    tensors = {}
+    tensors, data = {}, memoryview(content)[start:]
     for name, entry in json.loads(content[8:start]).items():
         if name != "__metadata__":
-            first, end = (start + offset for offset in entry["data_offsets"])
-            values = torch.frombuffer(bytearray(content[first:end]), dtype=types[entry["dtype"]])
-            tensors[name] = values.view(entry["shape"])
+            part = bytearray(data[slice(*entry["data_offsets"])])
+            tensors[name] = torch.frombuffer(part, dtype=types[entry["dtype"]]).view(entry["shape"])
     return tensors
 
 
@@ -81,7 +80,7 @@ def emit_source(resolved: Resolved, settings: str = "", vocab: VocabTensors | No
         (scope, model), last = recorded(resolved, _everything), MAIN_BLOCK
     else:
         scope, model, last = training_source(resolved, vocab)
-        loading = LOADING.replace("    tensors = {}\n", f"{INTEGERS}    tensors = {{}}\n")
+        loading = LOADING.replace("    tensors, ", f"{INTEGERS}    tensors, ")
     weights = {weight.name: weight for weight in model_weights(resolved)}
     about = OF_PROGRAM if vocab is None else OF_TRAINING
     classes = Classes(scopes_in(scope), weights, constants_of(resolved), about)

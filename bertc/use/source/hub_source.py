@@ -112,7 +112,7 @@ def _language_model(resolved: Resolved, head: TokenScores, classes: Classes, nam
     classes.containers["heads"] = "dict"
     scope.keys = ()
     scoring = ForwardBody(scope, classes.containers, classes.constants)
-    lines = _method("scores", ["states"], scoring.statements())
+    lines = _method("scores", ["states", "**kwargs"], scoring.statements())
     causal = head.kind == "ForCausalLM"
     values = {
         "Name": name,

@@ -89,151 +89,132 @@ class ${Name}Model(${Name}PreTrainedModel):
 
 $read
 
+    @can_return_tuple
     def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        token_type_ids=None,
-        inputs_embeds=None,
-        output_attentions=None,
-        output_hidden_states=None,
-        return_dict=None,
-        **kwargs,
+        self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
+        output_attentions=None, output_hidden_states=None, **kwargs,
     ):
-        config = self.config
+        config, token = self.config, self.get_input_embeddings()
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give input_ids or inputs_embeds, and not both")
         attends = config.output_attentions if output_attentions is None else output_attentions
+        shown = output_hidden_states
+        shown = config.output_hidden_states if shown is None else shown
         seen = [] if attends or config._attn_implementation == "eager" else None
         for module in self.modules():
             if isinstance(module, AttentionLayer):
                 module.seen = seen$keys
-        token = self.get_input_embeddings()
-        if inputs_embeds is not None:
-            input_ids = torch.zeros(
-                inputs_embeds.shape[:2], dtype=torch.long, device=inputs_embeds.device
-            )
-            hook = token.register_forward_hook(lambda *_: inputs_embeds)
-        try:
+        if inputs_embeds is None:
             read = self.read(input_ids$passed)
-        finally:
-            if inputs_embeds is not None:
+        else:
+            input_ids = inputs_embeds.new_zeros(inputs_embeds.shape[:2], dtype=torch.long)
+            hook = token.register_forward_hook(lambda *_: inputs_embeds)
+            try:
+                read = self.read(input_ids$passed)
+            finally:
                 hook.remove()
-        shown = output_hidden_states
-        shown = config.output_hidden_states if shown is None else shown
-        layers = (*read["layers"][:-1], read["states"]) if shown else None
-        outputs = BaseModelOutputWithPooling(
+        return BaseModelOutputWithPooling(
             last_hidden_state=read["states"],
             pooler_output=read.get("pooled"),
-            hidden_states=layers,
+            hidden_states=(*read["layers"][:-1], read["states"]) if shown else None,
             attentions=tuple(seen) if attends else None,
         )
-        return outputs if self.returns_dict(return_dict) else outputs.to_tuple()
-
-    def returns_dict(self, wanted):
-        return self.config.return_dict if wanted is None else wanted
 
 
 class ${Name}Head(${Name}PreTrainedModel):
     """A network with a head; subclasses say which states it reads, and what it returns."""
 
-    pools = False
+    pools, width = False, None  # of the scores; None: as many as labels
 
-    def __init__(self, config, labels=0):
+    def __init__(self, config):
         super().__init__(config)
         self.model = ${Name}Model(config, add_pooling_layer=self.pools)
-        if labels:
+        width = config.num_labels if self.width is None else self.width
+        if width:
             self.dropout = nn.Dropout(config.classifier_dropout)
-            self.classifier = nn.Linear($pooled_width if self.pools else $hidden, labels)
+            self.classifier = nn.Linear($pooled_width if self.pools else $hidden, width)
             self.post_init()
 
-    def scores(self, states):
+    def scores(self, states, **kwargs):
         return self.classifier(self.dropout(states))
 
-    def results(self, outputs, return_dict, **scores):
-        layers, weights = outputs.hidden_states, outputs.attentions
-        made = self.output(hidden_states=layers, attentions=weights, **scores)
-        return made if self.model.returns_dict(return_dict) else made.to_tuple()
+    def loss(self, logits, labels, **kwargs):
+        return F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten())
 
+    def result(self, loss, logits, **outputs):
+        return self.output(loss=loss, logits=logits, **outputs)
+
+    @can_return_tuple
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
-        labels=None, return_dict=None, **kwargs,
+        labels=None, **kwargs,
     ):
-        outputs = self.model(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs
-        )
-        logits = self.scores(outputs.pooler_output if self.pools else outputs.last_hidden_state)
+        ids = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        outputs = self.model(*ids, return_dict=True, **kwargs)
+        states = outputs.pooler_output if self.pools else outputs.last_hidden_state
+        logits = self.scores(states, **kwargs)
         loss = None if labels is None else self.loss(logits, labels, **kwargs)
-        return self.results(outputs, return_dict, loss=loss, logits=logits)
+        layers, weights = outputs.hidden_states, outputs.attentions
+        return self.result(loss, logits, hidden_states=layers, attentions=weights)
 
 $lm
 class ${Name}ForSequenceClassification(${Name}Head):
     pools, output = True, SequenceClassifierOutput
-
-    def __init__(self, config):
-        super().__init__(config, config.num_labels)
 
     def loss(self, logits, labels, **kwargs):
         return self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
 
 
 class ${Name}ForMultipleChoice(${Name}Head):
-    pools, output = True, MultipleChoiceModelOutput
+    pools, width, output = True, 1, MultipleChoiceModelOutput
 
-    def __init__(self, config):
-        super().__init__(config, 1)
+    def scores(self, states, choices, **kwargs):
+        return super().scores(states).view(-1, choices)
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
-        labels=None, return_dict=None, **kwargs,
+        labels=None, **kwargs,
     ):
         choices = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
         ids = (input_ids, attention_mask, token_type_ids, inputs_embeds)
         rows = (None if given is None else given.flatten(0, 1) for given in ids)
-        outputs = self.model(*rows, return_dict=True, **kwargs)
-        logits = self.scores(outputs.pooler_output).view(-1, choices)
-        loss = None if labels is None else F.cross_entropy(logits.float(), labels)
-        return self.results(outputs, return_dict, loss=loss, logits=logits)
+        return super().forward(*rows, labels, choices=choices, **kwargs)
 
 
 class ${Name}ForTokenClassification(${Name}Head):
     output = TokenClassifierOutput
 
-    def __init__(self, config):
-        super().__init__(config, config.num_labels)
-
-    def loss(self, logits, labels, **kwargs):
-        return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
-
 
 class ${Name}ForQuestionAnswering(${Name}Head):
-    output = QuestionAnsweringModelOutput
+    width = 2
 
-    def __init__(self, config):
-        super().__init__(config, 2)
+    def loss(self, logits, labels, **kwargs):
+        length = logits.shape[1]  # positions beyond the row do not count
+        ends = zip(logits.float().unbind(-1), labels)
+        return sum(F.cross_entropy(x, at, ignore_index=length) for x, at in ends) / 2
+
+    def result(self, loss, logits, **outputs):
+        starts, ends = logits.float().unbind(-1)
+        named = {"loss": loss, "start_logits": starts, "end_logits": ends}
+        return QuestionAnsweringModelOutput(**named, **outputs)
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
-        start_positions=None, end_positions=None, return_dict=None, **kwargs,
+        start_positions=None, end_positions=None, **kwargs,
     ):
-        outputs = self.model(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, return_dict=True, **kwargs
-        )
-        starts, ends = self.classifier(outputs.last_hidden_state).float().unbind(-1)
-        loss = None
-        if start_positions is not None and end_positions is not None:
-            length = starts.shape[1]  # positions beyond the row do not count
-            loss = sum(
-                F.cross_entropy(scores, at.flatten().clamp(0, length), ignore_index=length)
-                for scores, at in ((starts, start_positions), (ends, end_positions))
-            ) / 2
-        return self.results(outputs, return_dict, loss=loss, start_logits=starts, end_logits=ends)
+        ids = (input_ids, attention_mask, token_type_ids, inputs_embeds)
+        ends = (start_positions, end_positions)
+        if any(at is None for at in ends):
+            return super().forward(*ids, **kwargs)
+        length = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
+        ends = [at.flatten().clamp(0, length) for at in ends]
+        return super().forward(*ids, ends, **kwargs)
 '''
 LM = '''
 class ${Name}$kind(${Name}Head):
     """Scores of every token at every position."""
 
-    accepts_loss_kwargs, output = True, $output
+    accepts_loss_kwargs, width, output = True, 0, $output
 
     def __init__(self, config):
         super().__init__(config)
@@ -270,4 +251,5 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
+from transformers.utils import can_return_tuple
 """

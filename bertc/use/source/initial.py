@@ -1,6 +1,7 @@
 """First weights of a file's module, by the rules of the weight table."""
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from typing import assert_never
@@ -22,31 +23,23 @@ def initial_function(weights: Iterable[Weight], *, seeded: bool = False) -> str:
     ``seeded``: each has a seed of its name, as in a run.
     """
     weights = tuple(weights)
-    ends = {(_end(weight.name), _call(weight)) for weight in weights}
-    several = Counter(end for end, _ in ends)
+    several = Counter(end for end, _ in {(_end(weight.name), _call(weight)) for weight in weights})
     calls = {
         (len(w.shape) > 1, _end(w.name) if several[_end(w.name)] == 1 else w.name): _call(w)
         for w in weights
     }
-    usual = {
-        matrix: Counter(call for key, call in calls.items() if key[0] is matrix).most_common(1)
-        for matrix in (True, False)
-    }
-    lines = list[str]()
+    exceptions, usual = dict[str, str](), dict[str, str]()
+    for matrix, test in ((True, "elif weight.ndim > 1:"), (False, "else:")):
+        if of_kind := [call for key, call in calls.items() if key[0] is matrix]:
+            usual[test] = max(dict.fromkeys(of_kind), key=of_kind.count)
     for (matrix, end), call in calls.items():
-        if call != usual[matrix][0][0]:
+        if call != usual["elif weight.ndim > 1:" if matrix else "else:"]:
             others = {other for (_, other), its in calls.items() if its != call}
-            test = f'name.endswith("{_shortest(end, others)}")'
-            if f"        if {test}:" not in lines and f"        elif {test}:" not in lines:
-                word = "elif" if lines else "if"
-                lines += [f"        {word} {test}:", f"            nn.init.{call}"]
-    for test, matrix in (("weight.ndim > 1", True), ("", False)):
-        for call, _ in usual[matrix]:
-            word = f"elif {test}:" if test else "else:"
-            word = word if lines else word.removeprefix("el")
-            lines += [f"        {word}", f"            nn.init.{call}"]
+            exceptions.setdefault(f'elif name.endswith("{_shortest(end, others)}"):', call)
+    lines = [f"{test}\n    nn.init.{call}" for test, call in (exceptions | usual).items()]
+    text = textwrap.indent("\n".join(lines).removeprefix("el"), " " * 8)
     seed = SEED if seeded else ""
-    return HEAD + seed + "\n".join([*lines, ""])
+    return HEAD + seed + text + "\n"
 
 
 def _end(name: str) -> str:

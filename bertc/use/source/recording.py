@@ -105,7 +105,7 @@ class Recorder(TorchFunctionMode):
         super().__init__()
         self.sizes = sizes
         self.paths = {module: path for path, module in root.named_modules()}
-        self.scope = CallScope(root, "", depth=_depth(sys._getframe()))
+        self.scope = CallScope(root, "")
         self._values = {
             id(parameter): TensorValue(parameter, None, self.scope, path)
             for path, parameter in root.named_parameters()

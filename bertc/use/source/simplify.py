@@ -11,13 +11,13 @@ from bertc.use.source.reads import read_by
 from bertc.use.source.recording import Call, CallScope, LongList, TensorValue, in_place, within
 
 VIEWS = ("torch.unflatten", "torch.Tensor.flatten", "torch.Tensor.reshape", "torch.Tensor.view")
-NEUTRAL = {
-    "torch.Tensor.mul": 1,
-    "torch.Tensor.div": 1,
-    "torch.Tensor.add": 0,
-    "torch.Tensor.sub": 0,
-}
+ADDING, SCALING = (
+    ("torch.Tensor.add", "torch.Tensor.sub"),
+    ("torch.Tensor.mul", "torch.Tensor.div"),
+)
+NEUTRAL = dict.fromkeys(ADDING, 0) | dict.fromkeys(SCALING, 1)
 """Numbers with which an operation gives its tensor."""
+COPIES = ("torch.Tensor.expand", "torch.Tensor.contiguous")
 PARTINGS = ("torch.functional.split", "torch.Tensor.chunk")
 
 
@@ -107,14 +107,11 @@ def _unchanged(call: Call) -> TensorValue | None:
     source: TensorValue = args[0]
     if not isinstance(source, TensorValue) or source.tensor.dtype != result.tensor.dtype:
         return None
-    if function == "torch.Tensor.__getitem__":
-        index = args[1] if isinstance(args[1], tuple) else (args[1],)
-        slices = all(isinstance(part, slice) or part is Ellipsis for part in index)
-        return source if slices and _equal(source, result) else None
-    if function in ("torch.Tensor.expand", "torch.Tensor.contiguous"):
+    index = args[1] if len(args) > 1 and isinstance(args[1], tuple) else args[1:]
+    slices = all(isinstance(part, slice) or part is Ellipsis for part in index)
+    if function in COPIES or (function == "torch.Tensor.__getitem__" and slices):
         return source if _equal(source, result) else None
-    neutral = NEUTRAL.get(function) if isinstance(function, str) else None
-    if neutral is not None and len(args) == 2 and args[1] == neutral:
+    if function in NEUTRAL and len(args) == 2 and args[1] == NEUTRAL[function]:
         return source
     while function in VIEWS:
         if _equal(source, result):
@@ -138,12 +135,12 @@ def _parted(call: Call, modules: dict[str, nn.Module]) -> list[Call]:
     if joined is None or joined.function != "torch.cat":
         return []
     paths = [weight.path.removesuffix(".weight") for weight in joined.args[0]]
-    if len(paths) != len(call.results) or not all(_is_map(path, modules) for path in paths):
-        return []
-    parts: list[Call] = []
-    for path, value in zip(paths, call.results, strict=True):
-        read = product.args[:1]
-        part = Call(modules[path], read, {}, call.segment, (value,), path=path)
+    maps = [modules.get(path) for path in paths]
+    parts = list[Call]()
+    for path, linear, value in zip(paths, maps, call.results, strict=False):
+        if len(maps) != len(call.results) or not isinstance(linear, Linear):
+            return []
+        part = Call(linear, product.args[:1], {}, call.segment, (value,), path=path)
         value.call, value.nth = part, 0
         parts.append(part)
     return parts
@@ -159,7 +156,3 @@ def _is_linear(call: Call, modules: dict[str, nn.Module], itself: str) -> bool:
     if not isinstance(linear, Linear) or (type(linear) is not Linear and path != itself):
         return False
     return (bias.tensor if isinstance(bias, TensorValue) else None) is linear.bias
-
-
-def _is_map(path: str, modules: dict[str, nn.Module]) -> bool:
-    return isinstance(modules.get(path), Linear)

@@ -21,7 +21,7 @@ from bertc.use.source.body import ForwardBody
 from bertc.use.source.constants import constants_of
 from bertc.use.source.expressions import code_lines
 from bertc.use.source.outputs import recorded
-from bertc.use.source.reads import reads
+from bertc.use.source.reads import free_values
 from bertc.use.source.recording import CallScope, Recorder, recording
 from bertc.use.source.simplify import simplify
 from bertc.use.source.sizes import BatchSizes
@@ -127,7 +127,7 @@ def training_source(resolved: Resolved, vocab: VocabTensors) -> tuple[CallScope,
     recorder, batch, counts = _recorded_corruption(resolved, stage, vocab)
     scope, model = _recorded_losses(resolved, stage, batch)
     tensors = named_tensors(batch)
-    read = [value.names[0].name for value in reads(scope).free]
+    read = [value.names[0].name for value in free_values(scope)]
     results = {name: tensors[name] for name in read} | counts
     corruption, read = _corruption(resolved, recorder, results)
     at_once = min(stage.batch, max(1, TOKENS_AT_ONCE // stage.seq))
