@@ -23,8 +23,8 @@ GOALS = {
 BUDGETS = {
     "core": 66_150,
     "lab": 8_400,
-    "tests": 41_670,
-    "words of docs": 33_220,
+    "tests": 41_730,
+    "words of docs": 33_280,
     "lines of README": 120,
     "lines a kind": 435,
     "floors": 10,

@@ -4,11 +4,13 @@
 
 DIR is the folder ``tests`` of transformers' source, of the installed version. Eight tiny programs,
 four of which no layout of transformers can say, are exported and tested in a process each, without
-generation. Prints a line each: tests that passed, failed, and do not apply; then what failed and
-why. Exits 1 if any failed.
+generation. Its tests of pipelines need models of the hub: here tasks run on the folders, two texts
+in a batch against one at a time. Prints a line each: tests that passed, failed, and do not apply,
+and differences of tasks; then what failed and why. Exits 1 if any failed.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -95,6 +97,47 @@ class Test(common.ModelTesterMixin, unittest.TestCase):
     def setUp(self):
         self.model_tester = Tester(self)
 """
+PIPELINES = """
+import json, sys
+
+sys.modules["bertc"] = None  # it cannot be imported
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoConfig, PreTrainedTokenizerFast, pipeline
+
+special = {f"{x}_token": f"[{x.upper()}]" for x in ("pad", "unk", "cls", "sep", "mask")}
+words = [*special.values(), *(f"w{n}" for n in range(94))]
+tokens = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, "[UNK]"))
+tokens.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+tokens.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+PreTrainedTokenizerFast(tokenizer_object=tokens, **special).save_pretrained("model")
+TEXTS = ["w1 w2 [MASK] w3 w4 w5", "w6 [MASK]"]
+LABELS = {"candidate_labels": ["w7", "w8 w9"], "hypothesis_template": "w5 {}"}
+TASKS = {"fill-mask": ("MaskedLM", {}), "text-classification": ("SequenceClassification", {}),
+         "token-classification": ("TokenClassification", {}), "feature-extraction": ("", {}),
+         "zero-shot-classification": ("SequenceClassification", LABELS)}
+
+
+def numbers(made):
+    if isinstance(made, dict):
+        made = [x for key, x in sorted(made.items()) if key != "index" and not isinstance(x, str)]
+    made = [] if isinstance(made, str) else made
+    return [x for part in made for x in numbers(part)] if isinstance(made, list) else [float(made)]
+
+
+results = {}
+served = AutoConfig.from_pretrained("model", trust_remote_code=True).auto_map
+for task, (kind, settings) in TASKS.items():
+    for side in ("right", "left") if not kind or f"AutoModelFor{kind}" in served else ():
+        run = pipeline(task, model="model", trust_remote_code=True, device="cpu")
+        run.tokenizer.padding_side = side
+        alone = [numbers(run(text, **settings)) for text in TEXTS]
+        both = [numbers(made) for made in run(TEXTS, batch_size=2, **settings)]
+        ends = [slice(-len(one), None) if side == "left" else slice(len(one)) for one in alone]
+        results[f"{task}, {side}"] = max(abs(x - y) for one, other, end in zip(alone, both, ends)
+                                         for x, y in zip(one, other[end], strict=True))
+print(json.dumps(results))
+"""
 
 
 def main() -> None:
@@ -109,11 +152,16 @@ def main() -> None:
         if options.only in name:
             with tempfile.TemporaryDirectory() as folder:
                 results = outcomes(settings, options.tests.resolve(), Path(folder))
+                tasks = differences(Path(folder))
             counts = [list(results.values()).count(mark) for mark in ("passed", "skipped")]
             failed = {
                 test: why for test, why in results.items() if why not in ("passed", "skipped")
             }
             print(f"{name:20} {counts[0]:6} {len(failed):6} {counts[1]:14}", flush=True)
+            for task, apart in tasks.items():
+                print(f"    {task:32} {apart:.1e}", flush=True)
+                if task.endswith("right") and not apart < 1e-5:
+                    failed[task] = f"a batch differs by {apart:.1e}"
             for test, why in failed.items():
                 wrong.setdefault((test, why), []).append(name)
     for (test, why), names in wrong.items():
@@ -144,6 +192,12 @@ def outcomes(settings: str, tests: Path, folder: Path) -> dict[str, str]:
         if results.get(name, "skipped") == "skipped" or wrong is not None:
             results[name] = outcome
     return results
+
+
+def differences(folder: Path) -> dict[str, float]:
+    """The largest difference of results of texts in a batch from those alone, by task and side."""
+    shown = subprocess.check_output([sys.executable, "-c", PIPELINES], cwd=folder, text=True)
+    return dict(json.loads(shown.splitlines()[-1]))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@
 
 DIR holds train.tsv.gz and dev.tsv of SST-2. A small ALBERT that shares attention alone, pretrained
 on docstrings, and a BERT (--init) with a quarter of its heads pruned, both of which no layout can
-say, are exported. The Trainer runs in a process that cannot import bertc, by --python in another
-environment (`pip install -c constraints.txt torch transformers accelerate`). Optimiser, rate,
-schedule, batch, epochs and precision (fp32) are the same. Prints scores by seed, their mean and
-their spread.
+say, are exported. The Trainer cannot import bertc; --python is of an environment with torch,
+transformers and accelerate. Optimiser, rate, schedule, batch, epochs and precision (fp32) are the
+same. Prints scores by seed, their mean and their spread.
 """
 
 import argparse
@@ -50,13 +49,15 @@ steps = 4
 """What is exported: one begun from nothing, one from a folder (--init)."""
 TASK = """
 init = "RUN"
-task = classify("train.tsv", "dev.tsv", text=sentence, label=label)
-optimizer = adamw(lr=RATE, betas=[0.9, 0.999], eps=1e-8, decay=0.01, clip=1, warmup=10%)
+task = classify("train.tsv", "dev.tsv", text=sentence, label=label, dropout=0)
+optimizer = adamw(lr=RATE, betas=[0.9, 0.999], eps=1e-8, decay=0.01, clip=1, warmup=10%,
+    bias_correction=true)
 batch = 32
 epochs = EPOCHS
 seq = 64
 precision = fp32
 seed = SEED
+pooler = POOLER
 """
 TRAINER = """
 import csv, json, sys
@@ -72,7 +73,7 @@ from transformers import (
 set_seed(int(seed))
 tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
 model = AutoModelForSequenceClassification.from_pretrained(
-    folder, trust_remote_code=True, num_labels=2
+    folder, trust_remote_code=True, num_labels=2, classifier_dropout=0.0
 )
 
 
@@ -148,7 +149,9 @@ def write_data(source: Path, folder: Path, examples: int) -> None:
 
 def by_bertc(folder: Path, run: str, seed: int, options: argparse.Namespace) -> float:
     """The accuracy after ``bertc train``."""
+    code = next((folder / f"{run}-hf").glob("modeling_*.py")).read_text(encoding="utf-8")
     spec = TASK.replace("RUN", run).replace("SEED", str(seed))
+    spec = spec.replace("POOLER", "true" if "self.pooler =" in code else "false")
     spec = spec.replace("RATE", str(options.rate)).replace("EPOCHS", str(options.epochs))
     (folder / "task.bertc").write_text(spec, encoding="utf-8")
     out = f"{run}-task-{seed}"

@@ -36,7 +36,7 @@ CLASSES = (
     "MaskedLM", "CausalLM", "SequenceClassification", "TokenClassification", "QuestionAnswering",
     "MultipleChoice",
 )  # fmt: skip
-"""What classes of the file are for, in transformers' names of them."""
+"""Uses of the file's classes, as transformers names them."""
 
 
 def export_code(
@@ -120,7 +120,7 @@ def _check(
         return results | ({head.term: shown.logits[real]} if head else {})
 
     def expected() -> dict[str, Tensor]:
-        states = encoder_outputs(model, inputs_of(arguments), cls_last=False)["states"]
+        states = encoder_outputs(model, inputs_of(arguments))["states"]
         scores = {head.term: language_scores(model, head.term, states)[real]} if head else {}
         return {"states": states[real], **scores}
 

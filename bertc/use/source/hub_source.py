@@ -91,7 +91,12 @@ def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
 
 def _states(cls_last: bool, model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, Tensor]:
     """Last states, and the pooled one; that of the first token where there is no pooler."""
-    results = encoder_outputs(model, inputs, cls_last)
+    assert inputs.attention_mask is not None, "it is always one of the inputs"
+    # The first of the real tokens, or the last, with padding on either side.
+    real_bs = inputs.attention_mask.long()
+    results = encoder_outputs(
+        model, inputs, (real_bs.cumsum(1) if cls_last else real_bs).argmax(1, keepdim=True)
+    )
     first = results.pop("first")
     return {"pooled": first[:, 0], **results}
 

@@ -27,9 +27,7 @@ from bertc.use.source.simplify import simplify
 from bertc.use.source.sizes import BatchSizes
 
 
-def program_outputs(
-    model: Model, inputs: EncoderInputs, *, cls_last: bool = False
-) -> dict[str, Tensor]:
+def program_outputs(model: Model, inputs: EncoderInputs) -> dict[str, Tensor]:
     """Last states (b, s, h), the pooled one (b, h), and scores by head, of all networks.
 
     Heads that read more than a row, such as the boundaries of spans, have weights alone.
@@ -44,7 +42,7 @@ def program_outputs(
         decodes = network.body.head.decoder > 0 and any(term.states.decoded for term in terms)
         read = model.read_on(inputs, network.name, Wanted(decoded=decodes))
         if network.name == MAIN:
-            results |= encoder_outputs(model, inputs, cls_last, read)
+            results |= encoder_outputs(model, inputs, read=read)
         for term in terms:
             if (scored := _scores(model, term, read, results, inputs, network.name)) is not None:
                 results[term.head_name] = scored
@@ -57,16 +55,14 @@ def keys_of(inputs: EncoderInputs, x_bqh: Tensor, layer: int) -> Tensor:
 
 
 def encoder_outputs(
-    model: Model, inputs: EncoderInputs, cls_last: bool, read: Outputs | None = None
+    model: Model, inputs: EncoderInputs, first_b1: Tensor | None = None, read: Outputs | None = None
 ) -> dict[str, Tensor]:
-    """Last states of the main network, those of first tokens, and the pooled one."""
+    """Last states of the main network, those of ``first`` tokens, and the pooled one."""
     read = model.read_on(inputs) if read is None else read
     states_bsh, network = read.last, model.encoder
     first_b1h = states_bsh[:, :1]
-    if cls_last:
-        assert inputs.attention_mask is not None, "it is always one of the inputs"
-        last_b1 = inputs.attention_mask.sum(1, keepdim=True) - 1
-        first_b1h = gather_positions(states_bsh, last_b1)
+    if first_b1 is not None:
+        first_b1h = gather_positions(states_bsh, first_b1)
     results = {"states": states_bsh, "first": first_b1h}
     if network.node.pooler:
         of_rows = network.node.pooled.of_rows

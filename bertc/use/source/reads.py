@@ -21,7 +21,7 @@ def all_read(scope: CallScope) -> list[TensorValue]:
 
 
 def free_values(scope: CallScope) -> list[TensorValue]:
-    """Those from outside, but for parameters of its module, each once."""
+    """Values from outside, without repeats, but for parameters of the scope's module."""
     made = {value for call in scope.calls for value in call.results}
     inner = {v for v in all_read(scope) if v.path and within(v.path, scope.path)}
     return [v for v in dict.fromkeys(all_read(scope)) if v not in made | inner]
