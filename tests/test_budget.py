@@ -24,7 +24,7 @@ BUDGETS = {
     "core": 66_150,
     "lab": 8_400,
     "tests": 41_730,
-    "words of docs": 33_280,
+    "words of docs": 33_290,
     "lines of README": 120,
     "lines a kind": 435,
     "floors": 10,
