@@ -225,7 +225,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "mined": f"{EMBED}, negatives=mined('bert', number=2), widths=[16, 8])",
     },
     "objective": {
-        **{kind: f"objective={kind}" for kind in ("mlm", "plm")},
+        **{kind: f"objective={kind}" for kind in ("mlm", "mntp", "plm")},
         **{kind: f"objective=mlm+{kind}" for kind in ("nsp", "sop")},
         **{kind: f"objective={kind} generator=unigram" for kind in ("rtd", "restore")},
         "tlm": f"objective=tlm {PAIRS}",

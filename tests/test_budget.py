@@ -23,10 +23,10 @@ GOALS = {
 BUDGETS = {
     "core": 66_150,
     "lab": 8_400,
-    "tests": 41_730,
+    "tests": 41_760,
     "words of docs": 33_290,
     "lines of README": 120,
-    "lines a kind": 435,
+    "lines a kind": 425,
     "floors": 10,
     "vague names": 30,
 }

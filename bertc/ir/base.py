@@ -188,7 +188,7 @@ class Constant(Node):
     kind: Literal["constant"] = "constant"
     value: float = 0.0
     std: float = 0.0
-    last: float | None = None
+    last: Annotated[float | None, Field(exclude_if=lambda last: last is None)] = None
     positional = ("value",)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from bertc.base.diagnostics import several
 from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
+from bertc.data.examples.remarks import notes_on_cuts
 from bertc.data.examples.task import TaskSet
-from bertc.data.examples.task_sets import notes_on_cuts
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,

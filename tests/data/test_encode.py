@@ -12,9 +12,10 @@ import bertc
 from bertc.data.cache.store import Silent
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.encode import encode
+from bertc.data.examples.remarks import notes_on_cuts, notes_on_shared
 from bertc.data.examples.task import TaskSet, cut, gather, in_order_of_length
 from bertc.data.examples.task_data import TaskData
-from bertc.data.examples.task_sets import notes_on_classes, notes_on_cuts, read_tasks
+from bertc.data.examples.task_sets import notes_on_classes, read_tasks
 from bertc.data.layouts.example import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.template import template_of
@@ -364,3 +365,10 @@ def test_a_number_among_labels_that_are_texts_is_remarked_on() -> None:
     (note,) = notes_on_classes(Classify(train="a.csv", labels=("7", "good", "poor")), rows)
     assert "'7' is 1 of 41" in note
     assert note.endswith("it is a number among texts: correct these rows, or is it a label?")
+
+
+def test_dev_rows_that_are_trained_on_are_counted() -> None:
+    trained = [TextExample(str(n), (text,), "up") for n, text in enumerate("abc")]
+    dev = [TextExample("0", ("c",), "up"), TextExample("1", ("c",), "down")]
+    (note,) = notes_on_shared(trained, {"dev": dev, "other": dev[1:]})
+    assert note.startswith("1 of 2 dev examples are training examples too")

@@ -126,6 +126,13 @@ PROGRAMS: dict[str, dict[str, str]] = {
                "initializer": "truncated-normal(0.02, cut=3, depth_scaled=true)"},
     "sandwich": {"objective": "mlm", "norm": "sandwich(function=rms)", "activation": "swiglu",
                  "head": "linear(tied=false)", "initializer": "uniform(0.02)"},
+    "elc": {"objective": "mntp", "residual": "elc", "norm": "pre(inner=true, context=true)",
+            "activation": "geglu-tanh(bias=false)"},
+    "dwa": {"objective": "mlm", "residual": "dwa", "norm": "pre(after_attention=true)",
+            "attention": "disentangled(8, 16, beyond=false, gate=gelu)", "segments": "0"},
+    "unet": {"objective": "mlm", "residual": "unet", "layers": "3", "share": "attention"},
+    "value": {"objective": "mlm", "residual": "value", "positions": "sinusoidal(scaled=true)",
+              "initializer": "truncated-normal(0.02, depth_scaled=by-layer)", "norm": "pre"},
     # growing
     "stack": _growing("stack", objective="mlm"),
     "interleave": _growing("interleave", objective="mlm + nsp", format="segment-pair"),

@@ -23,6 +23,7 @@ UNTRIED = {
     ("corpus", "mds"), ("corpus", "datatrove"),  # tests/data/test_tokens_of_others.py
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
+    ("residual", "plain"),
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs
     ("positions", "bucketed"),  # tests/model/test_positions.py

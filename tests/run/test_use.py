@@ -1,6 +1,7 @@
 """What a run is good for afterwards: eval and fill."""
 
 import json
+import shutil
 import signal
 
 import pytest
@@ -63,6 +64,19 @@ def test_eval_refuses_other_text(run, corpus_file, cache):
 def test_eval_of_no_run(tmp_path):
     with pytest.raises(MissingInputError, match="holds no run"):
         evaluate_run(tmp_path, quiet=True)
+
+
+def test_a_checkpoint_that_is_passed_over_is_named(run, tmp_path, capfd):
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    older, newest = sorted((copy / "checkpoints").glob("step-*"))[-2:]
+    weights = newest / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"lost")
+    fill(copy, "Hens [MASK] and ducks [MASK].", top=3)
+    said = (
+        f"{int(newest.name[5:])} in {newest.parent} are damaged: those after step {older.name[-1]}"
+    )
+    assert said in " ".join(capfd.readouterr().err.split())
 
 
 def test_fill_gives_the_likeliest_tokens_of_each_mask(run):

@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertc.base.diagnostics import DataError, several
+from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import is_file
 from bertc.data.batches.order import permute
 from bertc.data.cache.store import Progress
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.encode import encode
 from bertc.data.examples.related_rows import in_pairs
+from bertc.data.examples.remarks import notes_on_cuts, notes_on_shared
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
-from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example, SearchExample, TaggedExample, TextExample
 from bertc.data.layouts.parts import dev_parts, part_examples, part_named, training_examples
 from bertc.data.sources.cells import finite, swapped
@@ -151,7 +151,8 @@ def _read_task(
     task: AnyTask, stage: Stage, vocabulary: Vocabulary, copier: Copier, progress: Progress
 ) -> TaskSet:
     progress.begin(f"reading {task.title}", 0, "rows")
-    learned = learned_examples(task, training_examples(task))
+    trained = training_examples(task)
+    learned = learned_examples(task, trained)
     all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
     progress.end()
     learned = copier.with_negatives(task, learned)
@@ -171,6 +172,7 @@ def _read_task(
     progress.end()
     count = len(learned) + len(copies)
     notes = [] if parts else ["no dev part: no scores will be reported"]
+    notes += notes_on_shared(trained, all_parts)
     notes += notes_on_cuts(task, task_set.train, count, "training ", stage.seq)
     for name, (scored, rows) in task_set.parts.items():
         if len(scored) < (most := len(all_parts[name])):
@@ -197,39 +199,6 @@ def notes_on_classes(task: AnyTask, learned: Sequence[Example]) -> list[str]:
         f"unbalanced: {rarest!r} is {counts[rarest]:,} of {total:,} training examples "
         f"({counts[rarest] / total:.1%}); {way}"
     ]
-
-
-def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> list[str]:
-    """Remarks on what is cut of ``count`` examples of a part, with the limit."""
-    notes, of = [], f"of {count:,} {name}examples"
-    if rows.num_questions_cut:
-        limit = getattr(task, "question", 0)
-        what = "questions" if task.answer.kind == "span" else "questions with a choice"
-        cut = f"{rows.num_questions_cut:,} {of}"
-        notes.append(f"the {what} of {cut} are cut to {limit} tokens (question=)")
-    if rows.num_cut:
-        may_window = name == "training " and getattr(task, "stride", 1) == 0
-        window = "; stride= reads them in windows" if may_window else ""
-        notes.append(f"{rows.num_cut:,} {of} are cut to {seq} tokens{window}")
-    if rows.num_windowed:
-        passes = -(-len(rows.owners) // max(1, count))
-        enough = f"; epochs={passes} reads all of them" if name == "training " else ""
-        read = f"{rows.num_windowed:,} {of} are read in windows: {len(rows.owners):,} rows"
-        notes.append(f"{read}{enough}")
-    if rows.num_narrow:
-        notes.append(
-            f"the windows of {rows.num_narrow:,} {of} are shorter than their question: a longer "
-            f"seq or less than question={getattr(task, 'question', 0)} leaves them more room"
-        )
-    if rows.num_unread and task.answer.kind == "span":
-        notes.append(
-            f"the answers of {rows.num_unread:,} {of} stand in no window as a whole: a longer seq "
-            "has longer windows, a smaller stride more of them"
-        )
-    elif rows.num_unread:
-        words_lost = several(rows.num_unread, "word")
-        notes.append(f"{words_lost} {of} have no token in a row of {seq}, and are answered unread")
-    return notes
 
 
 def task_digest(data: TaskData) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 from bertc.base.diagnostics import several
 from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
+from bertc.data.examples.remarks import notes_on_cuts
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
-from bertc.data.examples.task_sets import notes_on_cuts, scored_sample
+from bertc.data.examples.task_sets import scored_sample
 from bertc.data.layouts.parts import read_examples, scored_parts
 from bertc.data.layouts.table import source_name
 from bertc.data.metrics.gold import AnswerValue

@@ -1,6 +1,7 @@
 """Loading weights and program from a run or model folder of either layout, onto a device."""
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from bertc.machine.machine import dtype_of, make_plan
 from bertc.model import Model, build
 from bertc.run.models.importing import import_model
 from bertc.run.records.checkpoints import AVERAGE, WEIGHTS, verify
+
+_LOG = logging.getLogger(__name__)
 
 
 def load(folder: Path) -> Model:
@@ -125,6 +128,9 @@ def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
     steps = folders.checkpoint_folders(parent)
     for step, folder in steps:
         if _is_sound(folder):
+            if step != (newest := steps[0][0]):
+                said = "warning: the weights after step %s in %s are damaged: those after step %s"
+                _LOG.warning(said, newest, parent, step)
             return step, folder
     if steps:
         raise DataError(
