@@ -37,7 +37,8 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
 
     def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[Tensor, ...]:
         """The masked positions (b, k), or those before them."""
-        return ((targets.positions - int(self.node.ahead)).clamp(min=0),)
+        at_bk = targets.positions
+        return ((at_bk - 1).clamp(min=0) if self.node.ahead else at_bk,)
 
     def ask(
         self, reading: EncoderInputs, places_b: Int[Tensor, "b"], mask: int
