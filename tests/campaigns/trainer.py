@@ -51,7 +51,7 @@ TASK = """
 init = "RUN"
 task = classify("train.tsv", "dev.tsv", text=sentence, label=label, dropout=0)
 optimizer = adamw(lr=RATE, betas=[0.9, 0.999], eps=1e-8, decay=0.01, clip=1, warmup=10%,
-    bias_correction=true)
+    schedule=polynomial(decay_from=warmup), bias_correction=true)
 batch = 32
 epochs = EPOCHS
 seq = 64

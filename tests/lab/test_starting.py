@@ -341,4 +341,7 @@ def test_the_command_asks_for_what_is_not_given_and_never_overwrites(data, monke
 def test_packed_files_of_a_folder_are_read_with_those_that_are_not(tmp_path):
     (tmp_path / "one.txt").write_text("a plain text\n" * 9)
     (tmp_path / "two.txt.gz").write_bytes(gzip.compress(b"a packed text\n" * 9))
-    assert [path.name for path in survey(str(tmp_path)).files] == ["one.txt", "two.txt.gz"]
+    (tmp_path / "three.jsonl").write_text('{"text": "a row"}\n')
+    seen = survey(str(tmp_path))
+    assert [path.name for path in seen.files] == ["one.txt", "two.txt.gz"]
+    assert seen.left_out == {".jsonl": 1}

@@ -167,7 +167,8 @@ PROGRAMS: dict[str, dict[str, str]] = {
                            'temperature=0.5)'),
     "embed taught": _asked('embed("choose.train.tsv", text=question, positive=a, negative=b, '
                            'score=label, loss=margin, widths=[8, 4], query_prompt="who ", '
-                           'similarity=dot)'),
+                           # Small vectors: margins of large ones lose bits.
+                           'similarity=dot, mlp=true)'),
     "rerank": _asked('rerank("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
                      'negative=b)'),
     "features": _asked("", steps="", blocks=

@@ -5,7 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
 from typing import Literal
@@ -43,7 +43,7 @@ class Survey:
 
     ``columns`` are those of a table by name, each with its cells in the first rows. ``dev`` is the
     file next to a training file that is named as one to judge by, "" for none. ``version`` is that
-    of SQuAD's files.
+    of SQuAD's files. ``left_out`` are endings of a folder's other texts, the files of each counted.
     """
 
     kind: Literal["text", "table", "tags", "questions"]
@@ -52,6 +52,7 @@ class Survey:
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dev: str = ""
     version: int = 1
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def text_bytes(self) -> int:
@@ -68,7 +69,8 @@ def survey(name: str) -> Survey:
     """
     path = user_path(name)
     if is_folder(path):
-        return survey(_in_folder(name.rstrip("/") or "/", path))
+        chosen, left_out = _in_folder(name.rstrip("/") or "/", path)
+        return replace(survey(chosen), left_out=left_out)
     if is_file(path) and suffix(path) == ".json":  # in SQuAD's layout
         document = read_document(path)
         if not isinstance(document, dict) or "data" not in document:
@@ -89,8 +91,8 @@ def survey(name: str) -> Survey:
     return Survey("text", name, files)
 
 
-def _in_folder(name: str, folder: Path) -> str:
-    """The training file of a folder, else the pattern of the ending that has the most bytes."""
+def _in_folder(name: str, folder: Path) -> tuple[str, dict[str, int]]:
+    """The training file of a folder, else the ending that has the most bytes; what that leaves."""
     files = [
         file
         for file in sorted(folder.rglob("*"))
@@ -100,7 +102,7 @@ def _in_folder(name: str, folder: Path) -> str:
     for file in sorted(files, key=lambda file: file.name.split(".")[0].lower() != "train"):
         is_train = file.parent == folder and _TRAIN.search(file.name)
         if is_train and (suffix(file) in known or is_tagged_file(file)):
-            return f"{name}/{file.name}"
+            return f"{name}/{file.name}", {}
     texts = [file for file in files if suffix(file) not in NO_TEXT]
     sizes = Counter[str]()
     for file in texts:
@@ -111,7 +113,8 @@ def _in_folder(name: str, folder: Path) -> str:
         )
     ending = sizes.most_common(1)[0][0]
     packed = any(file.suffix in PACKED for file in texts if suffix(file) == ending)
-    return f"{glob.escape(name)}/**/*{ending}{'*' * packed}"
+    counts = Counter(suffix(file) for file in texts if suffix(file) != ending)
+    return f"{glob.escape(name)}/**/*{ending}{'*' * packed}", dict(counts)
 
 
 def _columns(path: AnyFile) -> dict[str, tuple[str, ...]]:

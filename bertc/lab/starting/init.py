@@ -197,6 +197,10 @@ def _notes(seen: Survey, roles: Roles, purpose: Purpose) -> list[str]:
     """Sentences on the data: files, size, columns and labels."""
     count, size = len(seen.files), units.bytes_text(seen.text_bytes)
     notes = [f"{escaped(seen.name)}: {seen.kind}, {_several(count, 'file')}, about {size}."]
+    if seen.left_out:
+        endings = seen.left_out.items()
+        others = _listed([f"{count:,} {ending or 'without ending'}" for ending, count in endings])
+        notes.append(f"Other files of the folder are left out: {others}.")
     if roles.text:
         notes.append(f"Columns {_listed([*seen.columns])}; the text is {escaped(roles.text.name)}.")
     if purpose == "embed":
