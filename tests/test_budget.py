@@ -24,7 +24,7 @@ BUDGETS = {
     "core": 66_150,
     "lab": 8_400,
     "tests": 41_760,
-    "words of docs": 33_290,
+    "words of docs": 33_320,
     "lines of README": 120,
     "lines a kind": 425,
     "floors": 10,
