@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 
 from bertc.api import resolve
-from bertc.base.diagnostics import DataError
 from bertc.check.facts.networks import network_of
 from bertc.cost import estimate
 from bertc.hub.pruned import removed_units
@@ -193,18 +192,6 @@ def test_rounds_are_spread_over_the_stage():
     found = {step: STEPWISE.share_at(step, 7) for step in range(8)}
     assert {step: share for step, share in found.items() if share} == {0: 0.25, 3: 0.5}
     assert Heads(share=0.4, every=0.1).rounds == 4
-
-
-def test_a_task_is_pruned_while_its_score_is_above_the_floor(
-    pruning, barn, tmp_path, capsys, cache
-):
-    task = {"objective": (Term(objective=barn),)}
-    kind = STEPWISE.model_copy(update={"floor": 0.3})
-    train(pruning(kind, **task), tmp_path / "run", cache=cache)
-    assert "4 of 8 heads are removed" in capsys.readouterr().err
-    unreached = STEPWISE.model_copy(update={"floor": 0.99})
-    with pytest.raises(DataError, match=r"has floor = 0.99, but the score is 0\.\d+ before"):
-        train(pruning(unreached, **task), tmp_path / "none", cache=cache, quiet=True)
 
 
 def test_several_objectives_score_together(pruning, tmp_path, cache):

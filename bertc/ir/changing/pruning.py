@@ -33,7 +33,7 @@ class _Units(Node):
     ``examples`` rows of the stage; the norm of its weights; or a random number. ``normalize``
     divides the scores of a layer by their norm. ``within=layer`` removes the same share of every
     layer. ``every``: so much at a time, with equally many steps of training after each; 0: all
-    before the first step. If the task's score on its dev part is below ``floor``, no more goes.
+    before the first step.
     """
 
     share: Annotated[Probability, Field(gt=0)]
@@ -41,9 +41,10 @@ class _Units(Node):
     within: Within = "network"
     every: Probability = 0.0
     examples: Annotated[int, Field(ge=1, le=10**9)] = 512
-    floor: Probability = 0.0
     normalize: bool = True
+    floor: Probability = 0.0  # of older run folders, without effect
     positional = ("share",)
+    looked_up = ("floor",)
 
     part: ClassVar[SharedPart]
 

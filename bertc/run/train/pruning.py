@@ -7,9 +7,7 @@ import math
 
 import torch
 
-from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
-from bertc.data.cache.store import Silent
 from bertc.hub.pruned import entries_of, norms, removed_units
 from bertc.ir.address import key
 from bertc.ir.changing.pruning import Units, units
@@ -17,9 +15,8 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.weight_maps.prune import ByLayer, chosen_by_score, entries
 from bertc.learn.step.engines import local_shard
 from bertc.learn.step.gates import gate_gradients
-from bertc.run.records.results import mean_score
 from bertc.run.train.phase import Phase
-from bertc.run.train.session import Session, in_average
+from bertc.run.train.session import Session
 
 
 def prune(session: Session, phase: Phase, kind: Units) -> None:
@@ -35,7 +32,7 @@ def prune(session: Session, phase: Phase, kind: Units) -> None:
     gone = _shared(session, gone)
     scores = {layer: [0.0] * number for layer, number in counts.items()}
     target = chosen_by_score(kind, scores, gone, share)
-    if _total(target) == _total(gone) or not _is_above_floor(session, phase, kind, gone):
+    if _total(target) == _total(gone):
         return
     if kind.by == "gradient":
         scores = _gradients(session, phase, kind, counts)
@@ -67,30 +64,6 @@ def _shared(session: Session, by_layer: ByLayer) -> dict[int, list[int]]:
     """Send what the first process found to all."""
     pairs = session.ranks.share([[layer, list(gone)] for layer, gone in by_layer.items()])
     return {layer: gone for layer, gone in pairs}
-
-
-def _is_above_floor(session: Session, phase: Phase, kind: Units, gone: ByLayer) -> bool:
-    """Evaluate the stage's tasks if there is a floor; false if no more is to be removed."""
-    if not kind.floor:
-        return True
-    with in_average(session):
-        evaluation = phase.evaluate(session, session.resolved.run.eval_examples, Silent())
-    scores = evaluation.scores
-    score = session.ranks.share(mean_score(phase.stage, scores) if scores else 0.0)
-    if score >= kind.floor:
-        return True
-    if not _total(gone):
-        with session.ranks.raise_on_all():
-            raise DataError(
-                f"stage {phase.stage.name} has floor = {kind.floor:g}, but the score is "
-                f"{score:.4f} before any of the {kind.kind} is removed",
-                help="a lower floor, or a stage of training before this one",
-            )
-    session.display.note(
-        f"step {session.progress.step:,}: the score {score:.4f} is below {kind.floor:g}, so no "
-        f"more {kind.kind} are removed now"
-    )
-    return False
 
 
 def _gradients(
