@@ -9,9 +9,9 @@ from bertc.api import resolve, show
 from bertc.base.diagnostics import Diagnostics, UsageError, several
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.lab.drawing.columns import picture_of
 from bertc.lab.drawing.pictures import dot, svg
 from bertc.lang.files import spec_text
-from bertc.use.picture import picture_of
 
 STAGES = ("tree", "program", "resolved", "weights", "module", "dot", "svg", "python")
 

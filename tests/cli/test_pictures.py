@@ -12,8 +12,8 @@ from bertc.base.resources import shipped_specs
 from bertc.cli.emit import emit
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.lab.drawing.columns import picture_of
 from bertc.lab.drawing.pictures import dot, svg
-from bertc.use.picture import picture_of
 from tests.kinds import NETWORKS, OBJECTIVES
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=32 batch=4"

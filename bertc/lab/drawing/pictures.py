@@ -3,7 +3,8 @@
 import html
 import json
 
-from bertc import Edge, Picture, escaped
+from bertc import escaped
+from bertc.lab.drawing.boxes import Edge, Picture
 
 _COLOURS = {
     "tokens": "#ffffff", "embeddings": "#dce8f5", "attention": "#f8e7d8", "ffn": "#dff0dd",

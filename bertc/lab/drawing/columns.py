@@ -4,17 +4,14 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from textwrap import wrap
+from typing import Any
 
-from bertc.cost.units import count_text
-from bertc.ir.base import Weight
-from bertc.ir.learning.objective import Term
-from bertc.ir.network.body_node import OF_ALL_LAYERS, layer_of
-from bertc.ir.network.encoder import DECODER, Encoder
-from bertc.ir.network.sharing import OUTPUTS, SharedPart
-from bertc.ir.program.network import MAIN, READ_IN_ORDER, Network
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.terms.node import asks_head, weights_of_head
-from bertc.use.boxes import GAP, WIDTH, Box, BoxKind, Edge, Picture
+from bertc import Resolved, units
+from bertc.lab.drawing.boxes import GAP, WIDTH, Box, BoxKind, Edge, Picture
+
+MAIN = "encoder"
+READ_IN_ORDER = ("sampled", "frozen", "trained")
+"""Roles of networks in the order of forward passes."""
 
 
 def picture_of(resolved: Resolved) -> Picture:
@@ -22,10 +19,10 @@ def picture_of(resolved: Resolved) -> Picture:
     networks = {network.name: network for stage in resolved.stages for network in stage.allocated}
     boxes, edges, numbers, left = list[Box](), list[Edge](), dict[str, range](), 0
     for network in sorted(networks.values(), key=lambda network: READ_IN_ORDER.index(network.role)):
-        heads, first = dict[str, list[Term]](), len(boxes)
+        heads, first = dict[str, list[Any]](), len(boxes)
         for term in resolved.terms():
             learner = resolved.stages[-1].learner(term.objective).name
-            if learner == network.name if network.learned else asks_head(term.objective):
+            if learner == network.name if network.learned else _asks_head(term.objective):
                 heads.setdefault(term.objective.head_name, []).append(term)
         width = max(1, len(heads)) * (WIDTH + GAP)
         tied = {w.name for w in network.body.weights() if network.owner(w.name) != network.name}
@@ -40,7 +37,7 @@ def picture_of(resolved: Resolved) -> Picture:
         if network.role == "frozen":
             taught = [number for number, box in enumerate(boxes) if box.kind == "taught"]
             edges += [Edge("lesson", numbers[name][-1], number) for number in taught]
-    numel = count_text(sum(box.numel for box in boxes))
+    numel = units.count_text(sum(box.numel for box in boxes))
     return Picture(f"{resolved.name}, {numel} parameters", boxes, edges)
 
 
@@ -48,20 +45,20 @@ def picture_of(resolved: Resolved) -> Picture:
 class _Column:
     """A network while it is drawn around ``x``; boxes have the weights that are ``counted``."""
 
-    network: Network
+    network: Any
     boxes: list[Box]
     edges: list[Edge]
     x: int
     counted: set[str]
 
-    def draw(self, heads: dict[str, list[Term]]) -> None:
+    def draw(self, heads: dict[str, list[Any]]) -> None:
         """Draw it from its tokens up to the heads, whose names go with their terms."""
         body, network = self.network.body, self.network
         self.boxes.append(Box("tokens", (network.name, "tokens"), 0, self.x, -39, 0))
-        tables = [w for w in body.weights() if layer_of(w.name) == 0]
-        tables += [w for w in body.weights() if w.name.startswith(OF_ALL_LAYERS)]
+        tables = [w for w in body.weights() if w.name.startswith("embeddings.")]
+        tables += [w for w in body.weights() if w.name.startswith("relative.")]
         self.add("embeddings", ["embeddings", *self.texts(tables)], tables)
-        if isinstance(body, Encoder):
+        if body.attends:
             if body.positions.kind == "sinusoidal":
                 self.add("embeddings", ["add sinusoidal positions"])
             self.layers(body, [(n,) for n in range(body.depth)])
@@ -69,14 +66,15 @@ class _Column:
                 last = [w for w in body.weights() if w.name.startswith("norm.")]
                 self.add("norm", [f"{body.norm.of_layers.kind} norm"], last)
         else:
-            layers = [w for w in body.weights() if layer_of(w.name)]
+            layers = [w for w in body.weights() if _is_of_layer(w.name)]
             self.add("attention", [body.body_kind, *self.texts(layers)], layers)
         states, self.x = len(self.boxes) - 1, self.x - (len(heads) - 1) * (WIDTH + GAP) // 2
         for name, terms in heads.items():
             head = terms[0].objective
-            read = ("pooler.",) * head.states.use_pooler(body) + (DECODER,) * network.decodes(head)
+            read = ("pooler.",) * head.states.use_pooler(body)
+            read += ("decoder_positions",) * network.decodes(head)
             weights = [w for w in body.weights() if w.name.startswith(read)]
-            weights += weights_of_head(head, body)
+            weights += head.head_node.weights(head.head_name, body)
             learned = [term for term in terms if term.weight and network.learned]
             losses = [f"{term.weight:g} × {term.name}".removeprefix("1 × ") for term in learned]
             texts = [" + ".join(losses) or name, *self.texts(weights)]
@@ -86,18 +84,18 @@ class _Column:
         if unread := [w for w in body.weights() if network.learned and w.name not in self.counted]:
             self.add("head", ["not read", *self.texts(unread)], unread, on=states)
 
-    def add(self, kind: BoxKind, texts: list[str], *sets: Sequence[Weight], on: int = -1) -> None:
+    def add(self, kind: BoxKind, texts: list[str], *sets: Sequence[Any], on: int = -1) -> None:
         """A box on another, or the last one, with one of these sets of weights per layer."""
         number, bottom = len(self.boxes), self.boxes[on].top - GAP
         self.edges.append(Edge("flow", number - 1 if on < 0 else on, number))
         sizes = [sum(w.numel for w in weights if w.name not in self.counted) for weights in sets]
         self.counted.update(weight.name for weights in sets for weight in weights)
-        texts += [f"{_span(sizes, count_text)} parameters"] if any(sizes) else []
+        texts += [f"{_span(sizes, units.count_text)} parameters"] if any(sizes) else []
         wrapped = tuple(part for text in texts for part in wrap(text, 34))
         numel, top = sum(sizes) * self.network.learned, bottom - 9 - 15 * len(wrapped)
         self.boxes.append(Box(kind, wrapped, numel, self.x, top, bottom))
 
-    def layers(self, body: Encoder, slots: Sequence[tuple[int, ...]]) -> None:
+    def layers(self, body: Any, slots: Sequence[tuple[int, ...]]) -> None:
         """Layers from the lowest up, a slot for those drawn as one; repetitions have a frame."""
         while slots:
             alike, first = [_symbol(body, slot[0]) for slot in slots], len(self.boxes)
@@ -113,11 +111,11 @@ class _Column:
                 if any(of.count(of[n]) > 1 for n, *_ in merged for of in body.owners.values()):
                     self.edges.append(Edge("loop", len(self.boxes) - 1, first))
             else:
-                for part in OUTPUTS:
+                for part in body.owners:
                     self.part(body, part, slots[0])
             slots = slots[size * times :]
 
-    def part(self, body: Encoder, part: SharedPart, slot: tuple[int, ...]) -> None:
+    def part(self, body: Any, part: BoxKind, slot: tuple[int, ...]) -> None:
         """Attention or the feed-forward part of a slot, with its norms and what it is added to."""
         layer, widths, of = body.layer(slot[0]), [body.layers[n] for n in slot], body.owners[part]
         norm, pre = f"{body.norm.of_layers.kind} norm", body.norm.residual_free
@@ -146,7 +144,7 @@ class _Column:
         self.add("norm", ["add" if pre else f"add, {norm}"])
         self.edges.append(Edge("residual", below, len(self.boxes) - 1))
 
-    def texts(self, weights: Sequence[Weight]) -> list[str]:
+    def texts(self, weights: Sequence[Any]) -> list[str]:
         """A text for each weight but biases: its size, or that it is shared."""
         texts = []
         for weight in weights:
@@ -158,7 +156,7 @@ class _Column:
         return texts
 
 
-def _symbol(body: Encoder, layer: int) -> Hashable:
+def _symbol(body: Any, layer: int) -> Hashable:
     """Value that layers have in common if they are drawn as one: all but widths and weights."""
     shared = [of[layer] if of.count(of[layer]) > 1 else None for of in body.owners.values()]
     return body.layer(layer).attention, body.layer(layer).attention_norm, *shared
@@ -167,3 +165,13 @@ def _symbol(body: Encoder, layer: int) -> Hashable:
 def _span(numbers: Sequence[int], text: Callable[[int], str] = "{:,}".format) -> str:
     low, high = text(min(numbers)), text(max(numbers))
     return low if low == high else f"{low} to {high}"
+
+
+def _asks_head(objective: Any) -> bool:
+    """True if an objective reads the head of a frozen network."""
+    return bool(objective.teaching and objective.teaching.asks_head)
+
+
+def _is_of_layer(name: str) -> bool:
+    """True of a weight of a numbered layer, ``<part>.<i>.<...>``."""
+    return any(part.isdigit() for part in name.split(".")[1:3])
