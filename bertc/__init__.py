@@ -52,11 +52,9 @@ if TYPE_CHECKING:
     from bertc.run.evaluation.manner import Manner
     from bertc.run.records.changes import changed, settings_texts
     from bertc.run.records.folder import RunFolder
-    from bertc.run.records.results import Run, find_folders, read_run
+    from bertc.run.records.results import Seen
     from bertc.run.stepper import Stepper
-    from bertc.use.boxes import Box, Edge, Picture
     from bertc.use.graph import Graph, graph_of
-    from bertc.use.picture import picture_of
     from bertc.use.trained import Trained
 
 __version__ = "0.1.0"
@@ -87,23 +85,21 @@ _HOMES = {
     "run.evaluation.manner": "Manner",
     "run.records.changes": "changed settings_texts",
     "run.records.folder": "RunFolder",
-    "run.records.results": "Run find_folders read_run",
+    "run.records.results": "Seen",
     "run.stepper": "Stepper",
-    "use.boxes": "Box Edge Picture",
     "use.graph": "Graph graph_of",
-    "use.picture": "picture_of",
     "use.trained": "Trained",
 }
 PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in names.split()}
 """The module of each public name."""
 __all__ = [
-    "AllowedValues", "BertcError", "Box", "CannotWriteError", "DataError", "Diagnostic", "Edge",
+    "AllowedValues", "BertcError", "CannotWriteError", "DataError", "Diagnostic",
     "Estimate", "GivenUpError", "Graph", "Interval", "MachineError", "Manner", "MissingInputError",
-    "Picture", "Program", "Resolved", "ResumeRefusedError", "Run", "RunFolder", "Space",
+    "Program", "Resolved", "ResumeRefusedError", "RunFolder", "Seen", "Space",
     "SpecError", "Stepper", "StoppedError", "Survey", "Table", "Trained", "UsageError", "ValueKind",
     "answer_cost", "build", "changed", "device_named", "escaped", "estimate", "evaluate_heads",
-    "evaluate_run", "find_folders", "findings", "formatted", "graph_of", "load", "model_weights",
-    "most_steps", "picture_of", "points", "programs", "quoted", "read_run", "remedies", "resolve",
+    "evaluate_run", "findings", "formatted", "graph_of", "load", "model_weights",
+    "most_steps", "points", "programs", "quoted", "remedies", "resolve",
     "schema", "settings_texts", "shipped_specs", "show", "shown_figures", "space", "spec_text",
     "step_flops", "survey", "titled", "train", "units",
 ]  # fmt: skip

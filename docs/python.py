@@ -20,20 +20,20 @@ BEGINNING = """\
 `help(bertc.NAME)` has types, units and errors. The examples run in order, next to a `text.txt`.
 """
 GROUPS = {
-    "Specs": "findings remedies resolve points programs formatted show picture_of model_weights "
+    "Specs": "findings remedies resolve points programs formatted show model_weights "
     "spec_text shipped_specs schema quoted space",
     "Costs": "estimate answer_cost step_flops most_steps device_named units",
     "Training": "survey build train Stepper",
-    "Runs": "find_folders read_run RunFolder shown_figures titled settings_texts changed",
+    "Runs": "RunFolder shown_figures titled settings_texts changed",
     "Trained models": "load graph_of evaluate_run evaluate_heads",
     "Tables and errors": "Table escaped",
 }
 """Functions, and classes that are called, by title."""
 TYPES = {
-    "Specs": "Diagnostic Resolved Program AllowedValues ValueKind Space Interval Picture Box Edge",
+    "Specs": "Diagnostic Resolved Program AllowedValues ValueKind Space Interval",
     "Costs": "Estimate",
     "Training": "Survey",
-    "Runs": "Run",
+    "Runs": "Seen",
     "Trained models": "Trained Graph Manner",
     "Tables and errors": "BertcError SpecError UsageError DataError MissingInputError "
     "CannotWriteError MachineError StoppedError GivenUpError ResumeRefusedError",

@@ -2,12 +2,13 @@
 
 # ruff: noqa: E402
 # %% Specs
+from pathlib import Path
+
 import bertc
 
 spec = "layers=1 hidden=32 heads=2 seq=16 batch=4 steps=2 data='text.txt' vocab=wordpiece(64)"
 program = bertc.resolve(spec)  # raises SpecError
 print(bertc.show(spec), {weight.name: weight.shape for weight in bertc.model_weights(program)})
-print(bertc.picture_of(program).title, "is what --emit svg draws")
 (mistake,) = bertc.findings("hidden=64 heads=5").found  # no SpecError
 print([remedy.title for remedy in bertc.remedies(mistake, "hidden=64 heads=5")])
 print([point.encoder.hidden for point in bertc.points("hidden={64, 128}")])
@@ -38,12 +39,13 @@ with stepper.open() as step, stepper.turn():
 
 # %% Runs
 bertc.train(spec, "runs/second", ["seed=2"])
-first, second = (bertc.read_run(folder) for folder in bertc.find_folders(["runs"]))
-print({bertc.titled(loss): value for (loss,), value in first.last_scores.items()})
-print(bertc.settings_texts(first.resolved), bertc.changed(first.resolved, second.resolved))
-folder = bertc.RunFolder(first.folder)
-for line in folder.read_metrics():
+folder, second = bertc.RunFolder(Path("runs/first")), bertc.RunFolder(Path("runs/second"))
+resolved, lines = folder.read_resolved(), folder.read_metrics()
+print(bertc.settings_texts(resolved), bertc.changed(resolved, second.read_resolved()))
+for line in lines:
     print(line["kind"], line["step"], bertc.shown_figures(line["losses"]), line["losses"])
+for seen in folder.evaluations(resolved, lines):
+    print({bertc.titled(loss): value for (loss,), value in seen.values.items()})
 
 # %% Trained models
 trained = bertc.load("runs/first")
@@ -52,8 +54,8 @@ vectors = trained.embed(["a hen", "a duck"])
 hidden = trained.encode(**trained.tokenizer(["a hen"]))  # (batch, seq, hidden)
 maps = trained.attention("a hen").maps  # (heads, tokens, tokens) of each layer
 outputs = bertc.graph_of(trained).outputs  # as other runtimes compute them
-print(bertc.evaluate_run(first.folder, bertc.Manner(examples=8)).evaluation)
-complete, without = bertc.evaluate_heads(first.folder)
+print(bertc.evaluate_run(folder.path, bertc.Manner(examples=8)).evaluation)
+complete, without = bertc.evaluate_heads(folder.path)
 
 # %% Tables and errors
 print(bertc.Table(("head", "change"), [("0.1", 0.25)], units=(str, "{:.1%}".format)))

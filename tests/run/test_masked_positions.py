@@ -11,6 +11,7 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit, WordUnit, by_kind
 from bertc.ir.terms.rtd import Rtd
 from bertc.lab.results.figures import values_of
+from bertc.lab.results.runs import read_run
 from bertc.learn.objectives.mlm import MaskedTensors
 from bertc.learn.objectives.term import Predicted
 from bertc.run.evaluation import held_out
@@ -18,7 +19,6 @@ from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.remarks import plateau_lines
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.results import read_run
 from bertc.run.train.loop import train
 from tests.run.conftest import lines
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc import Resolved, RunFolder, UsageError, device_named, read_run
+from bertc import Resolved, RunFolder, UsageError, device_named
 from bertc.lab.bench.answering import Subject
 from bertc.lab.latency.cases import Case, Choices
 from bertc.lab.latency.table import Figures, Latencies, Row, predicted
+from bertc.lab.results.runs import read_run
 
 RANDOM_ROWS = (
     "rows are full of random tokens; a text's time is its batch's divided by its texts, without\n"

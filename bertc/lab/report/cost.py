@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import Estimate, Run, RunFolder, Table, UsageError, estimate, units
+from bertc import Estimate, RunFolder, Table, UsageError, estimate, units
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture
 from bertc.lab.results.curves import Curves
+from bertc.lab.results.runs import Run
 
 TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 ELSEWHERE = "h200"

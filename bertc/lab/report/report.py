@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from bertc import BertcError, Run, RunFolder, find_folders, read_run
+from bertc import BertcError, RunFolder
 from bertc.lab.report.cost import cost_section
 from bertc.lab.report.curves import RunCurves, curves_section
 from bertc.lab.report.page import Section, document, section
@@ -14,6 +14,7 @@ from bertc.lab.report.search import search_section
 from bertc.lab.report.spec import spec_section
 from bertc.lab.results.curves import Curves, curves
 from bertc.lab.results.groups import grouped
+from bertc.lab.results.runs import Run, find_folders, read_run
 from bertc.lab.search.store import has_search
 
 

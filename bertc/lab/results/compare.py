@@ -7,9 +7,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from bertc import Run, Table, find_folders, read_run, titled
+from bertc import Table, titled
 from bertc.lab.results.groups import Group, Score, Summary, grouped
 from bertc.lab.results.intervals import SPREAD, mean_text
+from bertc.lab.results.runs import Run, find_folders, read_run
 
 READABLE = 100
 """Characters of a line up to which each group is a row; in a wider table it is a column."""

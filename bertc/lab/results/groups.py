@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
 
-from bertc import Resolved, Run, schema, settings_texts
+from bertc import Resolved, schema, settings_texts
+from bertc.lab.results.runs import Run
 
 Score = tuple[str, ...]
 ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep", "log")

@@ -8,18 +8,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from bertc import (
-    DataError,
-    RunFolder,
-    Table,
-    UsageError,
-    find_folders,
-    programs,
-    read_run,
-    settings_texts,
-    units,
-)
+from bertc import DataError, RunFolder, Table, UsageError, programs, settings_texts, units
 from bertc.lab.results.curves import FlopsUntil
+from bertc.lab.results.runs import find_folders, read_run
 from bertc.lab.results.state import last_sign, state_of
 
 TITLES = ("run", "state", "scored by", "last", "best", "parameters", "time", "FLOPs", "when")

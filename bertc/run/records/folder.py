@@ -18,7 +18,7 @@ sentences/       how vectors are made, of a run that began from a folder that sa
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from bertc.hub.folders import (
     RESOLVED,
     SENTENCES,
     checkpoint_folders,
+    read_network,
     read_resolved,
     refuse_several,
 )
@@ -50,6 +51,7 @@ from bertc.run.records import metrics
 from bertc.run.records.changes import overrides_of, refuse_another_program, with_places_of
 from bertc.run.records.lines import ATTEMPT, USAGE, Attempt, Usage, read_lines
 from bertc.run.records.lock import Lock
+from bertc.run.records.results import Seen, seen_in
 
 GLANCES_SECONDS = (0.02, 0.02, 0.02)
 """Waits of a start for those who look at its lock."""
@@ -212,6 +214,15 @@ class RunFolder:
     def follow(self) -> list[metrics.Line]:
         """Read the lines until now, of a run that may be training."""
         return metrics.read(self.metrics)
+
+    def evaluations(self, resolved: Resolved, lines: Sequence[metrics.Line]) -> list[Seen]:
+        """The evaluations in lines of its metrics, in order."""
+        return seen_in(lines, resolved, self.metrics)
+
+    @property
+    def left_after_pruning(self) -> Resolved | None:
+        """The program of what is left, of a run that removed parts and has ended."""
+        return read_network(self.path) if is_taken(self.pruned) else None
 
     def read_attempts(self) -> list[Attempt]:
         """Each time that processes took up the run, oldest first; times are Unix seconds."""

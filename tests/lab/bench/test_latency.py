@@ -11,7 +11,7 @@ from bertc.base.diagnostics import DataError, UsageError
 from bertc.lab.bench.latencies import latencies, of_folder, of_spec
 from bertc.lab.latency.cases import Case, Setup, Shape, chosen
 from bertc.lab.latency.table import Figures, Latencies, Row, predicted
-from bertc.run.records.results import read_run
+from bertc.lab.results.runs import read_run
 from tests.lab.onnx.conftest import run_of
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 vocab=wordpiece(97) device=cpu "
