@@ -1,24 +1,23 @@
-"""Application of the fixes of diagnostics, as an editor does it."""
+"""Application of the first remedies of diagnostics, as an editor does it."""
 
 from collections.abc import Iterable
 
 from bertc.base.diagnostics import Diagnostic, Fix, Source
-from bertc.lang.helps import with_edits
+from bertc.lang.helps import remedies, with_edits
 
 
 def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
-    """The text of a source after its fixes; of two that overlap, only the first is applied.
+    """The text of a source after its first remedies; of two that overlap, only one is applied.
 
-    A fix of several edits that two diagnostics share is applied once.
+    Edits that two diagnostics share are made once.
     """
     edits: list[Fix] = []
-    for fix in (diagnostic.fix for diagnostic in diagnostics if diagnostic.fix):
-        if fix.also and fix in edits:
-            continue
-        parts = (fix, *fix.also)
-        here = all(part.span.source == source for part in parts)
-        if here and not any(_overlap(part, edit) for part in parts for edit in edits):
-            edits += parts
+    for diagnostic in diagnostics:
+        for way in remedies(diagnostic, source.text)[:1]:
+            if not any(
+                _overlap(part, edit) or part == edit for part in way.edits for edit in edits
+            ):
+                edits += way.edits
     return with_edits(source.text, edits)
 
 

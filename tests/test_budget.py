@@ -21,8 +21,8 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_150,
-    "lab": 8_400,
+    "core": 65_640,
+    "lab": 8_750,
     "tests": 41_760,
     "words of docs": 33_320,
     "lines of README": 120,

@@ -10,7 +10,6 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.facts import facts
 from bertc.check.facts.examples import row_lengths
 from bertc.check.passes import assemble, complete
-from bertc.check.passes.settings.fixes import fix
 from bertc.cost import estimate
 from bertc.cost.units import duration_text, flops_text
 from bertc.ir.learning.equal import Equal, Flops, Hours
@@ -113,5 +112,4 @@ def _no_step(setting: Given, equal: Equal, first_step: float, diagnostics: Diagn
         setting.origin.span,
         label=f"{number:.3g} {unit} is the least",
         help=room,
-        fix=fix(setting.origin, room),
     )

@@ -60,8 +60,8 @@ def settings_written(text: str) -> set[str]:
     return known if len(known) == len(items) and known <= set(Settings.model_fields) else set()
 
 
-def own_name(setting: Setting) -> Name:
-    """The name of a setting that it has beside its letter."""
+def own_name(setting: Setting | Block) -> Name:
+    """The name of a setting that it has beside its letter; a block may have the name of one."""
     return replace(setting.name, text=aliases().get(setting.name.text, setting.name.text))
 
 
@@ -78,12 +78,14 @@ def written_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
     Of one that is written several times, the one at ``at`` is meant, or else all are.
     """
     tree = _tree(source)
+    items: list[Setting | Block] = [*written_settings(tree)]
+    items += (item for item in tree.items if isinstance(item, Block))
     here = at.start if at and at.source == source else -1
     edits: list[Fix] = []
     added: list[str] = []
     for setting in parse(text).settings():
         name = own_name(setting).text
-        spans = [item.span for item in written_settings(tree) if item.name.text == name]
+        spans = [item.span for item in items if own_name(item).text == name]
         places = [span for span in spans if span.start <= here < span.end] or spans
         edits += [Fix(place, setting.span.text) for place in places]
         added += [] if places else [setting.span.text]

@@ -46,9 +46,8 @@ def mended(spec: str) -> tuple[str, list[Diagnostic]]:
     while errors := found(spec).found:
         assert len(met) < 5, f"fixes go in a circle: {[each.code for each in met]}"
         met += errors
-        fix = errors[0].fix
-        assert fix is not None, errors[0].message
-        spec = apply_fixes(fix.span.source, errors[:1])
+        assert errors[0].span is not None, errors[0].message
+        spec = apply_fixes(errors[0].span.source, errors[:1])
     return spec, met
 
 
@@ -146,8 +145,8 @@ def terms_mended(spec: str, code: str) -> list[Objective]:
     (found,) = diagnostics.found
     assert found.code == code
     assert found.help
-    assert found.fix is not None
-    (stage,) = resolve(apply_fixes(found.fix.span.source, [found])).stages
+    assert found.span is not None
+    (stage,) = resolve(apply_fixes(found.span.source, [found])).stages
     return [term.objective for term in stage.objective]
 
 

@@ -75,18 +75,15 @@ KEPT = {
     "objective=mlm(p=20%)+sop+2*tlm(p=10%) data=pairs(en='a', fr='b')": (
         "objective=mlm(p=20%) + 2*tlm(p=10%) data=pairs(en='a', fr='b')"
     ),
-    "objective=50*rtd(p=25%, over=masked)+mlm(unit=span) generator=1": (
-        "objective=50*rtd(p=0.15, over=masked)+mlm(unit=span, p=0.25) generator=1"
-    ),
     "objective=rtd+mlm generator=network(hidden=100, heads=3, tie=none)": (
         "objective=rtd+mlm generator=network(hidden=100, heads=2, tie=none)"
     ),
     "heads=[6, 12] layers=2 head_dim=64 attention=relative(clamp=5)": (
         "heads=[6, 12] layers=2 head_dim=64 attention=relative(clamp=5, untie=true)"
     ),
-    "objective=plm memory=24": "objective=plm memory=24 format=stream attention=relative",
+    "objective=plm memory=24": "objective=plm memory=24\nformat=stream\nattention=relative",
     "objective=plm memory=24 attention=full": (
-        "objective=plm memory=24 format=stream attention=relative"
+        "objective=plm memory=24 attention=relative\nformat=stream"
     ),
     "average=ema(0.1%) steps=100": "average=ema(1) steps=100",
     "optimizer=lamb(1e-3, warmup=2000, clip=0.5) steps=1000": (

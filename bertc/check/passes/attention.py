@@ -50,8 +50,7 @@ _OF_ATTENTION: tuple[Rule[Complete], ...] = (
          lambda p: p.positions.in_attention and not p.attention.takes_positions,
          lambda p: f"positions = {p.positions.kind} needs attention by content, but attention = "
          f"{p.attention.kind} has scores of its own for distances",
-         also=("attention", "attention is set here"), help="positions=none or attention=full",
-         instead="positions=none"),
+         also=("attention", "attention is set here"), help="positions=none or attention=full"),
     Rule("E312", "attention", _unshared,
          lambda p: f"{_unshared(p)} heads of keys cannot be shared evenly by {_heads(p)} of "
          "queries",
@@ -78,7 +77,7 @@ def _pairs_turn(check: Checker[Complete]) -> None:
             f"{width}",
             "positions",
             also=("head_dim" if program.span("head_dim") else "heads", f"head_dim = {width}"),
-            instead="positions=alibi",
+            help="positions=alibi",
             way=argument("positions", origin, "share", even) if width > 1 else None,
         )
         return

@@ -66,7 +66,7 @@ def check_body(check: Checker[StageSettings]) -> None:
                 f"{why}, which body = {stage.body.kind} cannot do",
                 setting,
                 also=("body", f"body = {stage.body.kind} is set here"),
-                instead="body=transformer",
+                help="body=transformer",
             )
             return
 

@@ -65,12 +65,11 @@ _OF_HEADS: tuple[Rule[Complete], ...] = (
          lambda p: f"{_uneven(p)} heads do not divide the width {p.hidden}",
          label=lambda p: f"{p.hidden} / {_uneven(p)} leaves {p.hidden % _uneven(p)}",
          also=lambda p: ("hidden", f"hidden = {p.hidden}"),
-         help=lambda p: " or ".join(f"heads={number}" for number in sorted(_dividing(p))),
-         instead=lambda p: "".join(f"heads={number}" for number in _dividing(p)[:1])),
+         help=lambda p: " or ".join(f"heads={number}" for number in sorted(_dividing(p)))),
     Rule("E223", "heads", lambda p: len(set(_values(p.heads))) > 1 and p.positions.ties_biases,
          lambda p: f"layers differ in heads, but positions = {p.positions.kind} shares its biases "
          "between all layers",
-         also=("positions", "positions are set here"), instead="positions=alibi"),
+         also=("positions", "positions are set here"), help="positions=alibi"),
     Rule("E223", "heads", lambda p: len(set(_values(p.heads))) > 1 and p.attention.ties_biases,
          lambda p: f"layers differ in heads, but attention = {p.attention.kind} shares its biases "
          "between all layers",
@@ -158,34 +157,34 @@ _OF_FORMATS: tuple[Rule[StageSettings], ...] = (
     Rule("E204", "objective", lambda s: s.pairing and s.format.kind not in PAIRED,
          lambda s: f"{s.pairing} classifies pairs of segments, but {s.format.kind} rows "
          + ("have one" if len(s.format.parts(s.seq)) == 1 else "begin with other text"),
-         also=_format, instead="format=segment-pair"),
+         also=_format, help="format=segment-pair"),
     Rule("E215", "objective", lambda s: s.pairing and not s.pooler,
          lambda s: f"{s.pairing} needs the pooler, but pooler = false",
          also=("pooler", "the pooler is switched off here"), help="pooler=true"),
     Rule("E215", "objective",
          lambda s: s.pairing and s.pooler and POOLINGS[s.pooler].mean != "none",
          lambda s: f"{s.pairing} reads the first state of each pair, but pooler = {s.pooler}",
-         also=("pooler", "the pooler makes one state of a whole row"), instead="pooler=true"),
+         also=("pooler", "the pooler makes one state of a whole row"), help="pooler=true"),
     Rule("E296", "format", lambda s: _of_tokens(s) and s.format.kind in OF_SENTENCES,
          lambda s: f"{s.format.kind} rows end with sentences, but {_of_tokens(s)}(...) tells only "
          "where documents end",
-         also=("data", "the tokens are named here"), instead="format=doc-sentences"),
+         also=("data", "the tokens are named here"), help="format=doc-sentences"),
     Rule("E216", "pack", lambda s: s.pack and _full(s) and s.memory,
          lambda s: f"pack = true needs rows with room left, but {s.format.kind} rows are always "
          "full",
          label="memory needs such rows", also=lambda s: ("memory", f"memory = {s.memory}"),
-         instead="pack=false"),
+         help="pack=false"),
     Rule("E216", "pack", lambda s: s.pack and _full(s) and not s.memory,
          lambda s: f"pack = true needs rows with room left, but {s.format.kind} rows are always "
          "full",
          label="rows of doc-sentences end with their document", also=_format,
-         instead="format=doc-sentences"),
+         help="format=doc-sentences"),
     Rule("E211", ("segments", "format"), lambda s: 0 < s.segments < _segments(s),
          lambda s: f"{_rows(s)} rows have "
          f"{ {2: 'two', 3: 'three'}[_segments(s)]} segments, but segments = {s.segments}",
          label="with segments = 0 only separators distinguish them",
          also=lambda s: _format(s) if s.span("segments") else None,
-         help=lambda s: " or ".join(_fewer_segments(s)), instead=lambda s: _fewer_segments(s)[0]),
+         help=lambda s: " or ".join(_fewer_segments(s))),
 )  # fmt: skip
 _OF_BATCHES: tuple[Rule[StageSettings], ...] = (
     Rule("E208", "microbatch", lambda s: s.microbatch and s.batch % s.microbatch,
@@ -210,5 +209,5 @@ def _row_fits_positions(check: Checker[StageSettings], program: Complete) -> Non
             f"rows of {seq} tokens need {seq} positions, but there are {max(0, room)}",
             ("seq", "positions"),
             also=("positions", f"positions = {positions.rows} rows"),
-            instead=f"seq={room}" if fixed else f"positions={longer}",
+            help=f"seq={room}" if fixed else f"positions={longer}",
         )

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.lengths import shares
-from bertc.check.passes.settings.fixes import fix
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.base import Tokens
 from bertc.ir.changing.growth import TEACHER, FromOther
@@ -63,7 +62,6 @@ def _without_budgets(program: Program, diagnostics: Diagnostics) -> Program:
                 "equal(...) is the length of a whole run, not of a stage",
                 steps.origin.span,
                 help="steps=1000",
-                fix=fix(steps.origin, "steps=1000"),
             )
         stages.append(replace(stage, settings=_without_budget(stage.settings)))
     settings = _without_budget(program.settings)

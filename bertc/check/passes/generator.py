@@ -1,7 +1,7 @@
 """Widths of the generator, and checks of its use."""
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.fixes import Way, argument, fix, fix_argument
+from bertc.check.passes.settings.fixes import argument
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import fitting_heads, settled
 from bertc.ir.learning.objective import Objective
@@ -83,31 +83,11 @@ def _idle_p(stage: StageSettings) -> float:
     return p if judge and p != _default_p(judge) else 0.0
 
 
-def _chosen_by_masking(stage: StageSettings) -> Way:
-    """Move the p of the term that judges guesses to the masking."""
-    terms = [term.objective for term in stage.objective]
-    origin, p = stage.origins["objective"], f"{_idle_p(stage):g}"
-    masking = next(i for i, term in enumerate(terms) if term.masks)
-    judging = next(i for i, term in enumerate(terms) if term.replaces)
-    moved = fix_argument(origin, (masking, "objective"), "p", p)
-    left_out = fix_argument(origin, (judging, "objective"), "p", f"{_default_p(terms[judging]):g}")
-    edit = moved._replace(also=(left_out,)) if moved and left_out else None
-    return {"help": f"move p={p} to {terms[masking].kind}", "fix": edit}
-
-
 def _trained_frozen(stage: StageSettings) -> bool:
     """True if the generator trains tables that ``freeze`` leaves as they are."""
     node = stage.generator
     shared = ("embeddings",) if stage.freeze == "positions" else ("embeddings", "tokens", "gdes")
     return isinstance(node, GeneratorNetwork) and bool(stage.freeze) and node.tie in shared
-
-
-def _untied(stage: StageSettings) -> Way:
-    origin, node = stage.origins["generator"], stage.generator
-    within = fix_argument(origin, (), "tie", "none")
-    assert isinstance(node, GeneratorNetwork), "it has ties"
-    rewritten = f"generator=network({node.size:g}, tie=none)"
-    return {"help": "tie=none" if within else rewritten, "fix": within or fix(origin, rewritten)}
 
 
 _OF_USE: tuple[Rule[Complete], ...] = (
@@ -116,15 +96,13 @@ _OF_USE: tuple[Rule[Complete], ...] = (
          "a generator is only used by rtd and restore, and the objective has neither",
          also=("objective", "the objective is set here"),
          help=lambda p: "objective=rtd*50+mlm or " * isinstance(p.generator, GeneratorNetwork)
-         + "generator=none",
-         instead="generator=none"),
+         + "generator=none"),
     Rule("E232", "generator",
          lambda p: isinstance(p.generator, GeneratorNetwork) and _any_judge(p)
          and not any(map(_masked, p.stages)),
          "the generator is a network, but no mlm term trains it",
          label="needs an mlm term", also=("objective", "the objective is set here"),
-         help=lambda p: f"objective={_beside_mlm(_any_judge(p))} or generator=unigram",
-         instead="generator=unigram"),
+         help=lambda p: f"objective={_beside_mlm(_any_judge(p))} or generator=unigram"),
 )  # fmt: skip
 _OF_STAGES: tuple[Rule[StageSettings], ...] = (
     Rule("E230", "objective", lambda s: isinstance(s.generator, NoGenerator),
@@ -138,17 +116,19 @@ _OF_STAGES: tuple[Rule[StageSettings], ...] = (
          f"{s.generator.kind} is none",
          label="the encoder reads replacements, not masks",
          also=lambda s: ("generator", f"generator = {s.generator.kind}"),
-         help=lambda s: f"objective={_kind(s)} or generator=0.25", instead="generator=0.25"),
+         help=lambda s: f"objective={_kind(s)} or generator=0.25"),
     Rule("E234", "objective", lambda s: isinstance(s.generator, GeneratorNetwork) and _idle_p(s),
          lambda s: f"{_kind(s)} has p={_idle_p(s):g}, but with {_masked(s)} the masked tokens are "
          "those replaced",
-         label=lambda s: f"only {_masked(s)} sets the fraction here", way=_chosen_by_masking),
+         label=lambda s: f"only {_masked(s)} sets the fraction here",
+         help=lambda s: f"leave p out of {_kind(s)}, and set that of {_masked(s)}"),
     Rule("E387", "freeze", _trained_frozen,
          lambda s: f"freeze = {s.freeze} keeps embeddings as they are, and the generator trains "
          "them",
          label=lambda s: "the generator has them in common with the encoder (tie="
          f"{s.generator.tie if isinstance(s.generator, GeneratorNetwork) else ''})",
-         also=("generator", "the generator is set here"), way=_untied),
+         also=("generator", "the generator is set here"),
+         way=lambda s: argument("generator", s.origins["generator"], "tie", "none")),
 )  # fmt: skip
 """Mistakes of a stage with a term that reads replaced tokens."""
 
@@ -158,17 +138,12 @@ def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Di
     check, origin = Checker(program, diagnostics), program.origins["generator"]
     if node.hidden % node.heads:
         near = next(iter(fitting_heads(program, node.heads, node.hidden)), 1)
-        within = fix_argument(origin, (), "heads", str(near))
-        rewritten = f"generator=network({node.size:g}, heads={near})"
         check.report(
             "E201",
             f"{node.heads} heads do not divide the generator's width {node.hidden}",
             "generator",
             label=f"{node.hidden} / {node.heads} leaves {node.hidden % node.heads}",
-            way={
-                "help": rewritten if not within else f"heads={near}",
-                "fix": within or fix(origin, rewritten),
-            },
+            way=argument("generator", origin, "heads", str(near)),
         )
     scheme, deepest = program.share, max(view.layers for view in program.stages)
     shared = (isinstance(scheme, ShareGroups) and scheme.groups > node.layers) or isinstance(

@@ -1,7 +1,7 @@
 """Checks of languages, and of objectives that read translation pairs."""
 
 from bertc.base.diagnostics import Diagnostics, listed
-from bertc.check.passes.settings.fixes import fix, terms_written
+from bertc.check.passes.settings.fixes import terms_written
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.data import Parallel
@@ -50,7 +50,7 @@ _OF_TRANSLATIONS: tuple[Rule[StageSettings], ...] = (
     Rule("E242", "objective", lambda s: s.pairing,
          lambda s: f"{s.pairing} classifies consecutive segments, but {s.translation_term} reads "
          "translations",
-         label="the two segments of a row are translations", instead=_with_mlm),
+         label="the two segments of a row are translations", help=_with_mlm),
     Rule("E240", "objective", lambda s: not s.pairing and not any(_parallel(s)),
          lambda s: f"{s.translation_term} needs parallel text, but the data has none",
          also=("data", "the text is named here"), help='data=pairs(en="a.en", fr="a.fr")'),
@@ -60,7 +60,7 @@ _OF_TRANSLATIONS: tuple[Rule[StageSettings], ...] = (
          lambda s: "no objective reads the monolingual part of the data: "
          f"{s.translation_term} reads only pairs",
          also=lambda s: ("objective", f"{s.translation_term} is the only objective"),
-         instead=_with_mlm),
+         help=_with_mlm),
 )  # fmt: skip
 _OF_SMOOTHING: tuple[Rule[StageSettings], ...] = (
     Rule("E245", "smoothing",
@@ -69,7 +69,7 @@ _OF_SMOOTHING: tuple[Rule[StageSettings], ...] = (
          lambda s: f"smoothing = {s.smoothing:g} changes the frequency of languages, but the data "
          + (f"has one, {listed(_languages(s))}" if any(_languages(s)) else "names none"),
          also=("data", "the text is named here"),
-         label='files("sw.txt", language="sw") is text of a language', instead="smoothing=1"),
+         label='files("sw.txt", language="sw") is text of a language', help="smoothing=1"),
 )  # fmt: skip
 
 
@@ -84,15 +84,13 @@ def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
                     f"the data has text in {name}, which languages does not list",
                     stage.span("data"),
                     also=("languages", f"languages = {listed(known)}"),
-                    instead=f"languages=[{', '.join(quoted)}]",
+                    help=f"languages=[{', '.join(quoted)}]",
                 )
                 return
     if program.language_embeddings and not known:
-        named = 'languages=["en", "fr"]'
-        edit = fix(program.origins["language_embeddings"], f"language_embeddings=true {named}")
         check.report(
             "E244",
             "language_embeddings = true, but no language is named",
             "language_embeddings",
-            way={"help": named, "fix": edit},
+            help='languages=["en", "fr"]',
         )

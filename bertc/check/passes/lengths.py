@@ -165,7 +165,7 @@ _OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
          way=lambda s: {"help": "epochs=3", "fix": fix(s.origins["steps"], "epochs=3")}),
     Rule("E329", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
          "batch_warmup counts steps, and a clock does not say how many there are",
-         instead="batch_warmup=none"),
+         help="batch_warmup=none"),
     Rule("E329", "optimizer", lambda s: s.optimizer.warmup and not _is_share(s.optimizer.warmup),
          "a warm-up by the clock is a share of its time",
          way=lambda s: argument("optimizer", s.origins["optimizer"], "warmup", "1%")),
@@ -181,7 +181,7 @@ _OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
          way=lambda s: argument("average", s.origins["average"], "half_life", "700")),
     Rule("E329", "prune", lambda s: s.prune.kind != "none",
          "what is removed by when counts steps, and a clock does not say how many there are",
-         instead="prune=none"),
+         help="prune=none"),
 )  # fmt: skip
 """Settings that count steps, in a run that the clock ends."""
 _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
@@ -193,7 +193,7 @@ _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
          way=lambda s: argument("average", s.origins["average"], "half_life", "1%")),
     Rule("E327", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
          "batch_warmup is of text: a task learns from batches of one size",
-         instead="batch_warmup=none"),
+         help="batch_warmup=none"),
 )  # fmt: skip
 """Lengths that a task, whose rows vary, does not have."""
 
@@ -216,7 +216,7 @@ _OF_AVERAGES: tuple[Rule[StageSettings], ...] = (
     Rule("E381", "average", lambda s: s.average.kept and s.patience and has_tasks(s.objective),
          lambda s: f"patience = {s.patience} ends with the weights of the best evaluation, not "
          "with an average",
-         also=("patience", "patience is set here"), instead="average=none"),
+         also=("patience", "patience is set here"), help="average=none"),
 )  # fmt: skip
 
 
@@ -262,4 +262,4 @@ def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
     at, also = "batch_warmup", (wrong, f"{wrong} = {getattr(stage, wrong)}")
     if written(stage.origins[wrong]) and not written(stage.origins["batch_warmup"]):
         at, also = wrong, ("batch_warmup", "batch_warmup is set here")
-    check.report("E328", f"batch_warmup {fault}", at, also=also, instead=instead)
+    check.report("E328", f"batch_warmup {fault}", at, also=also, help=instead)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.published.systems import TaskArguments, recipe, task_arguments
 from bertc.check.passes.published.today import Recipe
-from bertc.check.passes.settings.fixes import fix
 from bertc.check.passes.settings.stages import asks_about_pairs
 from bertc.ir.learning.augmentation import UNCHANGED, with_copies
 from bertc.ir.learning.objective import Term
@@ -164,7 +163,6 @@ def _followed(
                 f"{tasks[0].title}, which is not known",
                 origin.span,
                 help="steps=1000",
-                fix=fix(origin, f"{origin.span.text} steps=1000") if origin.span else None,
             )
         count = max(1, math.ceil(known["epochs"].value * examples / known["batch"].value))
         rule = f"{known['epochs'].value:g} passes over {examples:,} examples"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, listed, several
-from bertc.check.passes.settings.fixes import argument, fix, fix_settings, note, written
+from bertc.check.passes.settings.fixes import argument, note, written
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.changing.pruning import NOTHING
@@ -33,20 +33,17 @@ def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
             f"features reads {stage.features.least} layers, and there are {stage.layers}",
             "features",
             also=("layers", f"layers = {stage.layers}"),
-            instead="features=last",
+            help="features=last",
             way=deeper if several else None,
         )
     for setting, why, instead in _obstacles(stage, tasks):
-        value, origin = getattr(stage, setting), stage.origins.get(instead.partition("=")[0])
-        edit = fix(origin, instead) if instead else None
-        if instead and not edit:
-            edit = fix_settings(stage, stage.origins[setting], instead)
+        value = getattr(stage, setting)
         check.report(
             "E278",
             f"{setting} = {value} {why}" if isinstance(value, str) else f"{setting} {why}",
             (setting, "objective"),
             also=("objective", "the objective is set here"),
-            way={"help": instead or "leave head out of the task", "fix": edit},
+            help=instead or "leave head out of the task",
         )
         return
 
@@ -222,7 +219,7 @@ _OF_TASKS: tuple[Rule[StageSettings], ...] = (
     Rule("E276", "augment", lambda s: s.augment != UNCHANGED and _uncopied(s),
          lambda s: "augment copies examples of texts with a label or a score, but those of "
          f"{listed(_uncopied(s))} have others",
-         also=("objective", "the objective is set here"), instead="augment=none"),
+         also=("objective", "the objective is set here"), help="augment=none"),
     Rule("E281", "objective", _unlike,
          lambda s: f"tasks of one network embed with unlike {_unlike(s)}, and it makes vectors "
          "in one way",
@@ -241,22 +238,22 @@ _OF_FROZEN: tuple[Rule[StageSettings], ...] = (
          lambda s: f"freeze = {s.freeze}, but the network has {several(s.layers, 'layer')}",
          also=lambda s: ("layers", f"layers = {s.layers}"),
          label="with all of them frozen, only heads and pooler are trained",
-         instead=lambda s: f"freeze={s.layers}"),
+         help=lambda s: f"freeze={s.layers}"),
     Rule("E274", "freeze",
          lambda s: s.freeze == "positions" and not isinstance(s.positions, TablePositions),
          lambda s: f"freeze = positions, but positions = {s.positions.kind} has no table",
-         also=("positions", "positions are set here"), instead="freeze=0"),
+         also=("positions", "positions are set here"), help="freeze=0"),
 )  # fmt: skip
 _OF_TEXTS: tuple[Rule[StageSettings], ...] = (
     Rule("E275", "patience", lambda s: s.patience,
          "patience needs the scores of a task, but the objective has none",
-         also=("objective", "the objective is set here"), instead="patience=0"),
+         also=("objective", "the objective is set here"), help="patience=0"),
     Rule("E272", "epochs", lambda s: s.epochs,
          "epochs needs the examples of a task, but the objective has none; text needs steps",
-         also=("objective", "the objective is set here"), instead="epochs=0"),
+         also=("objective", "the objective is set here"), help="epochs=0"),
     Rule("E276", "augment", lambda s: s.augment != UNCHANGED,
          "augment copies examples of texts with a label or a score, but the objective has none",
-         also=("objective", "the objective is set here"), instead="augment=none"),
+         also=("objective", "the objective is set here"), help="augment=none"),
 )  # fmt: skip
 """Settings of tasks alone, in stages of text."""
 

@@ -43,7 +43,6 @@ def check_terms(check: Checker[StageSettings]) -> None:
             "objective",
             label=f"{alone} cannot be combined",
             help=f"objective={alone} or objective={refused}",
-            instead=f"objective={alone}",
         )
     spans = any(term.masks.unit.masks_spans for term in terms if term.masks)
     reads = next((term.title for term in terms if term.states.of_spans), "")

@@ -72,12 +72,12 @@ def _maps_fit(check: Checker[Complete], adapt: Lora, maps: dict[str, int]) -> No
 _OF_ADAPTED: tuple[Rule[StageSettings], ...] = (
     Rule("E360", "freeze", lambda s: s.freeze,
          "adapt freezes all of the network but its pooler, and freeze says to what height",
-         also=("adapt", "adapt is set here"), instead="freeze=0"),
+         also=("adapt", "adapt is set here"), help="freeze=0"),
     Rule("E360", "prune", lambda s: s.prune != NOTHING,
          "what prune sets to zero an adapter would train again",
-         also=("adapt", "adapt is set here"), instead="prune=none",
+         also=("adapt", "adapt is set here"), help="prune=none",
          label="a run that begins with this one can prune it"),
     Rule("E360", "adapt", lambda s: isinstance(s.generator, GeneratorNetwork),
          "adapt freezes the tables that a generator shares with the network and trains",
-         also=("generator", "generator is set here"), instead="adapt=none"),
+         also=("generator", "generator is set here"), help="adapt=none"),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from bertc.base.diagnostics import DataError, Diagnostics
 from bertc.base.storage.paths import is_file, user_path
-from bertc.check.passes.settings.fixes import fix, fix_settings, note
+from bertc.check.passes.settings.fixes import note
 from bertc.ir.base import call_text
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromVectors
 from bertc.ir.network.table import AdaptiveTable
@@ -44,7 +44,6 @@ def begins(program: Complete, diagnostics: Diagnostics) -> None:
             program.span("init"),
             notes=note(f"layers = {first.layers}", first.span("layers")),
             help=as_deep if fitting else f"layers={init.depth or len(init.layers)}",
-            fix=fix(program.origins["init"], as_deep) if fitting else None,
         )
 
 
@@ -61,13 +60,11 @@ def vectors(program: Complete, diagnostics: Diagnostics) -> None:
         diagnostics.error("E401", error.message, span, help=error.help)
         return
     if width != program.embedding:
-        wider = f"embedding={width}"
         diagnostics.error(
             "E400",
             f"{init.path} has {width:,} numbers for a word, and the token table "
             f"{program.embedding:,}",
             span,
             notes=note("embedding is set here", program.span("embedding")),
-            help=wider,
-            fix=fix_settings(program, program.origins["init"], wider),
+            help=f"embedding={width}",
         )

@@ -4,13 +4,14 @@ from itertools import pairwise
 from typing import get_args
 
 from bertc.base.diagnostics import Diagnostics, Note, several
-from bertc.check.passes.settings.fixes import argument, fix, fix_kind, note, written
+from bertc.check.passes.settings.fixes import argument, fix, note, written
 from bertc.check.passes.settings.rules import Checker
 from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
 from bertc.ir.changing.growth import FromRun, Identity, Interleave, Stack, Tile, parted
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin
+from bertc.lang.write.show import show_value
 
 Copying = Stack | Interleave | Tile
 """Ways to grow in which a new layer starts as a copy of another."""
@@ -39,7 +40,7 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
             )
         match later.grow:
             case _ if after < before:
-                span, instead = earlier.span("layers"), f"layers={before}"
+                span = earlier.span("layers")
                 diagnostics.error(
                     "E260",
                     f'stage "{later.name}" has {several(after, "layer")}, '
@@ -47,8 +48,7 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
                     later.span("layers") or span,
                     label="a run that begins with this one takes some: init=layers(RUN, ...)",
                     notes=note(f"layers = {before}", span),
-                    help=instead,
-                    fix=fix(later.own.get("layers"), instead),
+                    help=f"layers={before}",
                 )
             case Identity() if after > before:
                 _identity_possible(check, later, before)
@@ -103,7 +103,6 @@ def _alike(check: Checker[Complete], stage: StageSettings, grow: Copying, before
                     label="a copy has the widths of the original",
                     notes=_grown_here(stage, before),
                     help=f"{alike} or grow=identity norm=pre",
-                    fix=fix(program.origins[setting], alike),
                 )
                 return
 
@@ -128,8 +127,7 @@ def _together(check: Checker[Complete], stage: StageSettings, grow: Copying, bef
                 *note("the sharing is set here", program.span("share")),
                 *_grown_here(stage, before),
             ),
-            help="grow=interleave" if interleaving_fits else "share=none or share=all",
-            fix=fix_kind(stage.origins["grow"], "interleave") if interleaving_fits else None,
+            help=_grown_by(Interleave, stage) if interleaving_fits else "share=none or share=all",
         )
         return
 
@@ -154,9 +152,13 @@ def _identity_possible(check: Checker[Complete], stage: StageSettings, before: i
             problem,
             stage.span("grow") or stage.span("layers"),
             notes=notes,
-            help=f"grow=stack or {way}",
-            fix=fix_kind(stage.origins["grow"], "stack"),
+            help=f"{_grown_by(Stack, stage)} or {way}",
         )
+
+
+def _grown_by(kind: type[Copying], stage: StageSettings) -> str:
+    """The setting of another kind of growth, with the moments as they are."""
+    return f"grow={show_value(kind(moments=stage.grow.moments))}"
 
 
 def _grown_here(stage: StageSettings, before: int) -> tuple[Note, ...]:

@@ -3,9 +3,9 @@
 from math import floor
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.fixes import argument, fix, note
+from bertc.check.passes.settings.fixes import argument, note
 from bertc.check.passes.settings.rules import Checker, Rule
-from bertc.check.passes.settings.stages import has_tasks, layer_values, owners
+from bertc.check.passes.settings.stages import layer_values, owners
 from bertc.ir.changing.pruning import NoPruning, Units
 from bertc.ir.program.complete import Complete, StageSettings
 
@@ -21,16 +21,7 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
     for place, stage in enumerate(program.stages):
         kind, check = stage.prune, Checker(stage, diagnostics)
         if not isinstance(kind, NoPruning):
-            _rounds_fit(check, kind)
             _something_stays(check, kind)
-            if stage.norm.within(kind.part):
-                check.report(
-                    "E313",
-                    f"a norm is over all {kind.kind} of a layer, and would change without some",
-                    "prune",
-                    also=("norm", "norm is set here"),
-                    help="remove prune",
-                )
             check.rules(_OF_UNITS if kind.part == "ffn" else (*_OF_UNITS, *_OF_HEADS))
         grows = place and stage.layers > program.stages[place - 1].layers
         if pruned and grows:
@@ -46,17 +37,14 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
         pruned = pruned if isinstance(kind, NoPruning) else pruned or stage
 
 
+def _units(stage: StageSettings) -> Units:
+    assert isinstance(stage.prune, Units), "rules are of stages that prune"
+    return stage.prune
+
+
 def _something_stays(check: Checker[StageSettings], kind: Units) -> None:
-    """Check that every layer keeps one, and that a floor has a score."""
+    """Check that every layer keeps one."""
     stage, origin = check.settings, check.settings.origins["prune"]
-    if kind.floor and not has_tasks(stage.objective):
-        check.report(
-            "E293",
-            f"floor = {kind.floor:g} is a score of a task, but the objective has none",
-            "prune",
-            also=("objective", "the objective is set here"),
-            way=argument("prune", origin, "floor", "0"),
-        )
     of_all = layer_values(stage.heads if kind.kind == "heads" else stage.ffn, stage.layers)
     counts = [of_all[layer] for layer in sorted(set(owners(stage.share, kind.part, stage.layers)))]
     groups = [counts] if kind.within == "network" else [[number] for number in counts]
@@ -77,23 +65,16 @@ def _something_stays(check: Checker[StageSettings], kind: Units) -> None:
             return
 
 
-def _rounds_fit(check: Checker[StageSettings], kind: Units) -> None:
-    """Check that no two rounds come before the same step."""
-    stage = check.settings
-    if kind.rounds > stage.steps:
-        more = f"steps={kind.rounds}"
-        check.report(
-            "E291",
-            f"every = {kind.every:.4g} removes in {kind.rounds} rounds, but the stage has "
-            f"{stage.steps} steps",
-            "prune",
-            label="rounds have steps of training between them",
-            also=("steps", f"steps = {stage.steps}"),
-            way={"help": more, "fix": fix(stage.own.get("steps"), more)},
-        )
-
-
 _OF_UNITS: tuple[Rule[StageSettings], ...] = (
+    Rule("E291", "prune", lambda s: _units(s).rounds > s.steps,
+         lambda s: f"every = {_units(s).every:.4g} removes in {_units(s).rounds} rounds, but the "
+         f"stage has {s.steps} steps",
+         label="rounds have steps of training between them",
+         also=lambda s: ("steps", f"steps = {s.steps}"),
+         help=lambda s: f"steps={_units(s).rounds}"),
+    Rule("E313", "prune", lambda s: s.norm.within(_units(s).part),
+         lambda s: f"a norm is over all {_units(s).kind} of a layer, and would change without some",
+         also=("norm", "norm is set here"), help="remove prune"),
     Rule("E292", ("patience", "prune"), lambda s: s.patience,
          lambda s: f"patience = {s.patience} ends with the best weights, which may be those before "
          "heads or neurons were removed",
@@ -107,12 +88,12 @@ _OF_HEADS: tuple[Rule[StageSettings], ...] = (
     Rule("E313", "prune", lambda s: s.positions.by_head,
          lambda s: f"each head has a bias of its own by positions = {s.positions.kind}, so that "
          "none can be removed",
-         also=("positions", "positions is set here"), instead="prune=neurons(25%)"),
+         also=("positions", "positions is set here"), help="prune=neurons(25%)"),
     Rule("E313", "prune", lambda s: s.residual.mixes_values,
          lambda s: f"residual = {s.residual.kind} mixes the values of all layers, so that layers "
          "cannot lose different heads",
-         also=("residual", "residual is set here"), instead="prune=neurons(25%)"),
+         also=("residual", "residual is set here"), help="prune=neurons(25%)"),
     Rule("E313", "prune", lambda s: s.attention.shares_keys and not s.positions.by_head,
          "several heads share their keys and values, so that none can be removed",
-         also=("attention", "attention is set here"), instead="prune=neurons(25%)"),
+         also=("attention", "attention is set here"), help="prune=neurons(25%)"),
 )  # fmt: skip

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from bertc.base.diagnostics import Fix, Note, Span
-from bertc.ir.program.complete import CompleteSettings
 from bertc.ir.program.written import Origin
 
 Place = tuple[str | int, ...]
@@ -17,7 +16,7 @@ def note(message: str, span: Span | None) -> tuple[Note, ...]:
 
 
 def fix(origin: Origin | None, instead: str) -> Fix | None:
-    """Replace a setting, if this spec or ``--set`` writes it."""
+    """Replace a setting by others, if this spec or ``--set`` writes it."""
     span = written(origin)
     return Fix(span, instead) if span else None
 
@@ -39,21 +38,6 @@ def fix_argument(origin: Origin | None, place: Place, name: str, value: str) -> 
     return Fix(kind, f"{kind.text}({name}={value})") if bare else None
 
 
-def fix_settings(stage: CompleteSettings, beside: Origin | None, settings: str) -> Fix | None:
-    """Replace several settings, ``a=1 b=2``; unwritten ones are added after ``beside``."""
-    anchor = written(beside)
-    if anchor is None:
-        return None
-    edits = []
-    for setting in settings.split():
-        span = written(stage.origins.get(setting.partition("=")[0]))
-        after = Span(anchor.source, anchor.end, anchor.end)
-        edits.append(Fix(span, setting) if span else Fix(after, f" {setting}"))
-    if any(edit.span.source != anchor.source for edit in edits):
-        return None
-    return edits[0]._replace(also=tuple(edits[1:]))
-
-
 class Way(TypedDict):
     """The remedy of a diagnostic: a help text, and the fix that it describes if there is one."""
 
@@ -66,16 +50,6 @@ def argument(setting: str, origin: Origin | None, name: str, value: str, place: 
     edit = fix_argument(origin, place, name, value)
     help = f"{name}={value}" if edit else f"write {setting} anew, with {name} {value}"
     return {"help": help, "fix": edit}
-
-
-def fix_kind(origin: Origin | None, kind: str) -> Fix | None:
-    """Replace a kind and keep its arguments."""
-    span = written(origin)
-    value = origin.parts.get(()) if origin else None
-    if span is None or value is None:
-        return None
-    _, bracket, arguments = value.text.partition("(")
-    return Fix(value, kind + bracket + arguments)
 
 
 def terms_written(origin: Origin, wanted: Callable[[int], bool]) -> str:

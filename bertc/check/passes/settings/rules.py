@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Span
-from bertc.check.passes.settings.fixes import Way, fix, note
+from bertc.check.passes.settings.fixes import Way, note
 from bertc.ir.program.complete import CompleteSettings
 
 _S = TypeVar("_S", bound=CompleteSettings)
@@ -20,8 +20,8 @@ Also: TypeAlias = tuple[str, str]
 class Rule(NamedTuple, Generic[_S]):
     """A mistake (E...) or a remark (R...) about the settings of a run or a stage.
 
-    ``instead`` is a setting, ``name=value``, that replaces the written one, and the default of
-    ``help``. ``way`` is a help with a fix of another form.
+    ``help`` is settings, as in ``a=1 b=2 or a=3``, which editors write, or advice in words; ``way``
+    is a help with an edit of another form.
     """
 
     code: str
@@ -31,7 +31,6 @@ class Rule(NamedTuple, Generic[_S]):
     also: Of[Also | None, _S] = None
     label: Of[str, _S] = ""
     help: Of[str, _S] = ""
-    instead: Of[str, _S] = ""
     way: Callable[[_S], Way] | None = None
 
 
@@ -52,7 +51,6 @@ class Checker(NamedTuple, Generic[_S]):
                     also=self._of(rule.also),
                     label=self._of(rule.label),
                     help=self._of(rule.help),
-                    instead=self._of(rule.instead),
                     way=rule.way(self.settings) if rule.way else None,
                 )
 
@@ -73,17 +71,14 @@ class Checker(NamedTuple, Generic[_S]):
         also: Also | None = None,
         label: str = "",
         help: str = "",
-        instead: str = "",
         way: Way | None = None,
     ) -> None:
         """Report a mistake or a remark, with the parts of a ``Rule``; ``at`` may be a place."""
         if isinstance(at, str | tuple):
             names = (at,) if isinstance(at, str) else at
             at = next(filter(None, map(self._span, names)), None)
-        setting = instead.partition("=")[0]
-        edit = fix(self.settings.origins[setting], instead) if instead else None
         words = note(also[1], self.settings.span(also[0])) if also else ()
-        way = way or {"help": help or instead, "fix": edit}
+        way = way or {"help": help, "fix": None}
         if code.startswith("R"):
             self.diagnostics.remark(Diagnostic(code, message, at, label, words, **way))
         else:

@@ -80,7 +80,6 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
             "teacher",
             also=("objective", "the objective is set here"),
             help="remove the teacher, or learn from it, as in objective=kd(logits, T=2)+mlm",
-            instead="teacher=none",
         )
     for at, stage in enumerate(program.stages):
         terms = _taught(stage)
@@ -141,7 +140,7 @@ def _teacher_fits(
             f"rows have {stage.seq} tokens, and the teacher {room} positions",
             ("seq", "teacher"),
             also=("teacher", "the teacher is named here"),
-            instead=f"seq={room}",
+            help=f"seq={room}",
         )
     masked = any(taught.objective.masks for taught in stage.objective)
     for term in terms:
