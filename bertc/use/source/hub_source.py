@@ -123,7 +123,7 @@ def _language_model(resolved: Resolved, head: TokenScores, classes: Classes, nam
         "Name": name,
         "kind": head.kind,
         "term": head.term,
-        "head": classes.made[module],
+        "head": classes.made.get(module, "nn.Module()"),  # one without weights
         "scores": lines.replace("self.encoder.", "self.model.encoder."),
         "output": "CausalLMOutput" if causal else "MaskedLMOutput",
     }

@@ -219,7 +219,7 @@ class ${Name}$kind(${Name}Head):
     def __init__(self, config):
         super().__init__(config)
         self.heads = nn.ModuleDict({"$term": $head})
-        bias = self.heads["$term"].bias
+        bias = getattr(self.heads["$term"], "bias", None)
         if bias is not None and len(bias) != config.vocab_size:
             self.heads["$term"].bias = nn.Parameter(bias.new_zeros(config.vocab_size))
         self.post_init()
@@ -227,7 +227,7 @@ class ${Name}$kind(${Name}Head):
     def resize_token_embeddings(self, *arguments, **settings):
         table = super().resize_token_embeddings(*arguments, **settings)
         head = self.heads["$term"]
-        if head.bias is not None:
+        if getattr(head, "bias", None) is not None:
             missing = table.num_embeddings - len(head.bias)
             bias = F.pad(head.bias.data, (0, missing)) if missing > 0 else head.bias.data
             head.bias = nn.Parameter(bias[: table.num_embeddings])
