@@ -1,5 +1,6 @@
 """Rows of examples with their places, from table files and data sets of ``datasets``."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -10,12 +11,14 @@ from typing import Any
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_folder, suffix
 from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file
-from bertc.data.sources.cells import label
+from bertc.data.sources.cells import label, text
 from bertc.data.sources.streams import OpenFile, opened_stream
 from bertc.data.sources.tables import ColumnSelection, TableRow, column_indices, records
 from bertc.ir.data import Hf
 
 ExampleSource = Path | Hf
+_COLUMN = re.compile(r"\{([^{}]+)\}")
+"""A column in a text that is made of several: Question: {question} Answer: {answer}."""
 
 
 def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRow]:
@@ -35,13 +38,45 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
         yield from records(file, selection)
 
 
+ExampleRow = tuple[str, str, tuple[Any, ...]]
+"""Key (``id`` or number), place and cells of a row."""
+
+
 def rows_of(
     source: ExampleSource,
     required: tuple[str, ...],
     answer_columns: tuple[str, ...],
     labelled: bool,
-) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
-    """Key (``id`` or number), place and cells of each row; of answers if ``labelled``."""
+) -> Iterator[ExampleRow]:
+    """The rows of a table; with cells of answers if ``labelled``.
+
+    A required name with columns in braces is a text with theirs in it.
+    """
+    parts = [_COLUMN.findall(name) or [name] for name in required]
+    columns = tuple(chain(*parts))
+    for key, place, cells in _rows_of(source, columns, answer_columns, labelled):
+        rest = iter(cells)
+        texts = [
+            _filled(name, [next(rest) for _ in part], place)
+            for name, part in zip(required, parts, strict=True)
+        ]
+        yield key, place, (*texts, *rest)
+
+
+def _filled(name: str, cells: list[Any], place: str) -> Any:
+    """The text of a row; the one cell of a column."""
+    if not _COLUMN.search(name):
+        return cells[0]
+    rest = iter(cells)
+    return _COLUMN.sub(lambda column: text(next(rest), place, column[1]), name)
+
+
+def _rows_of(
+    source: ExampleSource,
+    required: tuple[str, ...],
+    answer_columns: tuple[str, ...],
+    labelled: bool,
+) -> Iterator[ExampleRow]:
     columns = ColumnSelection(required, answer_columns)
     if labelled:
         columns = ColumnSelection((*required, *answer_columns))

@@ -422,3 +422,16 @@ def test_texts_are_embedded_alone_or_with_a_negative_and_judged_by_sts(tmp_path:
     assert example == TextExample("0", ("A hen", "Hens", "A duck"), None)
     with pytest.raises(DataError, match="one text a line, and negative=c is a column"):
         training_examples(triplets.model_copy(update={"train": str(texts)}))
+
+
+def test_a_text_may_be_made_of_several_columns(tmp_path):
+    row = {"question": "Who?", "answer": "a hen", "said": {"by": "A hen clucks."}, "label": 1}
+    file = Path(lines(tmp_path / "asked.jsonl", [row]))
+    text = "Question: {question} Answer: {answer}"
+    (example,) = read_examples(Classify(train=str(file), text=text, pair="said.by"), file)
+    assert example == TextExample("0", ("Question: Who? Answer: a hen", "A hen clucks."), "1")
+    with pytest.raises(DataError, match="no column 'reply'"):
+        read_examples(Classify(train=str(file), text="{question} {reply}"), file)
+    lines(file, [{**row, "answer": 3}])
+    with pytest.raises(DataError, match="'answer' is 3, text expected"):
+        read_examples(Classify(train=str(file), text=text), file)
