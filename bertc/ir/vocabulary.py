@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import BY_KIND, Node
+from bertc.ir.base import BY_KIND, Node, Off
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]
 """Number of tokens of a vocabulary."""
@@ -39,11 +39,15 @@ class WordPiece(Node):
 
 
 class ByteBpe(Node):
-    """Byte-level BPE, cased, trained on the corpus (RoBERTa 4.4)."""
+    """Byte-level BPE, cased, trained on the corpus (RoBERTa 4.4).
+
+    With ``digits`` every digit is a token, with the space before it (GPT-BERT).
+    """
 
     kind: Literal["bpe"] = "bpe"
     size: Size = 50_265  # roberta.base dict.txt and its special tokens
     smoothing: Smoothing = 1.0
+    digits: Off = False
     multiple: Multiple = 1
     positional = ("size",)
 

@@ -65,6 +65,14 @@ def test_tiny_sizes_are_met_or_refused() -> None:
         learn(WordPiece(), [])
 
 
+def test_digits_are_tokens_one_by_one(tmp_path: Path) -> None:
+    tokenizer = learn(ByteBpe(size=400, digits=True), ["in 1984 hens, 1984 ducks"] * 9)
+    assert tokenizer.encode(" 1984", add_special_tokens=False).tokens == ["Ġ1", "9", "8", "4"]
+    from_tokenizer(tokenizer, "test").save(tmp_path)
+    again = load_vocabulary(TokenizerFile(path=str(tmp_path))).tokenizer
+    assert again.to_str() == tokenizer.to_str()
+
+
 def test_word_starts() -> None:
     for node in KINDS[:2]:
         vocabulary = learned(node)

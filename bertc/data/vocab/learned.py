@@ -146,7 +146,12 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
             f"vocab=bpe({smallest}) is the smallest",
         )
     draft = Tokenizer(models.BPE())
-    draft.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    split: pre_tokenizers.PreTokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if node.digits:
+        split = pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(Regex(r" ?\p{N}"), "isolated"), split]
+        )
+    draft.pre_tokenizer = split
     trainer = trainers.BpeTrainer(
         vocab_size=node.size - 1,
         min_frequency=2,
@@ -159,7 +164,7 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
     ids: dict[str, int] = model["vocab"] | {"<mask>": len(model["vocab"])}
     merges = [(first, second) for first, second in model["merges"]]
     tokenizer = Tokenizer(models.BPE(ids, merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = split
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(list(ROBERTA_SPECIALS))
     tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
