@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_640,
-    "lab": 8_750,
-    "tests": 41_760,
-    "words of docs": 33_320,
+    "core": 65_720,
+    "lab": 8_880,
+    "tests": 41_930,
+    "words of docs": 33_700,
     "lines of README": 120,
     "lines a kind": 425,
     "floors": 10,

@@ -320,6 +320,32 @@ def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):
     assert 'positive="' in (tmp_path / "pairs.bertc").read_text()
 
 
+def entailed(folder: Path) -> None:
+    """A toy of GLUE's RTE, the only task that is there."""
+    folder.mkdir(parents=True)
+    rows = [f"{n}\ta hen {n}\ta duck\t{'not_' * (n % 2)}entailment" for n in range(8)]
+    for part in ("train", "dev"):
+        lines = ["index\tsentence1\tsentence2\tlabel", *rows]
+        (folder / f"{part}.tsv").write_text("\n".join(lines) + "\n")
+
+
+def test_the_commands_of_the_page_on_a_day_run(run, tmp_path):
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "farm.txt").write_text(
+        "".join(f"the henhouse and the duckpond of farm {n}.\n\n" for n in range(60))
+    )
+    entailed(tmp_path / "glue" / "RTE")
+    smaller = [word for setting in SMALLER.split() for word in ("--set", setting)]
+    task = ["--seeds", "1", "--set", "steps=2", "--set", "batch=4", "--set", "seq=16"]
+    said = ""
+    for arguments in commands(ROOT / "docs" / "how-to" / "a-day.md"):
+        sets = smaller if "train" in arguments and "--resume" not in arguments else []
+        said += run(*arguments, *(task if arguments[0] == "glue" else sets))
+    assert "QNLI is not there" in said
+    assert "glue of runs/idea" in said
+    assert (tmp_path / "day-hf" / "config.json").is_file()
+
+
 SMALL_NUMBERS = {
     "50368": "300", "batch = 1152": "batch = 16", "batch = 144": "batch = 8", "1024": "32",
     "8192": "64", "384, 1G": "8, 512", "1G": "512", "40G": "2048", "8G": "1024", "4G": "1024",

@@ -38,7 +38,13 @@ HELP_GROUPS = {
         "watch": "following",
         "runs": "following",
     },
-    "Use a trained model": {"eval": "using", "fill": "using", "predict": "using", "embed": "using"},
+    "Use a trained model": {
+        "eval": "using",
+        "glue": "reproducing",
+        "fill": "using",
+        "predict": "using",
+        "embed": "using",
+    },
     "Exchange": {"import": "using", "export": "using"},
     "Lab": {
         "reproduce": "reproducing",

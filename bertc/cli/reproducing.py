@@ -1,6 +1,7 @@
 """Commands of the laboratory: published tables, and searches over the ranges of a spec."""
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -41,9 +42,10 @@ def reproduce(
     The same command goes on where it was killed, and shares the rows with other processes that run
     it on the same folder.
     """
-    from bertc.base.failures import BAD_SPEC, exit_code
+    from bertc.base.failures import BAD_SPEC
     from bertc.lab.reproduce import reproduce as tables
     from bertc.lab.reproduce.listing import listing
+    from bertc.lab.reproduce.reading import read_table
     from bertc.lab.reproduce.table import PAPERS
 
     _refuse_unlike(table, show, estimate, plot)
@@ -54,16 +56,51 @@ def reproduce(
         costs = tables.estimate_table(table, scale or PAPERS, data or (), out, device)
         say(costs.as_json() if json else costs.as_table())
         raise typer.Exit(0 if costs.is_sound else BAD_SPEC)
-    codes = list[int]()
+    failures = list[Exception]()
     if show:
         shown = tables.show_table(table, scale, out)
     else:
         aside = partial(say, err=True)
-        shown, failures = tables.train_table(table, scale, data or (), seeds, out, aside)
-        codes = [exit_code(error, in_color(sys.stderr)) for error in failures]
+        shown, failures = tables.train_table(
+            read_table(table), scale, data or (), seeds, out, aside
+        )
     if plot:
         shown.plot(plot)
-    say(shown.as_json() if json else shown.as_text())
+    _end(shown.as_json() if json else shown.as_text(), failures)
+
+
+@app.command()
+def glue(
+    model: Path = argument(..., "a run, or a Hugging Face folder"),
+    table: str = option("glue", "glue; babylm: the seven tasks of BabyLM, from its files"),
+    tasks: list[str] | None = option(None, "some of the tasks: rte,mrpc"),
+    seeds: int = option(3, "number of seeds a task", min=1, max=1000),
+    data: list[str] | None = option(
+        None, "the folder with the tasks [default: data], or TASK=PATH of one"
+    ),
+    set: SetOption = None,
+    out: Path | None = option(None, "folder of the runs [default: runs/glue/MODEL]"),
+    json: JsonOption = False,
+) -> None:
+    """Fine-tune a model on all tasks of GLUE by one setting, each task and seed in a run folder.
+
+    The setting is that of the table, for GLUE cramming's: 5 epochs, batch 16, rate 4e-5; --set
+    changes it. The same command goes on where it was killed, and shares the runs with others.
+    """
+    from bertc.lab.reproduce.glue import glue as fine_tune
+
+    names = [name for words in tasks or () for name in words.split(",") if name]
+    aside = partial(say, err=True)
+    scores, failures = fine_tune(table, model, names, seeds, data or (), set or (), out, aside)
+    _end(scores.as_json() if json else scores.as_text(), failures)
+
+
+def _end(text: str, failures: Sequence[Exception]) -> None:
+    """Print the results, and exit with the code of the first failure."""
+    from bertc.base.failures import exit_code
+
+    codes = [exit_code(error, in_color(sys.stderr)) for error in failures]
+    say(text)
     if codes:
         raise typer.Exit(codes[0])
 

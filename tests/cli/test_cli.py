@@ -90,7 +90,7 @@ def test_help_has_every_command_once_in_its_group_with_a_sentence() -> None:
     shown = CliRunner().invoke(commands, ["--help"], terminal_width=80).output
     names = [name for group in HELP_GROUPS.values() for name in group]
     assert sorted(names) == sorted(typer.main.get_command(commands).commands)  # type: ignore[attr-defined]
-    assert len(names) == len({*names}) <= 27
+    assert len(names) == len({*names}) <= 28
     assert all(f"\n{group}:\n" in shown for group in HELP_GROUPS)
     sentences = re.findall(r"^  ([a-z-]+)  +(\S.*(?:\n {4,}\S.*)*)", shown, re.MULTILINE)
     told = {name: text for name, text in sentences if not name.startswith("--")}

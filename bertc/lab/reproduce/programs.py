@@ -168,6 +168,8 @@ class Jobs:
         """The evaluation of a row's run, or of a task's, under other options."""
         run = f"{folder}/{path_name(measure.of) if measure.of else PRETRAINING}"
         texts = self.files.texts
+        if "pairs" in measure.eval:  # a folder, no part of a spec that needs quotes
+            texts = {name: text.strip('"') for name, text in texts.items()}
         options = {
             name: Template(value).safe_substitute(texts) if isinstance(value, str) else value
             for name, value in measure.eval.items()

@@ -41,7 +41,7 @@ def estimate_table(
 
 
 def train_table(
-    name: str,
+    table: Table,
     scale: str,
     data: Sequence[str],
     seeds: int,
@@ -51,17 +51,16 @@ def train_table(
     """Train every unfinished run of a table with seeds 1, 2, ...; its results, and the failures.
 
     Raises:
-        MissingInputError, UsageError, DataError: of the table, the scale or the data.
+        MissingInputError, UsageError: of the scale or the data.
         SpecError, BertcError: of the first run with a mistake.
         ResumeRefusedError: if the table says something else of a finished run.
         CannotWriteError, StoppedError: as ``train_all``.
     """
     from bertc.lab.reproduce.training import train_all
 
-    table = read_table(name)
     if not scale:
         help = "--scale tiny, for a first look; --scale full trains what the file says"
-        raise UsageError(f"{name} can be trained at several scales", help)
+        raise UsageError(f"{table.name} can be trained at several scales", help)
     if out and out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file, and runs need a folder", help="--out FOLDER")
     folder = table_folder(table, scale, out)

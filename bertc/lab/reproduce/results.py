@@ -18,6 +18,8 @@ from bertc.lab.results.intervals import interval_of_difference
 from bertc.lab.results.listing import list_runs
 from bertc.lab.search.goal import Goal
 
+ByMeasure = Mapping[str, Mapping[int, float]]
+"""Scores by measure and seed."""
 MASKED = "_masked"
 """Ending of figures of masked positions."""
 _SHOWN: Mapping[str, Callable[[float], float]] = {
@@ -36,7 +38,7 @@ class RowResult:
     """
 
     name: str
-    scores: Mapping[str, Mapping[int, float]]
+    scores: ByMeasure
     parameters: float | None
     flops: float | None
     seconds: float
@@ -155,30 +157,32 @@ def _row(
             scores[measure.name][job.seed] = _SHOWN[measure.shown](value)
             if job.measure and outcome.same:
                 same.setdefault(measure.name, []).append(job.seed)
-    for measure in table.measures:
-        if measure.mean:
-            of = [scores[name] for name in measure.mean]
-            seeds = sorted(set.intersection(*map(set, of)))
-            scores[measure.name] = {seed: fmean(values[seed] for values in of) for seed in seeds}
     sizes: tuple[float | None, float | None] = None, None
     trained = (job for job, _ in finished if job.eval is None)
     if main := next((job for job in trained if not (table.pretrains and job.measure)), None):
         run = list_runs([main.folder]).runs[0]
         sizes = run.parameters, run.flops
-    measured = {name: values for name, values in scores.items() if values}
+    measured = {name: of for name, of in with_means(table, scores).items() if of}
     seconds = round(sum(outcome.seconds for _, outcome in finished), 1)
     return RowResult(row.name, measured, *sizes, seconds, same)
+
+
+def with_means(table: Table, scores: ByMeasure) -> dict[str, Mapping[int, float]]:
+    """The scores by measure and seed, with the means of those seeds that all parts have."""
+    every = dict(scores)
+    for measure in table.measures:
+        if measure.mean:
+            of = [every[name] for name in measure.mean]
+            seeds = sorted(set.intersection(*map(set, of)))
+            every[measure.name] = {seed: fmean(values[seed] for values in of) for seed in seeds}
+    return every
 
 
 def _scored(table: Table, job: Job) -> list[Measure]:
     """The measures that a job's run is scored by."""
     if job.measure:
-        return [measure for measure in table.measures if measure.name == job.measure]
-    return [
-        measure
-        for measure in table.measures
-        if measure.score and not (measure.spec or measure.eval)
-    ]
+        return [m for m in table.measures if job.measure in (m.name, "" if m.eval else m.of)]
+    return [m for m in table.measures if m.score and not (m.spec or m.eval or m.of)]
 
 
 def _outcome(job: Job) -> _Outcome:

@@ -30,7 +30,7 @@ class Shown:
     def as_text(self, draw: Callable[..., object] = bertc.Table) -> str:
         """Measured figures next to published ones, then each claim; ``draw`` makes the tables."""
         claims = self.claims()
-        parts = [str(draw(*self._columns())), *self._notes()]
+        parts = [str(draw(*self._columns())), *self.notes()]
         return "\n\n".join([*parts, str(draw(CLAIM_COLUMNS, claims))] if claims else parts)
 
     def as_json(self) -> str:
@@ -84,7 +84,7 @@ class Shown:
             if name in FIGURES:
                 ours = [_text(result.figure(name), text) for _, result in rows]
             else:
-                ours = [_score(result.summary(name)) for _, result in rows]
+                ours = [score_text(result.summary(name)) for _, result in rows]
             columns += [(name, ours)] * any(ours)
             # Published sizes and costs are of the full scale alone.
             if name not in FIGURES or self.results.scale == PAPERS:
@@ -97,7 +97,8 @@ class Shown:
     def _is_measured(self, measure: Measure) -> bool:
         return any(measure.name in row.scores for row in self.results.rows)
 
-    def _notes(self) -> Iterator[str]:
+    def notes(self) -> Iterator[str]:
+        """Lines below the tables: seeds, time, what is missing or left out."""
         results = self.results
         seeds = max((len(v) for row in results.rows for v in row.scores.values()), default=0)
         if seeds:
@@ -137,7 +138,7 @@ def _text(figure: float | None, text: Callable[[float], str]) -> str:
     return "" if figure is None else text(figure)
 
 
-def _score(summary: Summary | None) -> str:
+def score_text(summary: Summary | None) -> str:
     """A mean and half its 95% interval; empty without one."""
     if summary is None:
         return ""

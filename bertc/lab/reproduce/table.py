@@ -23,7 +23,7 @@ PRETRAINING = "pretraining"
 """The folder of a row's own run, next to those of measures."""
 EVAL_OPTIONS = (
     "task", "seq", "memory", "clamp", "same_length", "sliding", "stride", "examples", "data",
-    "objective",
+    "objective", "pairs",
 )  # fmt: skip
 """Options of evaluations, as those of ``bertc eval``."""
 Title = Annotated[str, Field(min_length=1, max_length=200)]
@@ -102,7 +102,8 @@ class Measure(_Part):
     """A column: a score of the row's run, of a task that begins with it, or a mean of others.
 
     ``score`` is its name in evaluations. ``spec`` trains a task: ``$run`` is the row's run.
-    ``eval`` are options of ``bertc eval`` for the row's run or that of the measure ``of``. ``rows``
+    ``eval`` are options of ``bertc eval`` for the row's run or that of the measure ``of``; without
+    them ``of`` is the measure whose run has this score too. ``rows``
     and ``scales`` are those with this measure; none: all.
     """
 
@@ -220,11 +221,12 @@ class Table(_Part):
             yield f"tasks of row {row.name}", row.tasks, measures
             yield f"at of row {row.name}", row.at, scales
             yield f"published of row {row.name}", row.published, figures
-        for measure in self.measures:
+        for count, measure in enumerate(self.measures):
             where, options = f"measure {measure.name}", map(str, measure.eval.values())
             yield where, _in(measure.spec, *options), ["run", *runs]
             yield f"eval of {where}", measure.eval, EVAL_OPTIONS
-            yield f"mean of {where}", measure.mean, [m.name for m in self.measures if m.score]
+            scored = [m.name for at, m in enumerate(self.measures) if m.score or at < count]
+            yield f"mean of {where}", measure.mean, scored
             yield f"of of {where}", filter(None, [measure.of]), measures
             yield f"rows of {where}", measure.rows, rows
         for claim in self.claims:
@@ -239,7 +241,7 @@ class Table(_Part):
     def pretrains(self) -> bool:
         """True if rows have a run of their own, next to those of tasks."""
         return any(
-            "$run" in measure.spec or not (measure.spec or measure.mean)
+            "$run" in measure.spec or not (measure.spec or measure.mean or measure.of)
             for measure in self.measures
         )
 
