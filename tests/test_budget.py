@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_720,
+    "core": 65_590,
     "lab": 8_880,
     "tests": 41_930,
     "words of docs": 33_700,

@@ -10,6 +10,7 @@ from bertc.hub.families import family_for
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.keys import keys, part_of, parts_of
 from bertc.hub.networks import alone
+from bertc.ir import vocabulary
 from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.learning.answer import Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
@@ -22,16 +23,6 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import aliases
 from bertc.ir.program.stage import AnyStage
 from bertc.ir.program.written import Origin
-from bertc.ir.vocabulary import (
-    ByteBpe,
-    Bytes,
-    Extended,
-    TokenizerFile,
-    Trimmed,
-    Unigram,
-    WordPiece,
-    Words,
-)
 from bertc.lang.write.show import show_value
 
 ACTIVATIONS = {
@@ -169,11 +160,13 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
 def padding(resolved: Resolved) -> int:
     """The id of the padding token; the layout's if the tokenizer is read from a file."""
     match resolved.vocabulary:
-        case ByteBpe() | Unigram(specials="roberta"):
+        case vocabulary.ByteBpe() | vocabulary.Unigram(specials="roberta"):
             return 1
-        case WordPiece() | Unigram() | Words() | Bytes():
+        case (
+            vocabulary.WordPiece() | vocabulary.Unigram() | vocabulary.Words() | vocabulary.Bytes()
+        ):
             return 0
-        case TokenizerFile() | Extended() | Trimmed():
+        case vocabulary.TokenizerFile() | vocabulary.Extended() | vocabulary.Trimmed():
             return max(0, first_position(resolved.encoder) - 1)
 
 

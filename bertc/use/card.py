@@ -21,13 +21,8 @@ from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
+from bertc.run.models import runs
 from bertc.run.models.loading import newest_step
-from bertc.run.models.runs import (
-    export_adapter_of,
-    export_run,
-    model_after,
-    present_layout,
-)
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import values_of
 
@@ -56,21 +51,21 @@ def export_with_card(
     The weights are those after ``step`` steps, 0: the newest; the card loads them as ``called``.
     With ``code``, and where no layout fits, the folder has the program's own classes.
     """
-    resolved, tensors = model_after(run, step)
+    resolved, tensors = runs.model_after(run, step)
     words, folder = vocabulary_of(run, resolved.encoder.vocab_size), RunFolder(run)
-    fits = target_of(alone(resolved), tensors, words.pad, present_layout(run))
+    fits = target_of(alone(resolved), tensors, words.pad, runs.present_layout(run))
     if code or (isinstance(fits, Obstacle) and not pooling):
         from bertc.use.source.code_folder import export_code
 
         exported = export_code(resolved, tensors, words, to)
     else:
-        exported = export_run(run, to, pooling, step)
+        exported = runs.export_run(run, to, pooling, step)
     return _with_card(folder, exported, step, called) if is_taken(folder.resolved) else exported
 
 
 def export_adapter_with_card(run: Path, to: Path) -> Exported:
     """Export the newest adapter of a run alone, with a card."""
-    return _with_card(RunFolder(run), export_adapter_of(run, to), 0, "")
+    return _with_card(RunFolder(run), runs.export_adapter_of(run, to), 0, "")
 
 
 def _with_card(folder: RunFolder, exported: Exported, step: int, called: str) -> Exported:

@@ -13,16 +13,7 @@ from torch import Tensor, nn
 from bertc.base.diagnostics import DataError
 from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.target import beyond_last
-from bertc.ir.learning.answer import (
-    Choice,
-    Labels,
-    Score,
-    Several,
-    Span,
-    Tags,
-    TokenVectors,
-    Vector,
-)
+from bertc.ir.learning import answer
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.learning.vector_task import Embed
@@ -129,7 +120,7 @@ def scores(
     head, network = model.heads[term.head_name], model.encoder
     if isinstance(term, Embed):
         assert reading.attention_mask is not None, "graphs have one"
-        if isinstance(term.pooling, TokenVectors):
+        if isinstance(term.pooling, answer.TokenVectors):
             vectors_bsd: Tensor = head.get_submodule("0")(states_bsh)
             return vectors_bsd
         first = term.pooling == "cls"
@@ -149,17 +140,17 @@ def scores(
 def _output(term: Objective) -> Output:
     if isinstance(term, Task):
         match term.answer:
-            case Labels(names=names) | Several(names=names):
+            case answer.Labels(names=names) | answer.Several(names=names):
                 return Output(term.title, ("batch", "label"), names)
-            case Score(names=names) if len(names) > 1:
+            case answer.Score(names=names) if len(names) > 1:
                 return Output(term.title, ("batch", "label"), names)
-            case Score() | Choice():
+            case answer.Score() | answer.Choice():
                 return Output(term.title, ("batch",))
-            case Tags(names=names):
+            case answer.Tags(names=names):
                 return Output(term.title, ("batch", "length", "tag"), names)
-            case Span():
+            case answer.Span():
                 return Output(term.title, ("batch", "length", "end"), ("start", "end"))
-            case Vector() as vector:
+            case answer.Vector() as vector:
                 axes = ("batch", "length", "width") if vector.by_token else ("batch", "hidden")
                 return Output(term.title, axes)
             case unreachable:

@@ -15,13 +15,7 @@ from torch import Tensor
 
 from bertc.base.diagnostics import UsageError
 from bertc.data.examples.encode import encode
-from bertc.data.layouts.example import (
-    ChoiceExample,
-    Example,
-    QuestionExample,
-    TaggedExample,
-    TextExample,
-)
+from bertc.data.layouts import example
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import Vocabulary
@@ -67,7 +61,7 @@ class Tokenizer:
         """
         single = isinstance(texts, str | tuple)
         pairs = [_pair(text) for text in ([texts] if single else texts)]
-        examples = [TextExample(str(n), text, None) for n, text in enumerate(pairs)]
+        examples = [example.TextExample(str(n), text, None) for n, text in enumerate(pairs)]
         rows = encode(Classify(), examples, self.vocabulary, self.longest, self._segments)
         every = np.arange(len(pairs))
         token_ids_bs, segment_ids_bs, lengths_b = batch_of_rows(rows, every, self.vocabulary.pad)
@@ -216,7 +210,7 @@ def _pair(text: Any) -> tuple[str, ...]:
     return texts
 
 
-def _example(task: AnyTask, number: int, row: Any) -> Example:
+def _example(task: AnyTask, number: int, row: Any) -> example.Example:
     """A row as an unlabelled example."""
     key, answer, written = str(number), task.answer, row
     if isinstance(row, dict):
@@ -225,7 +219,7 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
         words = row.split() if isinstance(row, str) else row
         if not isinstance(words, list | tuple) or not _are_texts(words):
             raise _unlike(task, number, written)
-        return TaggedExample(key, tuple(words), ())
+        return example.TaggedExample(key, tuple(words), ())
     parts = (row,) if isinstance(row, str) else row
     if not isinstance(parts, tuple):
         raise _unlike(task, number, written)
@@ -234,7 +228,7 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
         listed = isinstance(choices, list | tuple) and 2 <= len(choices) <= answer.most
         if len(parts) != len(task.reads) or not listed or not _are_texts([*texts, *choices]):
             raise _unlike(task, number, written)
-        return ChoiceExample(
+        return example.ChoiceExample(
             key, texts[0] if len(texts) > 1 else "", texts[-1], tuple(choices), None
         )
     either = imported(task) and len(parts) in (1, 2) and not isinstance(answer, Span)
@@ -242,9 +236,9 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
         raise _unlike(task, number, written)
     match answer:
         case Labels() | Several() | Score() | Vector():
-            return TextExample(key, parts, None)
+            return example.TextExample(key, parts, None)
         case Span():
-            return QuestionExample(key, parts[0], parts[1], (), None)
+            return example.QuestionExample(key, parts[0], parts[1], (), None)
 
 
 def _inputs(task: AnyTask, number: int, row: dict[str, Any]) -> Any:

@@ -5,13 +5,7 @@ from collections.abc import Callable
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.bodies import printed
-from bertc.check.passes.settings.stages import (
-    default_format,
-    has_tasks,
-    layer_values,
-    reads_on,
-    settled,
-)
+from bertc.check.passes.settings import stages
 from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.program.complete import Complete
@@ -51,7 +45,7 @@ def dimensions(program: Complete, diagnostics: Diagnostics) -> Complete:
             for setting, compute in formulas.items()
             if setting not in program.origins
         }
-        program = settled(program, derived)
+        program = stages.settled(program, derived)
     return program.model_copy(update={"program": printed(program)})
 
 
@@ -70,27 +64,27 @@ def _positions(program: Complete) -> LearnedPositions | NoPositions:
 def _head(program: Complete) -> TransformHead | LinearHead | AdaptiveHead:
     if program.table.kind == "adaptive":
         return AdaptiveHead()
-    forward = all(reads_on(stage.objective) for stage in program.stages)
+    forward = all(stages.reads_on(stage.objective) for stage in program.stages)
     return LinearHead() if forward else TransformHead()
 
 
 def _now_and_then(program: Complete) -> int:
     """Default interval in steps: a tenth of the run, a third if it has tasks only, at most 1000."""
-    tasks = all(has_tasks(stage.objective) for stage in program.stages)
+    tasks = all(stages.has_tasks(stage.objective) for stage in program.stages)
     return min(1000, math.ceil(program.total_steps / (3 if tasks else 10)))
 
 
 DERIVED: tuple[dict[str, Callable[[Complete], object]], ...] = (
     {"heads": lambda p: max(1, p.hidden // 64)},
     {
-        "head_dim": lambda p: max(1, p.hidden // layer_values(p.heads, 1)[0]),
+        "head_dim": lambda p: max(1, p.hidden // stages.layer_values(p.heads, 1)[0]),
         "ffn": lambda p: 4 * p.hidden,
         "embedding": lambda p: p.hidden,
         "languages": languages,
         "positions": _positions,
         "pooler": lambda p: any(t.objective.states.pooled for s in p.stages for t in s.objective),
         "head": _head,
-        "format": lambda p: default_format(p.objective, p.pack),
+        "format": lambda p: stages.default_format(p.objective, p.pack),
         "layout": lambda p: layout_of(p.recipe),
         "save_every": _now_and_then,
         "eval_every": _now_and_then,

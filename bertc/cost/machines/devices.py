@@ -9,26 +9,18 @@ from typing import Any
 
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import UsageError
-from bertc.cost.machines.accelerators import (
-    ACCELERATORS,
-    GIB,
-    GIGA,
-    LAUNCH_SECONDS,
-    PRODUCTS_OF_A_STEP,
-    TERA,
-    accelerator_called,
-)
+from bertc.cost.machines import accelerators
 from bertc.cost.machines.calibration import calibration_here, core_here, cpu_flags
 from bertc.cost.machines.device import Device
 
-NAMES = (*ACCELERATORS, "cpu")
+NAMES = (*accelerators.ACCELERATORS, "cpu")
 UNITS = {
-    "bf16": ("bf16_flops", TERA),
-    "fp32": ("fp32_flops", TERA),
-    "memory": ("memory_bytes", GIB),
-    "bandwidth": ("bandwidth_bytes", GIGA),
-    "link": ("link_bytes", GIGA),
-    "network": ("network_bytes", GIGA),
+    "bf16": ("bf16_flops", accelerators.TERA),
+    "fp32": ("fp32_flops", accelerators.TERA),
+    "memory": ("memory_bytes", accelerators.GIB),
+    "bandwidth": ("bandwidth_bytes", accelerators.GIGA),
+    "link": ("link_bytes", accelerators.GIGA),
+    "network": ("network_bytes", accelerators.GIGA),
     "share": ("product_share", 1),
 }
 """Figures that a user may give, and their units: TFLOP/s, GiB, GB/s, and the share of products."""
@@ -48,7 +40,7 @@ def device_named(name: str, processes: int = 1) -> Device:
     title, *figures = (part.strip() for part in name.split(","))
     if title.lower() == "cpu" and not figures:
         return this_cpu(processes)
-    known = accelerator_called(title)
+    known = accelerators.accelerator_called(title)
     if figures:
         return _with_figures(title, known, figures)
     if known:
@@ -62,7 +54,9 @@ def device_named(name: str, processes: int = 1) -> Device:
 
 
 def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> Device:
-    numbers: dict[str, Any] = {"product_share": PRODUCTS_OF_A_STEP} if known is None else {}
+    numbers: dict[str, Any] = (
+        {"product_share": accelerators.PRODUCTS_OF_A_STEP} if known is None else {}
+    )
     for figure in figures:
         key, _, text = figure.partition("=")
         if key.strip() not in UNITS:
@@ -93,7 +87,7 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
     return Device(
         name=title,
         kind="cuda",
-        launch_seconds=LAUNCH_SECONDS,
+        launch_seconds=accelerators.LAUNCH_SECONDS,
         source="as on an A100; the figures of the device were given",
         **numbers,
     )
@@ -121,7 +115,7 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
     elif most.isdecimal() and int(most):
         cores = min(cores, int(most))
     core, count = core_here(), f"{cores:.2g} core{'s' * (cores != 1)}"
-    ghz, flops = core.clock / GIGA, f"{core.fp32_flops / core.clock:.0f}"
+    ghz, flops = core.clock / accelerators.GIGA, f"{core.fp32_flops / core.clock:.0f}"
     if core.bf16_flops:
         flops += f" (bf16: {core.bf16_flops / core.clock:.0f})"
     cpu = Device(

@@ -3,14 +3,7 @@
 import math
 from typing import Literal
 
-from bertc.ir.learning.optimizer import (
-    ConstantRate,
-    Cosine,
-    Decay,
-    InverseSqrt,
-    Polynomial,
-    WarmupStableDecay,
-)
+from bertc.ir.learning import optimizer
 from bertc.ir.program.stage import Stage
 
 
@@ -26,7 +19,7 @@ def rate(stage: Stage, step: float) -> float:
     updates = step - stage.schedule_start
     if updates < stage.warmup_steps:
         schedule = stage.optimizer.schedule
-        falling = isinstance(schedule, Decay) and schedule.decay_from == "throughout"
+        falling = isinstance(schedule, optimizer.Decay) and schedule.decay_from == "throughout"
         peak = stage.optimizer.lr * (_decay(stage, updates) if falling else 1)
         return peak * updates / stage.warmup_steps
     return stage.optimizer.lr * _decay(stage, updates)
@@ -36,17 +29,17 @@ def _decay(stage: Stage, updates: float) -> float:
     """The factor on the peak rate after ``updates`` updates of the stage, past warm-up."""
     warmup = stage.warmup_steps
     match stage.optimizer.schedule:
-        case Polynomial(power=power) as schedule:
+        case optimizer.Polynomial(power=power) as schedule:
             end = _end(stage, schedule)
             return float(end + (1 - end) * (1 - _progress(stage, schedule, updates)) ** power)
-        case Cosine() as schedule:
+        case optimizer.Cosine() as schedule:
             end, angle = _end(stage, schedule), math.pi * _progress(stage, schedule, updates)
             return float(end + (1 - end) * (1 + math.cos(angle)) / 2)
-        case ConstantRate():
+        case optimizer.ConstantRate():
             return 1.0
-        case InverseSqrt():
+        case optimizer.InverseSqrt():
             return math.sqrt(max(1, warmup) / max(1, updates))
-        case WarmupStableDecay(shape=shape, end=end):
+        case optimizer.WarmupStableDecay(shape=shape, end=end):
             decay = stage.optimizer.decay_steps(stage.schedule_steps)
             begun = updates - (stage.schedule_steps - decay)
             if begun <= 0 or not decay:
@@ -65,12 +58,12 @@ def _left(shape: Literal["1-sqrt", "linear", "cosine"], progress: float) -> floa
             return (1 + math.cos(math.pi * progress)) / 2
 
 
-def _end(stage: Stage, schedule: Decay) -> float:
+def _end(stage: Stage, schedule: optimizer.Decay) -> float:
     """The final rate as a fraction of the peak."""
     return max(schedule.end, schedule.end_lr / stage.optimizer.lr)
 
 
-def _progress(stage: Stage, schedule: Decay, updates: float) -> float:
+def _progress(stage: Stage, schedule: optimizer.Decay, updates: float) -> float:
     """The fraction of the schedule that is over, from 0 to 1."""
     start = stage.warmup_steps if schedule.decay_from == "warmup" else 0
     return min(1.0, (updates - start) / max(1, stage.schedule_steps - start))

@@ -29,13 +29,7 @@ from bertc.data.examples.mined import VectorNetworks, mined
 from bertc.data.layouts.example import ChoiceExample, Example, TextExample
 from bertc.data.sources.vectors import nearest_words, read_vectors
 from bertc.ir.address import key
-from bertc.ir.learning.augmentation import (
-    Augmentation,
-    Changes,
-    EditedCopies,
-    NoCopies,
-    ReplacedCopies,
-)
+from bertc.ir.learning import augmentation
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.mining import Mined
 
@@ -70,7 +64,7 @@ class Copier:
     progress: Progress
 
     def copies(
-        self, title: str, examples: Sequence[Example], augment: Sequence[Augmentation]
+        self, title: str, examples: Sequence[Example], augment: Sequence[augmentation.Augmentation]
     ) -> list[Example]:
         """Copies of some examples, with their labels or scores."""
         originals = [example for example in examples if isinstance(example, TextExample)]
@@ -78,7 +72,7 @@ class Copier:
         content = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
         added: list[Example] = []
         for source in augment:
-            if isinstance(source.copies, NoCopies):
+            if isinstance(source.copies, augmentation.NoCopies):
                 continue
             node = source.model_dump(mode="json")
             inputs = [VERSION, node, self.mask, content, self._identity(source.copies)]
@@ -117,8 +111,8 @@ class Copier:
             if isinstance(example, TextExample | ChoiceExample)
         ]
 
-    def _identity(self, node: Changes) -> list[str]:
-        if not isinstance(node, ReplacedCopies):
+    def _identity(self, node: augmentation.Changes) -> list[str]:
+        if not isinstance(node, augmentation.ReplacedCopies):
             return []
         assert self.networks, "a program with replaced words comes with networks"
         files = [user_path(node.vectors)] if node.vectors else []
@@ -128,8 +122,8 @@ class Copier:
         self,
         title: str,
         texts: Sequence[tuple[str, ...]],
-        source: Augmentation,
-        node: Changes,
+        source: augmentation.Augmentation,
+        node: augmentation.Changes,
         folder: Path,
     ) -> dict[str, int]:
         copied, total = source.counts(len(texts))
@@ -156,13 +150,13 @@ class Copier:
         return {"made": total, "repeated": repeated}
 
     def _change(
-        self, node: Changes, texts: Sequence[tuple[str, ...]], chosen: Sequence[int]
+        self, node: augmentation.Changes, texts: Sequence[tuple[str, ...]], chosen: Sequence[int]
     ) -> Callable[[str, Random], str]:
         """The change of a text, with what networks and vectors say of all texts."""
         match node:
-            case EditedCopies():
+            case augmentation.EditedCopies():
                 return lambda text, random: edited(node, split_text(text), self.mask, random)
-            case ReplacedCopies():
+            case augmentation.ReplacedCopies():
                 copied = chain.from_iterable(texts[index] for index in chosen)
                 split = [split_text(text) for text in dict.fromkeys(copied)]
                 candidates = self._candidates(node, split)
@@ -170,7 +164,9 @@ class Copier:
                 chance = node.probability
                 return lambda text, random: replaced(*likely[text], chance, random)
 
-    def _candidates(self, node: ReplacedCopies, texts: Sequence[SplitText]) -> Sequence[Candidates]:
+    def _candidates(
+        self, node: augmentation.ReplacedCopies, texts: Sequence[SplitText]
+    ) -> Sequence[Candidates]:
         places, number = [replaceable(text) for text in texts], node.candidates
         assert self.networks, "a program with replaced words comes with networks"
         candidates = [*self.networks.candidates(node.model, texts, places, number, self.progress)]

@@ -7,14 +7,8 @@ from typing import Any
 from bertc.base.diagnostics import DataError, several
 from bertc.base.storage.paths import user_path
 from bertc.base.storage.tagged import is_tagged_file
+from bertc.data.layouts import example
 from bertc.data.layouts.conll import bio, in_columns, read_tagging
-from bertc.data.layouts.example import (
-    ChoiceExample,
-    Example,
-    QuestionExample,
-    TaggedExample,
-    TextExample,
-)
 from bertc.data.layouts.find import DataPart, DataParts
 from bertc.data.layouts.passages import checked_answer, member
 from bertc.data.layouts.related import ranked, read_texts, related
@@ -54,7 +48,7 @@ def own_parts(task: Own) -> DataParts:
     return parts
 
 
-def read_own(task: Own, part: DataPart, labelled: bool) -> Iterator[Example]:
+def read_own(task: Own, part: DataPart, labelled: bool) -> Iterator[example.Example]:
     """Read the examples of a part; with ``labelled`` each must have its answer."""
     match task:
         case Classify() | Regress():
@@ -71,12 +65,14 @@ def read_own(task: Own, part: DataPart, labelled: bool) -> Iterator[Example]:
             return ranked(task, part.source, labelled)
 
 
-def _texts(task: Classify | Regress, rows: ExampleSource, labelled: bool) -> Iterator[TextExample]:
+def _texts(
+    task: Classify | Regress, rows: ExampleSource, labelled: bool
+) -> Iterator[example.TextExample]:
     columns = (task.text, task.pair) if task.pair else (task.text,)
     for key, place, cells in rows_of(rows, columns, task.columns, labelled):
         texts, answers = cells[: len(columns)], cells[len(columns) :]
         read = read_texts(texts, columns, place)
-        yield TextExample(key, read, _answer(task, answers, place, labelled))
+        yield example.TextExample(key, read, _answer(task, answers, place, labelled))
 
 
 def _answer(
@@ -101,12 +97,12 @@ def _answer(
     return label_in(first, place, names[0], task.names, hidden, task.text)
 
 
-def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[ChoiceExample]:
+def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[example.ChoiceExample]:
     rows = rows_of(source, (task.passage, task.text, *task.choices), (task.label,), labelled)
     for key, place, (passage, question, *cells, cell) in rows:
         choices = _choices(task, cells, place)
         name = label(cell, place, task.label)
-        yield ChoiceExample(
+        yield example.ChoiceExample(
             key,
             text(passage, place, task.passage) if task.passage else "",
             text(question, place, task.text),
@@ -146,7 +142,7 @@ def _right(name: str, choices: tuple[str, ...], place: str) -> int:
     return at
 
 
-def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[TaggedExample]:
+def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[example.TaggedExample]:
     if isinstance(source, Path) and is_tagged_file(source):
         yield from read_tagging(in_columns(task, source), source, labelled)
         return
@@ -166,16 +162,16 @@ def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[Tagged
         for tag in tags:
             if task.labels or not tag:
                 known_label(tag, task.labels, place, "tag")
-        yield TaggedExample(key, sentence, tags)
+        yield example.TaggedExample(key, sentence, tags)
 
 
-def _asked(task: Read, source: ExampleSource, labelled: bool) -> Iterator[QuestionExample]:
+def _asked(task: Read, source: ExampleSource, labelled: bool) -> Iterator[example.QuestionExample]:
     rows = rows_of(source, (task.passage, task.text), (task.target, task.start), labelled)
     for key, place, (passage, question, answer, start) in rows:
         context = text(passage, place, task.passage)
         question_text = text(question, place, task.text)
         if answer is None and not labelled:
-            yield QuestionExample(key, context, question_text, (), None)
+            yield example.QuestionExample(key, context, question_text, (), None)
             continue
         answers = tuple(
             checked_answer(answer_text, first, context, place)
@@ -183,7 +179,7 @@ def _asked(task: Read, source: ExampleSource, labelled: bool) -> Iterator[Questi
         )
         if not answers and not task.unanswerable:
             raise DataError(f"{place}: an empty answer", "unanswerable=true allows them")
-        yield QuestionExample(key, context, question_text, answers, bool(answers))
+        yield example.QuestionExample(key, context, question_text, answers, bool(answers))
 
 
 def _answers(task: Read, answer: Any, start: Any, place: str) -> Iterator[tuple[str, int]]:

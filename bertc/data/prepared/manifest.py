@@ -12,17 +12,7 @@ import numpy as np
 
 from bertc.base.diagnostics import MissingInputError
 from bertc.base.storage.place import FolderAt
-from bertc.data.cache.store import (
-    CHECKED_BYTES,
-    MANIFEST_FILE,
-    Facts,
-    Silent,
-    fingerprint,
-    intact,
-    obtain,
-    seal,
-    unsealed,
-)
+from bertc.data.cache import store
 from bertc.data.prepared.plan import (
     CORPUS_FILE,
     LARGEST_FILE_BYTES,
@@ -44,7 +34,7 @@ class PreparedPart:
 
     name: str
     sha256: str
-    facts: Facts = field(repr=False)
+    facts: store.Facts = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -67,16 +57,16 @@ def part_at(
     place: FolderAt,
     name: str,
     plan: PreparationPlan | None = None,
-    checked_bytes: int = CHECKED_BYTES,
+    checked_bytes: int = store.CHECKED_BYTES,
 ) -> PreparedPart | None:
     """A part that is whole, else None: in a folder by its content, in a store by its sizes.
 
     With a ``plan`` it is one of that preparation. Files above ``checked_bytes`` go by size.
     """
-    if place.folder and intact(place.folder / name, checked_bytes) is None:
+    if place.folder and store.intact(place.folder / name, checked_bytes) is None:
         return None
-    raw = place.read(f"{name}/{MANIFEST_FILE}", LARGEST_FILE_BYTES, lambda _: True)
-    manifest = unsealed(raw.decode("utf-8", "replace")) if raw else None
+    raw = place.read(f"{name}/{store.MANIFEST_FILE}", LARGEST_FILE_BYTES, lambda _: True)
+    manifest = store.unsealed(raw.decode("utf-8", "replace")) if raw else None
     if raw is None or manifest is None:
         return None
     sizes = place.sizes(name)
@@ -106,7 +96,7 @@ def write_corpus(
         "heldout": asdict(heldout),
     }
     place.write(CORPUS_FILE, digested(fields))
-    return PreparedText(plan, tuple(parts), heldout, _content(fields, fingerprint(fields)))
+    return PreparedText(plan, tuple(parts), heldout, _content(fields, store.fingerprint(fields)))
 
 
 def _content(fields: dict[str, Any], digest: str) -> str:
@@ -115,7 +105,7 @@ def _content(fields: dict[str, Any], digest: str) -> str:
     if tuple(fields["plan"]["parts"]) == names:
         return digest
     parts = [{**part, "name": name} for part, name in zip(fields["parts"], names, strict=True)]
-    return fingerprint({**fields, "plan": {**fields["plan"], "parts": names}, "parts": parts})
+    return store.fingerprint({**fields, "plan": {**fields["plan"], "parts": names}, "parts": parts})
 
 
 def read_corpus(place: FolderAt) -> PreparedText:
@@ -146,12 +136,14 @@ def _corpus(address: str, _: str) -> PreparedText:
     )
 
 
-def put_folder(at: FolderAt, name: str, fill: Callable[[Path], Facts], anew: bool = False) -> None:
+def put_folder(
+    at: FolderAt, name: str, fill: Callable[[Path], store.Facts], anew: bool = False
+) -> None:
     """Make a folder of the place: aside and renamed, or in a store its manifest last."""
     if at.folder:
-        obtain(at.folder / name, fill, Silent(), anew=anew)
+        store.obtain(at.folder / name, fill, store.Silent(), anew=anew)
         return
     with tempfile.TemporaryDirectory(prefix="bertc-") as aside:
         folder = Path(aside)
-        seal(folder, fill(folder))
-        at.put(folder, name, MANIFEST_FILE)
+        store.seal(folder, fill(folder))
+        at.put(folder, name, store.MANIFEST_FILE)

@@ -11,16 +11,8 @@ import numpy as np
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import working_folder
 from bertc.base.storage.place import FolderAt
+from bertc.data.cache import store
 from bertc.data.cache.copies import copied
-from bertc.data.cache.store import (
-    MANIFEST_FILE,
-    Facts,
-    Progress,
-    Silent,
-    fingerprint,
-    obtain,
-    unsealed,
-)
 from bertc.data.prepared.manifest import PreparedPart, PreparedText, bytes_of, part_at, read_corpus
 from bertc.data.prepared.plan import LARGEST_FILE_BYTES, TOKENIZER
 from bertc.data.rows.holdout import held_out_remark
@@ -29,14 +21,16 @@ from bertc.data.shards import Shard, Tokenised
 from bertc.ir.data import Prepared, Share
 
 
-def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progress) -> Tokenised:
+def open_prepared(
+    text: Prepared, tokenizer: str, cache: Path, progress: store.Progress
+) -> Tokenised:
     """The shards of prepared text; ``tokenizer`` is the digest of the run's."""
     place = FolderAt(text.path)
     corpus = read_corpus(place)
     refuse_other_tokenizer(text, corpus, tokenizer)
     dtype = np.dtype(corpus.plan.dtype).type
 
-    def located(part: PreparedPart, progress: Progress) -> tuple[Path, int | None]:
+    def located(part: PreparedPart, progress: store.Progress) -> tuple[Path, int | None]:
         if place.folder:
             return place.folder / _there(place, part.name, part.sha256).name, None
         folder, expected_bytes = cache / "shards" / part.sha256, bytes_of(part, corpus.plan.dtype)
@@ -44,7 +38,7 @@ def open_prepared(text: Prepared, tokenizer: str, cache: Path, progress: Progres
         return folder, copied(folder, copy, progress, expected_bytes, text.cache)
 
     def opened(part: PreparedPart, split: str) -> Tokens:
-        folder, lock = located(part, Silent())
+        folder, lock = located(part, store.Silent())
         tokens = open_tokens(folder, split, dtype)
         if lock is not None:  # it may go when nobody has its tokens
             weakref.finalize(tokens.ids, os.close, lock)
@@ -102,8 +96,10 @@ def tokenizer_at(address: str, cache: Path) -> Path:
     corpus = read_corpus(place)
     if place.folder:
         return place.folder / _there(place, TOKENIZER).name
-    folder = cache / "tokenizers" / fingerprint(address, corpus.plan.fingerprint)
-    obtain(folder, lambda folder: copy_part(place, _there(place, TOKENIZER), folder), Silent())
+    folder = cache / "tokenizers" / store.fingerprint(address, corpus.plan.fingerprint)
+    store.obtain(
+        folder, lambda folder: copy_part(place, _there(place, TOKENIZER), folder), store.Silent()
+    )
     return folder
 
 
@@ -118,14 +114,14 @@ def _there(place: FolderAt, name: str, sha256: str = "") -> PreparedPart:
     return there
 
 
-def copy_part(place: FolderAt, part: PreparedPart, folder: Path) -> Facts:
+def copy_part(place: FolderAt, part: PreparedPart, folder: Path) -> store.Facts:
     """Copy the files of a part but its manifest, all of one state; return its facts."""
     raw = place.read(
-        f"{part.name}/{MANIFEST_FILE}",
+        f"{part.name}/{store.MANIFEST_FILE}",
         LARGEST_FILE_BYTES,
         lambda raw: hashlib.sha256(raw).hexdigest() == part.sha256,
     )
-    manifest = unsealed(raw.decode()) if raw else None
+    manifest = store.unsealed(raw.decode()) if raw else None
     if manifest is None:
         raise DataError(
             f"{place.address}/{part.name} is gone or was made anew",

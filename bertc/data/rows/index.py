@@ -13,19 +13,8 @@ from numpy.typing import NDArray
 
 from bertc.data.rows.pairs import Fitting, Pair, overhangs, text_pairs
 from bertc.data.rows.tokens import Offsets, Tokens
+from bertc.ir import data
 from bertc.ir.address import key
-from bertc.ir.data import (
-    PAIRED,
-    Blocks,
-    DocSentences,
-    Format,
-    FullSentences,
-    SegmentPair,
-    SentencePair,
-    SingleSegment,
-    Stream,
-    StreamPair,
-)
 from bertc.ir.terms.node import Pairs
 
 ROW = np.dtype(
@@ -47,7 +36,7 @@ ROWS_FILE = "rows"
 class Arrangement:
     """The settings of one copy of the data; ``paired`` rows are documents of two sentences."""
 
-    format: Format
+    format: data.Format
     pairs: Pairs
     seq: int
     seed: int
@@ -61,18 +50,24 @@ class Arrangement:
         if self.paired:
             return False
         match self.format:
-            case SegmentPair() | SingleSegment():
+            case data.SegmentPair() | data.SingleSegment():
                 return True
-            case SentencePair():
+            case data.SentencePair():
                 return self.pairs in ("random-next", "swapped")
-            case FullSentences() | Blocks() | DocSentences() | Stream() | StreamPair():
+            case (
+                data.FullSentences()
+                | data.Blocks()
+                | data.DocSentences()
+                | data.Stream()
+                | data.StreamPair()
+            ):
                 return False
 
 
 def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]:
     """Write the index of all rows of a part; return counts of rows, tokens and tokens cut off."""
     rng = random.Random(key(how.seed, "rows", how.copy))
-    fitting = Fitting(how.seq - 3 if how.format.kind in PAIRED else how.seq - 2, rng)
+    fitting = Fitting(how.seq - 3 if how.format.kind in data.PAIRED else how.seq - 2, rng)
     count = tokens_in_rows = 0
     with (folder / ROWS_FILE).open("wb") as file:
         for block in _blocks(tokens, how, fitting):
@@ -89,15 +84,15 @@ def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDAr
         return
     rows: Iterator[Pair] = iter(())
     match how.format:
-        case FullSentences():
+        case data.FullSentences():
             yield from _full_sentences(tokens, fitting.room)
-        case Blocks():
+        case data.Blocks():
             yield from _even(tokens, fitting.room)
-        case DocSentences(cut=True):
+        case data.DocSentences(cut=True):
             yield from _beginnings(tokens, fitting)
-        case SegmentPair() | SentencePair() as form:
+        case data.SegmentPair() | data.SentencePair() as form:
             rows = text_pairs(tokens, how.pairs, form, fitting)
-        case SingleSegment(short=short):
+        case data.SingleSegment(short=short):
             rows = _single_segments(tokens, short, fitting)
         case _:
             rows = _doc_sentences(tokens, fitting.room)

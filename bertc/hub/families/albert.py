@@ -2,15 +2,7 @@
 
 from typing import Any, Literal
 
-from bertc.hub.families import bert
-from bertc.hub.families.config import (
-    ABSOLUTE,
-    HfActivation,
-    HfConfig,
-    Layers,
-    Single,
-    VocabularySize,
-)
+from bertc.hub.families import bert, config
 from bertc.hub.families.family import Candidate, Family, TaskHeads, hf_class, weight_numbers
 from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Probability, Width
@@ -23,19 +15,19 @@ LAYER = "encoder.albert_layer_groups.{n}.albert_layers.0"
 USUAL_EMBEDDING = 128
 
 
-class HfAlbert(HfConfig):
+class HfAlbert(config.HfConfig):
     """AlbertConfig; defaults are those of the largest release."""
 
-    only = {**ABSOLUTE, "inner_group_num": Single(1, "a group has several layers")}
+    only = {**config.ABSOLUTE, "inner_group_num": config.Single(1, "a group has several layers")}
 
     model_type: Literal["albert"] = "albert"
-    vocab_size: VocabularySize = 30_000
+    vocab_size: config.VocabularySize = 30_000
     embedding_size: Width = 128
     hidden_size: Width = 4096
-    num_hidden_groups: Layers = 1
+    num_hidden_groups: config.Layers = 1
     num_attention_heads: Heads = 64
     intermediate_size: Width = 16_384
-    hidden_act: HfActivation = "gelu_new"
+    hidden_act: config.HfActivation = "gelu_new"
     hidden_dropout_prob: Probability = 0.0
     attention_probs_dropout_prob: Probability = 0.0
 

@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from bertc.hub.families import bert
+from bertc.hub.families import bert, family
 from bertc.hub.families.config import HfConfig, Layers, Single, TokenId, VocabularySize
-from bertc.hub.families.family import (
-    Candidate,
-    Family,
-    Obstacle,
-    Reshape,
-    Shape,
-    TaskClass,
-    TaskHeads,
-    hf_class,
-)
 from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Width
 from bertc.ir.network.attention import RelativeAttention
@@ -100,18 +90,22 @@ class HfXlnet(HfConfig):
         }
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
+def _obstacle(candidate: family.Candidate) -> family.Obstacle | None:
     """Two streams of other attention, or one stream that neither plm trained nor a task reads."""
     if not isinstance(candidate.encoder.attention, RelativeAttention):
         why = "only the XLNet layout has two streams"
-        return Obstacle("objective=plm", why, "attention=relative(untie=true, segments=true)")
+        return family.Obstacle(
+            "objective=plm", why, "attention=relative(untie=true, segments=true)"
+        )
     if candidate.encoder.two_streams or candidate.tuned:
         return None
     why = "the XLNet layout has an embedding for the query stream, which only plm trains"
-    return Obstacle(f"attention={show_value(candidate.encoder.attention)}", why, "attention=full")
+    return family.Obstacle(
+        f"attention={show_value(candidate.encoder.attention)}", why, "attention=full"
+    )
 
 
-def _stored_shape(encoder: Encoder, name: str, shape: Shape) -> Shape:
+def _stored_shape(encoder: Encoder, name: str, shape: family.Shape) -> family.Shape:
     """The layout's shape of a bertc weight."""
     by_head = (encoder.layers[0].heads, encoder.layers[0].head_dim)
     if name.endswith("embeddings.unseen"):
@@ -129,7 +123,7 @@ def _stored(encoder: Encoder, name: str, tensor: "Tensor") -> "Tensor":
     return turned.reshape(_stored_shape(encoder, name, tuple(tensor.shape)))
 
 
-def _taken(name: str, tensor: "Tensor", shape: Shape) -> "Tensor":
+def _taken(name: str, tensor: "Tensor", shape: family.Shape) -> "Tensor":
     """A tensor of the layout in the shape of bertc's table."""
     if name.startswith("encoder.attention.") and name.endswith(INWARD):
         return tensor.reshape(shape[1], shape[0]).T.contiguous()
@@ -137,7 +131,7 @@ def _taken(name: str, tensor: "Tensor", shape: Shape) -> "Tensor":
     return tensor.reshape(shape)
 
 
-XLNET = Family(
+XLNET = family.Family(
     title="XLNet",
     config=HfXlnet,
     prefix="transformer",
@@ -160,11 +154,11 @@ XLNET = Family(
         "encoder.attention.{n}.segment": "layer.{n}.rel_attn.seg_embed",
     },
     copies={"lm_loss.weight": "word_embedding.weight"},
-    classes=(hf_class("XLNetLMHeadModel", "plm"), hf_class("XLNetModel")),
-    tasks=TaskHeads(
+    classes=(family.hf_class("XLNetLMHeadModel", "plm"), family.hf_class("XLNetModel")),
+    tasks=family.TaskHeads(
         (
             *(
-                TaskClass(name, "logits_proj", "perhaps", "sequence_summary.summary", "last")
+                family.TaskClass(name, "logits_proj", "perhaps", "sequence_summary.summary", "last")
                 for name in ("XLNetForSequenceClassification", "XLNetForMultipleChoice")
             ),
             *bert.token_classes("XLNet", simple="Simple"),
@@ -181,5 +175,5 @@ XLNET = Family(
     unread=frozenset({"mask_emb"}),
     # The class has an embedding that tasks do not use.
     unused=lambda encoder: {} if encoder.two_streams else {"mask_emb": (1, 1, encoder.hidden)},
-    reshape=Reshape(_stored_shape, _stored, _taken),
+    reshape=family.Reshape(_stored_shape, _stored, _taken),
 )

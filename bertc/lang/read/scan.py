@@ -4,14 +4,8 @@ import re
 from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostics, Fix, Source, Span
+from bertc.lang.read import numbers
 from bertc.lang.read.grammar import END, grammar
-from bertc.lang.read.numbers import (
-    MAX_NUMBER_CHARACTERS,
-    NUMBER_UNITS,
-    NotANumberError,
-    range_ends,
-    read_number,
-)
 from bertc.lang.read.tree import Comment
 
 LARGEST_TEXT = 1 << 20
@@ -116,7 +110,7 @@ class _Scanner:
         if token.kind == "NUMBER":
             self.check_number(self.span(token.start, token.end))
         if token.kind == "RANGE":
-            for start, end in range_ends(token.text):
+            for start, end in numbers.range_ends(token.text):
                 self.check_number(self.span(token.start + start, token.start + end))
         change = (token.kind in OPENERS) - (token.kind in CLOSERS)
         self.depth = max(0, self.depth + change)
@@ -137,13 +131,13 @@ class _Scanner:
 
     def check_number(self, span: Span) -> None:
         try:
-            read_number(span.text)
-        except NotANumberError as mistake:
+            numbers.read_number(span.text)
+        except numbers.NotANumberError as mistake:
             self.diagnostics.error(
                 "E010",
                 str(mistake),
                 span,
-                label="units: " + " ".join(unit for unit in NUMBER_UNITS if unit),
+                label="units: " + " ".join(unit for unit in numbers.NUMBER_UNITS if unit),
                 help=mistake.instead or "numbers are written 12, 0.1, -1, 1e-4, 30k or 15%",
                 fix=Fix(span, mistake.instead) if mistake.instead else None,
             )
@@ -162,7 +156,7 @@ class _Scanner:
             return 0
         digits = re.sub(r"[ \t,]", "", parts.group())
         thousands = parts.group().endswith("000") and before != "EQUAL"
-        if thousands or len(digits) > MAX_NUMBER_CHARACTERS:
+        if thousands or len(digits) > numbers.MAX_NUMBER_CHARACTERS:
             return 0
         message = f"`{parts.group()[:60]}` is not a number"
         label = "a number stands in one piece"

@@ -14,12 +14,7 @@ from torch import Tensor, nn
 from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.terms.pairs import PairTerm
-from bertc.learn.objectives.softmax.similarities import (
-    as_long,
-    by_example,
-    pooled,
-    related_losses,
-)
+from bertc.learn.objectives.softmax import similarities
 from bertc.learn.objectives.targets import MicroBatch, PairTargets, TaskTargets
 from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted, TermTensors, TextRows
 from bertc.model import EncoderInputs, dropout
@@ -65,7 +60,7 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
             assert isinstance(head, WidthMaps), "it was built for vectors"
             vectors_bsd = dropout(head.of(0, states).float(), self.node.dropout, network.training)
             return vectors_bsd.masked_fill(~targets.passage[..., None], 0.0)
-        vectors_bd = pooled(self.node.pooling, states, targets.passage)
+        vectors_bd = similarities.pooled(self.node.pooling, states, targets.passage)
         if not network.training:
             return vectors_bd
         vectors_bd = dropout(vectors_bd, self.node.dropout, training=True)
@@ -79,7 +74,7 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n t"]]:
         """Vectors of the texts of examples, and scores of these texts, nan if there are none."""
         texts = self.node.answer.texts
-        vectors_ntd = by_example(
+        vectors_ntd = similarities.by_example(
             self.vectors(read.states[0], targets, read.head, read.network), texts
         )
         return vectors_ntd, targets.targets.view(-1, texts)
@@ -89,13 +84,15 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
         vectors_ntd, scores_nt = self.compared_vectors(targets, read)
         scored, batch = bool(self.node.score), read.batch.whole_batch
         if batch is None:
-            return related_losses(self.node, vectors_ntd, scores_nt, scored=scored)
+            return similarities.related_losses(self.node, vectors_ntd, scores_nt, scored=scored)
         count = len(vectors_ntd)
         if vectors_ntd.dim() == 4:
-            vectors_ntd = as_long(vectors_ntd, batch.vectors.shape[2])
+            vectors_ntd = similarities.as_long(vectors_ntd, batch.vectors.shape[2])
         own = slice(batch.first, batch.first + count)
         parts = batch.vectors[: own.start], vectors_ntd, batch.vectors[own.stop :]
-        of_all = related_losses(self.node, torch.cat(parts), batch.scores, scored=scored)
+        of_all = similarities.related_losses(
+            self.node, torch.cat(parts), batch.scores, scored=scored
+        )
         # The value is of its own examples, the gradient of all.
         total = of_all.losses.sum()
         losses_n = of_all.losses[own].detach() + (total - total.detach()) / count

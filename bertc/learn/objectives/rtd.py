@@ -11,12 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bertc.ir import address
-from bertc.ir.network.generator import (
-    GeneratorNetwork,
-    NoGenerator,
-    RandomGenerator,
-    UnigramGenerator,
-)
+from bertc.ir.network import generator
 from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
 from bertc.learn.objectives import term
 from bertc.learn.objectives.draws import bits, unit64
@@ -166,11 +161,11 @@ def with_replacements(
     if rows.stage.sampled is not None:
         return reading
     match rows.stage.replacements:
-        case UnigramGenerator():
+        case generator.UnigramGenerator():
             source: Literal["corpus", "ordinary"] = "corpus"
-        case RandomGenerator():
+        case generator.RandomGenerator():
             source = "ordinary"
-        case NoGenerator() | GeneratorNetwork():
+        case generator.NoGenerator() | generator.GeneratorNetwork():
             raise AssertionError("the checks see to a source of random tokens")
         case unreachable:
             assert_never(unreachable)

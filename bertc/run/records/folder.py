@@ -34,16 +34,8 @@ from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
 from bertc.base.storage.paths import is_file, is_folder, is_taken
 from bertc.base.storage.plain_file import read_text
+from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers
-from bertc.hub.folders import (
-    PRUNED,
-    RESOLVED,
-    SENTENCES,
-    checkpoint_folders,
-    read_network,
-    read_resolved,
-    refuse_several,
-)
 from bertc.ir.data import without_places
 from bertc.ir.program.resolved import Resolved
 from bertc.lang.read.scan import LARGEST_TEXT
@@ -69,12 +61,12 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.attempts = path / "attempts.jsonl"
         self.spent = path / "spent.jsonl"
-        self.resolved = path / RESOLVED
+        self.resolved = path / folders.RESOLVED
         self.spec = path / "spec.bertc"
-        self.pruned = path / PRUNED
+        self.pruned = path / folders.PRUNED
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
-        self.sentences = path / SENTENCES
+        self.sentences = path / folders.SENTENCES
         self.failure = path / "failed.txt"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model"
@@ -88,7 +80,7 @@ class RunFolder:
     @property
     def saved_step(self) -> int:
         """The step of the newest checkpoint, by its name; 0 without one."""
-        return max((step for step, _ in checkpoint_folders(self.checkpoints)), default=0)
+        return max((step for step, _ in folders.checkpoint_folders(self.checkpoints)), default=0)
 
     def is_finished(self, resolved: Resolved) -> bool:
         """True if the run of this program finished; losses.png is the last file written."""
@@ -171,11 +163,11 @@ class RunFolder:
     def read_resolved(self) -> Resolved:
         """Read the program of the run."""
         if not self.holds_a_run:
-            refuse_several(self.path)
+            folders.refuse_several(self.path)
             raise MissingInputError(
                 f"{self.path} holds no run", help="bertc train SPEC --out DIR makes one"
             )
-        return read_resolved(self.resolved)
+        return folders.read_resolved(self.resolved)
 
     def go_on(self, old: Resolved, new: Resolved) -> None:
         """Extend the run to the steps of ``new``; the old program stays beside it."""
@@ -199,7 +191,7 @@ class RunFolder:
     def identities(self) -> tuple[str, ...]:
         """Identities of the run's program, and of its earlier ones with fewer steps."""
         paths = [self.resolved, *sorted(self.path.glob("resolved-*.json"))]
-        return tuple(identity(read_resolved(path)) for path in paths)
+        return tuple(identity(folders.read_resolved(path)) for path in paths)
 
     def read_lock(self) -> Lock | None:
         """Read the lock; None before it is written."""
@@ -222,7 +214,7 @@ class RunFolder:
     @property
     def left_after_pruning(self) -> Resolved | None:
         """The program of what is left, of a run that removed parts and has ended."""
-        return read_network(self.path) if is_taken(self.pruned) else None
+        return folders.read_network(self.path) if is_taken(self.pruned) else None
 
     def read_attempts(self) -> list[Attempt]:
         """Each time that processes took up the run, oldest first; times are Unix seconds."""

@@ -21,14 +21,7 @@ from bertc.ir.network.table import AdaptiveTable
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.heads import Classifier
 from bertc.model import build
-from bertc.use.source.checking import (
-    SHAPES,
-    inputs_of,
-    named_differences,
-    random_inputs,
-    refuse_difference,
-    run_source,
-)
+from bertc.use.source import checking
 from bertc.use.source.hub_source import head_of_tokens, modeling_source
 from bertc.use.source.outputs import encoder_outputs, language_scores
 
@@ -98,7 +91,7 @@ def _check(
     ready: Mapping[str, Tensor],
 ) -> None:
     """Compare the class that is written, with its weights, with bertc's modules."""
-    kind, body = run_source(source)[name], resolved.encoder
+    kind, body = checking.run_source(source)[name], resolved.encoder
     labels = len(ready.get("classifier.bias", ())) or 2
     network = kind(kind.config_class(vocab_size=body.vocab_size, num_labels=labels)).eval()
     base = "" if hasattr(network, "model") else "model."
@@ -107,7 +100,7 @@ def _check(
     network.load_state_dict({key: weights[key] for key in network.state_dict() if key in weights})
     model = build(resolved, device="meta").eval()
     model.load_state_dict(tensors, assign=True, strict=False)
-    arguments = random_inputs(model, *SHAPES[-1])
+    arguments = checking.random_inputs(model, *checking.SHAPES[-1])
     real = arguments["attention_mask"].bool()  # states of padding are nobody's
     passed = {"input_ids": arguments["token_ids"], "attention_mask": arguments["attention_mask"]}
     if body.kinds_of_segments > 1:
@@ -120,12 +113,12 @@ def _check(
         return results | ({head.term: shown.logits[real]} if head else {})
 
     def expected() -> dict[str, Tensor]:
-        states = encoder_outputs(model, inputs_of(arguments))["states"]
+        states = encoder_outputs(model, checking.inputs_of(arguments))["states"]
         scores = {head.term: language_scores(model, head.term, states)[real]} if head else {}
         return {"states": states[real], **scores}
 
-    for result, apart in named_differences(written, expected, {}):
-        refuse_difference(result, apart)
+    for result, apart in checking.named_differences(written, expected, {}):
+        checking.refuse_difference(result, apart)
 
 
 def _placed(resolved: Resolved, tensors: Mapping[str, Tensor]) -> tuple[str, dict[str, str]]:

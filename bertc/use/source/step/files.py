@@ -21,21 +21,10 @@ from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.display import watching
 from bertc.machine.signals import AGAIN
 from bertc.run.evaluation.word_networks import TrainedNetworks
-from bertc.use.source.checking import (
-    loaded,
-    named_differences,
-    random_model,
-    refuse_difference,
-    run_source,
-)
+from bertc.use.source import checking
 from bertc.use.source.file import emit_source
+from bertc.use.source.step import losses
 from bertc.use.source.step.loop import TABLES, require_plain
-from bertc.use.source.step.losses import (
-    named_tensors,
-    numbers,
-    summed_losses,
-    with_all_states,
-)
 
 ENDING_OF_ROWS = ".rows.safetensors"
 """The ending of the file of rows."""
@@ -91,20 +80,20 @@ def _checked(source: str, resolved: Resolved, inputs: Inputs, vocab: VocabTensor
     Raises:
         DataError: with the largest difference, if they differ.
     """
-    stage, corrupting = resolved.stages[0], run_source(source)["corrupt"]
+    stage, corrupting = resolved.stages[0], checking.run_source(source)["corrupt"]
     rows = Inputs(*(tensor[:ROWS] for tensor in inputs))
     read, known = [*inspect.signature(corrupting).parameters], rows._asdict() | vocab._asdict()
-    batch = with_all_states(corrupt(stage, rows, vocab, mask_key(resolved.run.seed)))
-    expected = named_tensors(batch) | numbers(stage, batch)
+    batch = losses.with_all_states(corrupt(stage, rows, vocab, mask_key(resolved.run.seed)))
+    expected = losses.named_tensors(batch) | losses.numbers(stage, batch)
     tensors = corrupting(**{name: known[name] for name in read})
     for name, tensor in tensors.items():
-        refuse_difference(name, 0.0 if torch.equal(tensor, expected[name]) else math.inf)
-    model = random_model(resolved)
+        checking.refuse_difference(name, 0.0 if torch.equal(tensor, expected[name]) else math.inf)
+    model = checking.random_model(resolved)
     weights = dict(model.named_parameters())
     passed = {name: x for name, x in tensors.items() if not name.endswith("_count")}
-    written = partial(loaded(source, weights), **passed)
-    for name, apart in named_differences(
-        written, partial(summed_losses, model, stage, batch), weights
+    written = partial(checking.loaded(source, weights), **passed)
+    for name, apart in checking.named_differences(
+        written, partial(losses.summed_losses, model, stage, batch), weights
     ):
-        refuse_difference(name, apart)
+        checking.refuse_difference(name, apart)
     return read

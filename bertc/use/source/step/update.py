@@ -4,18 +4,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from bertc.ir.base import Weight
-from bertc.ir.learning.optimizer import (
-    Adam,
-    ConstantRate,
-    Cosine,
-    Decay,
-    InverseSqrt,
-    Lamb,
-    Optimizer,
-    Polynomial,
-    StableAdam,
-    WarmupStableDecay,
-)
+from bertc.ir.learning import optimizer
 from bertc.ir.program.stage import Stage
 
 TITLES = {
@@ -26,9 +15,11 @@ TITLES = {
 COSINE = "(1 + math.cos(math.pi * progress)) / 2"
 
 
-def update_function(rule: Optimizer, table: Iterable[Weight]) -> str:
+def update_function(rule: optimizer.Optimizer, table: Iterable[Weight]) -> str:
     """The function that updates all weights."""
-    assert isinstance(rule, Adam | Lamb | StableAdam), "others are refused before"
+    assert isinstance(rule, optimizer.Adam | optimizer.Lamb | optimizer.StableAdam), (
+        "others are refused before"
+    )
     exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
     plain = {weight.name for weight in table if len(weight.shape) < 2}
     matrix = "weight.ndim > 1" if plain == exempt else f"name not in {sorted(exempt)!r}"
@@ -44,7 +35,7 @@ def update_function(rule: Optimizer, table: Iterable[Weight]) -> str:
     lines += [f"square.mul_({second}).addcmul_(gradient, gradient, value=1 - {second})"]
     lines += [f"deviation = {square}.sqrt()"]
     rate = "lr"
-    if isinstance(rule, StableAdam):
+    if isinstance(rule, optimizer.StableAdam):
         rate = "lr / caution"
         lines += [f"relative = gradient / deviation.clamp(min={rule.eps})"]
         lines += ["caution = relative.square().mean().sqrt().clamp(min=1)"]
@@ -53,7 +44,7 @@ def update_function(rule: Optimizer, table: Iterable[Weight]) -> str:
         decays = rule.decay_exempt == "none"
         lines += [] if decays else [f"if {matrix}:"]
         lines += [f"{'' if decays else '    '}change += {rule.decay_by_rate} * weight"]
-    if isinstance(rule, Lamb):
+    if isinstance(rule, optimizer.Lamb):
         rate, adapted = "lr * trust", "" if rule.adapt_exempt == "none" else f"{matrix} and "
         lines += ["trust = 1.0", f"if {adapted}weight.norm() > 0 and change.norm() > 0:"]
         lines += ["    trust = weight.norm() / change.norm()"]
@@ -74,7 +65,7 @@ def update_function(rule: Optimizer, table: Iterable[Weight]) -> str:
 def rate_function(stage: Stage) -> str:
     """The function from the number of earlier updates to a learning rate."""
     schedule, factor = stage.optimizer.schedule, "factor"
-    if isinstance(schedule, Decay) and schedule.decay_from == "throughout":
+    if isinstance(schedule, optimizer.Decay) and schedule.decay_from == "throughout":
         factor = "factor * min(1.0, step / WARMUP)" if stage.warmup_steps else factor
     elif stage.warmup_steps:
         factor = "(step / WARMUP if step < WARMUP else factor)"
@@ -86,25 +77,25 @@ def rate_function(stage: Stage) -> str:
 def _factor(stage: Stage) -> list[str]:
     """Statements of the factor on the peak rate."""
     match stage.optimizer.schedule:
-        case Polynomial() | Cosine() as schedule:
+        case optimizer.Polynomial() | optimizer.Cosine() as schedule:
             end = max(schedule.end, schedule.end_lr / stage.optimizer.lr)
             over, falls = "step / SCHEDULE", COSINE
             if stage.warmup_steps and schedule.decay_from == "warmup":
                 over = "(step - WARMUP) / max(1, SCHEDULE - WARMUP)"
-            if isinstance(schedule, Polynomial):
+            if isinstance(schedule, optimizer.Polynomial):
                 power = schedule.power
                 falls = "1 - progress" if power == 1 else f"(1 - progress) ** {power}"
             lines = [f"progress = min(1.0, {over})"]
-        case WarmupStableDecay(shape=shape, end=end):
+        case optimizer.WarmupStableDecay(shape=shape, end=end):
             decay = stage.optimizer.decay_steps(stage.schedule_steps)
             falls = {"1-sqrt": "1 - progress**0.5", "linear": "1 - progress", "cosine": COSINE}[
                 shape
             ]
             lines = [f"begun = max(0, step - (SCHEDULE - {decay}))"]
             lines += [f"progress = min(1.0, begun / {max(1, decay)})"]
-        case ConstantRate():
+        case optimizer.ConstantRate():
             return ["factor = 1.0"]
-        case InverseSqrt():
+        case optimizer.InverseSqrt():
             return ["factor = (max(1, WARMUP) / max(1, step)) ** 0.5"]
         case unreachable:
             assert_never(unreachable)
