@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_590,
+    "core": 65_650,
     "lab": 8_880,
-    "tests": 41_930,
+    "tests": 42_000,
     "words of docs": 33_700,
     "lines of README": 120,
     "lines a kind": 425,

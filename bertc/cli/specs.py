@@ -35,9 +35,9 @@ from bertc.cli.options import (
 def check(specs: SpecsArgument, set: SetOption = None) -> None:
     """Report every mistake of the specs, missing files included.
 
-    Of files those of tasks, the beginnings of those of text, and the configuration of init are
-    read. Exit 1 if there is a
-    mistake in any spec, or a file of it is not there or does not fit; a remark is no mistake.
+    Of files those of tasks, the beginnings of those of text (16 MiB in all), and the configuration
+    of init are read. Exit 1 if there is a mistake in any spec, or a file of it is not there or does
+    not fit; a remark is no mistake.
     """
     from bertc.api import check as run
     from bertc.base.diagnostics.render import render

@@ -131,7 +131,7 @@ def family_of(path: Path, raw: Mapping[str, Any]) -> Family:
         why = families.OTHERS.get(model_type, "") if isinstance(model_type, str) else ""
         raise DataError(
             f"{path}: unsupported model_type {shown(model_type)}{why and ': '}{why}",
-            help=f"bertc imports the layouts {', '.join(known)}",
+            help=f"take a folder of one of the layouts {', '.join(known)}",
         )
     return families.family_named(model_type)
 

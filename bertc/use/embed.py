@@ -9,7 +9,8 @@ import numpy as np
 
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.base.storage import durable
-from bertc.base.storage.plain_file import opened
+from bertc.base.storage.paths import is_folder
+from bertc.data.sources.streams import lines, opened_stream
 from bertc.ir.program.resolved import RunPrecision
 from bertc.machine.display import choose
 from bertc.run.models.loading import load, placed
@@ -29,8 +30,8 @@ def embed_file(
     quiet: bool = False,
 ) -> tuple[list[str], Embedded]:
     """Texts of a file, the lines, with their vectors."""
-    with opened(file) as stream:
-        texts = stream.read().decode("utf-8", errors="replace").splitlines()
+    with opened_stream(file) as stream:
+        texts = [line for _, line in lines(stream)]
     if not texts:
         raise DataError(f"{file} has no lines", help="a text file with one text a line")
     model = load(run)
@@ -43,9 +44,11 @@ def embed_file(
 
 
 def refuse_other_files(to: Path) -> None:
-    """Refuse to write vectors to a file of another kind, before they are made."""
+    """Refuse a file of another kind, or in no folder, before vectors are made."""
     if to.suffix not in (".npy", ".parquet"):
         raise UsageError(f"{to}: vectors are written as .npy or .parquet", help="-o vectors.npy")
+    if not is_folder(to.absolute().parent):
+        raise UsageError(f"there is no folder {to.parent}", help="-o in one that is there")
 
 
 def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:

@@ -77,6 +77,7 @@ GERMAN = "Für größere Flüsse braucht man Brücken.\nSchöne Häuser stehen a
         ("a.txt", b"a licence\n" * 999 + RUSSIAN.encode("cp1251"), "iconv -f CP1251 "),
         ("a.txt", GERMAN.encode("latin-1"), "iconv -f ISO8859-1 "),
         ("a.txt", RUSSIAN.encode("utf-16"), "iconv -f UTF-16 "),
+        ("a.txt", RUSSIAN.encode("utf-32"), "iconv -f UTF-32 "),
         ("a b.gz", RUSSIAN.encode("koi8-r"), "gzip -dc 'a b.gz' | iconv -f KOI8-R -t UTF-8 | gzip"),
         ("a.txt", GERMAN.encode() + b"\xe9", "iconv -c -f UTF-8 -t UTF-8 a.txt"),
         ("a.txt", bytes(range(128, 256)) * 9, "save the file as UTF-8"),
@@ -112,6 +113,17 @@ def test_every_librarys_words_for_a_full_disk_are_told_alike(tmp_path, error):
     ):
         raise error
     assert f.value.help == "make room, or name another folder"
+
+
+def test_a_disk_that_holds_no_more_files_is_said_to_be_one(tmp_path, monkeypatch):
+    disk = SimpleNamespace(f_blocks=9, f_bfree=9, f_bavail=9, f_frsize=4096, f_files=9, f_favail=0)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    with (
+        pytest.raises(CannotWriteError, match="the disk holds no more files") as caught,
+        durable.writing(tmp_path / "x", 7, elsewhere="name another folder"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.help == "remove some, or name another folder"
 
 
 def test_what_is_no_failure_to_write_passes_through(tmp_path):

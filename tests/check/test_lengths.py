@@ -107,6 +107,19 @@ def test_what_does_not_fit_an_inherited_warmup_is_shown_where_it_is_written(tmp_
     assert resolve(f'extends "base.bertc" batch=32 {found.help}')
 
 
+@pytest.mark.parametrize(
+    "changed", ["steps=50G tokens", "batch=512", "batch=64 steps=20", "steps=9"]
+)
+def test_a_batch_warmup_that_does_not_fit_is_shortened_and_not_dropped(changed):
+    spec = f"extends modernbert-base {changed}"
+    with pytest.raises(SpecError) as caught:
+        resolve(spec)
+    (found,) = caught.value.diagnostics
+    first, *later = resolve(f"{spec} {found.help}").stages
+    assert bool(later) == (found.help != "batch_warmup=none") == (changed != "steps=9")
+    assert not later or later[-1].steps > first.schedule_steps / 2
+
+
 def test_a_stage_may_mask_less_than_the_one_before():
     """mmBERT: 30%, 15%, then 5% (README)."""
     stages = resolve(

@@ -41,6 +41,7 @@ DECODER = "layers=24 hidden=1536 heads=12 vocab=50368 seq=512 batch=128 objectiv
         ("NVIDIA GeForce RTX 5090", "rtx5090"),
         ("Tesla V100-SXM2-32GB", "v100"),
         ("Tesla T4", "t4"),
+        ("AMD Instinct MI300X", "mi300x"),
         ("rtx 4090", "rtx4090"),
         ("A100-80GB", "a100"),
         *((f"NVIDIA {title}", None) for title in ("A10G", "H20", "H100 80GB HBM3 MIG 1g.10gb")),
@@ -59,7 +60,7 @@ def test_peaks_are_dense_and_in_their_units() -> None:
         if device.kind == "cuda":
             # Tensor units of all with bf16 are 2 to 30 times as fast as the others.
             assert not device.bf16_flops or 1.9 < device.bf16_flops / device.fp32_flops < 31
-            assert 14 * GIB <= device.memory_bytes <= 180 * GIB
+            assert 14 * GIB <= device.memory_bytes < 192 * GIB
         assert 60e9 < device.bandwidth_bytes < 10e12, device.name
     assert ACCELERATORS["h100-pcie"].bf16_flops < ACCELERATORS["h100"].bf16_flops
 
@@ -96,6 +97,13 @@ def test_an_unknown_device_is_said_to_be_unknown() -> None:
         device_named("h20")
     assert "--device h200" in error.value.help
     assert "memory=" in error.value.help
+
+
+def test_several_devices_are_told_by_their_number() -> None:
+    for name in ("h100x8", "8xh100", "H100 * 8", "8x h100"):
+        with pytest.raises(UsageError) as error:
+            device_named(name)
+        assert error.value.help.startswith("--device h100 --world 8; "), name
 
 
 def test_figures_of_any_device_can_be_given() -> None:

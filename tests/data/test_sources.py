@@ -26,6 +26,7 @@ from bertc.base.diagnostics.render import render
 from bertc.base.storage import place, remote
 from bertc.data.layouts.survey import survey
 from bertc.data.sources import docstrings, source, streams
+from bertc.data.sources import files as text_files
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import split_sentences
 from bertc.ir.data import Docstrings, Files, Hf
@@ -232,7 +233,17 @@ def test_text_that_is_not_utf8_is_told_before_any_is_read(tmp_path, monkeypatch)
         with pytest.raises(DataError, match="b.txt.gz:1: .* it seems to be KOI8-R"):
             look()
     (tmp_path / "b.txt.gz").unlink()
-    assert check("data=files('*.txt*')") == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(text_files, "DECODED_BYTES", 0)  # a sample ends within a character
+        assert check("data=files('*.txt*')") == 1
+    lines = [b"hens\n"] * 20_000
+    (tmp_path / "c.txt").write_bytes(b"".join([*lines, b"h\xfchner\n", *lines]))
+    with pytest.raises(DataError, match="c.txt:20001: "):
+        check("data=files('*.txt*')")
+    for text in ("Hens lay.\n", russian.decode("koi8-r")):
+        (tmp_path / "c.txt").write_bytes(text.encode("utf-16-le") * 9)
+        with pytest.raises(DataError, match="c.txt: .* bytes are 0; it seems to be UTF-16LE"):
+            check("data=files('*.txt*')")
 
 
 def test_identity_follows_the_content_and_missing_files_have_none(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_each_text_has_the_vector_that_it_has_alone(pooling, model, monkeypatch)
 
 
 def test_lines_are_embedded_in_their_order_and_written(run, model, tmp_path, call):
-    texts = [TEXTS[0], "", " ".join(TEXTS)]  # the last is longer than a row
+    texts = ["hens\x85and\u2028ducks", "", " ".join(TEXTS)]  # the last is longer than a row
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
     for name in ("vectors.npy", "vectors.parquet"):
         file, to = str(tmp_path / "texts.txt"), str(tmp_path / name)
@@ -68,6 +68,9 @@ def test_what_cannot_be_embedded_is_refused(run, model, tmp_path):
     (tmp_path / "empty.txt").touch()
     with pytest.raises(DataError, match="no lines"):
         embed_file(run, tmp_path / "empty.txt", quiet=True)
+    (tmp_path / "latin.txt").write_bytes("Hühner\n".encode("latin-1") * 9)
+    with pytest.raises(DataError, match="latin.txt:1: byte 0xfc is not UTF-8; it seems to be"):
+        embed_file(run, tmp_path / "latin.txt", quiet=True)
     with pytest.raises(UsageError, match="there is none") as error:
         model.embed(TEXTS, "median")
     assert error.value.help == "one of mean, cls, max"
@@ -76,6 +79,8 @@ def test_what_cannot_be_embedded_is_refused(run, model, tmp_path):
         model.embed(TEXTS[0])
     with pytest.raises(UsageError, match=r"\.npy or \.parquet"):
         refuse_other_files(tmp_path / "vectors.csv")
+    with pytest.raises(UsageError, match="there is no folder"):
+        refuse_other_files(tmp_path / "no" / "vectors.npy")
     with pytest.raises(UsageError) as error:
         export_run(run, tmp_path / "out", "last4")
     assert "one of mean, cls, max" in error.value.help

@@ -342,6 +342,8 @@ def test_packed_files_of_a_folder_are_read_with_those_that_are_not(tmp_path):
     (tmp_path / "one.txt").write_text("a plain text\n" * 9)
     (tmp_path / "two.txt.gz").write_bytes(gzip.compress(b"a packed text\n" * 9))
     (tmp_path / "three.jsonl").write_text('{"text": "a row"}\n')
+    for name in ("README.md", "LICENSE", "license-text.md", "changelog"):
+        (tmp_path / name).write_text("about the text " * 99)
     seen = survey(str(tmp_path))
     assert [path.name for path in seen.files] == ["one.txt", "two.txt.gz"]
     assert seen.left_out == {".jsonl": 1}

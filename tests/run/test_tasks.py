@@ -7,6 +7,7 @@ import re
 from statistics import fmean, stdev
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 from pyarrow import parquet
@@ -21,6 +22,7 @@ from bertc.ir.learning.answer import Labels, Several, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Task
 from bertc.lab.results.evaluations import evaluate_runs
+from bertc.run.evaluation.details import _alike
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
@@ -242,6 +244,11 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
         before.answers.given,
         before.answers.probabilities,
     )
+
+
+def test_labels_of_one_probability_are_named():
+    (said,) = _alike("dev", ("hens", "ducks"), np.array([[0.3, 0.5], [0.305, 0.9]]))
+    assert "one probability of hens, whatever" in said
 
 
 def test_answers_go_to_files_in_parts_with_the_columns_of_nested_rows(go, farm, tmp_path, capsys):

@@ -15,13 +15,14 @@ from bertc.base.diagnostics import (
     CannotWriteError,
     DataError,
     MachineError,
+    MissingInputError,
     ResumeRefusedError,
     StoppedError,
     UsageError,
 )
 from bertc.base.storage import durable
 from bertc.cost.planning.plan import next_bytes
-from bertc.ir.data import StreamPair
+from bertc.ir.data import Files, Share, StreamPair
 from bertc.ir.learning.batch_warmup import RisingBatch
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam
@@ -250,6 +251,12 @@ def test_what_cannot_be_resumed_is_refused_with_the_difference(
         go(tiny(), "new")
     assert caught.value.exit_code == 75
     assert "another run is using" in caught.value.message
+    gone = tiny(data=(Share(corpus=Files(path="gone.txt")),))
+    for name, kept in (("nothing", False), ("new", True)):
+        (tmp_path / "new").mkdir(exist_ok=True)
+        with pytest.raises(MissingInputError):
+            go(gone, name)
+        assert (tmp_path / name).is_dir() == kept
 
 
 def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path):

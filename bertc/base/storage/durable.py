@@ -123,6 +123,11 @@ def free_bytes(path: Path) -> int:
 def _cannot_write(path: Path, number: int, needed: int, elsewhere: str) -> CannotWriteError:
     if number not in TOO_LITTLE_ROOM:
         return CannotWriteError(f"cannot write {path}: {os.strerror(number).lower()}", elsewhere)
+    disk = os.statvfs(existing_folder(path))
+    if number == errno.ENOSPC and disk.f_files and not disk.f_favail:
+        return CannotWriteError(
+            f"cannot write {path}: the disk holds no more files", f"remove some, or {elsewhere}"
+        )
     free = free_bytes(path)
     space = f"{needed:,} bytes needed, {free:,} free" if needed else f"{free:,} bytes free"
     reason = "the disk is full" if number == errno.ENOSPC else os.strerror(number).lower()

@@ -29,6 +29,7 @@ ENCODINGS = (
 SAMPLE_BYTES = 1 << 13
 """Bytes around the first that is not UTF-8 that are looked at."""
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
 def not_utf8(path: StrPath, raw: bytes, at: int, line: int = 1) -> DataError:
@@ -47,8 +48,22 @@ def not_utf8(path: StrPath, raw: bytes, at: int, line: int = 1) -> DataError:
     return DataError(f"{place}; it seems to be {name}", help=_converted(path, name))
 
 
+def refuse_utf_16(path: StrPath, raw: bytes) -> None:
+    """Raise a DataError if text begins in UTF-16 without a mark, which UTF-8 may read too."""
+    raw = raw[:SAMPLE_BYTES]
+    even, odd = raw[::2].count(0), raw[1::2].count(0)
+    if 100 * (even + odd) > len(raw) and not raw.startswith((*_UTF_16, *_UTF_32)):
+        name = "UTF-16LE" if odd > even else "UTF-16BE"
+        said = (
+            f"{path}: {even + odd:,} of the first {len(raw):,} bytes are 0; it seems to be {name}"
+        )
+        raise DataError(said, help=_converted(path, name))
+
+
 def _encoding(raw: bytes, sample: bytes) -> str:
     """The name of the encoding for iconv; "" if none reads it as words."""
+    if raw.startswith(_UTF_32):
+        return "UTF-32"
     if raw.startswith(_UTF_16):
         return "UTF-16"
     from charset_normalizer import from_bytes

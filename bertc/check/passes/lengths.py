@@ -249,7 +249,9 @@ def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
     stage, rows, over = check.settings, rising.rows, rising.over
     batch, steps, microbatch = stage.batch, stage.steps, stage.microbatch
     assert isinstance(over, int), "a pass has made it steps"
-    instead = "batch_warmup=none"
+    fewer = rows if rows < batch else batch // 8
+    sooner = over if over < steps else steps // 10
+    instead = f"batch_warmup={f'rising({fewer}, {sooner})' if fewer and sooner else 'none'}"
     if rows >= batch:
         fault, wrong = f"begins with {rows} examples, but batch = {batch}", "batch"
     elif over >= steps:

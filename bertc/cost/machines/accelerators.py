@@ -6,7 +6,7 @@ what CUDA reports as total, in whole GiB below what the sheets call GB; bandwidt
 
 Figures are those commonly quoted from these sheets, checked in part against pages of others; the
 sheets were not opened for it: NVIDIA's data sheets of B200, GH200, H200, H100, A100, L40S, L4, A10,
-V100 and T4; its architecture papers of GA102, Ada and RTX Blackwell.
+V100 and T4; its architecture papers of GA102, Ada and RTX Blackwell; AMD's data sheet of MI300X.
 Figures that are given take their place (docs/estimates.md).
 """
 
@@ -44,8 +44,8 @@ HOPPER = (
 UNMEASURED = "no figure is published for encoders; as on an A100"
 
 
-def _nvidia(name: str, gib: int, bf16: float, fp32: float, bandwidth: float, link: float) -> Device:
-    """An NVIDIA device; rates in TFLOP/s, bandwidth and link in GB/s, memory in GiB."""
+def _card(name: str, gib: int, bf16: float, fp32: float, bandwidth: float, link: float) -> Device:
+    """A device for CUDA or ROCm; rates in TFLOP/s, bandwidth and link in GB/s, memory in GiB."""
     share, source = PRODUCTS_OF_A_STEP, AMPERE if name.startswith("a100") else UNMEASURED
     if name.startswith(("h", "gh", "b200")):
         share, source = PRODUCTS_ON_HOPPER, HOPPER
@@ -67,24 +67,25 @@ def _nvidia(name: str, gib: int, bf16: float, fp32: float, bandwidth: float, lin
 ACCELERATORS: Mapping[str, Device] = {
     device.name: device
     for device in (
-        _nvidia("b200", 178, 2250, 75, 8000, NVLINK["b200"]),
-        _nvidia("gh200", 94, 989.4, 66.9, 4000, NVLINK["h100"]),
-        _nvidia("h200", 139, 989.4, 66.9, 4800, NVLINK["h100"]),
-        _nvidia("h100", 79, 989.4, 66.9, 3350, NVLINK["h100"]),
-        _nvidia("h100-pcie", 79, 756, 51.2, 2000, PCIE_5),
-        _nvidia("h100-nvl", 93, 835, 60, 3900, BRIDGE),
-        _nvidia("a100", 79, 312, 19.5, 2039, NVLINK["a100"]),
-        _nvidia("a100-pcie", 79, 312, 19.5, 1935, PCIE_4),
-        _nvidia("a100-40", 39, 312, 19.5, 1555, NVLINK["a100"]),
-        _nvidia("l40s", 44, 362.05, 91.6, 864, PCIE_4),
-        _nvidia("l4", 22, 121, 30.3, 300, PCIE_4),
-        _nvidia("a10", 22, 125, 31.2, 600, PCIE_4),
-        _nvidia("a6000", 47, 154.8, 38.7, 768, PCIE_4),
-        _nvidia("rtx3090", 23, 71, 35.6, 936, PCIE_4),
-        _nvidia("rtx4090", 23, 165.2, 82.6, 1008, PCIE_4),
-        _nvidia("rtx5090", 31, 209.5, 104.8, 1792, PCIE_5),
-        _nvidia("v100", 31, 0, 15.7, 900, NVLINK["v100"]),
-        _nvidia("t4", 14, 0, 8.1, 320, PCIE_3),
+        _card("b200", 178, 2250, 75, 8000, NVLINK["b200"]),
+        _card("gh200", 94, 989.4, 66.9, 4000, NVLINK["h100"]),
+        _card("h200", 139, 989.4, 66.9, 4800, NVLINK["h100"]),
+        _card("h100", 79, 989.4, 66.9, 3350, NVLINK["h100"]),
+        _card("h100-pcie", 79, 756, 51.2, 2000, PCIE_5),
+        _card("h100-nvl", 93, 835, 60, 3900, BRIDGE),
+        _card("a100", 79, 312, 19.5, 2039, NVLINK["a100"]),
+        _card("a100-pcie", 79, 312, 19.5, 1935, PCIE_4),
+        _card("a100-40", 39, 312, 19.5, 1555, NVLINK["a100"]),
+        _card("l40s", 44, 362.05, 91.6, 864, PCIE_4),
+        _card("l4", 22, 121, 30.3, 300, PCIE_4),
+        _card("a10", 22, 125, 31.2, 600, PCIE_4),
+        _card("a6000", 47, 154.8, 38.7, 768, PCIE_4),
+        _card("rtx3090", 23, 71, 35.6, 936, PCIE_4),
+        _card("rtx4090", 23, 165.2, 82.6, 1008, PCIE_4),
+        _card("rtx5090", 31, 209.5, 104.8, 1792, PCIE_5),
+        _card("v100", 31, 0, 15.7, 900, NVLINK["v100"]),
+        _card("t4", 14, 0, 8.1, 320, PCIE_3),
+        _card("mi300x", 191, 1307.4, 163.4, 5300, 7 * 64e9),  # a link to each of the other seven
     )
 }
 
@@ -99,6 +100,7 @@ _TITLES = {
     "rtx4090": "(rtx )?4090",
     "rtx5090": "(rtx )?5090",
     "v100": "v100 (sxm2|sxm3) (16|32)gb",
+    "mi300x": "amd instinct mi300x( oam)?",
 }
 """Regular expressions of driver titles other than the name, without maker and product range.
 

@@ -33,6 +33,8 @@ LONGEST_COLUMN_NAME, MOST_NAME_WORDS = 40, 3
 DEV_PARTS = ("dev", "valid", "validation", "val", "testa")
 """Names in place of ``train`` of a file to judge by, the first that is there."""
 _TRAIN = re.compile(r"(?<![a-z])train(?![a-z])", re.IGNORECASE)
+_ABOUT = re.compile(r"(readme|licen[cs]e|copying|notice|changelog)(?![a-z])", re.IGNORECASE)
+"""Files about a folder's text."""
 _NUMBER = re.compile(r"\s*[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*")
 _SENTENCE_END = re.compile(r"[.!?…。！？:;][\"'»”)\]]*$")
 
@@ -104,6 +106,7 @@ def _in_folder(name: str, folder: Path) -> tuple[str, dict[str, int]]:
         if is_train and (suffix(file) in known or is_tagged_file(file)):
             return f"{name}/{file.name}", {}
     texts = [file for file in files if suffix(file) not in NO_TEXT]
+    texts = [file for file in texts if not _ABOUT.match(file.name)] or texts
     sizes = Counter[str]()
     for file in texts:
         sizes[suffix(file)] += file.stat().st_size

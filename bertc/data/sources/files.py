@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, zip_longest
@@ -22,7 +22,8 @@ from bertc.ir.program.complete import Complete
 
 SAMPLED_BYTES = 1 << 16
 """Bytes at each end of a file in its identity, with name, size and time of change."""
-
+DECODED_BYTES = 16 << 20
+"""Bytes of all files together that are decoded at first, of each at least ``SAMPLED_BYTES``."""
 PART_BYTES = 128 << 20
 """Text of a part of a corpus; what is larger is cut where the format allows."""
 PACKED_BYTES = 3
@@ -100,15 +101,16 @@ def matching_files(name: str) -> list[AnyFile]:
     return paths
 
 
-def begin_as_text(paths: Iterable[AnyFile]) -> None:
-    """Decode the beginning of each file here, long before all of it is read."""
-    _ = [*all_of(partial(_begin, path) for path in paths)]
+def begin_as_text(paths: Sequence[AnyFile]) -> None:
+    """Decode the beginning of each file here, long before all of it is read; small ones whole."""
+    share = max(SAMPLED_BYTES, DECODED_BYTES // max(1, len(paths)))
+    _ = [*all_of(partial(_begin, path, share) for path in paths)]
 
 
-def _begin(path: AnyFile) -> Iterable[Piece]:
+def _begin(path: AnyFile, share: int) -> Iterable[Piece]:
     if suffix(path) != ".parquet" and not isinstance(path, FileAt):
         with opened_stream(path) as file:
-            decode(file.stream.read(SAMPLED_BYTES), path, 1, complete=False)
+            decode(file.stream.read(share), path, 1, complete=False)
     return ()
 
 

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import AnyFile
-from bertc.base.storage.plain_file import not_utf8
+from bertc.base.storage.plain_file import not_utf8, refuse_utf_16
 from bertc.base.storage.remote import opened_anywhere, size_of
 from bertc.data.sources.source import PIECE_BYTES
 
@@ -93,6 +93,8 @@ def chunks(file: OpenFile) -> Iterator[bytes]:
 
 def decode(raw: bytes, path: AnyFile, line: int, *, complete: bool = True) -> str:
     """Decode UTF-8 from ``line`` of a file; unless ``complete`` it may end in a character."""
+    if line == 1:
+        refuse_utf_16(str(path), raw)
     try:
         text, _ = codecs.utf_8_decode(raw, "strict", complete)
     except UnicodeDecodeError as error:

@@ -25,8 +25,14 @@ FAMILIES: tuple[Family, ...] = (
 
 
 OTHERS = {
+    "big_bird": "its attention draws blocks at random",
+    "convbert": "half of its heads are convolutions",
     "deberta": "the first version scores distances by maps of their own, and its keys have no bias",
     "ernie": "it adds the type of a task to each token",
+    "funnel": "it pools states between blocks of layers",
+    "longformer": "chosen tokens attend to all others, by maps of their own",
+    "mobilebert": "its layers narrow and widen their states",
+    "squeezebert": "its maps are convolutions by groups of channels",
 }
 """Reasons against layouts that are close to one of the families."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bertc.base.diagnostics import CannotWriteError
+from bertc.base.diagnostics import CannotWriteError, listed
 from bertc.base.storage import durable
 from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import is_file
@@ -35,6 +35,8 @@ from bertc.run.evaluation.answers import Answers, several_answers
 CALIBRATION = "calibration.json"
 """Temperature and thresholds of each task of a run, as ``bertc eval`` fitted them on dev."""
 LARGEST_CALIBRATION_BYTES = 16 << 20
+ALIKE = 0.01
+"""Probabilities of a label over all examples that differ by less are alike."""
 WORST, SHOWN = 3, 60
 """Mistakes that are shown, and characters of each."""
 
@@ -76,6 +78,7 @@ class Details:
             at = ", ".join(f"{name} {least:.2f}" for name, least in names)
             told = ", ".join(f"{metric} {value:.4f}" for metric, value in scores.items())
             self.notes.append(f"{where}: {told} with the thresholds {at}")
+            self.notes += _alike(where, task.answer.names, parts_nc)
         self.notes += _worst(where, examples, answers, np.abs(parts_nc - right_nc).max(1))
 
     def _write(self, model: Model, title: str, fit: HeadFit) -> None:
@@ -114,6 +117,13 @@ def _right(task: AnyTask, examples: Sequence[Example]) -> LabelScores:
     golds = [gold(example) for example in examples]
     sets = [known if isinstance(known, tuple) else (known,) for known in golds]
     return np.array([[float(name in known) for name in names] for known in sets])
+
+
+def _alike(of: str, names: Sequence[str], parts_nc: LabelScores) -> list[str]:
+    """A remark on labels of about one probability, which no threshold separates."""
+    alike = [n for n, p_n in zip(names, parts_nc.T, strict=True) if np.ptp(p_n) < ALIKE]
+    said = f"all examples have about one probability of {listed(alike)}, whatever the threshold"
+    return [f"{of}: {said}: train for longer"] if alike else []
 
 
 def _worst(of: str, examples: Sequence[Example], answers: Answers, off_n: LabelScores) -> list[str]:

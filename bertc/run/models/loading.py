@@ -3,6 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from torch import Tensor
@@ -25,7 +26,7 @@ from bertc.model import Model, build
 from bertc.run.models.importing import import_model
 from bertc.run.records.checkpoints import AVERAGE, WEIGHTS, verify
 
-_LOG = logging.getLogger(__name__)
+_warn_once = cache(logging.getLogger(__name__).warning)
 
 
 def load(folder: Path) -> Model:
@@ -130,7 +131,7 @@ def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
         if _is_sound(folder):
             if step != (newest := steps[0][0]):
                 said = "warning: the weights after step %s in %s are damaged: those after step %s"
-                _LOG.warning(said, newest, parent, step)
+                _warn_once(said, newest, parent, step)
             return step, folder
     if steps:
         raise DataError(

@@ -101,7 +101,8 @@ class RunFolder:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Make the folder if needed, and lock it for this process, unless another has it."""
+        """Lock the folder, unless another process has it; one that stays empty goes again."""
+        made = not is_taken(self.path)
         try:
             durable.make_folder(self.path)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -113,10 +114,14 @@ class RunFolder:
             _lock(descriptor)
             yield
         except BlockingIOError:
+            made = False
             raise StoppedError(
                 f"another run is using {self.path}", help="wait for it, or choose another --out"
             ) from None
         finally:
+            with suppress(OSError):
+                if made and os.listdir(self.path) == [".lock"]:
+                    durable.remove(self.path)
             os.close(descriptor)
 
     @contextmanager
