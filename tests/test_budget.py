@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_650,
+    "core": 65_720,
     "lab": 8_880,
     "tests": 42_000,
     "words of docs": 33_700,
