@@ -50,17 +50,6 @@ def test_one_that_is_extended_and_one_written_back(tmp_path):
     assert load(show(program)) == [program]
 
 
-def test_no_room_for_a_step_and_a_stage_are_refused():
-    for wrong, code in (
-        ("steps=equal(1k flops)", "E119"),
-        ('stage "a" { steps=equal(time) }', "E118"),
-        ("batch=2h", "E326"),
-    ):
-        with pytest.raises(SpecError) as caught:
-            api.points(wrong)
-        assert [each.code for each in caught.value.diagnostics] == [code]
-
-
 def test_the_table_of_equal_points_has_their_steps_and_a_wrong_budget_is_told_once():
     points = api.points(SMALL + "layers={2, 5} steps=equal(flops, steps=1000)")
     head, *rows = as_table([estimate(each) for each in points]).splitlines()[:3]
