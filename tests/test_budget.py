@@ -21,8 +21,8 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_720,
-    "lab": 8_880,
+    "core": 65_730,
+    "lab": 8_890,
     "tests": 42_000,
     "words of docs": 33_700,
     "lines of README": 120,

@@ -368,7 +368,8 @@ def test_a_number_among_labels_that_are_texts_is_remarked_on() -> None:
 
 
 def test_dev_rows_that_are_trained_on_are_counted() -> None:
-    trained = [TextExample(str(n), (text,), "up") for n, text in enumerate("abc")]
+    trained = [TextExample(str(n), (text,), "up") for n, text in enumerate("abc ")]
     dev = [TextExample("0", ("c",), "up"), TextExample("1", ("c",), "down")]
-    (note,) = notes_on_shared(trained, {"dev": dev, "other": dev[1:]})
+    empty, note = notes_on_shared(trained, {"dev": dev, "other": dev[1:]})
+    assert empty == "1 of 4 training examples have no text"
     assert note.startswith("1 of 2 dev examples are training examples too")

@@ -228,15 +228,28 @@ def test_what_is_seen_of_text_and_tables(data):
     assert label.labels == ("farm", "lake")
 
 
+def test_labels_are_seen_as_they_are_read(data):
+    rows = [f"hen {n},{('nan', ' yes', 'yes', '2')[n % 4]},{n % 2},{n // 24}" for n in range(48)]
+    (data / "rows.csv").write_text("\n".join(["text,label,rude,loud", *rows]))
+    spec = start(survey("rows.csv"), SMALL)
+    assert "The answer is label, 3 labels (2, nan, yes)" in spec
+    assert "label=[rude, loud] learns all columns of 0 and 1 at once." in spec
+    check(spec)
+
+
 def test_what_is_no_data_is_said(data):
     os.mkfifo(data / "pipe")
     (data / "empty").mkdir()
     (data / "x.json").write_text("{}")
+    (data / "lines.json").write_text('{"a": 1}\n{"a": 2}\n')
+    (data / "excel.csv").write_text('text;label\n"a hen; a duck";yes\n')
     for name, error, message in (
         ("nowhere.txt", MissingInputError, "no file matches"),
         ("pipe", MissingInputError, "pipe cannot be read: it is no plain file"),
         ("empty", DataError, "no file with text"),
         ("x.json", DataError, "SQuAD"),
+        ("lines.json", DataError, "not JSON: extra data"),
+        ("excel.csv", DataError, "semicolons separate its cells, not commas"),
     ):
         with pytest.raises(error, match=message):
             survey(name)

@@ -146,8 +146,8 @@ def suffix(path: AnyFile) -> str:
 
 def no_text(path: AnyFile) -> tuple[str, str]:
     """Message and help for a file whose ending is in ``NO_TEXT``."""
-    return (
-        f"{path}: a {suffix(path)} file is neither plain text nor rows of columns",
-        f"bertc reads text, and columns of {', '.join(FORMATS)} files, "
-        f"each also with {' or '.join(PACKED)}",
-    )
+    said = f"{path}: a {suffix(path)} file is neither plain text nor rows of columns"
+    if suffix(path) == ".json":
+        return said, f"an object a line: name it {path}l; a list: jq -c '.[]' {path} > {path}l"
+    reads = f"bertc reads text, and columns of {', '.join(FORMATS)} files"
+    return said, f"{reads}, each also with {' or '.join(PACKED)}"

@@ -12,8 +12,10 @@ from bertc.ir.learning.custom_task import AnyTask
 def notes_on_shared(
     learned: Sequence[Example], parts: Mapping[str, Sequence[Example]]
 ) -> list[str]:
-    """Remarks on rows of parts that are training rows too: high scores of those say nothing."""
-    rows, notes = {replace(example, key="") for example in learned}, []
+    """Remarks on rows without text, and on rows of parts that are training rows too."""
+    rows, notes = {replace(example, key="") for example in learned}, list[str]()
+    if count := sum(not "".join(getattr(row, "texts", "a text")).strip() for row in learned):
+        notes.append(f"{count:,} of {len(learned):,} training examples have no text")
     for part, examples in parts.items():
         if count := sum(replace(example, key="") in rows for example in examples):
             notes.append(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bertc.base.diagnostics import DataError, listed, nearest
-from bertc.base.storage.paths import is_file, is_folder, user_path
+from bertc.base.storage.paths import is_file, is_folder, no_text, user_path
 from bertc.data.layouts.example import ChoiceExample, QuestionExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, only, packed
 from bertc.data.layouts.table import opened_file
@@ -28,9 +28,10 @@ def read_document(path: Path) -> Any:
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
+        help = "the file may be cut short; copy or download it again"
         raise DataError(
             f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}",
-            "the file may be cut short; copy or download it again",
+            no_text(path)[1] if error.msg == "Extra data" else help,
         ) from None
     except RecursionError:
         raise DataError(f"{path}:1: not JSON: too deep") from None

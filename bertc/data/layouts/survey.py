@@ -18,6 +18,7 @@ from bertc.base.storage.paths import (
     AnyFile,
     is_file,
     is_folder,
+    no_text,
     suffix,
     user_path,
 )
@@ -25,7 +26,7 @@ from bertc.base.storage.tagged import is_tagged_file
 from bertc.data.layouts.passages import read_document
 from bertc.data.sources.files import begin_as_text, has_columns, matching_files, unpacked_bytes
 from bertc.data.sources.streams import opened_stream
-from bertc.data.sources.tables import ColumnSelection, column_names, records
+from bertc.data.sources.tables import ColumnSelection, column_names, other_separator, records
 
 SURVEYED_ROWS, CELL_CHARACTERS = 1000, 1 << 12
 LONGEST_COLUMN_NAME, MOST_NAME_WORDS = 40, 3
@@ -76,10 +77,7 @@ def survey(name: str) -> Survey:
     if is_file(path) and suffix(path) == ".json":  # in SQuAD's layout
         document = read_document(path)
         if not isinstance(document, dict) or "data" not in document:
-            raise DataError(
-                f"{path}: a JSON file without the member data of SQuAD's",
-                help=f"bertc reads text, {', '.join(FORMATS)}, CoNLL's columns and SQuAD's JSON",
-            )
+            raise DataError(f"{path}: JSON without the member data of SQuAD's", no_text(path)[1])
         version = 1 + ('"is_impossible": true' in json.dumps(document))
         return Survey("questions", name, (path,), dev=_dev_of(name), version=version)
     if is_file(path) and is_tagged_file(path):
@@ -123,7 +121,9 @@ def _in_folder(name: str, folder: Path) -> tuple[str, dict[str, int]]:
 def _columns(path: AnyFile) -> dict[str, tuple[str, ...]]:
     """The columns of a table; numbered where its first line is no line of names."""
     with opened_stream(path) as file:
-        names = column_names(file)
+        names = column_names(file) or [""]
+    if error := other_separator(names, path):
+        raise error
     if not all(map(_is_name, names)) or len({*names}) < len(names):
         names = [str(number) for number in range(len(names))]
     with opened_stream(path) as file:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_folder, suffix
+from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_folder, no_text, suffix
 from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file
 from bertc.data.sources.cells import label, text
 from bertc.data.sources.streams import OpenFile, opened_stream
@@ -28,7 +28,9 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
         return
     if not is_table(source):
         help = f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}"
-        if is_tagged_file(source):
+        if suffix(source) == ".json":
+            help = no_text(source)[1]
+        elif is_tagged_file(source):
             help = f'words and tags a line are read by task=tag("{source}")'
         raise DataError(
             f"{source}: unknown format {suffix(source)!r} of a table, and no tabs part columns",

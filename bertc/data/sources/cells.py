@@ -21,7 +21,9 @@ NO_ANSWER = (None, "")
 def text(cell: Any, place: str, column: str) -> str:
     """The text in a cell, which may be empty."""
     if not isinstance(cell, str):
-        raise DataError(f"{place}: {column!r} is {_kind(cell)}, text expected")
+        inside = isinstance(cell, dict) and next(iter(cell), "")
+        help = f'"{column}.{inside}" names a member of it' if inside else ""
+        raise DataError(f"{place}: {column!r} is {_kind(cell)}, text expected", help)
     if not cell.isascii():
         try:
             cell.encode()

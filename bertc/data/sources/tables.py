@@ -115,7 +115,7 @@ def _fields(records: Iterator[Record], path: AnyFile, which: ColumnSelection) ->
         names = _names(header, f"{where}:{begins}", which)
         at = column_indices(names, f"{where}:{begins}", which)
     except DataError as error:
-        raise _other_separator(header, path, begins, which.numbered) or error from None
+        raise other_separator(header, path, begins, which.numbered) or error from None
     for number, fields in records if names is header else chain([first], records):
         if len(fields) != len(names):
             if which.short and len(fields) < len(names):
@@ -143,7 +143,9 @@ def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequenc
     )
 
 
-def _other_separator(header: list[str], path: AnyFile, at: int, numbered: bool) -> DataError | None:
+def other_separator(
+    header: Sequence[str], path: AnyFile, at: int = 1, numbered: bool = False
+) -> DataError | None:
     """The error of a file whose cells are separated otherwise than its ending says."""
     expected = "commas" if suffix(path) == ".csv" else "tabs"
     for sign, (used, remedy) in SEPARATORS.items():

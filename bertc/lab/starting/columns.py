@@ -1,5 +1,6 @@
 """Columns of a table by their names and their first cells; what they are for is a guess."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ class Column:
     @property
     def labels(self) -> tuple[str, ...]:
         """The different cells, sorted."""
-        return tuple(sorted({*self.cells} - {""}))
+        return tuple(sorted({cell.strip() for cell in self.cells} - {""}))
 
     @property
     def is_text(self) -> bool:
@@ -95,6 +96,6 @@ def roles_of(table: Mapping[str, tuple[str, ...]]) -> Roles:
 
 def _number(cell: str) -> float | None:
     try:
-        return float(cell)
+        return float(cell) if math.isfinite(float(cell)) else None
     except ValueError:
         return None

@@ -214,6 +214,9 @@ def _notes(seen: Survey, roles: Roles, purpose: Purpose) -> list[str]:
         labels = f"{_several(len(roles.label.labels), 'label')} ({_listed(roles.label.labels)})"
         kinds = "numbers" if roles.label.is_score else labels
         notes.append(f"The answer is {escaped(roles.label.name)}, {kinds}; {judge}.")
+        flags = [name for name, cells in seen.columns.items() if {*cells} == {"0", "1"}]
+        if len(flags) > 1:
+            notes.append(f"label=[{_listed(flags)}] learns all columns of 0 and 1 at once.")
     return notes
 
 

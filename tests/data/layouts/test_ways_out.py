@@ -10,6 +10,7 @@ from bertc.base.storage.tagged import has_tagged_words
 from bertc.data.layouts.example import TaggedExample
 from bertc.data.layouts.find import files_of
 from bertc.data.layouts.parts import training_examples
+from bertc.data.layouts.survey import survey
 from bertc.data.layouts.table import table
 from bertc.data.sources.tables import ColumnSelection
 from bertc.ir.learning.custom_task import Classify, Tag
@@ -79,6 +80,24 @@ def test_words_with_tags_in_a_text_file_name_their_task(content: str, tmp_path: 
     with pytest.raises(DataError) as error:
         files_of(str(path))
     assert error.value.help == f'name its folder: "{tmp_path}"'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "help"),
+    [
+        ("a.json", '[{"text": "hen"}]', "jq -c '.[]' a.json > a.jsonl"),
+        ("a.json", '{"text": "hen"}\n{"text": "duck"}\n', "an object a line: name it a.jsonl"),
+        ("a.jsonl", '{"text": {"body": "hen"}, "label": 1}', '"text.body" names a member of it'),
+    ],
+)
+def test_rows_as_json_have_a_way_out(name, content, help, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(content)
+    looks = [lambda: training_examples(Classify(train=name)), lambda: survey(name)]
+    for look in looks[: 1 + (name == "a.json")]:
+        with pytest.raises(DataError) as error:
+            look()
+        assert help in error.value.help
 
 
 @pytest.mark.parametrize("content", PLAIN.values(), ids=PLAIN)
