@@ -22,6 +22,8 @@ OBJECTIVES = {
     "ngrams": "objective=mlm(unit=ngram) format=full-sentences",
     "packed": "objective=mlm+nsp format=sentence-pair pack=true",
     "mntp": "objective=mntp",
+    "two directions": "objective=mntp+clm",
+    "adaptive": "objective=mlm(40%, p_end=15%, unit=adaptive(every=2))",
     "tlm": f"objective=tlm {PAIRS}",
     "mlm+tlm": f'objective=mlm+tlm {PAIRS}+files("a.txt") languages=["en", "fr"] '
     "language_embeddings=true",
@@ -164,7 +166,10 @@ NETWORKS: dict[str, dict[str, str]] = {
         "stream": "format=stream objective=clm attention=relative",
         "stream-pair": f"format=stream-pair objective=plm {XLNET}",
     },
-    "unit": {kind: f"objective=mlm(unit={kind})" for kind in ("token", "word", "ngram", "span")},
+    "unit": {
+        kind: f"objective=mlm(unit={kind})"
+        for kind in ("token", "adaptive", "word", "ngram", "span")
+    },
     "corpus": {
         "docstrings": "data=docstrings",
         "files": 'data=files("farm.txt")',

@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 65_730,
+    "core": 66_200,
     "lab": 8_890,
-    "tests": 42_000,
-    "words of docs": 33_700,
+    "tests": 42_260,
+    "words of docs": 33_850,
     "lines of README": 120,
     "lines a kind": 425,
     "floors": 10,

@@ -2,6 +2,7 @@
 
 from bertc.cost.execution import DeviceBudget, networks_of
 from bertc.cost.planning.plan import batches_at_once
+from bertc.ir.program.reading import adaptive_unit
 from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.node import FP32, LONG
 
@@ -17,6 +18,7 @@ def batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
         at_once, row, ahead = 1, 3 * LONG * stage.seq, 2 * LONG * stage.seq
     else:
         at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, budget.device))
+        at_once = 1 if adaptive_unit(stage) else at_once
         row = text_bytes(stage) + targets_bytes(stage)
         ahead = (ID + SEGMENT) * stage.seq
     beside = ahead if budget.device == "cpu" else 0

@@ -1,13 +1,21 @@
 """The estimate of a resolved program, and time and memory of a step by part."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from bertc.cost.blocks import kept_by
 from bertc.cost.execution import FP32, DeviceBudget
-from bertc.cost.figures import Convention, Parameters, PartCost, Pruned, Spread, StageEstimate
+from bertc.cost.figures import (
+    Convention,
+    Memory,
+    Parameters,
+    PartCost,
+    Pruned,
+    Spread,
+    StageEstimate,
+)
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
@@ -30,6 +38,7 @@ from bertc.cost.spent import (
 from bertc.cost.table import Estimate
 from bertc.cost.update import state_bytes
 from bertc.ir.base import DeviceKind
+from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.weight_maps.prune import expected
@@ -199,17 +208,7 @@ def _stage(
     stage = stage if length == stage.seq else stage.model_copy(update={"seq": length})
     executed = executed_flops(stage, memory.microbatch)
     share = layout.world.share(stage.batch)
-    rounds = share / memory.microbatch  # the last may be cut
-    parts = microbatch_spent(
-        stage,
-        memory.microbatch * stage.rows_an_example,
-        budget.execution,
-        target,
-        accumulating=rounds > 1,
-        recompute=memory.recompute,
-        reads_twice=layout.world.reads_twice(stage, memory.microbatch),
-    )
-    parts = {part: spent.times(rounds) for part, spent in parts.items()}
+    parts, rounds = _of_directions(stage, memory, budget, target, layout)
     update = step_spent(stage, trained.trained // layout.shards, target)
     parts, seconds = step_time(parts | update, target)
     planned = replace(whole_step(full, counts, budget), recompute=memory.recompute)
@@ -232,3 +231,27 @@ def _stage(
         where=where,
         spread=spread,
     )
+
+
+def _of_directions(
+    stage: Stage, memory: Memory, budget: DeviceBudget, target: Device, layout: Layout
+) -> tuple[ByPart, float]:
+    """Time of all micro-batches of a step, without the update, and their number."""
+    parts: ByPart = defaultdict(Spent)
+    rounds, share = 0.0, layout.world.share(stage.batch)
+    for one in by_direction(stage):
+        rows = layout.world.share(one.batch)
+        at_once = min(memory.microbatch, rows)
+        spent_once = microbatch_spent(
+            one,
+            at_once * stage.rows_an_example,
+            budget.execution,
+            target,
+            accumulating=memory.microbatch < share or one is not stage,
+            recompute=memory.recompute,
+            reads_twice=layout.world.reads_twice(stage, memory.microbatch),
+        )
+        rounds += rows / at_once  # the last may be cut
+        for part, spent in spent_once.items():
+            parts[part] += spent.times(rows / at_once)
+    return parts, rounds

@@ -12,6 +12,7 @@ from bertc.cost.rules import cost
 from bertc.cost.update import update_products
 from bertc.ir import operation as op
 from bertc.ir.program.passing import heads_of
+from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 
@@ -35,10 +36,14 @@ def stage_flops(
             forward, train, _, frozen = executed
             update = sum(n * cost(product, ANY).flops for product, n in update_products(stage))
         case "electra":
-            costs = [(n, electra.network_flops(n, stage.seq)) for n in networks_of(stage)]
-            forward = sum(cost for _, cost in costs)
-            train = sum(cost * (2 if network.terms else 1) for network, cost in costs)
-            frozen = sum(cost for network, cost in costs if not network.learned)
+            costs = [
+                (network, electra.network_flops(network, stage.seq) * one.batch)
+                for one in by_direction(stage)
+                for network in networks_of(one)
+            ]
+            forward = sum(cost for _, cost in costs) // stage.batch
+            train = sum(cost * (2 if n.terms else 1) for n, cost in costs) // stage.batch
+            frozen = sum(cost for n, cost in costs if not n.learned) // stage.batch
         case "6n":
             # Kaplan et al. 2020, 2.1: weights outside the embedding tables, 2 forward 4 backward.
             # A shared weight works once for every layer that applies it.
@@ -78,7 +83,14 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
 
 
 def executed_flops(stage: Stage, examples: int) -> Executed:
-    """Matmul FLOPs per example, as ``nn`` and the objectives run them on ``examples`` at once."""
+    """Matmul FLOPs per example, as ``nn`` and the objectives run them on ``examples`` at once.
+
+    Of rows in several directions, the mean.
+    """
+    if len(by_direction(stage)) > 1:
+        parts = [(one.batch, executed_flops(one, examples)) for one in by_direction(stage)]
+        sums = (sum(rows * flops[n] for rows, flops in parts) for n in range(4))
+        return Executed(*(_mean(flops, stage.batch) for flops in sums))
     total = train = layers = frozen = 0
     for network, passed in passes_of(stage, examples * stage.rows_an_example):
         heads = heads_of(stage, network, examples)

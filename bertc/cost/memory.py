@@ -9,6 +9,7 @@ from bertc.cost.figures import Memory, Parameters
 from bertc.cost.memory_points import Step
 from bertc.cost.planning.plan import Fit, choose_fit, largest_divisor
 from bertc.cost.update import average_bytes, state_bytes
+from bertc.ir.program.reading import by_direction
 from bertc.ir.program.stage import Stage
 
 CONTEXT_BYTES, NCCL_BYTES = 2**29, 2**30
@@ -50,8 +51,14 @@ def stage_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Fit
 
 
 def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Step:
-    """The step with its batch as one micro-batch, nothing recomputed; DDP accumulates."""
-    return Step(stage, parameters, budget, budget.strategy == "ddp", recompute=False)
+    """The step with its batch as one micro-batch, nothing recomputed; DDP accumulates.
+
+    Rows that are read causally take more than others, since all their states are scored.
+    """
+    *others, most = by_direction(stage)
+    accumulating = budget.strategy == "ddp" or bool(others)
+    most = most.model_copy(update={"batch": stage.batch}) if others else stage
+    return Step(most, parameters, budget, accumulating, recompute=False)
 
 
 def _fit(step: Step) -> Fit:

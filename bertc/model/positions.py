@@ -265,7 +265,7 @@ def encode_distances(
     clamped at ``clamp``; 0: not clamped.
     """
     seq = inputs.token_ids.shape[1]
-    keys, ahead = inputs.remembered + seq, 1 if causal else seq
+    keys, ahead = inputs.remembered + seq, 1 if causal or inputs.causal else seq
     far_l = torch.arange(keys - 1, -ahead - 1, -1, device=like_bqh.device).float()
     if clamp:
         far_l = far_l.clamp(-clamp, clamp)

@@ -18,10 +18,12 @@ from bertc.hub.families.tokens import Wordless
 from bertc.hub.networks import alone
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.network import Network
+from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import MicroBatch, Predictions, corrupt, mask_key
-from bertc.learn.step.feed import split, to_inputs
+from bertc.learn.step.feed import to_inputs
+from bertc.learn.step.micro_batches import split
 from bertc.run.beginning.synthetic import RandomText, unlearned, unlearned_vocab
 
 IGNORED = -100
@@ -55,6 +57,8 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
         raise DataError(f"transformers has no model of this spec: {family}", help=OTHERWISE)
     if stage.pack:
         raise DataError("pack=true stands in the way: transformers packs no rows", help=OTHERWISE)
+    if len(by_direction(stage)) > 1:
+        raise DataError("transformers reads a batch in one direction alone", help=OTHERWISE)
     networks = stage.networks()
     tied = networks[0].ties if networks[1:] else ()
     of_all = any(tie.covers("embeddings.norm.weight") for tie in tied)

@@ -18,6 +18,7 @@ from bertc.data.examples.task_data import TaskData
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.objective import PRETRAINING
+from bertc.ir.program.reading import by_direction, part_over, rows_by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
 from bertc.learn.objectives import MicroBatch, RowView, corrupt, mask_key, tensors_of
@@ -88,16 +89,21 @@ def _rows(
     """Rows of a batch of text, as the model reads them in training."""
     device, batch = torch.device("cpu"), data.train(at, rows)
     vocab, inputs = vocab_tensors(data.vocabulary, device), to_inputs(batch, device)
-    micro_batch = corrupt(stage, inputs, vocab, mask_key(resolved.run.seed))
     tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
     titles = [
         escaped(f"row {number}" + (f" ({name})" if resolved.languages else ""))
         for number, name in enumerate(tongues)
     ]
-    return [
-        _row_text(title, stage, data.vocabulary, micro_batch, batch, row, color)
-        for row, title in enumerate(titles)
-    ]
+    of_directions = rows_by_direction(stage, range(len(titles)))
+    texts = {}
+    for direction, numbers in zip(by_direction(stage), of_directions, strict=True):
+        micro_batch = corrupt(
+            direction, inputs, vocab, mask_key(resolved.run.seed), part_over(stage, at)
+        )
+        for row in numbers:
+            drawn = direction, data.vocabulary, micro_batch, batch, row, color
+            texts[row] = _row_text(titles[row], *drawn)
+    return [texts[row] for row in sorted(texts)]
 
 
 def _examples(data: TaskData, examples: int, at: int | None) -> list[str]:

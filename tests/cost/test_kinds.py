@@ -11,6 +11,7 @@ from bertc.cost.batch import targets_bytes, text_bytes
 from bertc.cost.blocks import kept_by
 from bertc.cost.execution import Execution
 from bertc.cost.rules import cost
+from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import weights_of_head
 from bertc.learn.objectives import corrupt
@@ -46,7 +47,7 @@ def stored(value: object) -> Iterator[torch.UntypedStorage]:
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 def test_a_batch_is_as_large_as_its_tensors(objective: str) -> None:
-    stage = of(objective).stages[0]
+    *_, stage = by_direction(of(objective).stages[0])
     inputs = to_inputs(RandomText(stage, 500).train(0), CPU)
     columns = corrupt(stage, inputs, unlearned_vocab(500, CPU), 1)
     text, every = (

@@ -78,7 +78,8 @@ def sample(inputs: Inputs, p: float, known: VocabTensors) -> Sample:
     real = torch.arange(inputs.token_ids.shape[1]) < inputs.lengths[:, None]
     text = read_text(inputs.token_ids, real, known, specials=False)
     most = objective.predictions(inputs.token_ids.shape[1])
-    budget = counts(objective, inputs.lengths, text, torch.zeros_like(inputs.lengths), most)
+    zeros = torch.zeros_like(inputs.lengths)
+    budget = counts(objective.count, objective.p, inputs.lengths, text, zeros, most)
     starts, special = known.word_start.tolist(), known.special.tolist()
     rows = zip(inputs.token_ids.tolist(), inputs.lengths.tolist(), strict=True)
     return Sample(

@@ -11,7 +11,7 @@ from bertc.learn.objectives import corrupt, tensors_of
 from tests.kinds import UNIT_KINDS
 from tests.learn.material import MASK, ORDINARY, PAD, VOCAB, chosen, corrupted, program, rows, vocab
 
-UNITS = ("token", "word", "ngram(3)", "span(0.2, 10)")
+UNITS = ("token", "adaptive", "word", "ngram(3)", "span(0.2, 10)")
 
 
 def test_every_unit_of_masking_is_tried():
@@ -78,7 +78,8 @@ def test_specials_can_be_candidates_and_padding_never(unit):
 def test_predictions_stand_in_the_order_of_the_text(unit):
     inputs = rows(200, 64)
     asked = corrupted(mlm(unit=unit), inputs).terms["mlm"]
-    assert asked.positions.shape == asked.targets.shape == asked.weights.shape == (200, 10)
+    shape = 200, 19 if unit == "adaptive" else 10
+    assert asked.positions.shape == asked.targets.shape == asked.weights.shape == shape
     used = asked.weights.bool()
     assert set(asked.weights.unique().tolist()) <= {0.0, 1.0}
     assert not (used[:, 1:] & ~used[:, :-1]).any()  # unused slots are the last ones

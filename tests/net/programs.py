@@ -133,6 +133,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "unet": {"objective": "mlm", "residual": "unet", "layers": "3", "share": "attention"},
     "value": {"objective": "mlm", "residual": "value", "positions": "sinusoidal(scaled=true)",
               "initializer": "truncated-normal(0.02, depth_scaled=by-layer)", "norm": "pre"},
+    "directions": {"objective": "3*mlm(40%, p_end=20%, unit=adaptive) + clm"},
     # growing
     "stack": _growing("stack", objective="mlm"),
     "interleave": _growing("interleave", objective="mlm + nsp", format="segment-pair"),

@@ -12,8 +12,9 @@ from bertc.data.batches.batch import RawBatch, empty_batch
 from bertc.data.batches.stage import StageData
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import VocabTensors
-from bertc.learn.step import feed
-from bertc.learn.step.feed import Batch, Feed, corruption, split, to_inputs
+from bertc.learn.step import feed, micro_batches
+from bertc.learn.step.feed import Batch, Feed, to_inputs
+from bertc.learn.step.micro_batches import corruption, split
 
 BATCH, SEQ, STEPS = 4, 24, 11
 CPU = torch.device("cpu")
@@ -64,9 +65,12 @@ def test_batches_are_the_same_however_many_are_made_at_once(
         Batch(inputs, [corrupt(part, len(part.lengths))[0][0] for part in split(inputs, 2)])
         for inputs in (to_inputs(Text().train(step, rows), CPU) for step in range(first, STEPS))
     ]
-    monkeypatch.setattr(
-        feed, "batches_at_once", lambda tokens, _: max(1, batches_at_once * BATCH * SEQ // tokens)
-    )
+
+    def at_once(tokens: int, _: str) -> int:
+        return max(1, batches_at_once * BATCH * SEQ // tokens)
+
+    for module in (feed, micro_batches):
+        monkeypatch.setattr(module, "batches_at_once", at_once)
     data = cast(StageData, Text())
     with Feed(data, first, STEPS, CPU, corrupt, rows) as batches:
         for expected in alone:

@@ -40,7 +40,11 @@ STEPS = {
 ALL_WAITS = {name: {"tolist": 1} for name in STEPS} | {
     "rare tokens": {"tolist": 2}  # how many states the clusters judge the text says
 }
-ALL_COPIES = {"lamb": {"to the device": 1}}
+ALL_COPIES = {
+    "lamb": {"to the device": 1},
+    # In the first step alone: the rows of each direction.
+    "two directions": {"to the device, waited for": 2},
+}
 # As guesses are put there.
 ALL_SORTS = dict.fromkeys(("rtd, drawn", "rtd, by tag", "restore, all"), ["scatter_"])
 

@@ -35,6 +35,8 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
+from bertc.ir.terms.masked import Mntp
+from bertc.ir.terms.masking import AdaptiveUnit
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.learn.step.step import TrainStep
 from bertc.machine import process_group as ranks
@@ -158,6 +160,13 @@ LEARNED = {
     "electra": {
         "objective": ELECTRA, "generator": GeneratorNetwork(size=0.5), "microbatch": 2,
         "average": Ema(half_life=2),
+    },
+    "directions": {
+        "objective": (Term(objective=Mntp(), weight=3), Term(objective=Clm())), "microbatch": 2,
+    },
+    "adaptive": {
+        "objective": (Term(objective=Mlm(p=0.4, p_end=0.15, unit=AdaptiveUnit(every=2))),),
+        "microbatch": 2,
     },
     "in turn": {
         "generator": GeneratorNetwork(size=1), "stages": IN_TURN, "embedding": 16,

@@ -7,6 +7,7 @@ that is fast; it is no product of the model, and taken off what torch counts.
 """
 
 from collections.abc import Callable
+from operator import mul
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from bertc.api import points
 from bertc.cost import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Mntp, Plm, Sbo
 from bertc.ir.network.table import share_by_zipf
+from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import (
@@ -65,6 +67,7 @@ def micro_batch(stage: Stage) -> MicroBatch:
         memory=remembered(stage),
         backward=torch.zeros(BATCH, dtype=torch.long) if stage.format.directions > 1 else None,
         permutation=PermutationMask(rows, rows, asked) if stage.row.queries else None,
+        causal=stage.encoder.causal,
     )
     return with_output_positions(
         stage,
@@ -110,14 +113,21 @@ def shallow(name: str) -> list[str]:
     return ["layers=3"] if alike and same and own and encoder.depth > 3 else []
 
 
-def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
-    """FLOPs of one example: forward, and forward with backward."""
+def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[float, float]:
+    """FLOPs of one example: forward, and forward with backward; of two directions the mean."""
+    counted = [_counted_by_torch(resolved, stage, one) for one in by_direction(stage)]
+    rows = [one.batch for one in by_direction(stage)]
+    forward, trained = (sum(map(mul, rows, flops)) for flops in zip(*counted, strict=True))
+    return forward / sum(rows), trained / sum(rows)
+
+
+def _counted_by_torch(resolved: Resolved, whole: Stage, stage: Stage) -> tuple[int, int]:
     with torch.device("meta"):
-        model = build(resolved.as_in(stage), device="meta")
+        model = build(resolved.as_in(whole), device="meta")
         batch = micro_batch(stage)
-        objective = make_objective(model, stage, compiled=False)
+        objective = make_objective(model, whole, compiled=False)
         with FlopCounterMode(display=False) as counter:
-            loss, *_ = objective(batch, torch.ones(len(stage.objective)))
+            loss, *_ = objective(batch, torch.ones(len(whole.objective)))
             forward = counter.get_total_flops()
             loss.backward()  # type: ignore[no-untyped-call]
     over_vocabulary = sum(

@@ -10,6 +10,7 @@ from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.batch_warmup import BatchWarmup
+from bertc.ir.learning.objective import Term, in_directions
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.encoder import Encoder
@@ -18,8 +19,10 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
+from bertc.ir.program.reading import share_falls
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
+from bertc.ir.terms.masking import Masks
 from bertc.ir.terms.node import Pairs, predicts_masked
 from bertc.ir.vocabulary import table_rows
 
@@ -124,9 +127,25 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
             change = Turned()
         settled = _stage(stage, networks, change, first, program.total_steps, counted_from)
         rows_read = carried.rows if carried and not before else 0
-        stages += in_pieces(stage.batch_warmup, settled, rows_read)
+        whole_run = "objective" not in stage.own
+        begin, end = (0, program.total_steps) if whole_run else (first, first + stage.steps)
+        pieces = in_pieces(stage.batch_warmup, settled, rows_read)
+        stages += [_falling(piece, begin, end) for piece in pieces]
         first += stage.steps
     return tuple(stages)
+
+
+def _falling(stage: AnyStage, first: int, last: int) -> AnyStage:
+    """The stage with the shares of masked tokens of its steps, where they fall between two."""
+    begin = (stage.first_step - first) / (last - first)
+    end = begin + stage.steps / (last - first)
+    terms = tuple(
+        Term(weight=term.weight, objective=term.objective.between(begin, end))
+        if isinstance(term.objective, Masks)
+        else term
+        for term in stage.objective
+    )
+    return stage.model_copy(update={"objective": terms}) if share_falls(stage) else stage
 
 
 def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[AnyStage]:
@@ -190,7 +209,7 @@ def _stage(
         replacements=stage.generator,
         grow=change,
         first_step=first,
-        objective=taught_terms(stage),
+        objective=in_directions(taught_terms(stage)),
         pairs=pairs,
         padded=stage.format.kind not in FULL or bool(stage.translation_term) or tuned,
         warmup_steps=stage.optimizer.warmup_steps(schedule_steps),

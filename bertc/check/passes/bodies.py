@@ -5,7 +5,7 @@ from typing import Any
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.fixes import fix, written
 from bertc.check.passes.settings.rules import Checker, Rule
-from bertc.check.passes.settings.stages import reads_on, settled
+from bertc.check.passes.settings.stages import settled
 from bertc.ir.changing.growth import FromVectors
 from bertc.ir.network.body_node import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
@@ -86,7 +86,7 @@ def _wanted(stage: StageSettings) -> list[tuple[Ability, str, str]]:
     permuted = any(term.objective.order == "permuted" for term in stage.objective)
     backward = stage.format.kind == "stream-pair"
     wanted: tuple[tuple[bool, Ability, str, str], ...] = (
-        (reads_on(stage.objective), "causal", "objective",
+        (any(term.objective.order == "forward" for term in stage.objective), "causal", "objective",
          "clm needs states that depend on no later token"),
         (permuted, "permuted", "objective", "plm predicts tokens in a random order"),
         (stage.pack, "packed", "pack", "pack = true reads several examples of a row apart"),

@@ -182,6 +182,8 @@ _OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
     Rule("E329", "prune", lambda s: s.prune.kind != "none",
          "what is removed by when counts steps, and a clock does not say how many there are",
          help="prune=none"),
+    Rule("E329", "objective", lambda s: any(getattr(t.objective, "p_end", 0) for t in s.objective),
+         "p_end falls by steps, and a clock does not say how many there are: leave it out"),
 )  # fmt: skip
 """Settings that count steps, in a run that the clock ends."""
 _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (

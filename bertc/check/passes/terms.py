@@ -6,6 +6,7 @@ from bertc.check.passes.settings.fixes import argument, terms_written
 from bertc.check.passes.settings.rules import Checker
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.program.complete import StageSettings
+from bertc.ir.terms.node import translates
 
 
 def check_terms(check: Checker[StageSettings]) -> None:
@@ -34,16 +35,8 @@ def check_terms(check: Checker[StageSettings]) -> None:
             label="a row is made in one way only",
             help=f"objective=mlm+{second} or objective=mlm+{first}",
         )
-    alone = next((term.title for term in terms if term.order == "forward"), "")
-    if alone and set(kinds) != {alone}:
-        refused = next(kind for kind in kinds if kind != alone)
-        check.report(
-            "E217",
-            f"{alone} needs a causal encoder and unchanged text, which {refused} does not allow",
-            "objective",
-            label=f"{alone} cannot be combined",
-            help=f"objective={alone} or objective={refused}",
-        )
+    if any(term.order == "forward" for term in terms):
+        _in_two_directions(check)
     spans = any(term.masks.unit.masks_spans for term in terms if term.masks)
     reads = next((term.title for term in terms if term.states.of_spans), "")
     if reads and not spans:
@@ -56,6 +49,35 @@ def check_terms(check: Checker[StageSettings]) -> None:
         )
     _masked_once(check)
     _order_possible(check)
+
+
+def _in_two_directions(check: Checker[StageSettings]) -> None:
+    """Report what rows of clm next to rows with masks cannot have, and shares without a row."""
+    stage = check.settings
+    ahead = [term for term in stage.objective if term.objective.order == "forward"]
+    others = [term for term in stage.objective if term.objective.order != "forward"]
+    if not others:
+        return
+    alone, titles = ahead[0].objective.title, [term.objective.title for term in others]
+    masks = [t.objective.title for t in others if t.objective.masks and not translates(t.objective)]
+    if titles != masks[:1]:
+        refused = next(title for title in titles if title not in masks[:1])
+        check.report(
+            "E217",
+            f"{alone} reads rows causally and unchanged, which {refused} does not allow",
+            "objective",
+            label=f"{alone} is combined with mlm or mntp alone, each in rows of its own",
+            help=f"objective={alone} or objective={refused}",
+        )
+        return
+    there = {"memory": stage.memory > 0, "head": stage.head.decoder > 0}
+    there["generator"] = stage.generator.kind == "network"
+    for setting in (setting for setting, is_there in there.items() if is_there):
+        problem = f"{setting} is set, which rows that {alone} reads causally cannot have"
+        check.report("E217", problem, setting, help=f"objective={alone} or objective={masks[0]}")
+    if stage.batch < 2:
+        problem = f"{alone} and {masks[0]} each need a row, and batch = 1"
+        check.report("E217", problem, "objective", help="batch=2")
 
 
 def _masked_once(check: Checker[StageSettings]) -> None:

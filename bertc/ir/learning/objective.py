@@ -46,6 +46,20 @@ class Term(Node):
         return self.objective.title
 
 
+def in_directions(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The same where rows are read in two directions: one head, and weights that are shares."""
+    if len({term.objective.order == "forward" for term in terms}) < 2:
+        return terms
+    total = sum(term.weight for term in terms) or 1
+    return tuple(
+        Term(
+            weight=term.weight / total,
+            objective=Clm(head="mlm") if isinstance(term.objective, Clm) else term.objective,
+        )
+        for term in terms
+    )
+
+
 def titled(name: str) -> str:
     """The name of a loss in words: of masked language modelling with the positions it is of."""
     first, _, kind = name.rpartition("_")

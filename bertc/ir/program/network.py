@@ -191,9 +191,10 @@ def _scored(
 
 def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objective, ...]:
     """The widest objective of each head, and all taught ones, in the order of the states read."""
-    widest: dict[str, Objective] = {}
+    widest: dict[tuple[str, bool], Objective] = {}
     for one in objectives:
-        key = one.title if one.teaching else one.head_name
+        # Rows that are read causally have none of the other terms.
+        key = one.title if one.teaching else one.head_name, one.order == "forward"
         other = widest.get(key)
         if other is None or one.head_rows(rows) > other.head_rows(rows):
             widest[key] = one

@@ -15,11 +15,34 @@ class _Unit(Node):
 
     masks_spans: ClassVar[bool] = False
 
+    def most(self, share: float, seq: int) -> int:
+        """Positions of a row that are predicted at most."""
+        return max(1, math.ceil(share * seq))
+
 
 class TokenUnit(_Unit):
     """Single tokens (BERT 3.1)."""
 
     kind: Literal["token"] = "token"
+
+
+class AdaptiveUnit(_Unit):
+    """Single tokens, those more often whose type is predicted right less often.
+
+    A token is masked with a chance in proportion to the weight of its type; the chances of a row
+    have the mean ``p``. Every ``every`` steps a weight becomes ``smooth`` times itself plus, for
+    the rest, the share of wrong predictions since then (Edman and Fraser 2025). Evaluations mask
+    all types alike.
+    """
+
+    kind: Literal["adaptive"] = "adaptive"
+    every: Annotated[int, Field(ge=1, le=1_000_000)] = 200  # train_mask.py --mask_update_steps 200
+    smooth: Annotated[float, Field(ge=0, lt=1)] = 0.2  # update_mask_weights
+    positional = ("every", "smooth")
+
+    def most(self, share: float, seq: int) -> int:
+        """A number that one row in 700 exceeds, whose last tokens stay as they are."""
+        return min(seq, math.ceil(share * seq + 3 * math.sqrt(share * (1 - share) * seq)))
 
 
 class WordUnit(_Unit):
@@ -49,7 +72,7 @@ class SpanUnit(_Unit):
     masks_spans = True
 
 
-Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit, BY_KIND]
+Unit = Annotated[TokenUnit | AdaptiveUnit | WordUnit | NgramUnit | SpanUnit, BY_KIND]
 
 
 class Replace(Node):
@@ -88,23 +111,30 @@ class StaticMasking(Node):
 Masking = Annotated[DynamicMasking | StaticMasking, BY_KIND]
 
 
+Count = Literal["nearest", "up", "stochastic"]
+"""Ways to round the number of tokens of a row that are predicted."""
+
+
 class Masks(Node):
     """The choice of tokens that a term hides, and what hides them.
 
     At most ``predictions(seq)`` positions of a row are predicted, so shapes are static.
 
-    Evaluations mask ``eval_p``, 0: ``p``; ModernBERT's mask 15% while it trains on 30%.
+    Evaluations mask ``eval_p``, 0: the last share; ModernBERT's mask 15% while it trains on 30%.
+    With ``p_end`` the share falls in every step, from ``p`` to that at the end of the run, or of
+    the stage that has the objective (GPT-BERT: 30% to 15%). Shapes are those of the first step.
     ``translations``: it masks translation pairs, and other terms do not read those rows.
     """
 
     p: Annotated[float, Field(gt=0, le=1)] = 0.15  # BERT --masked_lm_prob
     eval_p: Annotated[float, Field(ge=0, le=1, exclude_if=not_)] = 0.0
+    p_end: Annotated[float, Field(ge=0, le=1, exclude_if=not_)] = 0.0
     unit: Unit = TokenUnit()
     replace: Replace = Replace()
     replace_per: Literal["token", "span"] = "token"  # BERT: a draw a token; SpanBERT: a draw a span
     random_from: Literal["vocabulary", "ordinary", "corpus"] = "vocabulary"
     masking: Masking = DynamicMasking()
-    count: Literal["nearest", "up", "stochastic"] = "nearest"  # BERT: int(round(len * p))
+    count: Count = "nearest"  # BERT: int(round(len * p))
     mask_specials: bool = False  # true: [CLS] and [SEP] are candidates and count (fairseq RoBERTa)
     distinct: bool = True  # false: a token may be drawn again and counts again (ELECTRA)
     max_predictions: Annotated[int, Field(ge=0, le=100_000)] = 0  # 0: as many as p gives
@@ -116,10 +146,17 @@ class Masks(Node):
 
     @model_validator(mode="after")
     def _draws_tokens(self) -> Self:
+        if self.p_end >= self.p:
+            raise ValueError(
+                f"p_end = {self.p_end:g} is no less than p = {self.p:g}, where it begins to fall",
+                f"p_end={self.p / 2:g}",
+            )
         if self.rare and not isinstance(self.unit, TokenUnit):
             raise ValueError(f"rare needs unit=token, not unit={self.unit.kind}")
         if not self.distinct and not isinstance(self.unit, TokenUnit):
             raise ValueError(f"distinct=false needs unit=token, not unit={self.unit.kind}")
+        if self.count != "nearest" and isinstance(self.unit, AdaptiveUnit):
+            raise ValueError(f"count={self.count} needs other units: adaptive draws each token")
         if not self.distinct and self.rare:
             raise ValueError("distinct=false and rare exclude each other")
         return self
@@ -127,11 +164,24 @@ class Masks(Node):
     @property
     def held_out(self) -> Self:
         """Itself with the ``p`` of evaluations."""
-        return self.model_copy(update={"p": self.eval_p, "eval_p": 0.0}) if self.eval_p else self
+        p = self.eval_p or self.p_end or self.p
+        alike = TokenUnit() if isinstance(self.unit, AdaptiveUnit) else self.unit
+        return self.model_copy(update={"p": p, "p_end": 0.0, "eval_p": 0.0, "unit": alike})
+
+    def share_at(self, over: float) -> float:
+        """The share of tokens to mask when ``over`` of the steps are; 0: none."""
+        return self.p + (self.p_end - self.p) * over if self.p_end else self.p
+
+    def between(self, begin: float, end: float) -> Self:
+        """Itself in steps of which shares from ``begin`` to ``end`` are over."""
+        if not self.p_end:
+            return self
+        shares = {"p": self.share_at(begin), "p_end": self.share_at(end)}
+        return self.model_copy(update={**shares, "eval_p": self.eval_p or self.p_end})
 
     def predictions(self, seq: int) -> int:
         """Predictions per row, the K of the (batch, K) tensors."""
-        wanted = max(1, math.ceil(self.p * seq))
+        wanted = self.unit.most(self.p, seq)
         return min(wanted, self.max_predictions) if self.max_predictions else wanted
 
 

@@ -25,16 +25,19 @@ def mask_key(seed: int) -> int:
     return address.key(seed, "mask")
 
 
-def corrupt(stage: Stage, inputs: Inputs, vocab: VocabTensors, key: int) -> MicroBatch:
+def corrupt(
+    stage: Stage, inputs: Inputs, vocab: VocabTensors, key: int, over: float = 0.0
+) -> MicroBatch:
     """Encoder inputs and targets of a batch.
 
-    A pure function of each row, its copy number, its example id and ``key`` (``mask_key(seed)``):
-    rows are independent. All shapes follow from (batch, seq) and the stage.
+    A pure function of each row, its copy number, its example id, ``key`` (``mask_key(seed)``) and
+    the share of the stage's steps that are ``over``: rows are independent. All shapes follow from
+    (batch, seq) and the stage.
     """
     lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)
     real_bs = lane_s < inputs.lengths[:, None]
     translated_b = inputs.languages[:, 0] != inputs.languages[:, 1]
-    token_ids_bs, hidden = _hide(stage, inputs, real_bs, translated_b, vocab, key)
+    token_ids_bs, hidden = _hide(stage, inputs, real_bs, translated_b, vocab, key, over)
     rows = TextRows(stage, inputs, real_bs, translated_b, hidden, vocab, key)
     reading = _reading(rows, token_ids_bs)
     terms: dict[str, Any] = {}
@@ -97,6 +100,7 @@ def _reading(rows: TextRows, token_ids_bs: Int[Tensor, "b s"]) -> EncoderInputs:
         language_ids=language_ids_bs,
         position_ids=position_ids_bs,
         backward=inputs.backward if stage.format.directions > 1 else None,
+        causal=stage.encoder.causal,
     )
 
 
@@ -107,11 +111,12 @@ def _hide(
     translated_b: Bool[Tensor, "b"],
     vocab: VocabTensors,
     key: int,
+    over: float,
 ) -> tuple[Int[Tensor, "b s"], Predictions | None]:
     """Token ids (b, s) after masking, and the predictions; each term masks its own rows."""
     token_ids_bs, masks = inputs.token_ids, None
     for hiding in stage.masked_terms():
-        hidden_bs, predictions = mask_tokens(hiding, inputs, real_bs, vocab, key)
+        hidden_bs, predictions = mask_tokens(hiding, inputs, real_bs, vocab, key, over)
         own_b1 = (translated_b == hiding.translations)[:, None]
         token_ids_bs = hidden_bs if masks is None else hidden_bs.where(own_b1, token_ids_bs)
         masks = predictions if masks is None else _either(own_b1, predictions, masks)

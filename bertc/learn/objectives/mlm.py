@@ -11,12 +11,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bertc.ir.terms.masked import Masked
-from bertc.ir.terms.masking import Masks, NgramUnit, SpanUnit, TokenUnit, WordUnit
+from bertc.ir.terms.masking import AdaptiveUnit, Masks, NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.learn.objectives import draws
 from bertc.learn.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.learn.objectives.spans import choose_ngrams, ngram_draws, span_draws, span_keys
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.learn.objectives.term import RowView, TextRows
+from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows
 from bertc.learn.objectives.term import marked as marked_positions
 from bertc.learn.objectives.vocabulary import TokenTensors
 from bertc.learn.objectives.words import choose_words, find_words, look_up, read_text
@@ -53,6 +53,15 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         own_b = targets.translated if self.node.translations else 1 - targets.translated
         return targets.weights * own_b[:, None]
 
+    def score(self, targets: Predictions, read: HeadInput[nn.Module]) -> Predicted:
+        predicted = super().score(targets, read)
+        if targets.counts is not None:
+            weights_n = targets.weights.reshape(-1)
+            right_n = weights_n * predicted.hits.reshape(-1)
+            counts = torch.stack([weights_n, right_n])
+            targets.counts.index_add_(1, targets.targets.reshape(-1), counts)
+        return predicted
+
     def marks(self, targets: Predictions, row: int) -> set[int]:
         return marked_positions(targets.positions, targets.weights, row)
 
@@ -78,15 +87,21 @@ def _has_one_before(hidden: Predictions, reading: EncoderInputs) -> Bool[Tensor,
 
 
 def mask_tokens(
-    objective: Masks, inputs: Inputs, real_bs: Bool[Tensor, "b s"], vocab: VocabTensors, key: int
+    objective: Masks,
+    inputs: Inputs,
+    real_bs: Bool[Tensor, "b s"],
+    vocab: VocabTensors,
+    key: int,
+    over: float = 0.0,
 ) -> tuple[Int[Tensor, "b s"], Predictions]:
-    """Token ids (b, s) after masking, and the predictions."""
+    """Token ids (b, s) after masking, and the predictions; ``over``: share of the steps made."""
     seq = inputs.token_ids.shape[1]
     predictions = objective.predictions(seq)
     lanes = [*_lanes(objective, seq, predictions), 1, predictions]
     drawn = draws.bits(key, inputs.copies, inputs.example_ids, sum(lanes))
     *places, chance, slot_bits_bk = torch.split(drawn, lanes, dim=1)
-    positions_bk = _choose(objective, inputs, real_bs, vocab, chance, places, predictions)
+    share = objective.share_at(over)
+    positions_bk = _choose(objective, share, inputs, real_bs, vocab, chance, places, predictions)
 
     used_bk = positions_bk < seq
     slots_bk = torch.where(used_bk, positions_bk, 0)
@@ -118,7 +133,7 @@ def _lanes(objective: Masks, seq: int, predictions: int) -> tuple[int, ...]:
     match objective.unit:
         case TokenUnit() if not objective.distinct:
             return (predictions,)
-        case TokenUnit() | WordUnit():
+        case TokenUnit() | AdaptiveUnit() | WordUnit():
             return (seq,)
         case NgramUnit(max=most):
             return (seq, ngram_draws(most, objective.p, predictions))
@@ -129,6 +144,7 @@ def _lanes(objective: Masks, seq: int, predictions: int) -> tuple[int, ...]:
 
 def _choose(
     objective: Masks,
+    share: float,
     inputs: Inputs,
     real_bs: Bool[Tensor, "b s"],
     vocab: VocabTensors,
@@ -138,7 +154,15 @@ def _choose(
 ) -> Int[Tensor, "b k"]:
     """Positions (b, k) to predict, ascending; s in unused slots."""
     text = read_text(inputs.token_ids, real_bs, vocab, objective.mask_specials)
-    counts_b = counts(objective, inputs.lengths, text, chance[:, 0], predictions)
+    if isinstance(objective.unit, AdaptiveUnit):
+        weights_bs = text.allowed.double()
+        if vocab.weights is not None:
+            weights_bs = weights_bs * vocab.weights[inputs.token_ids]
+        count_b1, total_b1 = (x.sum(1, keepdim=True) for x in (text.allowed, weights_bs))
+        chances_bs = share * count_b1 * weights_bs / total_b1.clamp(min=1e-9)
+        drawn_bs = draws.unit64(lanes[0]) < chances_bs
+        return marked(drawn_bs & (drawn_bs.cumsum(1) <= predictions), predictions)
+    counts_b = counts(objective.count, share, inputs.lengths, text, chance[:, 0], predictions)
     if not objective.distinct:
         return drawn_again(text, lanes[0], counts_b)
     if isinstance(objective.unit, TokenUnit):

@@ -11,13 +11,18 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from bertc.ir.terms.masking import Masks
+from bertc.ir.terms.masking import Count
 from bertc.learn.objectives.draws import LAST, below, lane_of, smallest, unit
 from bertc.learn.objectives.words import Text
 
 
 def counts(
-    objective: Masks, lengths_b: Int[Tensor, "b"], text: Text, bits_b: Int[Tensor, "b"], most: int
+    how: Count,
+    share: float,
+    lengths_b: Int[Tensor, "b"],
+    text: Text,
+    bits_b: Int[Tensor, "b"],
+    most: int,
 ) -> Int[Tensor, "b"]:
     """Number of tokens to predict in each row (b,), at most ``most``.
 
@@ -26,15 +31,15 @@ def counts(
     ceil over what may be chosen (masking.py), stochastic fairseq's int(x + u) over all tokens
     (mask_tokens_dataset.py).
     """
-    match objective.count:
+    match how:
         case "nearest":
-            wanted_b = (lengths_b.double() * objective.p).round().clamp(min=1)
+            wanted_b = (lengths_b.double() * share).round().clamp(min=1)
         case "up":
-            wanted_b = (text.allowed.sum(1).double() * objective.p).ceil()
+            wanted_b = (text.allowed.sum(1).double() * share).ceil()
         case "stochastic":
-            wanted_b = lengths_b.double() * objective.p + unit(bits_b)
+            wanted_b = lengths_b.double() * share + unit(bits_b)
         case _:
-            assert_never(objective.count)
+            assert_never(how)
     return wanted_b.clamp(max=most).long()
 
 

@@ -44,6 +44,7 @@ class VocabTensors(NamedTuple):
     special: Bool[Tensor, "v"]
     unigram_cdf: Float[Tensor, "v"]  # cumulative frequency in the training text
     frequency: Float[Tensor, "v"]  # in the training text; the lowest for absent tokens
+    weights: Float[Tensor, "v"] | None = None  # of adaptive masks; None: equal
 
 
 class Predictions(NamedTuple):
@@ -53,6 +54,7 @@ class Predictions(NamedTuple):
     targets: Int[Tensor, "b k"]
     weights: Float[Tensor, "b k"]  # 1 or 0
     translated: Float[Tensor, "b"] | None = None  # 1: rows of tlm; 0, or None: of mlm
+    counts: Float[Tensor, "2 v"] | None = None  # of adaptive masks, which the loss adds to
 
 
 class NextTokenTargets(NamedTuple):

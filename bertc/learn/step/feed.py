@@ -5,13 +5,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from functools import partial
-from itertools import repeat
 from threading import Thread
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from bertc.cost.planning.plan import batches_at_once
 from bertc.cost.planning.world import World
@@ -19,12 +17,12 @@ from bertc.data.batches.batch import RawBatch
 from bertc.data.examples.task import TaskBatch
 from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets, VocabTensors, corrupt, mask_key
+from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets
+from bertc.learn.step.micro_batches import Corruption, split
 from bertc.machine.signals import GLANCE_SECONDS
 from bertc.model import EncoderInputs
 from bertc.model.parts import profiled_as
 
-Parts = TypeVar("Parts")
 Made = TypeVar("Made")
 
 
@@ -48,38 +46,6 @@ class Batches(Protocol):
 def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
     """The rows of a batch as tensors on ``device``."""
     return _on_device(_host_inputs(batch, pinned=False), device)
-
-
-def split(parts: Parts, rows: int) -> list[Parts]:
-    """Cut a batch into parts of ``rows`` examples; None stays None."""
-    leaves, structure = tree_flatten(parts)
-    if len(next(leaf for leaf in leaves if isinstance(leaf, Tensor))) <= rows:
-        return [parts]
-    cut = (torch.split(leaf, rows) if isinstance(leaf, Tensor) else repeat(leaf) for leaf in leaves)
-    return [tree_unflatten(pieces, structure) for pieces in zip(*cut, strict=False)]
-
-
-Corruption = Callable[[Inputs, int], list[list[MicroBatch]]]
-"""From inputs and a number of rows per batch to the micro-batches of each batch."""
-
-
-def corruption(stage: Stage, vocab: VocabTensors, seed: int, microbatch: int) -> Corruption:
-    """The function that corrupts one batch or several."""
-
-    def micro_batches(inputs: Inputs, batch: int) -> list[list[MicroBatch]]:
-        unit = batch if batch % microbatch else microbatch
-        fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
-        parts: list[MicroBatch] = []
-        for rows in split(inputs, fitting * unit):
-            corrupted = corrupt(stage, rows, vocab, mask_key(seed))
-            units = split(corrupted, unit)
-            cut = [part for rows_of_unit in units for part in split(rows_of_unit, microbatch)]
-            # A compiled step is recompiled if two of its inputs are one tensor; cut ones differ.
-            parts += cut if len(cut) > 1 else [tree_map_only(Tensor, Tensor.detach, corrupted)]
-        count = -(-batch // microbatch)
-        return [parts[first : first + count] for first in range(0, len(parts), count)]
-
-    return micro_batches
 
 
 def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:
@@ -150,7 +116,8 @@ class Feed(Taken[Inputs]):
     """Batches of a stage in order, prefetched during the steps before.
 
     Small batches are fetched, copied and corrupted several at a time, because a call takes as long
-    for few rows as for many. ``rows`` are this process's rows of each batch, None: all.
+    for few rows as for many. ``rows`` are this process's rows of each batch, None: all. With
+    ``one_by_one`` each batch is corrupted after the gradients of the one before.
     """
 
     def __init__(
@@ -162,20 +129,22 @@ class Feed(Taken[Inputs]):
         corrupt: Corruption,
         rows: slice | None = None,
         check: Callable[[], None] = lambda: None,
+        one_by_one: bool = False,
     ) -> None:
-        at_once = batches_at_once(data.batch * data.seq, device.type)
+        at_once = 1 if one_by_one else batches_at_once(data.batch * data.seq, device.type)
         pinned = device.type == "cuda"
 
         def fetch(step: int) -> Inputs:
             return _host_inputs(data.train(step, rows, min(at_once, end - step)), pinned)
 
         super().__init__((partial(fetch, step) for step in range(first, end, at_once)), check)
-        self._device, self._corrupt = device, corrupt
+        self._device, self._corrupt, self._number = device, corrupt, first
         self._rows = len(range(data.batch)[rows or slice(None)])
 
     def _batches(self, prepared: Inputs) -> Iterable[Batch]:
         inputs = _on_device(prepared, self._device)
-        micro_batches = self._corrupt(inputs, self._rows)
+        micro_batches = self._corrupt(inputs, self._rows, self._number)
+        self._number += len(micro_batches)
         return map(Batch, split(inputs, self._rows), micro_batches)
 
 

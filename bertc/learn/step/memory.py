@@ -5,26 +5,46 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bertc.ir.program.reading import adaptive_unit
 from bertc.ir.program.stage import Stage
+from bertc.learn.step.type_weights import TypeWeights
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model
 
-STATES, FILLED = "states", "filled"
+STATES, FILLED, TYPE_WEIGHTS, TYPE_COUNTS = "states", "filled", "weights", "counts"
 Shapes = dict[str, tuple[int, ...]]
 
 
 @dataclass
 class Remembered:
-    """The memory that the next batch continues from; None if the stage has none."""
+    """The memory that the next batch continues from, and weights of token types of adaptive masks.
+
+    None if the stage has none. ``following`` are the weights as the next batch has them, before the
+    present step is over.
+    """
 
     memory: Memory | None = None
+    types: TypeWeights | None = None
+    following: TypeWeights | None = None
 
-    def gathered(self, stage: Stage, ranks: ProcessGroup) -> dict[str, Tensor]:
-        """Memory of all rows of the batch, in fp32 in main memory, in the first process."""
-        assert self.memory is not None, "the stage has a memory"
-        rows = [ranks.world.rows(rank, stage.batch) for rank in range(ranks.world.size)]
-        states = ranks.gather(self.memory.states.float().cpu(), 1, rows)
-        return {STATES: states, FILLED: self.memory.filled.float().cpu()} if ranks.is_main else {}
+    def begin_types(self, stage: Stage, device: torch.device) -> None:
+        """Give equal weights to token types, if the stage needs some and there are none."""
+        if adaptive_unit(stage) and self.types is None:
+            self.types = TypeWeights.equal(stage.encoder.vocab_size, device)
+        self.following = self.types
+
+    def gathered(self, stage: Stage, step: int, ranks: ProcessGroup) -> dict[str, Tensor]:
+        """The tensors that step ``step`` needs, in fp32 in main memory, in the first process."""
+        tensors = dict[str, Tensor]()
+        if stage.remembers(step):
+            assert self.memory is not None, "the stage has a memory"
+            rows = [ranks.world.rows(rank, stage.batch) for rank in range(ranks.world.size)]
+            tensors[STATES] = ranks.gather(self.memory.states.float().cpu(), 1, rows)
+            tensors[FILLED] = self.memory.filled.float().cpu()
+        if adaptive_unit(stage):
+            types = self.types or TypeWeights.equal(stage.encoder.vocab_size)
+            tensors |= {TYPE_WEIGHTS: types.weights.cpu(), TYPE_COUNTS: types.counts.cpu()}
+        return tensors if ranks.is_main else {}
 
 
 def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> Memory | None:
@@ -45,17 +65,27 @@ def joined(parts: list[Memory | None]) -> Memory | None:
     return memories[0]._replace(states=torch.cat([part.states for part in memories], dim=1))
 
 
-def shapes(stage: Stage) -> Shapes:
+def shapes(stage: Stage, step: int) -> Shapes:
     """Shapes of the tensors of ``gathered``."""
-    encoder = stage.encoder
-    return {STATES: (encoder.depth, stage.batch, stage.memory, encoder.hidden), FILLED: ()}
+    encoder, of_all = stage.encoder, Shapes()
+    if stage.remembers(step):
+        of_all[STATES] = encoder.depth, stage.batch, stage.memory, encoder.hidden
+        of_all[FILLED] = ()
+    if adaptive_unit(stage):
+        of_all |= {TYPE_WEIGHTS: (encoder.vocab_size,), TYPE_COUNTS: (2, encoder.vocab_size)}
+    return of_all
 
 
 def taken_up(
     tensors: dict[str, Tensor], stage: Stage, rows: slice, dtype: torch.dtype, device: torch.device
 ) -> Remembered:
-    """Restore this process's rows from the tensors of ``gathered``."""
-    states = tensors[STATES][:, rows].to(device, dtype)
-    return Remembered(
-        Memory(states, tensors[FILLED].long().to(device), stage.format.parts(stage.seq)[0])
-    )
+    """Restore this process's rows from the tensors of ``gathered``, which may be none."""
+    remembered = Remembered()
+    if STATES in tensors:
+        states, filled = tensors[STATES][:, rows].to(device, dtype), tensors[FILLED].long()
+        remembered.memory = Memory(states, filled.to(device), stage.format.parts(stage.seq)[0])
+    if TYPE_WEIGHTS in tensors:
+        remembered.types = TypeWeights(
+            tensors[TYPE_WEIGHTS].to(device), tensors[TYPE_COUNTS].to(device)
+        )
+    return remembered

@@ -7,21 +7,25 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.address import key
+from bertc.ir.program.reading import adaptive_unit, by_direction, rows_by_direction
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.learn.optim.optimizers import Guard, UpdateRule, clip, clip_tensors, gradient_norm, guard
 from bertc.learn.step.across import batch_vectors, beside_all, compares
 from bertc.learn.step.engines import Engine, Objective
-from bertc.learn.step.feed import Batch, corruption
+from bertc.learn.step.feed import Batch
 from bertc.learn.step.memory import Remembered, beginning, joined
+from bertc.learn.step.micro_batches import corruption
 from bertc.learn.step.non_finite import what_is_not_finite, what_to_try
 from bertc.learn.step.objective import counts, divisors, kinds, remembering, term_weights
+from bertc.learn.step.type_weights import TypeWeights, counts_of, with_counts
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model import Memory, Model
 from bertc.model.parts import profiled_as
@@ -64,7 +68,9 @@ class TrainStep:
         self._model, self.stage, self._vocab = model, stage, vocab
         self._rule, self._objective = rule, objective
         self._microbatch, self._run_seed = microbatch, seed
-        self.corrupt = corruption(stage, vocab, seed, microbatch)
+        self._first = self._ranks.rows(stage.batch).start
+        self._remembered.begin_types(stage, self._device)
+        self.corrupt = corruption(stage, vocab, seed, microbatch, self._first, self._remembered)
         """The function from inputs to the micro-batches of a step."""
         self._batch_vectors = self._engine.wrap_for_inference(batch_vectors(model, stage))
 
@@ -80,6 +86,7 @@ class TrainStep:
         stage, names = self.stage, kinds(self.stage)
         missing = self._missing(len(batch.micro_batches))
         sums, counts_t, memory = self.gradients(batch.micro_batches, step, missing)
+        types = self._types_after(batch.micro_batches, step)
         norm = gradient_norm(self.parameters)
         ranks, terms, limit = self._ranks, len(names), stage.optimizer.clip
         shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
@@ -106,7 +113,7 @@ class TrainStep:
         if not self._rule.takes_guard:
             clip(self.parameters, grad_norm, limit)
             self._update(rate)
-        self._remembered.memory = memory
+        self._remembered.memory, self._remembered.types = memory, types
         ranks.receive_signals(flags)
 
         means = {name: totals[t] / divided_by[t] for t, name in enumerate(names) if counted[t]}
@@ -123,10 +130,12 @@ class TrainStep:
         return Batch(inputs, self.corrupt(inputs, len(inputs.lengths))[0])
 
     def rehearse(self, inputs: Inputs, microbatch: int) -> None:
-        """Forward and backward of one micro-batch, to compile it or to test whether it fits."""
-        first = Inputs(*(tensor[:microbatch] for tensor in inputs))
-        corrupt = corruption(self.stage, self._vocab, self._run_seed, microbatch)
-        self.try_out(corrupt(first, len(first.lengths))[0])
+        """Forward and backward of a micro-batch a direction, to compile them or see if they fit."""
+        if len(by_direction(self.stage)) == 1:
+            inputs = Inputs(*(tensor[:microbatch] for tensor in inputs))
+        corrupt = corruption(self.stage, self._vocab, self._run_seed, microbatch, self._first)
+        parts = corrupt(inputs, len(inputs.lengths))[0]
+        self.try_out([*{part.reading.causal: part for part in reversed(parts)}.values()])
 
     def try_out(self, micro_batches: list[MicroBatch]) -> None:
         """Forward and backward without an update."""
@@ -137,7 +146,15 @@ class TrainStep:
         """Number of micro-batches that this process has less than the one with most examples."""
         if not self._ranks.is_distributed:
             return 0
-        return -(-self._ranks.world.share(self.stage.batch) // self._microbatch) - parts
+        return self._most_parts - parts
+
+    @cached_property
+    def _most_parts(self) -> int:
+        """The largest number of micro-batches that any process has."""
+        world, batch = self._ranks.world, self.stage.batch
+        parts = (world.rows(rank, batch) for rank in range(world.size))
+        shares = (rows_by_direction(self.stage, range(part.start, part.stop)) for part in parts)
+        return max(sum(-(-len(rows) // self._microbatch) for rows in share) for share in shares)
 
     def gradients(
         self, micro_batches: list[MicroBatch], step: int, missing: int = 0
@@ -156,7 +173,8 @@ class TrainStep:
         factors_t = torch.stack([w / n for w, n in zip(weights, divisors_t, strict=True)])
         sums, last = [], len(micro_batches) + missing - 1
         before, memories = self._memories(micro_batches), list[Memory | None]()
-        parts = micro_batches + micro_batches[-1:] * missing
+        # Predictions of the one that is repeated have been counted.
+        parts = micro_batches + with_counts(micro_batches[-1:] * missing, self.stage)
         if compares(self.stage, parts[0]) and (last or self._ranks.is_distributed):
             parts = self._beside_all(parts, len(micro_batches), step)
         for index, part in enumerate(parts):
@@ -174,6 +192,17 @@ class TrainStep:
                 memories.append(memory)
         return sums, counts_t, joined(memories)
 
+    def _types_after(self, micro_batches: list[MicroBatch], step: int) -> TypeWeights | None:
+        """Weights of token types after this step; the batch that is prepared next has them."""
+        types = self._remembered.types
+        if types is None or not adaptive_unit(self.stage):
+            return types
+        counts = counts_of(micro_batches)
+        counts = torch.zeros_like(types.counts) if counts is None else counts
+        self._ranks.add(counts)
+        self._remembered.following = types.after(counts, self.stage, step)
+        return self._remembered.following
+
     def _beside_all(self, parts: list[MicroBatch], unrepeated: int, step: int) -> list[MicroBatch]:
         """Parts of a batch with the vectors of all of it; the first ``unrepeated`` are its own."""
         of_parts = []
@@ -187,8 +216,7 @@ class TrainStep:
 
     def _seed(self, step: int, index: int) -> None:
         """Seed the dropout of a micro-batch of this process."""
-        first = self._ranks.rows(self.stage.batch).start
-        place = (index, first) if first else (index,)
+        place = (index, self._first) if self._first else (index,)
         at = step + max(0, -self.stage.counted_from)
         _seed_draws(self._device, key(self._run_seed, "dropout", at, *place))
 
@@ -224,7 +252,7 @@ class TrainStep:
     ) -> None:
         if all(map(math.isfinite, (*totals, grad_norm))):
             return
-        ids = inputs.example_ids.tolist() if inputs else []
+        ids = inputs.example_ids.tolist() if inputs and not by_direction(self.stage)[1:] else []
         fault = what_is_not_finite(kinds(self.stage), totals, parts, ids, self._microbatch)
         fault = self._ranks.first_message(fault)
         with self._ranks.raise_on_all():

@@ -18,14 +18,16 @@ from bertc.data.metrics.metrics import ByClass
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Term
+from bertc.ir.program.reading import by_direction
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.masking import by_kind, shown_figures
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, tensors_of
 from bertc.learn.objectives.corruption import corrupt, mask_key, with_kinds
 from bertc.learn.step.engines import Objective
-from bertc.learn.step.feed import split, to_inputs
+from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.memory import beginning
-from bertc.learn.step.objective import remembering
+from bertc.learn.step.micro_batches import split
+from bertc.learn.step.objective import kinds, remembering
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model
 from bertc.run.records.results import values_of
@@ -139,17 +141,18 @@ def evaluate(
             ranks.stop.check()
             inputs = to_inputs(batch, device)
             local = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
-            corrupted = corrupt(stage, local, vocab, mask_key(seed))
-            micro_batch = with_kinds(stage, corrupted, vocab.mask)
-            # Each of several processes evaluates its rows at once, so that all make as many calls.
-            parts = [micro_batch] if ranks.is_distributed else split(micro_batch, microbatch)
             language = named(model.resolved.languages, *batch.languages[0].tolist())
-            if language not in memories:
-                rows = (len(part.originals) for part in parts)
-                memories[language] = [beginning(model, stage, n, device) for n in rows]
-            statistics = _scored(stage, objective, parts, memories[language])
-            sums = torch.stack([*statistics.double(), *_targets(stage, micro_batch, costs)])
-            totals[language] = totals.get(language, 0) + sums
+            for one in by_direction(stage):
+                corrupted = corrupt(one, local, vocab, mask_key(seed))
+                micro_batch = with_kinds(one, corrupted, vocab.mask)
+                # Each of several processes evaluates its rows at once, so all make as many calls.
+                parts = [micro_batch] if ranks.is_distributed else split(micro_batch, microbatch)
+                if language not in memories:
+                    rows = (len(part.originals) for part in parts)
+                    memories[language] = [beginning(model, stage, n, device) for n in rows]
+                statistics = _scored(stage, objective, parts, memories[language])
+                sums = torch.stack([*statistics.double(), *_targets(stage, micro_batch, costs)])
+                totals[language] = totals.get(language, 0) + sums
             examples += len(batch.lengths)
     finally:
         model.train()
@@ -203,13 +206,14 @@ def _scored(
     stage: Stage, objective: Objective, parts: list[MicroBatch], memories: list[Memory | None]
 ) -> Tensor:
     """Loss sums, correct answers and positives (3, c) of a batch; updates ``memories`` in place."""
-    device = parts[0].originals.device
-    total = torch.zeros(3, len(_columns(stage)), device=device)
+    device, names = parts[0].originals.device, parts[0].named(kinds(stage))
+    total = torch.zeros(3, len(names), device=device)
     factors_t = torch.ones(len(stage.objective), device=device)
     for index, part in enumerate(parts):
         _, statistics, memories[index] = objective(remembering(part, memories[index]), factors_t)
         total = total + statistics
-    return total
+    there, nothing = dict(zip(names, total.unbind(1), strict=True)), total.new_zeros(3)
+    return torch.stack([there.get(name, nothing) for name in _columns(stage)], dim=1)
 
 
 def named(languages: tuple[str, ...], first: int, second: int) -> str:
@@ -230,10 +234,11 @@ def _means(columns: Mapping[str, Term], total: Tensor) -> dict[str, float]:
 
 def _targets(stage: Stage, micro_batch: MicroBatch, costs: Sequence[Tensor]) -> list[Tensor]:
     """Counts (c,) of predictions, and their summed ``costs``, in nats or characters; else 0."""
-    terms = [(tensors_of(t.objective), micro_batch.terms[n]) for n, t in _columns(stage).items()]
-    sums = [torch.stack([tensors.count(targets) for tensors, targets in terms]).double()]
+    nothing, columns = costs[0].new_zeros(()).double(), _columns(stage)
+    terms = [(tensors_of(t.objective), micro_batch.terms.get(n)) for n, t in columns.items()]
+    counts = [nothing if there is None else t.count(there).double() for t, there in terms]
+    sums = [torch.stack(counts)]
     for cost_v in costs:
-        by_term = [tensors.baseline(targets, cost_v) for tensors, targets in terms]
-        nothing = cost_v.new_zeros(())
+        by_term = [there and tensors.baseline(there, cost_v) for tensors, there in terms]
         sums.append(torch.stack([nothing if cost is None else cost for cost in by_term]))
     return sums

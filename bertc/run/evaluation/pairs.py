@@ -105,10 +105,12 @@ def evaluate_pairs(
 def _scoring(model: Model, objective: str) -> Objective:
     """The learned term that scores sentences, the first one or that of ``objective``.
 
-    A head may be asked otherwise than it learned, as that of mntp in a folder where it is mlm's.
+    A head may be asked otherwise than it learned, as that of mntp in a folder where it is mlm's,
+    or causally, if it learned that in rows of its own.
     """
     terms = [term for term in learned_terms(model) if term.fills in HOW]
-    asked = PRETRAINING[objective]() if objective in PRETRAINING else None
+    learned = (term.objective for term in model.resolved.terms() if term.name == objective)
+    asked = next(learned, PRETRAINING[objective]() if objective in PRETRAINING else None)
     if asked and asked.fills in HOW and asked.head_name in {term.head_name for term in terms}:
         return asked
     if objective or not terms:
@@ -191,7 +193,8 @@ def _read(model: Model, term: Objective, rows: Sequence[ScoredRow], mask: int) -
     known = model.resolved.encoder.languages
     languages_bs = torch.full_like(ids_bs, len(known)) if known else None
     segments_bs = padded(row.sentence.segment_ids for row in rows)
-    inputs = EncoderInputs(ids_bs, segments_bs, real_bs, language_ids=languages_bs)
+    causal = term.order == "forward"
+    inputs = EncoderInputs(ids_bs, segments_bs, real_bs, language_ids=languages_bs, causal=causal)
     counts_b = torch.tensor([len(row.places) for row in rows], device=device)
     of_row_n = torch.arange(len(rows), device=device).repeat_interleave(counts_b)
     at_n = torch.tensor([at for row in rows for at in row.places], device=device)

@@ -188,8 +188,8 @@ def _taken_up(
 ) -> Remembered:
     """The memory of this process's rows, from the first process's checkpoint or of zeros."""
     stage = resolved.stage_at(step)
-    if not stage.remembers(step):
+    if not step:
         return Remembered()
-    memory = state.memory or {n: torch.zeros(shape) for n, shape in shapes(stage).items()}
+    memory = state.memory or {n: torch.zeros(shape) for n, shape in shapes(stage, step).items()}
     ranks.share_tensors(memory)
     return taken_up(memory, stage, ranks.rows(stage.batch), state.model.compute_dtype, device)

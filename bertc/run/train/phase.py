@@ -10,6 +10,7 @@ from bertc.data.batches.arranged import TextData
 from bertc.data.cache.store import Progress
 from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.model import model_weights, trained_names
+from bertc.ir.program.reading import adaptive_unit
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.by_tensor import Moments
@@ -98,8 +99,9 @@ class TextPhase(Phase):
         """Batches that are corrupted several at once."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
         first, end = (self.stage.first_batch + step for step in (first, end))
-        check = session.ranks.stop.check
-        return Feed(self.data, first, end, session.device, self.step.corrupt, rows, check)
+        check, adaptive = session.ranks.stop.check, adaptive_unit(self.stage) is not None
+        made = self.data, first, end, session.device, self.step.corrupt, rows, check, adaptive
+        return Feed(*made)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         rows = heldout_rows(self.stage, self.microbatch, session.ranks)

@@ -171,8 +171,7 @@ class Session:
         if self.averages:
             state[checkpoints.AVERAGE] = self.average
         stage, content = self.resolved.stage_at(step), {checkpoints.BEST: self.best}
-        if stage.remembers(step):
-            content[checkpoints.MEMORY] = self.remembered.gathered(stage, self.ranks)
+        content[checkpoints.MEMORY] = self.remembered.gathered(stage, step, self.ranks)
         if self.writers:
             files = {name: parts(tensors) for name, tensors in state.items()}
             place = self.folder.checkpoints, step

@@ -102,8 +102,8 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     model.load_state_dict(weights, assign=True)
     memory = dict[str, Tensor]()
     stage = resolved.stage_at(progress.step)
-    if stage.remembers(progress.step):
-        memory = checkpoints.load(folder / checkpoints.MEMORY, shapes(stage))
+    if wanted := shapes(stage, progress.step):
+        memory = checkpoints.load(folder / checkpoints.MEMORY, wanted)
     best = checkpoints.load(folder / checkpoints.BEST, of_weights) if progress.best else {}
     average = dict[str, Tensor]()
     if trained.average.begun(progress.step):

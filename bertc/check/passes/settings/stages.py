@@ -60,8 +60,8 @@ def has_tasks(objective: tuple[Term, ...]) -> bool:
 
 
 def reads_on(objective: tuple[Term, ...]) -> bool:
-    """True if a term predicts every next token, which needs a causal encoder."""
-    return any(term.objective.order == "forward" for term in objective)
+    """True if all terms predict every next token, which needs a causal encoder."""
+    return all(term.objective.order == "forward" for term in objective)
 
 
 def default_format(objective: tuple[Term, ...], pack: bool) -> Format:

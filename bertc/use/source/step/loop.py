@@ -12,6 +12,7 @@ from bertc.base.diagnostics import UsageError
 from bertc.ir import address
 from bertc.ir.learning.optimizer import Adam, Muon
 from bertc.ir.program.model import model_weights
+from bertc.ir.program.reading import adaptive_unit, by_direction, share_falls
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
 from bertc.ir.program.teacher import NOBODY
@@ -102,6 +103,9 @@ def require_plain(resolved: Resolved) -> TextStage:
         "an order of predictions (plm)": any(
             t.objective.order == "permuted" for t in stage.objective
         ),
+        "rows that are read in two directions": len(by_direction(stage)) > 1,
+        "shares of masked tokens that change": share_falls(stage)
+        or adaptive_unit(stage) is not None,
         "memory": stage.memory > 0,
         "languages": bool(resolved.languages),
         "frozen parts": bool(stage.freeze) or resolved.merged is not resolved,

@@ -1,0 +1,48 @@
+"""Readings of a stage: rows of two directions, masks that change."""
+
+from itertools import compress, pairwise
+
+from bertc.ir.once import once
+from bertc.ir.program.stage import Stage
+from bertc.ir.terms.masking import AdaptiveUnit, Masks
+
+
+@once
+def by_direction(stage: Stage) -> tuple[Stage, ...]:
+    """The stage, or one of its rows that are masked and one of those that are read causally."""
+    ahead = [term for term in stage.objective if term.objective.order == "forward"]
+    if len(ahead) in (0, len(stage.objective)):
+        return (stage,)
+    others = tuple(term for term in stage.objective if term not in ahead)
+    share = sum(term.weight for term in ahead)
+    rows = min(max(1, round(stage.batch * share)), stage.batch - 1)
+    causal = stage.encoder.model_copy(update={"causal": True})
+    masked = {"objective": others, "batch": stage.batch - rows}
+    turned = {"objective": tuple(ahead), "batch": rows, "encoder": causal}
+    return stage.model_copy(update=masked), stage.model_copy(update=turned)
+
+
+def rows_by_direction(stage: Stage, rows: range) -> tuple[list[int], ...]:
+    """Rows of a batch by direction; those read causally are as far apart as possible."""
+    *_, last = by_direction(stage)
+    if last is stage:
+        return ([*rows],)
+    before = [row * last.batch // stage.batch for row in (*rows, rows.stop)]
+    turned = [*compress(rows, (after > here for here, after in pairwise(before)))]
+    return sorted({*rows}.difference(turned)), turned
+
+
+def adaptive_unit(stage: Stage) -> AdaptiveUnit | None:
+    """The unit of masks that follow what the network predicts right, if a term has them."""
+    units = (masks.unit for masks in stage.masked_terms())
+    return next((unit for unit in units if isinstance(unit, AdaptiveUnit)), None)
+
+
+def share_falls(stage: Stage) -> bool:
+    """True if the share of masked tokens falls from step to step."""
+    return any(isinstance(t.objective, Masks) and t.objective.p_end for t in stage.objective)
+
+
+def part_over(stage: Stage, number: int) -> float:
+    """The part of a stage's steps before batch ``number`` of its text."""
+    return max(0, number - stage.first_batch) / stage.steps

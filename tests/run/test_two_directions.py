@@ -1,0 +1,119 @@
+"""Rows that are masked and rows that are read causally, in one step of one network."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertc.api import resolve
+from bertc.cost.planning.world import World
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.ir.learning.objective import Clm, Term
+from bertc.ir.program.reading import by_direction
+from bertc.ir.terms.masked import Mntp
+from bertc.learn.objectives import token_logits
+from bertc.learn.step.feed import Feed
+from bertc.learn.step.micro_batches import corruption
+from bertc.model import EncoderInputs, build
+from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.manner import Manner
+from bertc.run.models.loading import load
+from tests.bench.rig import make_step, random_rows
+from tests.net.programs import TOY
+from tests.run.conftest import lines, text
+from tests.run.test_minimal_pairs import ROWS, pairs_in
+
+CPU = torch.device("cpu")
+LINE = "layers=2 hidden=32 heads=2 ffn=64 seq=24 vocab=100 dropout=0 steps=10 precision=fp32"
+GPT_BERT = (Term(objective=Mntp(), weight=3), Term(objective=Clm()))
+
+
+@pytest.mark.parametrize(("batch", "causal"), [(32, 2), (20, 1), (250, 16)])
+@pytest.mark.parametrize("size", [1, 3])
+def test_shares_of_rows_are_exact_and_each_row_is_read_once(batch, causal, size):
+    stage = resolve(f"{LINE} objective=15*mntp+clm batch={batch}").stages[0]
+    assert [one.batch for one in by_direction(stage)] == [batch - causal, causal]
+    rows, vocab, read = RandomText(stage, 100), unlearned_vocab(100, CPU), {False: [], True: []}
+    shares = []
+    for rank in range(size):
+        places = World(size).rows(rank, batch)
+        cut = corruption(stage, vocab, 1, 7, places.start)
+        with Feed(rows, 0, 3, CPU, cut, places) as feed:
+            *_, parts = [feed.take().micro_batches for _ in range(3)]
+        assert max(len(part.originals) for part in parts) <= 7
+        for part in parts:
+            read[part.reading.causal] += part.originals.tolist()
+            assert [*part.terms] == ["clm" if part.reading.causal else "mntp"]
+        shares.append(sum(len(part.originals) for part in parts if part.reading.causal))
+    assert [len(read[False]), len(read[True])] == [batch - causal, causal]
+    assert max(shares) - min(shares) <= 1
+    assert sorted(read[False] + read[True]) == sorted(rows.train(2).token_ids.tolist())
+
+
+def masked_loss(states, model, part, name):
+    """The mean over masked tokens, by a loop; of mntp from the states before them."""
+    nats, targets = [], part.terms[name]
+    for row, (places, weights) in enumerate(zip(targets.positions, targets.weights, strict=True)):
+        for at in places[weights > 0].tolist():
+            state = states[row, at - (name == "mntp")]
+            scores = token_logits(state[None], model.heads["mlm"], model.encoder)
+            nats.append(F.cross_entropy(scores, part.originals[row, at][None]))
+    return torch.stack(nats).mean()
+
+
+RELATED = "mntp attention=disentangled(8,24) positions=none"
+
+
+@pytest.mark.parametrize("objective", ["mntp", "mlm", RELATED, "mntp pack=true"])
+def test_the_loss_is_that_of_a_masked_and_a_causal_network_in_their_shares(objective):
+    name, _, more = objective.partition(" ")
+    resolved = resolve(f"{LINE} objective=3*{name}+clm batch=8 {more}")
+    step = make_step(resolved, 6)
+    masked, causal = step.read(random_rows(resolved)).micro_batches
+    sums, counts, _ = step.gradients([masked, causal], 0)
+
+    ahead = build(resolve(f"{LINE} objective=clm(head=mlm) head=transform batch=8 {more}"))
+    both = build(resolved)
+    for model in (both, ahead):
+        model.load_state_dict(dict(step.parameters))
+    first = masked_loss(both.read(EncoderInputs(masked.reading.token_ids)), both, masked, name)
+    states = ahead.read(EncoderInputs(causal.originals))[:, :-1].flatten(0, 1)
+    scores = token_logits(states, ahead.heads["mlm"], ahead.encoder)
+    second = F.cross_entropy(scores, causal.originals[:, 1:].flatten())
+    means = torch.stack(sums).sum(0) / counts
+    assert means.tolist() == pytest.approx([first.item(), second.item()], rel=1e-5)
+    (0.75 * first + 0.25 * second).backward()
+    weights = [dict(model.named_parameters()) for model in (both, ahead)]
+    for weight, tensor in step.parameters.items():
+        of_both = [model[weight].grad for model in weights if model[weight].grad is not None]
+        if tensor.grad is not None:
+            assert torch.allclose(tensor.grad, sum(of_both), rtol=1e-4, atol=1e-6), weight
+
+
+def test_a_run_evaluates_both_and_resumes_to_the_bit(tiny, resumes, tmp_path):
+    resumes(tiny(objective=GPT_BERT, microbatch=4, steps=6, eval_every=3, save_every=2), 3)
+    *_, last = lines(tmp_path / "straight", "eval")
+    shares = 0.75 * last["losses"]["mntp"] + 0.25 * last["losses"]["clm"]
+    assert last["loss"] == pytest.approx(shares)
+    assert last["accuracy"].keys() >= {"mntp", "clm"}
+
+
+@pytest.mark.usefixtures("in_the_farm")
+def test_pairs_are_scored_in_either_direction(farm_run, tmp_path):
+    run = farm_run(text(TOY, objective="3*mntp+clm", steps="20"))
+    folder, model = pairs_in(tmp_path / "toy", *ROWS), load(run)
+    alone, masked, causal = (
+        evaluate_run(run, Manner(pairs=folder, objective=name), quiet=True).evaluation
+        for name in ("", "mntp", "clm")
+    )
+    assert alone == masked
+    vocabulary, nats = vocabulary_of(run, model.resolved.encoder.vocab_size), []
+    for row in ROWS:
+        sentence = f"{row.get('context', '')} {row['good']}".strip()
+        encoded = vocabulary.tokenizer.encode(sentence)
+        states = model.read(EncoderInputs(torch.tensor([encoded.ids]), causal=True))[0]
+        scores = token_logits(states, model.heads["mlm"], model.encoder).log_softmax(1)
+        for at, (_, end) in enumerate(encoded.offsets):
+            if end > len(sentence) - len(row["good"]):
+                nats.append(-scores[at - 1, encoded.ids[at]].item())
+    assert causal.loss == pytest.approx(sum(nats) / len(nats), rel=1e-5)
