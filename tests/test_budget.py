@@ -23,8 +23,8 @@ GOALS = {
 BUDGETS = {
     "core": 66_200,
     "lab": 8_890,
-    "tests": 42_260,
-    "words of docs": 33_850,
+    "tests": 42_270,
+    "words of docs": 33_870,
     "lines of README": 120,
     "lines a kind": 425,
     "floors": 10,

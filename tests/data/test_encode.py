@@ -367,6 +367,12 @@ def test_a_number_among_labels_that_are_texts_is_remarked_on() -> None:
     assert note.endswith("it is a number among texts: correct these rows, or is it a label?")
 
 
+def test_labels_that_differ_in_capitals_are_remarked_on() -> None:
+    rows = [TextExample(str(n), ("a",), ("no", "Yes", "yes")[n % 3]) for n in range(9)]
+    task = Classify(train="a.csv", labels=("no", "Yes", "yes"))
+    assert notes_on_classes(task, rows) == ["the labels Yes, yes differ in capitals alone"]
+
+
 def test_dev_rows_that_are_trained_on_are_counted() -> None:
     trained = [TextExample(str(n), (text,), "up") for n, text in enumerate("abc ")]
     dev = [TextExample("0", ("c",), "up"), TextExample("1", ("c",), "down")]

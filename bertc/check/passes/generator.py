@@ -71,16 +71,11 @@ def _beside_mlm(judge: Objective | None) -> str:
     return f"{judge.kind}{'*50' * (judge.fills == 'replaced')}+mlm" if judge else ""
 
 
-def _default_p(judge: Objective) -> float:
-    default: float = type(judge).model_fields["p"].default
-    return default
-
-
 def _idle_p(stage: StageSettings) -> float:
     """The fraction that the term beside masks chooses of itself; 0 if it is the default."""
     judge = _judge(stage)
     p = judge.replaces.p if judge and judge.replaces and _masked(stage) else 0.0
-    return p if judge and p != _default_p(judge) else 0.0
+    return p if judge and p != type(judge).model_fields["p"].default else 0.0
 
 
 def _trained_frozen(stage: StageSettings) -> bool:

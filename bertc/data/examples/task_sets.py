@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertc.base.diagnostics import DataError
+from bertc.base.diagnostics import DataError, listed
 from bertc.base.storage.paths import is_file
 from bertc.data.batches.order import permute
 from bertc.data.cache.store import Progress
@@ -184,20 +184,24 @@ def _read_task(
 
 
 def notes_on_classes(task: AnyTask, learned: Sequence[Example]) -> list[str]:
-    """A remark on labels so rare that a loss without weights may learn to ignore them."""
+    """Remarks on labels that are alike, or so rare that a plain loss may learn to ignore them."""
     names, counts = told_names(task.answer), class_counts(learned)
+    folded = Counter(map(str.casefold, names))
+    alike = [name for name in names if folded[name.casefold()] > 1]
+    notes = [f"the labels {listed(alike)} differ in capitals alone"] if alike else []
     if task.class_loss != PLAIN_LOSS or isinstance(task.answer, Tags) or not names:
-        return []
+        return notes
     total = len(learned) if isinstance(task.answer, Several) else counts.total()
     rarest = min(names, key=lambda name: counts[name])
     if counts[rarest] >= RARE * total:
-        return []
+        return notes
     way = "loss=balanced weighs labels by how rare they are"
     if finite(rarest) is not None and None in map(finite, names):
         way = "it is a number among texts: correct these rows, or is it a label?"
     return [
+        *notes,
         f"unbalanced: {rarest!r} is {counts[rarest]:,} of {total:,} training examples "
-        f"({counts[rarest] / total:.1%}); {way}"
+        f"({counts[rarest] / total:.1%}); {way}",
     ]
 
 
