@@ -67,8 +67,7 @@ class Encoder(BodyModule):
         # Not registered: the names of weights are those of the parts.
         owners = zip(node.attention_owner, node.ffn_owner, strict=True)
         self._layers = tuple(Layer(self.attention[str(a)], self.ffn[str(f)]) for a, f in owners)
-        last = node.norm.of_layers if node.norm.residual_free else None
-        self.norm = norm_if_any(table, "norm", last)
+        self.norm = norm_if_any(table, "norm", node.norm.of_end)
         decoder = decoder_positions(node)
         self.decoder_positions = build_positions(table, DECODER, decoder) if decoder else None
         self.pooler = Pooler(table, node) if node.pooler else None

@@ -51,7 +51,7 @@ PROMISED = {
 ALONE = (
     "distilbert bilstm-soft minilm-6 minilmv2-6 camembert-base neobert neobert-4k mosaicbert-base "
     "nomic-bert gpt-small quickstart quickstart-bert ltg-bert elc-bert gpt-bert crammed-bert "
-    "bert-large-24h mosaicbert-20-dollars"
+    "crammed-bert-simple bert-large-24h mosaicbert-20-dollars"
 )
 
 
@@ -212,6 +212,7 @@ def test_vocabularies_are_as_released():
         ("gpt-bert", 119_454_532, None),
         ("gpt-bert-small", 29_892_164, None),
         ("crammed-bert", 119_589_889, None),
+        ("crammed-bert-simple", 110_945_024, None),
         ("bert-large-24h", 335_182_656, None),
     ],
 )

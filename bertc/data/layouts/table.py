@@ -50,10 +50,7 @@ def rows_of(
     answer_columns: tuple[str, ...],
     labelled: bool,
 ) -> Iterator[ExampleRow]:
-    """The rows of a table; with cells of answers if ``labelled``.
-
-    A required name with columns in braces is a text with theirs in it.
-    """
+    """Rows, with answers if ``labelled``; a name with columns in braces is a text with theirs."""
     parts = [_COLUMN.findall(name) or [name] for name in required]
     columns = tuple(chain(*parts))
     for key, place, cells in _rows_of(source, columns, answer_columns, labelled):

@@ -234,9 +234,9 @@ def outer_weights(encoder: Encoder) -> tuple[Weight, ...]:
     """Weights after the layers: of a norm on the residual path, the mask decoder, the pooler."""
     init, hidden = encoder.initializer, encoder.hidden
     width: tuple[Axis, int] = ("hidden", hidden)
-    norm, decoder, steps = encoder.norm, decoder_positions(encoder), encoder.pooled.steps
+    end, decoder, steps = encoder.norm.of_end, decoder_positions(encoder), encoder.pooled.steps
     return (
-        *(norm.of_layers.weights("norm", *width) if norm.residual_free else ()),
+        *(end.weights("norm", *width) if end else ()),
         *(decoder.weights(DECODER, width, init) if decoder else ()),
         *(steps.weights(hidden, encoder.head, encoder.head_norm, init) if steps else ()),
     )
@@ -282,16 +282,16 @@ def _last(encoder: Encoder, call: op.Call) -> op.Operations:
         pooled *= call.tokens
         late = steps.operations(pooled, hidden, encoder.head_activation)
     whole = call.layers in (None, encoder.depth)
-    normed = encoder.norm.residual_free and whole
+    normed = encoder.norm.of_end is not None
     decoded = call.rows * call.decoded
     widths = encoder.layer(0).widths
     sums = encoder.residual.operations(encoder.depth, "attention", encoder.depth, call, widths)
     return (
         *(sums if whole else ()),
-        *((op.Norm(call.states, hidden),) if normed else ()),
+        *((op.Norm(call.states, hidden),) if normed and whole else ()),
         *((op.Dropout(call.states, hidden),) if dropped else ()),
         *((op.Lookup(decoded, hidden, encoder.head.decoder),) if decoded else ()),
-        *((op.Norm(decoded, hidden),) if decoded and encoder.norm.residual_free else ()),
+        *((op.Norm(decoded, hidden),) if decoded and normed else ()),
         *((op.Dropout(decoded, hidden),) if decoded and dropped else ()),
         # The head that reads the pooler saves its input.
         *((op.Product(pooled, hidden, hidden, keeps_rows=False), *late) if pooled else ()),

@@ -70,6 +70,11 @@ class _Placement(Node):
     def of_heads(self) -> NormFunction:
         return self._norm(True)
 
+    @property
+    def of_end(self) -> NormFunction | None:
+        """The norm after the last layer, where its states are not normalised yet."""
+        return None
+
     def after(self, part: SharedPart) -> NormFunction | None:
         """The norm of what a part adds to the residual stream; None if there is none."""
         return None
@@ -106,13 +111,15 @@ class _BeforeParts(_Placement):
     """Norms before each part, and one after the last layer.
 
     ``affine=False``: norms of layers have no scale and shift. ``embeddings``: their sum is
-    normalised too. ``first=False``: layer 0 has no norm before its attention.
+    normalised too. ``first=False``: layer 0 has no norm before its attention. ``last=False``: none
+    stands after the last layer (cramming, final_norm).
     """
 
     eps: Epsilon = 1e-5  # Megatron-LM --layernorm-epsilon
     affine: bool = True
     embeddings: Off = False
     first: On = True
+    last: On = True
 
     residual_free = True
 
@@ -123,6 +130,10 @@ class _BeforeParts(_Placement):
     @property
     def skips_first(self) -> bool:
         return not self.first
+
+    @property
+    def of_end(self) -> NormFunction | None:
+        return self.of_layers if self.last else None
 
 
 class PreNorm(_BeforeParts):

@@ -62,7 +62,7 @@ class _Column:
             if body.positions.kind == "sinusoidal":
                 self.add("embeddings", ["add sinusoidal positions"])
             self.layers(body, [(n,) for n in range(body.depth)])
-            if body.norm.residual_free:
+            if body.norm.of_end:
                 last = [w for w in body.weights() if w.name.startswith("norm.")]
                 self.add("norm", [f"{body.norm.of_layers.kind} norm"], last)
         else:
