@@ -28,7 +28,7 @@ def text_mate() -> dict[str, Any]:
         ("support.type.kind.bertc", _word(kinds)),
         (
             "constant.numeric.bertc",
-            r"(?<![\w-])-?\.?\d(?:[eE][+-]?\d|[A-Za-z\d_.])*%?(?:[ \t]+tokens)?",
+            r"(?<![\w-])-?\.?\d(?:[eE][+-]?\d|[A-Za-z\d_.])*%?(?:[ \t]+(?:tokens|words|epochs))?",
         ),
         ("keyword.operator.bertc", r"[=+*/]"),
     ]

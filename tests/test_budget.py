@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_200,
+    "core": 66_540,
     "lab": 8_890,
-    "tests": 42_270,
-    "words of docs": 33_870,
+    "tests": 42_410,
+    "words of docs": 34_150,
     "lines of README": 120,
     "lines a kind": 425,
     "floors": 10,

@@ -3,26 +3,19 @@
 from collections.abc import Sequence
 
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
+from bertc.check import passes
 from bertc.check.equal import equalled
 from bertc.check.facts import facts
+from bertc.check.facts.counts import with_text_counts
 from bertc.check.facts.examples import read_files
 from bertc.check.facts.networks import begun_from
-from bertc.check.passes import (
-    CHECKS,
-    FILLING,
-    WRITTEN,
-    assemble,
-    complete,
-    dimensions,
-    missing_inputs,
-)
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Program
 from bertc.lang import SpecLocation, load
 from bertc.lang.load import Written, read_spec
 
-PASSES = (facts, *WRITTEN, *FILLING, dimensions, *CHECKS)
+PASSES = (facts, *passes.WRITTEN, *passes.FILLING, passes.dimensions, *passes.CHECKS)
 """All passes in order; ``dimensions``, in the middle, derives the last open settings."""
 
 
@@ -32,11 +25,12 @@ def compile_spec(
     diagnostics: Diagnostics,
     *,
     searched: bool = False,
+    sparing: bool = False,
 ) -> list[Complete]:
     """Every program of a spec with all its settings, each with its origin.
 
     Errors go to ``diagnostics``; after those of a text no other file is read. ``searched``: as
-    ``lang.load``.
+    ``lang.load``. ``sparing``: text is not read to count its epochs and words, unless it is little.
     """
     if isinstance(spec, Program):
         programs = [spec]
@@ -44,9 +38,10 @@ def compile_spec(
         _refuse_empty(spec)
         programs = load(spec, overrides, diagnostics, searched=searched)
     if diagnostics.found and not isinstance(spec, Program):
-        return [complete(program, diagnostics) for program in programs]
+        return [passes.complete(program, diagnostics) for program in programs]
     programs = [facts(program, diagnostics) for program in equalled(programs, diagnostics)]
-    return [complete(program, diagnostics) for program in programs]
+    programs = [with_text_counts(program, diagnostics, sparing) for program in programs]
+    return [passes.complete(program, diagnostics) for program in programs]
 
 
 def points(
@@ -65,7 +60,7 @@ def points(
     findings = diagnostics or Diagnostics()
     finished = compile_spec(spec, overrides, findings)
     findings.raise_if_any()
-    programs = tuple(assemble(program) for program in finished)
+    programs = tuple(passes.assemble(program) for program in finished)
     if diagnostics is not None:
         from bertc.hub.target import remark_own_layout
 
@@ -92,7 +87,7 @@ def checked(
     _refuse_empty(spec)
     written = read_spec(spec, overrides, diagnostics)
     try:
-        finished = compile_spec(written, (), diagnostics, searched=written.has_ranges)
+        finished = compile_spec(written, (), diagnostics, searched=written.has_ranges, sparing=True)
     except (MissingInputError, DataError):  # of one file; there may be more
         for point in load(written, (), Diagnostics(), searched=written.has_ranges):
             blocks = (point.settings, *(stage.settings for stage in point.stages))
@@ -100,7 +95,7 @@ def checked(
         diagnostics.raise_if_any()
         raise
     for program in finished:
-        missing_inputs(program, diagnostics)
+        passes.missing_inputs(program, diagnostics)
     diagnostics.raise_if_any()
     programs = list[Resolved]()
     for program in finished:
@@ -108,7 +103,7 @@ def checked(
         stages = program.stages
         read_files((Given(s.objective, s.origins["objective"]) for s in stages), diagnostics)
         diagnostics.raise_if_any()
-        resolved = assemble(program)
+        resolved = passes.assemble(program)
         begun_from(resolved)
         remark_own_layout(program, resolved, diagnostics)
         programs.append(resolved)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.facts import facts
+from bertc.check.facts.counts import with_text_counts
 from bertc.check.facts.examples import row_lengths
 from bertc.check.passes import assemble, complete
 from bertc.cost import estimate
@@ -64,7 +65,8 @@ def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnost
 
 def _resolved(program: Program) -> Resolved | None:
     findings = Diagnostics()
-    finished = complete(facts(program, findings), findings)
+    known = with_text_counts(facts(program, findings), findings, sparing=True)
+    finished = complete(known, findings)
     return None if findings.found else assemble(finished)
 
 

@@ -119,7 +119,9 @@ def export_(
     adapter: bool = option(False, "with --to: peft's layout", "--adapter"),
     push: str = option("", "send the folder to the hub: user/name"),
     revision: str = option(
-        "main", "with --push: the branch; step-1000 has the weights after that step"
+        "main",
+        "step-1000 or chck_1M: the weights after that step or those words; all: those of save_at; "
+        "with --push the branch",
     ),
     private: bool = option(False, "with --push: for you alone", "--private"),
     dry_run: bool = option(False, "with --push: list what would be sent", "--dry-run"),
@@ -135,22 +137,23 @@ def export_(
         )
     if pooling and to is None and not push:
         raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
-    if adapter:
-        from bertc.use.card import export_adapter_with_card
+    from bertc.use import pushing
+    from bertc.use.card import export_adapter_with_card, export_with_card, revisions
 
+    if adapter:
         refuse_others(context, "an adapter alone", ("to", "adapter"))
         say(export_adapter_with_card(run, to or Path()).summary())
-    elif push:
-        from bertc.use.pushing import Destination
-        from bertc.use.pushing import push as send
-
-        say(send(run, to, pooling, Destination(push, revision, private), dry_run))
     else:
-        refuse_others(context, "an export without --push", WITHOUT_PUSH)
-    if to is not None and not push and not adapter:
-        from bertc.use.card import export_with_card
-
-        say(export_with_card(run, to, pooling, code=code).summary())
+        if not push:
+            allowed = (*WITHOUT_PUSH, *["revision"] * (onnx is None))
+            refuse_others(context, "an export without --push", allowed)
+        for name, step in revisions(run, revision, bool(push)).items() if to or push else ():
+            place = to / name if to and revision == "all" else to
+            if push:
+                where = pushing.Destination(push, name, private)
+                say(pushing.push(run, place, pooling, where, dry_run, step))
+            elif place:
+                say(export_with_card(run, place, pooling, step, code=code).summary())
     if onnx is not None:
         from bertc.lab.onnx.folder import export_onnx
 

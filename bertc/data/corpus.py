@@ -20,6 +20,7 @@ from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import read_tasks, task_digest
 from bertc.data.layouts.parts import dev_parts, part_named
 from bertc.data.prepared.opening import open_prepared
+from bertc.data.rows.rewriting import PER_TOKEN
 from bertc.data.rows.sample import sample
 from bertc.data.shards import VERSION, Tokenised, spelling, tokenise_source
 from bertc.data.sources.files import file_identity
@@ -102,6 +103,24 @@ def prepare(
     )
 
 
+def counts_of_rows(corpus: PreparedCorpus, index: int) -> dict[str, float]:
+    """Rows of a pass over the text of a stage, first arranged; mean words of a row, 0: unknown.
+
+    The words are the tokens of a row times the words for each token of the text.
+    """
+    stages, data = corpus.resolved.stages, corpus.stage(index)
+    assert not isinstance(data, TaskData), "a stage of text"
+    every = dict.fromkeys(text for stage in stages for _, text in texts_of(stage))
+    facts = {text: known.facts for text, known in zip(every, corpus.texts, strict=True)}
+    drawn = [
+        (w, facts[t]) for w, (_, t, _) in zip(data.weights, orders_of(stages[index]), strict=True)
+    ]
+    read = [weight * known["train"]["tokens"] for weight, known in drawn]
+    words = sum(n * known.get(PER_TOKEN, 0) for n, (_, known) in zip(read, drawn, strict=True))
+    row_words = data.tokens / data.examples * words / sum(read)
+    return {"epoch_rows": data.examples, "row_words": row_words}
+
+
 def _copied(source: TextSource, cache: Path, progress: Progress) -> TextSource:
     """The same source; of one that is slow to read, a copy of its text in the cache."""
     if not source.slow:
@@ -141,8 +160,9 @@ def _content(
             stages.append((task_digest(data), stage.batch, stage.smoothing))
             continue
         shares = [
-            (weight, {**tokenised[text].facts, "name": "", **_window(text)}, text.languages)
+            (weight, {**facts, "name": "", **_window(text)}, text.languages)
             for weight, text in texts_of(stage)
+            for facts in [{n: f for n, f in tokenised[text].facts.items() if n != PER_TOKEN}]
         ]
         form = stage.format.model_dump(mode="json")
         mixing = stage.mixing.model_dump(mode="json")

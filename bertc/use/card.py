@@ -1,10 +1,11 @@
 """The model card of an exported folder, README.md: what the run there says of itself, in lines."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertc.base.diagnostics import escaped, several
+from bertc.base.diagnostics import MissingInputError, escaped, listed, several
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_text
@@ -61,6 +62,26 @@ def export_with_card(
     else:
         exported = runs.export_run(run, to, pooling, step)
     return _with_card(folder, exported, step, called) if is_taken(folder.resolved) else exported
+
+
+def revisions(run: Path, named: str, branch: bool) -> dict[str, int]:
+    """The revisions that a name is of, with their steps: step-1000, chck_1M, ``all`` of save_at.
+
+    ``main``, and any other name of a ``branch``, is the newest, step 0.
+
+    Raises:
+        MissingInputError: if the run has none of that name.
+    """
+    save_at = RunFolder(run).read_resolved().run.save_at if named != "main" else ()
+    known = {saved.name: saved.step for saved in save_at}
+    if step := re.fullmatch(r"step-0*([1-9]\d*)", named):
+        return {named: int(step[1])}
+    if named in known or (named == "all" and known):
+        return known if named == "all" else {named: known[named]}
+    if named == "main" or branch and named != "all" and not named.startswith("chck_"):
+        return {named: 0}
+    there = f"its revisions are {listed(known)}" if known else "save_at=[1M words] saves one"
+    raise MissingInputError(f"{run} has no checkpoint for --revision {named}", help=there)
 
 
 def export_adapter_with_card(run: Path, to: Path) -> Exported:

@@ -42,11 +42,13 @@ class Destination:
             raise UsageError(f"--revision {self.branch}: no name of a branch", help="such as v1")
 
 
-def push(run: Path, to: Path | None, pooling: str, where: Destination, dry_run: bool) -> str:
+def push(
+    run: Path, to: Path | None, pooling: str, where: Destination, dry_run: bool, step: int = 0
+) -> str:
     """Export a run and send the folder to the hub; lines about what was sent, or would be.
 
-    A branch step-1000 has the weights after that step, others the newest. The folder is written at
-    ``to``, or is a temporary one. Of a dry run the hub gets no request.
+    The weights are those after ``step`` steps, 0: the newest. The folder is written at ``to``, or
+    is a temporary one. Of a dry run the hub gets no request.
 
     Raises:
         MissingInputError: if there is no token.
@@ -54,11 +56,10 @@ def push(run: Path, to: Path | None, pooling: str, where: Destination, dry_run: 
     """
     from huggingface_hub import constants
 
-    named = re.fullmatch(r"step-0*([1-9]\d*)", where.branch)
     called = f'"{where.name}"' + f', revision="{where.branch}"' * (where.branch != "main")
     with TemporaryDirectory(prefix="bertc-push-") as aside:
         folder = to or Path(aside) / "model"
-        exported = export_with_card(run, folder, pooling, int(named[1]) if named else 0, called)
+        exported = export_with_card(run, folder, pooling, step, called)
         try:
             if not dry_run:
                 _send(folder, where)

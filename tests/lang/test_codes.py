@@ -10,6 +10,7 @@ from bertc.base.diagnostics import Diagnostics, UsageError, codes, explain
 from bertc.base.diagnostics.codes import GROUPS
 from bertc.check import passes
 from bertc.check.equal import equalled
+from bertc.check.facts import counts
 from bertc.check.facts import facts as filled_in
 from bertc.check.facts.examples import read_files
 from bertc.check.passes.changing.beginning import vectors as vectors_fit
@@ -22,6 +23,8 @@ LOOKS_FOR_FILES = ("E307", "E308")
 """Codes of ``bertc check`` alone: the other examples name files that are not there."""
 OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287")
 """Codes that compare a network with that of another spec."""
+OF_COUNTS = ("E332", "R127")
+"""Codes of what reading a text tells."""
 OF_BUDGETS = ("E119",)
 """Codes of numbers of steps that follow from a budget."""
 OF_VECTORS = ("E400", "E401")
@@ -42,6 +45,9 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
             read_files([program.settings["objective"]], diagnostics)
             break
         known = filled_in(program, diagnostics) if code in OF_TEACHERS else program
+        if code in OF_COUNTS:
+            monkeypatch.setattr(counts, "LITTLE_BYTES", 0)
+            known = counts.with_text_counts(program, diagnostics, sparing=code == "R127")
         complete = passes.complete(known, diagnostics)
         if code in OF_VECTORS:
             vectors_fit(complete, diagnostics)

@@ -14,7 +14,7 @@ from tests.model.material import ROWS, assert_counted, drawn
 
 LAYERS, HIDDEN, HEADS, FFN, VOCAB, SEQ, BUCKETS, FAR = 3, 32, 4, 24, 90, 40, 8, 32
 SIZES = f"layers={LAYERS} hidden={HIDDEN} heads={HEADS} ffn={FFN} vocab={VOCAB} seq={SEQ} steps=2 "
-SIZES += "batch=2 dropout=0"
+SIZES += "batch=2 batch_warmup=none dropout=0"
 LTG = f"extends ltg {SIZES} attention=disentangled({BUCKETS}, {FAR}, beyond=false)"
 GPT = f"extends gpt-bert {SIZES} attention=disentangled({BUCKETS}, {FAR}, beyond=false, gate=gelu)"
 KINDS = {"ltg": LTG, "elc": f"{LTG} residual=elc", "gpt": GPT}

@@ -15,11 +15,13 @@ from bertc.learn.step.engines import shard_like
 TABLE = (
     Weight("dense.weight", (2, 2), ("hidden", "hidden"), Normal(), "ffn", "matrix"),
     Weight("dense.bias", (2,), ("hidden",), ZEROS, "ffn", "bias"),
+    Weight("token.weight", (2, 2), ("vocab", "embedding"), Normal(), "embeddings", "table"),
     Weight("norm.weight", (2,), ("hidden",), ONES, "norm", "norm"),
 )
 START = {
     "dense.weight": [[1.0, -2.0], [0.5, 3.0]],
     "dense.bias": [0.25, -0.5],
+    "token.weight": [[0.5, 1.0], [-1.5, 2.0]],
     "norm.weight": [1.0, 1.5],
 }
 RATES = (0.1, 0.05, 0.2)
@@ -60,8 +62,12 @@ def by_hand(optimizer, name, role):
     """The published formula in plain Python floats, one tensor at a time."""
     weight = torch.tensor(START[name]).double().flatten().tolist()
     first, second = [0.0] * len(weight), [0.0] * len(weight)
-    exempt = role != "matrix"
-    decay = 0.0 if exempt and optimizer.decay_exempt == "norms-and-biases" else optimizer.decay
+    roles = {"none": [], "norms-and-biases": ["norm", "bias"]}
+
+    def exempt(how):
+        return role in roles.get(how, ["norm", "bias", "table"])
+
+    decay = 0.0 if exempt(optimizer.decay_exempt) else optimizer.decay
     decay /= optimizer.lr if getattr(optimizer, "decoupled", False) else 1
     beta1, beta2 = optimizer.betas
     for step, rate in enumerate(RATES):
@@ -78,14 +84,14 @@ def by_hand(optimizer, name, role):
         ratio = 1.0
         if isinstance(optimizer, StableAdam):
             ratio = 1 / max(1, math.sqrt(sum(surprises) / len(surprises)))
-        elif isinstance(optimizer, Lamb) and (not exempt or optimizer.adapt_exempt == "none"):
+        elif isinstance(optimizer, Lamb) and not exempt(optimizer.adapt_exempt):
             ratio = math.hypot(*weight) / math.hypot(*update)
         weight = [w - rate * ratio * u for w, u in zip(weight, update, strict=True)]
     return weight
 
 
 @pytest.mark.parametrize("bias_correction", [True, False])
-@pytest.mark.parametrize("exempt", ["norms-and-biases", "none"])
+@pytest.mark.parametrize("exempt", ["norms-and-biases", "norms-biases-and-tables", "none"])
 @pytest.mark.parametrize("kind", [Adam, Lamb, StableAdam])
 def test_three_updates_follow_the_formula(kind, exempt, bias_correction):
     options = {"decay": 0.1, "decay_exempt": exempt, "bias_correction": bias_correction}
@@ -319,7 +325,7 @@ def test_clipping_scales_the_whole_gradient_to_the_limit():
     for weight in weights.values():
         weight.grad = torch.full_like(weight, 3.0)
     norm = gradient_norm(weights).item()
-    assert norm == pytest.approx(3 * math.sqrt(8))
+    assert norm == pytest.approx(3 * math.sqrt(12))
     clip(weights, norm, 0.0)
     assert gradient_norm(weights).item() == pytest.approx(norm)
     clip(weights, norm, 1.0)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from bertc.cost.planning.schedules import rate
@@ -38,6 +40,12 @@ RATES = {
     "cosine from the start": (
         120, Adam(lr=1.0, warmup=20, schedule=Cosine(decay_from="start")),
         {10: 0.5, 40: 0.75, 60: 0.5, 120: 0},
+    ),
+    # GPT-BERT, utils.py: the last step of ten has a tenth of the final rate.
+    "cool-down": (
+        120, Adam(lr=1.0, warmup=20, schedule=Cosine(end=0.1, cooldown=0.1)),
+        {20: 1, 70: 0.55, 107: 0.1 + 0.45 * (1 + math.cos(0.87 * math.pi)), 108: 0.1, 114: 0.05,
+         119: 0.1 / 12, 121: 0},
     ),
     "constant": (
         9, Adam(lr=0.3, warmup=2, schedule=ConstantRate()), {0: 0, 1: 0.15, 2: 0.3, 3: 0.3},

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from bertc.check.passes.fitting import kept_at
 from bertc.check.passes.settings.stages import has_tasks, layer_values, owners, reads_on
 from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, NetworkChange, Turned
@@ -34,7 +35,7 @@ def assemble(program: Complete) -> Resolved:
         stages=_stages(program),
         vocabulary=program.vocab,
         languages=program.languages,
-        run=Run(**_same(program, *Run.model_fields)),
+        run=Run(**_same(program, *Run.model_fields) | {"save_at": kept_at(program)}),
         origins={
             name: origin.kind + (f": {origin.source}" if origin.source else "")
             for name, origin in program.origins.items()
@@ -182,7 +183,7 @@ def _begins_anew(stage: StageSettings, before: AnyStage | None, facing: object) 
 
 _OF_STAGES = (
     "name", "steps", "batch", "seq", "microbatch", "teacher", "prune", "data", "smoothing",
-    "mixing", "format", "pack", "memory", "optimizer", "freeze",
+    "mixing", "format", "pack", "memory", "optimizer", "freeze", "row_words",
 )  # fmt: skip
 """Settings that a stage of a run has as they are."""
 

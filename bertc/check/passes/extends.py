@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.lengths import shares
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.base import Tokens
 from bertc.ir.changing.growth import TEACHER, FromOther
-from bertc.ir.learning.equal import Equal, Hours
+from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Program, StageGiven
 
@@ -114,14 +115,17 @@ def _shared_out(
     stages: tuple[StageGiven, ...], run: Mapping[str, Given], steps: Given
 ) -> tuple[StageGiven, ...]:
     """The stages with ``steps`` in total, in the old proportions and at least one step each."""
-    total, in_tokens = steps.value, isinstance(steps.value, Tokens)
-    amount = total.tokens if in_tokens else total
-    before = shares(stages, run, in_tokens)
-    first, reached, shared = 0, 0, []
+    total = steps.value
+    unit: Any = type(total) if isinstance(total, Tokens | Epochs | Words) else None
+    amount = getattr(total, unit.number_unit) if unit else total
+    before = shares(stages, run, tokens=unit is not None)
+    first, reached, shared = 0, 0.0, []
     for following, stage, share in zip(range(len(stages) - 1, -1, -1), stages, before, strict=True):
         reached += share
-        end = max(first + 1, min(amount - following, round(amount * reached / sum(before))))
-        part = Tokens(tokens=end - first) if in_tokens else end - first
+        end = amount * reached / sum(before)
+        if unit is not Epochs:
+            end = max(first + 1, min(amount - following, round(end)))
+        part = unit(**{unit.number_unit: end - first}) if unit else end - first
         settings = {**stage.settings, "steps": Given(part, steps.origin)}
         shared.append(replace(stage, settings=settings))
         first = end

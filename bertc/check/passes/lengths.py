@@ -1,25 +1,25 @@
-"""Lengths in tokens, as steps."""
+"""Lengths in tokens, epochs and words, as steps."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import gcd
 from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.dimensions import CONSTANT
-from bertc.check.passes.settings.fixes import argument, fix, written
+from bertc.check.passes.settings.fixes import argument, fix
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import DEFAULT_STAGE, has_tasks, typed
 from bertc.ir.base import Tokens
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup, RisingBatch
-from bertc.ir.learning.equal import Hours
+from bertc.ir.learning.equal import Epochs, Hours, Words
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
-from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
+from bertc.ir.program.complete import CompleteSettings, StageSettings
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 
-Paces = Sequence[tuple[int, int]]
-"""(number of steps, tokens of each), one after the other."""
+Paces = Sequence[tuple[int, float]]
+"""(number of steps, tokens or words of each), one after the other."""
 FOREVER = 10**18
 MOST_STEPS = 10**9
 """Steps of a run by the clock, of which it makes as many as it has time for."""
@@ -27,10 +27,11 @@ WITHOUT_WARMUP = Given(FULL_BATCH, Origin("default", source="bertc"))
 
 
 def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
-    """Turn lengths in tokens, padding included, into steps.
+    """Turn lengths in tokens, padding included, in epochs and words into steps.
 
-    ``steps=1G tokens batch=256 seq=512`` becomes ``steps=7629 batch=256 seq=512``. Warm-up is
-    counted from the start of the optimiser's schedule, the decay of ``wsd`` back from its end.
+    ``steps=1G tokens batch=256 seq=512`` becomes ``steps=7629 batch=256 seq=512``. The last step of
+    a length in epochs or words is the one that completes it. Warm-up is counted from the start of
+    the optimiser's schedule, the decay of ``wsd`` back from its end.
     """
     program = _by_the_clock(program, diagnostics)
     known = typed(program)
@@ -78,13 +79,19 @@ def _by_the_clock(program: Program, diagnostics: Diagnostics) -> Program:
     return program.changed(counted)
 
 
-def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[int]:
-    """The steps, or the tokens, of each stage; what ``run`` does not set has its default."""
+def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[float]:
+    """The steps, or the tokens, of each stage; what ``run`` does not set has its default.
+
+    Those in epochs have their epochs, in words their words, which need no text.
+    """
     settings = {**CONSTANT, **run}
     named: Sequence[CompleteSettings] = typed(Program("", settings, tuple(stages))).stages
+    for unit in (Epochs, Words):
+        if all(isinstance(stage.steps, unit) for stage in named):
+            return [getattr(stage.steps, unit.number_unit) for stage in named]
     counted = typed(Program("", settings, tuple(map(_counted, stages, named)))).stages
 
-    def share(stage: StageSettings, length: object) -> int:
+    def share(stage: StageSettings, length: object) -> float:
         if tokens and isinstance(length, Tokens):
             return length.tokens
         paces = _paces(stage, stage.batch_warmup, stage.steps)
@@ -99,7 +106,7 @@ def _is_share(length: object) -> bool:
 
 def _in_tokens(value: Any) -> bool:
     length = value.half_life if isinstance(value, Ema) else getattr(value, "over", value)
-    return isinstance(length, Tokens)
+    return isinstance(length, Tokens | Epochs | Words)
 
 
 def _counted(block: StageGiven, stage: CompleteSettings) -> StageGiven:
@@ -107,34 +114,66 @@ def _counted(block: StageGiven, stage: CompleteSettings) -> StageGiven:
     in_block, rising, steps = dict(block.settings), stage.batch_warmup, stage.steps
     if has_tasks(stage.objective):  # what the run says is about its text
         rising, in_block["batch_warmup"] = FULL_BATCH, WITHOUT_WARMUP
-    if isinstance(rising, RisingBatch) and isinstance(rising.over, Tokens):
-        usual = RisingBatch(rows=max(1, stage.batch // 8), over=1)  # beyond batch: an error below
-        sizes = rising.sizes(stage.batch) or usual.sizes(stage.batch) or (stage.batch,)
-        over = max(1, round(rising.over.tokens * len(sizes) / (sum(sizes) * stage.seq)))
-        rising = rising.model_copy(update={"over": over})
+    if isinstance(rising, RisingBatch) and not isinstance(rising.over, int):
+        rising = _rising(rising, stage)
         in_block["batch_warmup"] = Given(rising, stage.origins["batch_warmup"])
-    if isinstance(steps, Tokens):
-        steps = max(1, _steps_of(steps, _paces(stage, rising, FOREVER)))
+    if (tokens := _tokens_of(stage)) is not None:
+        to = round if isinstance(steps, Tokens) else reaching
+        paces = _paces(stage, rising, FOREVER)
+        steps = max(1, steps_at(tokens, paces, to)) if tokens else MOST_STEPS
         in_block["steps"] = Given(steps, stage.origins["steps"])
     assert isinstance(steps, int), "the first pass has left no budget"
     if isinstance(stage.average, Ema) and _in_tokens(stage.average):
         paces = _paces(stage, rising, steps)
-        average = stage.average.in_steps(lambda tokens: _steps_of(tokens, paces))
+        average = stage.average.in_steps(lambda tokens: steps_at(tokens.tokens, paces))
         in_block["average"] = Given(average, stage.origins["average"])
     return replace(block, settings=in_block)
+
+
+def _rising(rising: RisingBatch, stage: CompleteSettings) -> RisingBatch:
+    """Batches that rise over a number of steps; over all of them, the last one has all rows."""
+    usual = RisingBatch(rows=max(1, stage.batch // 8), over=1)  # beyond batch: an error below
+    sizes = rising.sizes(stage.batch) or usual.sizes(stage.batch) or (stage.batch,)
+    over, mean, tokens = rising.over, sum(sizes) / len(sizes), _tokens_of(stage)
+    if isinstance(over, Tokens):
+        return rising.in_steps(over.tokens / (mean * stage.seq))
+    if tokens is None:
+        assert isinstance(stage.steps, int), "the first pass has left no budget"
+        return rising.in_steps(min(stage.steps - 1, over * stage.steps))
+    steps = math.ceil(tokens / ((over * mean + (1 - over) * stage.batch) * stage.seq))
+    return rising.in_steps(min(steps - 1, over * steps))
 
 
 def _paces(stage: CompleteSettings, rising: BatchWarmup, steps: int) -> Paces:
     return [(part, rows * stage.seq) for rows, part in rising.pieces(stage.batch, steps)]
 
 
-def _steps_of(tokens: Tokens, paces: Paces) -> int:
-    unread, done = tokens.tokens, 0
+def _tokens_of(stage: CompleteSettings) -> float | None:
+    """The length of a stage in tokens; None if it is in steps, 0 if it is not known."""
+    match stage.steps:
+        case Tokens(tokens=tokens):
+            return tokens
+        case Epochs(epochs=epochs):
+            return epochs * stage.epoch_rows * stage.seq
+        case Words(words=words):
+            return words * stage.seq / stage.row_words if stage.row_words else 0
+        case _:
+            return None
+
+
+def reaching(steps: float) -> int:
+    """The whole steps that reach a fraction of one, but for rounding."""
+    return math.ceil(steps - 1e-9)
+
+
+def steps_at(amount: float, paces: Paces, to: Callable[[float], int] = round) -> int:
+    """The steps to an amount, of which each step of a pace has as much as that says."""
+    unread, done = amount, 0
     for steps, per_step in paces[:-1]:
         if unread < steps * per_step:
-            return done + round(unread / per_step)
+            return done + to(unread / per_step)
         unread, done = unread - steps * per_step, done + steps
-    return done + round(unread / paces[-1][1])
+    return done + to(unread / paces[-1][1])
 
 
 def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
@@ -144,12 +183,12 @@ def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
     optimizer: Optimizer = setting.value
     schedule, changed = optimizer.schedule, dict[str, Any]()
     if isinstance(optimizer.warmup, Tokens):
-        changed["warmup"] = _steps_of(optimizer.warmup, paces)
+        changed["warmup"] = steps_at(optimizer.warmup.tokens, paces)
     if isinstance(schedule, Decay) and isinstance(schedule.over, Tokens):
-        over = _steps_of(schedule.over, paces)
+        over = steps_at(schedule.over.tokens, paces)
         changed["schedule"] = schedule.model_copy(update={"over": over})
     if isinstance(schedule, WarmupStableDecay) and isinstance(schedule.decay, Tokens):
-        decay = _steps_of(schedule.decay, paces[::-1])
+        decay = steps_at(schedule.decay.tokens, paces[::-1])
         changed["schedule"] = schedule.model_copy(update={"decay": decay})
     if not changed:
         return settings
@@ -170,7 +209,7 @@ _OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
          "a warm-up by the clock is a share of its time",
          way=lambda s: argument("optimizer", s.origins["optimizer"], "warmup", "1%")),
     Rule("E329", "optimizer",
-         lambda s: not _is_share(getattr(s.optimizer.schedule, "decay", 0.5)),
+         lambda s: s.optimizer.last and not _is_share(s.optimizer.last),
          "a decay by the clock is a share of its time", help="as in schedule=wsd(decay=10%)"),
     Rule("E329", "optimizer", lambda s: bool(getattr(s.optimizer.schedule, "over", 0)),
          "a schedule by the clock ends when its time does: leave over out",
@@ -187,8 +226,8 @@ _OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
 )  # fmt: skip
 """Settings that count steps, in a run that the clock ends."""
 _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
-    Rule("E327", "steps", lambda s: isinstance(s.steps, Tokens),
-         "steps of a task are not counted in tokens: its rows are as long as its examples",
+    Rule("E327", "steps", lambda s: isinstance(s.steps, Tokens | Epochs | Words),
+         "steps of a task are not counted in text: its rows are as long as its examples",
          way=lambda s: {"help": "epochs=3", "fix": fix(s.origins["steps"], "epochs=3")}),
     Rule("E327", "average", lambda s: _in_tokens(s.average),
          "half_life of a task is not counted in tokens: its rows are as long as its examples",
@@ -198,72 +237,3 @@ _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
          help="batch_warmup=none"),
 )  # fmt: skip
 """Lengths that a task, whose rows vary, does not have."""
-
-
-def check_lengths(check: Checker[StageSettings], program: Complete) -> None:
-    """Report warm-ups, decays and averages that do not fit in the steps there are."""
-    stage = check.settings
-    _warmup_fits(check, program)
-    check.rules(_OF_AVERAGES)
-    if isinstance(stage.batch_warmup, RisingBatch):
-        _batch_rises(check, stage.batch_warmup)
-
-
-_OF_AVERAGES: tuple[Rule[StageSettings], ...] = (
-    Rule("E380", "average",
-         lambda s: isinstance(s.average, Ema) and not s.average.of_stage(0, s.steps).steps,
-         "average = ema: half_life is less than a step",
-         also=lambda s: ("steps", f"steps = {s.steps}"),
-         way=lambda s: argument("average", s.origins["average"], "half_life", "1")),
-    Rule("E381", "average", lambda s: s.average.kept and s.patience and has_tasks(s.objective),
-         lambda s: f"patience = {s.patience} ends with the weights of the best evaluation, not "
-         "with an average",
-         also=("patience", "patience is set here"), help="average=none"),
-)  # fmt: skip
-
-
-def _warmup_fits(check: Checker[StageSettings], program: Complete) -> None:
-    stage, optimizer = check.settings, check.settings.optimizer
-    steps = stage.steps if "optimizer" in stage.own else program.total_steps
-    length = optimizer.schedule_steps(steps)
-    warmup, decay = optimizer.warmup_steps(length), optimizer.decay_steps(length)
-    origin, also = stage.origins["optimizer"], ("steps", f"steps = {steps}")
-    if warmup > length:
-        check.report(
-            "E209",
-            f"warm-up takes {warmup} steps, but the schedule has {length}",
-            ("optimizer", "steps"),
-            also=also,
-            way=argument("optimizer", origin, "warmup", "1%"),
-        )
-    elif warmup + decay > length:
-        check.report(
-            "E325",
-            f"the decay takes {decay} steps, but warm-up leaves {length - warmup} of {length}",
-            ("optimizer", "steps"),
-            also=also,
-            way=argument("optimizer", origin, "decay", str(length - warmup), ("schedule",)),
-        )
-
-
-def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
-    """Check that a batch warm-up begins below the batch, and ends before the stage does."""
-    stage, rows, over = check.settings, rising.rows, rising.over
-    batch, steps, microbatch = stage.batch, stage.steps, stage.microbatch
-    assert isinstance(over, int), "a pass has made it steps"
-    fewer = rows if rows < batch else batch // 8
-    sooner = over if over < steps else steps // 10
-    instead = f"batch_warmup={f'rising({fewer}, {sooner})' if fewer and sooner else 'none'}"
-    if rows >= batch:
-        fault, wrong = f"begins with {rows} examples, but batch = {batch}", "batch"
-    elif over >= steps:
-        fault, wrong = f"takes {over} steps, and stage {stage.name} ends after {steps}", "steps"
-    elif microbatch and rows % microbatch:
-        fault = f"rises by {rows} examples, which is no multiple of microbatch = {microbatch}"
-        wrong, instead = "microbatch", f"microbatch={gcd(microbatch, rows, batch)}"
-    else:
-        return
-    at, also = "batch_warmup", (wrong, f"{wrong} = {getattr(stage, wrong)}")
-    if written(stage.origins[wrong]) and not written(stage.origins["batch_warmup"]):
-        at, also = wrong, ("batch_warmup", "batch_warmup is set here")
-    check.report("E328", f"batch_warmup {fault}", at, also=also, help=instead)

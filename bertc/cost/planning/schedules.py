@@ -28,11 +28,15 @@ def rate(stage: Stage, step: float) -> float:
 def _decay(stage: Stage, updates: float) -> float:
     """The factor on the peak rate after ``updates`` updates of the stage, past warm-up."""
     warmup = stage.warmup_steps
-    match stage.optimizer.schedule:
-        case optimizer.Polynomial(power=power) as schedule:
+    schedule, last = stage.optimizer.schedule, stage.optimizer.decay_steps(stage.schedule_steps)
+    left = max(0, stage.schedule_steps - updates)
+    if isinstance(schedule, optimizer.Decay) and left <= last > 0:
+        return _end(stage, schedule) * left / last
+    match schedule:
+        case optimizer.Polynomial(power=power):
             end = _end(stage, schedule)
             return float(end + (1 - end) * (1 - _progress(stage, schedule, updates)) ** power)
-        case optimizer.Cosine() as schedule:
+        case optimizer.Cosine():
             end, angle = _end(stage, schedule), math.pi * _progress(stage, schedule, updates)
             return float(end + (1 - end) * (1 + math.cos(angle)) / 2)
         case optimizer.ConstantRate():
@@ -40,11 +44,9 @@ def _decay(stage: Stage, updates: float) -> float:
         case optimizer.InverseSqrt():
             return math.sqrt(max(1, warmup) / max(1, updates))
         case optimizer.WarmupStableDecay(shape=shape, end=end):
-            decay = stage.optimizer.decay_steps(stage.schedule_steps)
-            begun = updates - (stage.schedule_steps - decay)
-            if begun <= 0 or not decay:
+            if left >= last or not last:
                 return 1.0
-            return end + (1 - end) * _left(shape, min(1.0, begun / decay))
+            return end + (1 - end) * _left(shape, (last - left) / last)
 
 
 def _left(shape: Literal["1-sqrt", "linear", "cosine"], progress: float) -> float:

@@ -28,12 +28,13 @@ class Traits(NamedTuple):
     """Counts of a document, read so far; ``key`` hashes it without case and white space."""
 
     characters: int
+    words: int
     letters: int
     visible: int
     key: int
 
 
-NO_TRAITS = Traits(0, 0, 0, 0)
+NO_TRAITS = Traits(0, 0, 0, 0, 0)
 
 
 class Measure:
@@ -51,7 +52,7 @@ class Measure:
         """The traits of the document up to this piece of it."""
         if first:
             self._begin()
-        characters, letters, visible, key = self._traits
+        characters, words, letters, visible, key = self._traits
         if self._rules.unique:
             normal = "".join(text.casefold().split())
             self._hash.update(normal.encode("utf-8", "surrogatepass"))
@@ -60,7 +61,8 @@ class Measure:
             codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
             kinds = np.bincount(_kinds()[codes], minlength=3)
             letters, visible = letters + int(kinds[1]), visible + int(kinds[0] + kinds[1])
-        self._traits = Traits(characters + len(text), letters, visible, key)
+        words += len(text.split())
+        self._traits = Traits(characters + len(text), words, letters, visible, key)
         return self._traits
 
 
@@ -75,6 +77,7 @@ def _kinds() -> NDArray[np.uint8]:
 class CleanWriter:
     """Writer of both splits of a text, which takes back the documents that rules remove.
 
+    ``words`` counts those of the others, as white space separates them.
     With ``unique`` the keys of the documents are written too, as ``train.hashes``.
     """
 
@@ -86,6 +89,7 @@ class CleanWriter:
         self._keys = {name: array("Q") for name in SPLITS}
         self._known = set[int]()
         self.removed = Counter[str]()
+        self.words = 0
 
     def begin(self, split: str) -> None:
         """Start a document, after the decision on the one before."""
@@ -101,18 +105,20 @@ class CleanWriter:
     def _decide(self) -> None:
         writer = self._writers[self._current]
         tokens = writer.tokens_of_document
-        if self._rules == EVERY or not tokens:
+        if not tokens:
             return
-        if rule := self._broken(tokens):
+        if self._rules != EVERY and (rule := self._broken(tokens)):
             self.removed[rule] += 1
             writer.take_back()
-        elif self._rules.unique:
+            return
+        self.words += self._traits.words
+        if self._rules.unique:
             self._known.add(self._traits.key)
             self._keys[self._current].append(self._traits.key)
 
     def _broken(self, tokens: int) -> str:
         """The first rule that a document breaks, or ""."""
-        rules, (characters, letters, visible, key) = self._rules, self._traits
+        rules, (characters, _, letters, visible, key) = self._rules, self._traits
         broken = {
             "shortest": characters < rules.shortest,
             "longest": rules.longest and characters > rules.longest,

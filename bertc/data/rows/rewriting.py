@@ -16,6 +16,8 @@ MAX_LAST_DOCUMENT_FRACTION = 0.1
 """The last document is held out whole up to this fraction of all tokens."""
 COUNTED_TOKENS = 1 << 19
 COUNTS = ("tokens", "sentences", "documents")
+PER_TOKEN = "words"
+"""Words, as white space separates them, for each token of a text; 0 of ids without text."""
 
 Rewriting = Callable[[Path, DType], int]
 """A change of the files in a folder, which returns the number of copies that it removes."""
@@ -62,6 +64,11 @@ def together(name: str, content: str, parts: Sequence[Facts]) -> dict[str, Any]:
         facts["removed"] = dict(sorted(removed.items()))
     for split in SPLITS:
         facts[split] = {count: sum(part[split][count] for part in parts) for count in COUNTS}
+    tokens = [sum(part[split]["tokens"] for split in SPLITS) for part in parts]
+    if words := [
+        part[PER_TOKEN] * n for part, n in zip(parts, tokens, strict=True) if PER_TOKEN in part
+    ]:
+        facts[PER_TOKEN] = sum(words) / sum(tokens)
     return facts
 
 

@@ -18,7 +18,13 @@ from bertc.data.cache.workers import processes, spread
 from bertc.data.rows.cleaning import CleanWriter, Measure, removal_text
 from bertc.data.rows.holdout import part_of_document
 from bertc.data.rows.others import Encoded, Run, ids_of_others
-from bertc.data.rows.rewriting import hold_out_end, split_facts, too_little, write_counts
+from bertc.data.rows.rewriting import (
+    PER_TOKEN,
+    hold_out_end,
+    split_facts,
+    too_little,
+    write_counts,
+)
 from bertc.data.rows.tokens import token_dtype
 from bertc.data.sources.source import TextSource, split_sentences
 from bertc.data.sources.tokens import TokenSource
@@ -79,7 +85,9 @@ def tokenise(
     if rules != EVERY:
         facts["content"] = fingerprint(facts["content"], rules.model_dump())
         facts["removed"] = dict(sorted(writer.removed.items()))
-    return {**facts, **split_facts(folder, dtype)}
+    counts = split_facts(folder, dtype)
+    tokens = sum(of_split["tokens"] for of_split in counts.values())
+    return {**facts, PER_TOKEN: writer.words / max(1, tokens), **counts}
 
 
 def _encoded(

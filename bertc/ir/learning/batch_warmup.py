@@ -1,10 +1,11 @@
 """Batches of fewer rows at first."""
 
-from typing import Annotated, Literal
+from operator import not_
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from bertc.ir.base import BY_KIND, Node, Tokens
+from bertc.ir.base import BY_KIND, Count, Node, Tokens
 
 Pieces = tuple[tuple[int, int], ...]
 """(rows of a batch, number of steps), one after the other."""
@@ -20,24 +21,30 @@ class FullBatch(Node):
 
 
 class RisingBatch(Node):
-    """Batches of ``rows``, 2 x ``rows``, ... rows, each size for as many steps as any other.
+    """Batches of ``rows`` rows, then of ``by`` more, ..., each size for as many steps as any other.
 
-    After ``over`` steps a batch has all its rows (ModernBERT, ``batch_size_warmup_min_size`` and
-    ``_tokens``: sizes are 1, 2, ... micro-batches of each device).
+    After ``over`` steps, or that share of them, a batch has all its rows (ModernBERT,
+    ``batch_size_warmup_min_size`` and ``_tokens``: sizes are 1, 2, ... micro-batches of a device;
+    cramming, ``batch_size_ramp``; GPT-BERT, ``batch_reduction``). ``by`` 0: by ``rows``.
     """
 
     kind: Literal["rising"] = "rising"
     rows: Annotated[int, Field(ge=1, le=10**12)]
-    over: Annotated[int, Field(ge=1, le=10**12)] | Tokens
-    positional = ("rows", "over")
+    over: Annotated[int, Field(ge=1, le=10**12)] | Annotated[float, Field(gt=0, le=1)] | Tokens
+    by: Annotated[Count, Field(exclude_if=not_)] = 0
+    positional = ("rows", "over", "by")
 
     def sizes(self, batch: int) -> range:
         """The numbers of rows before ``batch``."""
-        return range(self.rows, batch, self.rows)
+        return range(self.rows, batch, self.by or self.rows)
+
+    def in_steps(self, over: float) -> Self:
+        """The same over this number of steps."""
+        return self.model_copy(update={"over": max(1, round(over))})
 
     def pieces(self, batch: int, steps: int) -> Pieces:
         """The pieces of ``steps`` steps; those that have no steps are left out."""
-        assert not isinstance(self.over, Tokens), "a pass has made them steps"
+        assert isinstance(self.over, int), "a pass has made them steps"
         sizes = self.sizes(batch)
         ends = [min(steps, -(-n * self.over // len(sizes))) for n in range(1, len(sizes) + 1)]
         begins = [0, *ends]

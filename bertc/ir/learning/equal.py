@@ -1,4 +1,4 @@
-"""Lengths that give every point of a grid the same budget of FLOPs or of time."""
+"""Lengths in time, epochs and words, and those that give a grid's points the same budget."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -23,6 +23,22 @@ class Hours(Node):
     hours: Most
     bare_number = ("hours",)
     number_unit = "h"
+
+
+class Words(Node):
+    """A length in words, as white space separates them, which a pass turns into steps."""
+
+    words: Annotated[int, Field(ge=1, le=10**18)]
+    bare_number = ("words",)
+    number_unit = "words"
+
+
+class Epochs(Node):
+    """A length in passes over the text of a stage, which a pass turns into steps."""
+
+    epochs: Annotated[float, Field(gt=0, le=10**6)]
+    bare_number = ("epochs",)
+    number_unit = "epochs"
 
 
 class Equal(Node):

@@ -1,5 +1,6 @@
 """Update rules and learning-rate schedules."""
 
+from collections.abc import Iterable
 from operator import not_
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -8,6 +9,8 @@ from pydantic import Field, model_validator
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, Count, Node, Tokens, Weight
 
+Exempt = Literal["norms-and-biases", "norms-biases-and-tables", "none"]
+"""Weights that are left out, tables are embeddings."""
 MomentName = Literal["m", "v"]
 """Running means of a weight's gradients (m), and of their squares (v)."""
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -26,13 +29,16 @@ class Decay(Node):
     ``decay_from=start`` measures progress from step 0, so the rate drops at the end of warm-up
     (BERT and ALBERT, optimization.py; SpanBERT, polynomial_decay_schedule.py; Transformer-XL,
     train.py); ``throughout`` does too and scales warm-up by it (ELECTRA, optimization.py);
-    ``warmup`` measures progress from the end of warm-up (RoBERTa, XLNet).
+    ``warmup`` measures progress from the end of warm-up (RoBERTa, XLNet). Over the
+    last ``cooldown`` steps the rate falls in a line from the final one to 0 (GPT-BERT utils.py,
+    cosine_schedule_with_warmup_cooldown).
     """
 
     end: Annotated[float, Field(ge=0, le=1)] = 0.0
     end_lr: Annotated[float, Field(ge=0, le=100)] = 0.0
     over: Count | Tokens = 0
     decay_from: Literal["start", "throughout", "warmup"] = "warmup"
+    cooldown: Annotated[Count | Annotated[float, Field(ge=0, le=1)], Field(exclude_if=not_)] = 0
 
 
 class Polynomial(Decay):
@@ -95,7 +101,7 @@ class _Rule(Node):
     betas: tuple[Beta, Beta] = (0.9, 0.999)
     eps: Annotated[float, Field(gt=0, le=1)] = 1e-6  # BERT optimization.py AdamWeightDecayOptimizer
     decay: Annotated[float, Field(ge=0, le=10)] = 0.01
-    decay_exempt: Literal["norms-and-biases", "none"] = "norms-and-biases"
+    decay_exempt: Exempt = "norms-and-biases"
     clip: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # limit of the norm; 0 switches it off
     bias_correction: bool = True
     # The norm is that of all gradients together, or of each tensor's (BertAdam, optimization.py).
@@ -109,7 +115,17 @@ class _Rule(Node):
                 f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}",
                 "set end_lr below lr, or leave it out",
             )
+        match self.schedule:
+            case Decay(end=0, end_lr=0, cooldown=cooldown) if cooldown:
+                help = "set a final rate, as in cosine(10%, cooldown=1.6%)"
+                raise ValueError("cooldown falls from the final rate, which is 0", help)
         return self
+
+    def exempt(self, table: Iterable[Weight], adapting: bool = False) -> set[str]:
+        """The names of the weights that do not decay, or that LAMB does not adapt."""
+        names = getattr(self, "adapt_exempt", "none") if adapting else self.decay_exempt
+        roles = ("norm", "bias", "table")[: {"none": 0, "norms-and-biases": 2}.get(names, 3)]
+        return {weight.name for weight in table if weight.role in roles}
 
     by_tensor: ClassVar[bool] = False
     """True if the update of a tensor is scaled by a number of that tensor."""
@@ -133,10 +149,18 @@ class _Rule(Node):
     def warmup_steps(self, steps: int) -> int:
         return steps_of(self.warmup, steps)
 
+    @property
+    def last(self) -> Length:
+        """The length of the fall that ends its schedule: the decay of wsd, or a cool-down."""
+        match self.schedule:
+            case WarmupStableDecay(decay=last) | Decay(cooldown=last):
+                return last
+            case _:
+                return 0
+
     def decay_steps(self, steps: int) -> int:
-        """Steps of the decay that ends a schedule of ``steps`` steps (wsd); 0 for others."""
-        schedule = self.schedule
-        return steps_of(schedule.decay, steps) if isinstance(schedule, WarmupStableDecay) else 0
+        """The same in steps, of a schedule of ``steps`` steps."""
+        return steps_of(self.last, steps)
 
 
 class _Decoupled(_Rule):
@@ -169,12 +193,13 @@ class Adam(_Decoupled):
 class Lamb(_Rule):
     """Adam's update, rescaled per tensor to the norm of its weights (You et al. 2020; ALBERT).
 
-    ``adapt_exempt``: norms and biases take the plain update (ALBERT lamb_optimizer.py).
+    ``adapt_exempt``: norms and biases take the plain update (ALBERT lamb_optimizer.py), with
+    ``norms-biases-and-tables`` embeddings too (LTG-BERT, train.py).
     """
 
     kind: Literal["lamb"] = "lamb"
     by_tensor: ClassVar[bool] = True
-    adapt_exempt: Literal["norms-and-biases", "none"] = "norms-and-biases"
+    adapt_exempt: Exempt = "norms-and-biases"
     bias_correction: bool = False
 
 

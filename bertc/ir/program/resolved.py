@@ -39,6 +39,18 @@ def layout_of(recipe: System) -> HfLayout:
     return "electra" if recipe == "electra" else "auto"
 
 
+class Kept(Node):
+    """A checkpoint that stays: after ``step`` steps, which reach ``words`` words, if any."""
+
+    step: int
+    words: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its name as a revision: ``step-1000``, or ``chck_10M`` as the BabyLM challenge has it."""
+        return f"chck_{self.words / 10**6:.12g}M" if self.words else f"step-{self.step}"
+
+
 class Run(Node):
     """Settings of a whole run.
 
@@ -65,6 +77,7 @@ class Run(Node):
     log: Annotated[Log, Field(exclude_if=lambda log: log == "none")] = "none"
     clean: Annotated[Documents, Field(exclude_if=EVERY.__eq__)] = EVERY
     clock: Annotated[float, Field(exclude_if=not_)] = 0.0
+    save_at: Annotated[tuple[Kept, ...], Field(exclude_if=not_)] = ()
 
     @property
     def clock_seconds(self) -> float:
@@ -137,6 +150,13 @@ class Resolved(Node):
         update = {"steps": steps, "schedule_steps": steps, "warmup_steps": warmup}
         run = self.run.model_copy(update={"clock": 0.0})
         return self.model_copy(update={"stages": (stage.model_copy(update=update),), "run": run})
+
+    def words_by(self, step: int) -> int:
+        """Words read in the first ``step`` steps; 0 where they are not counted."""
+        read = (
+            min(s.steps, max(0, step - s.first_step)) * s.batch * s.row_words for s in self.stages
+        )
+        return round(sum(read))
 
     @property
     def prunes(self) -> bool:

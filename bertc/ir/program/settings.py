@@ -18,7 +18,7 @@ from bertc.ir.data import Docstrings, Format, Language, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.average import NO_AVERAGE, Average
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup
-from bertc.ir.learning.equal import Equal, Hours
+from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.mixing import MixedRows, Mixing
@@ -192,14 +192,18 @@ class Settings(Node):
         HOUSE,
         "evaluations without a better score that end a task, with its best weights; 0: never",
     )
-    steps: Positive | Tokens | Equal | Hours = default(
+    steps: Positive | Tokens | Epochs | Words | Equal | Hours = default(
         1_000_000,
         "BERT paper, appendix A.2",
-        "optimiser steps, tokens to read (2G tokens), time to train (24h), or a budget to use up "
-        "(equal(1e18 flops))",
+        "optimiser steps, text to read (2G tokens, 10 epochs, 100M words), time to train (24h), "
+        "or a budget to use up (equal(1e18 flops))",
     )
     clock: Annotated[float, Field(ge=0, le=100_000)] = default(
         0.0, HOUSE, "hours of training that steps=24h says; 0: steps are counted"
+    )
+    epoch_rows: Count = default(0, HOUSE, "rows of a pass, counted for epochs")
+    row_words: Annotated[float, Field(ge=0, le=10**6)] = default(
+        0.0, HOUSE, "mean words of a row, counted for words"
     )
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples per step", "B")
     batch_warmup: BatchWarmup = default(FULL_BATCH, HOUSE, "batches of fewer examples at first")
@@ -212,6 +216,9 @@ class Settings(Node):
     seed: Count = default(0, HOUSE, "the seed of every random choice")
     save_every: Positive = derived(
         "a tenth of all steps, of tasks a third, at most 1000", "steps between checkpoints"
+    )
+    save_at: tuple[Positive | Words, ...] = default(
+        (), HOUSE, "steps, or words, whose checkpoints stay"
     )
     eval_every: Positive = derived(
         "a tenth of all steps, of tasks a third, at most 1000", "steps between evaluations"
@@ -244,8 +251,8 @@ class Settings(Node):
 
 STAGE_SETTINGS = (
     "layers", "grow", "prune", "epochs", "steps", "freeze", "features", "patience", "seq", "batch",
-    "batch_warmup", "microbatch", "objective", "teacher", "augment", "data", "smoothing", "mixing",
-    "format", "pack", "memory", "optimizer", "average",
+    "epoch_rows", "row_words", "batch_warmup", "microbatch", "objective", "teacher", "augment",
+    "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer", "average",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

@@ -39,7 +39,7 @@ class Stage(Node):
     whole run, or the stage if that has an optimiser of its own; the optimiser counts its steps from
     ``counted_from``. It reads its text from batch ``first_batch`` on: where batches grow, each size
     is a stage, and reads on where the one before ended. With ``grow`` the network grows from the
-    stage before, or from ``init``.
+    stage before, or from ``init``. ``row_words`` are the mean words of a row, 0: not counted.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Stage(Node):
     augment: Annotated[tuple[Augmentation, ...], Field(exclude_if=UNCHANGED.__eq__)] = UNCHANGED
     first_batch: Annotated[int, Field(exclude_if=not_)] = 0
     average: Annotated[Average, Field(exclude_if=NO_AVERAGE.__eq__)] = NO_AVERAGE
+    row_words: Annotated[float, Field(exclude_if=not_)] = 0.0
 
     @property
     def layers(self) -> int:

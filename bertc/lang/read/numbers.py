@@ -22,7 +22,8 @@ KEPT_NUMBERS = 1024
 """Values kept: a spec writes the same few numbers again and again, and each is read twice."""
 TOKENS_UNIT = "tokens"
 """The word that makes a number one of tokens."""
-FLOPS_UNIT = "flops"
+COUNTED_UNITS = (TOKENS_UNIT, "flops", "words", "epochs")
+"""Words that say what a number counts, but for those of time."""
 HOURS_UNIT = "h"
 HOURS = {"s": Fraction(1, 3600), "min": Fraction(1, 60), "h": Fraction(1), "d": Fraction(24)}
 """Units of time, each in hours."""
@@ -75,7 +76,7 @@ def counted_in(text: str) -> str:
     """The word at the end of a number that says what it counts; empty without one."""
     if text[-1:].isdecimal():
         return ""
-    for word in (TOKENS_UNIT, FLOPS_UNIT):
+    for word in COUNTED_UNITS:
         if text.endswith(word):
             return word
     letters = _LETTERS.search(text)

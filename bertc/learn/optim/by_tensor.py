@@ -20,8 +20,8 @@ Add = Callable[[Tensor], None]
 class ForeachRule:
     """LAMB and StableAdamW: Adam's update, times a number of each tensor.
 
-    LAMB's is |w| / |update| where both are positive, else 1, without limits; exempt tensors take
-    the plain update (You et al. 2020, alg. 2; ALBERT, lamb_optimizer.py). StableAdamW's is
+    LAMB's is |w| / |update| where both are positive, else 1, without limits; ``unadapted`` tensors
+    take the plain update (You et al. 2020, alg. 2; ALBERT, lamb_optimizer.py). StableAdamW's is
     1 / max(1, RMS of g / max(sqrt(v), eps)), of all tensors (Wortsman et al. 2023, alg. 2).
 
     A CPU's compiler gets one tensor at a time, of any size: all tensors of 24 layers as one graph
@@ -31,7 +31,8 @@ class ForeachRule:
     def __init__(
         self,
         optimizer: Lamb | StableAdam,
-        exempt: set[str],
+        undecayed: set[str],
+        unadapted: set[str],
         parameters: Mapping[str, Tensor],
         moments: Moments,
         updates: int,
@@ -41,11 +42,8 @@ class ForeachRule:
         self._add = add
         self._rule, self._updates = optimizer, updates
         self._moments = moments
-        undecayed = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
         self._decayed = set(parameters) - undecayed if optimizer.decay else set()
-        self._adapted = set(parameters)
-        if isinstance(optimizer, Lamb) and optimizer.adapt_exempt == "norms-and-biases":
-            self._adapted -= exempt
+        self._adapted = set(parameters) - unadapted
         # Those of one shape follow each other, and have their updates in one tensor.
         self._parameters = dict(sorted(parameters.items(), key=self._group_of))
         self._device = next(iter(parameters.values())).device

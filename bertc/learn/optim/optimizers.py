@@ -63,20 +63,21 @@ def make_rule(
     precision: Literal["fp32", "bf16"] = "bf16",
 ) -> UpdateRule:
     """The update rule of a stage, ``updates`` updates into the run."""
-    exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
+    undecayed, unadapted = optimizer.exempt(table), optimizer.exempt(table, adapting=True)
     frozen = {weight.name for weight in table if weight.frozen}
     parameters = {name: p for name, p in parameters.items() if name not in frozen}
     match optimizer:
         case Adam():
             # The fused kernel updates in one pass, so there is nothing to compile.
-            return AdamRule(optimizer, exempt, parameters, moments, updates)
+            return AdamRule(optimizer, undecayed, parameters, moments, updates)
         case Lamb() | StableAdam():
-            return ForeachRule(optimizer, exempt, parameters, moments, updates, compiled, add)
+            exempt = undecayed, unadapted
+            return ForeachRule(optimizer, *exempt, parameters, moments, updates, compiled, add)
         case Muon():
             taken = {weight.name for weight in table if optimizer.takes(weight)}
             matrices = {name: p for name, p in parameters.items() if name in taken}
             rest = {name: p for name, p in parameters.items() if name not in taken}
-            others = AdamRule(optimizer.of_others, exempt, rest, moments, updates)
+            others = AdamRule(optimizer.of_others, undecayed, rest, moments, updates)
             on_cpu = all(p.device.type == "cpu" for p in matrices.values())
             dtype = torch.float32 if on_cpu and precision == "fp32" else torch.bfloat16
             return MuonRule(optimizer, matrices, moments, others.update, dtype)
@@ -143,12 +144,11 @@ class AdamRule:
     def __init__(
         self,
         optimizer: Adam,
-        exempt: set[str],
+        undecayed: set[str],
         parameters: Mapping[str, Tensor],
         moments: Moments,
         updates: int,
     ) -> None:
-        undecayed = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
         layers = {name: layer_of(name) for name in parameters}
         top = max((layer for layer in layers.values() if layer is not None), default=0)
         groups: dict[tuple[bool, float, float], _Group] = {}

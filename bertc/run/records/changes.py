@@ -12,6 +12,7 @@ from bertc.base.diagnostics import ResumeRefusedError
 from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
 from bertc.ir.data import Prepared, without_places
+from bertc.ir.learning.equal import Words
 from bertc.ir.network.adapter import NO_ADAPTER
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
@@ -22,7 +23,7 @@ from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
 from bertc.run.records.longer import longer, why_not_longer
 
-AS_STEPS = ("epochs", "batch_warmup")
+AS_STEPS = ("epochs", "epoch_rows", "batch_warmup")
 """Settings without a field in resolved stages, whose steps follow from them."""
 ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """Settings that may change on resume, as they must after memory ran out."""
@@ -162,6 +163,7 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
     return {
         **{name: value for name, value in network.items() if name not in STAGE_SETTINGS},
         **{name: getattr(run, name) for name in Run.model_fields if name not in CHANGEABLE},
+        "save_at": tuple(Words(words=one.words) if one.words else one.step for one in run.save_at),
         "pooler": encoder.pooler,
         "languages": encoder.languages,
         "vocab": resolved.vocabulary,

@@ -58,11 +58,13 @@ def save(
     progress: Mapping[str, Any],
     facts: Mapping[str, Any],
     keep: int | Literal["all"],
+    stay: Collection[int] = (),
     begun: bool = False,
 ) -> Path:
     """Write one checkpoint, verify it, then remove all but the newest ``keep``.
 
-    ``content`` are tensors by file; ``begun``: other files are there already (see sharded.py).
+    Those of the steps ``stay`` stay too. ``content`` are tensors by file; ``begun``: other files
+    are there already (see sharded.py).
     """
     final, temporary = parent / checkpoint_name(step), unfinished(parent, step)
     content = {name: tensors for name, tensors in content.items() if tensors}
@@ -80,7 +82,7 @@ def save(
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-    _prune(parent, verify(final), keep)
+    _prune(parent, verify(final), keep, stay)
     return final
 
 
@@ -127,7 +129,9 @@ def _manifest(step: int, files: Mapping[str, Any], facts: Mapping[str, Any]) -> 
     return _render({"content": content, "sha256": digest})
 
 
-def _prune(parent: Path, newest: Checkpoint, keep: int | Literal["all"]) -> None:
+def _prune(
+    parent: Path, newest: Checkpoint, keep: int | Literal["all"], stay: Collection[int]
+) -> None:
     """Remove what ``newest`` replaced, and all but the newest ``keep``, damaged or not.
 
     Each is renamed first: a kill in between leaves nothing that looks like a checkpoint. What NFS
@@ -135,7 +139,7 @@ def _prune(parent: Path, newest: Checkpoint, keep: int | Literal["all"]) -> None
     """
     others = [pair for pair in checkpoint_folders(parent) if pair[1] != newest.folder]
     replaced = [folder for step, folder in others if step == newest.step]
-    older = [folder for step, folder in others if step != newest.step]
+    older = [folder for step, folder in others if step not in (newest.step, *stay)]
     surplus = [] if keep == "all" else older[keep - 1 :]
     for folder in (*replaced, *surplus):
         doomed = folder.with_name(f"{TEMPORARY}old-{folder.name}")

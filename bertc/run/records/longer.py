@@ -34,6 +34,8 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
     if is_moved:
         there = settings["data"]
         resolved = resolved.with_data(lambda at: there if without_places(at) == text else at)
+    if not isinstance(settings.get("steps", 0), int):
+        raise UsageError("a run is resumed to a number of steps", help="steps=10k")
     if "steps" in settings:
         resolved = longer(resolved, settings["steps"])
     stages = resolved.stages

@@ -37,6 +37,7 @@ class Line(TypedDict, total=False):
     loss: Required[float]
     losses: Required[dict[str, float]]
     tokens: Count
+    words: Count
     seconds: float
     grad_norm: float
     lr: float

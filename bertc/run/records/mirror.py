@@ -28,7 +28,7 @@ from bertc.base.storage.paths import is_file, real_path, user_path, working_fold
 from bertc.base.storage.place import FolderAt
 from bertc.base.storage.plain_file import read_bytes, reason
 from bertc.hub.belonging import DIGESTS
-from bertc.hub.folders import RESOLVED
+from bertc.hub.folders import RESOLVED, checkpoint_name
 from bertc.machine.display import Display
 from bertc.machine.signals import Stop
 from bertc.run.records.checkpoints import MANIFEST, TEMPORARY
@@ -97,8 +97,8 @@ def mirrored(mirror: "Mirror | None", resume: bool) -> Iterator[None]:
 class Mirror:
     """A thread that sends what a run folder has; a failure is noted once, and tried again.
 
-    ``keep`` is the number of checkpoints that stay there, ``sent`` has age and size of the small
-    files that are there.
+    ``keep`` is the number of checkpoints that stay there, besides those of the steps ``stay``;
+    ``sent`` has age and size of the small files that are there.
     """
 
     address: str
@@ -106,6 +106,7 @@ class Mirror:
     display: Display
     stop: Stop
     keep: int | Literal["all"]
+    stay: tuple[int, ...] = ()
     place: FolderAt = field(init=False)
     sent: dict[str, tuple[int, int]] = field(init=False, default_factory=dict)
     waiting: tuple[str, Path] | None = field(init=False, default=None)
@@ -205,9 +206,10 @@ class Mirror:
                 self._put(path, f"checkpoints/{name}/{path.name}")
         with self.change:
             self.unsent = "" if self.unsent == name else self.unsent
-        older = sorted(sound - {name})
+        stay = {checkpoint_name(step) for step in self.stay}
+        older = sorted(sound - {name} - stay)
         surplus = 0 if self.keep == "all" else max(0, len(older) + 1 - self.keep)
-        for step in steps - {name, *older[surplus:]}:
+        for step in steps - {name, *(stay & sound), *older[surplus:]}:
             self._remove(step)
 
     def _remove(self, step: str) -> None:

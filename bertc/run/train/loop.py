@@ -84,7 +84,8 @@ def train(
             resolved = ranks.in_turn(partial(exact, resolved, cache, progress, learned))
             _look_at(place, resolved, resume)
             address = address_for(out, mirror, resume) if main else ""
-            sending = Mirror(address, folder, display, stop, resolved.run.keep) if address else None
+            keeps = resolved.run.keep, tuple(one.step for one in resolved.run.save_at)
+            sending = Mirror(address, folder, display, stop, *keeps) if address else None
             place = place._replace(mirror=sending)
             with mirrored(sending, resume):
                 with saying_nothing_began(folder, ranks):
@@ -176,7 +177,8 @@ def _pause(
     if before_the_end and not session.ranks.share(goes_on()):
         session.save()
         raise GivenUpError(f"given up after step {progress.step:,}, and saved")
-    if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
+    stays = progress.step in (one.step for one in run.save_at)
+    if progress.step and (progress.step % run.save_every == 0 or stays or progress.step == end):
         clock.timed("checkpoints", session.save, over)
     if evaluation_due:
         clock.write_down()

@@ -142,6 +142,8 @@ class Session:
             progress = self.progress
             where = {"kind": kind, "step": progress.step, "stage": stage.name}
             so_far = {"tokens": progress.tokens, "seconds": round(progress.seconds, 3)}
+            if words := self.resolved.words_by(progress.step):
+                so_far["words"] = words
             self.metrics.write({**where, **so_far, **figures})
 
     def save(self, wait: bool = True) -> None:
@@ -208,10 +210,10 @@ class Session:
             "versions": versions(),
         }
         progress, keep = asdict(self.progress), self.resolved.run.keep
-        parent = self.folder.checkpoints
+        parent, stay = self.folder.checkpoints, [one.step for one in self.resolved.run.save_at]
 
         def complete() -> None:
-            made = checkpoints.save(parent, step, content, progress, facts, keep, begun)
+            made = checkpoints.save(parent, step, content, progress, facts, keep, stay, begun)
             if self.mirror:
                 self.mirror.offer(made)
 

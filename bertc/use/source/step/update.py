@@ -17,12 +17,13 @@ COSINE = "(1 + math.cos(math.pi * progress)) / 2"
 
 def update_function(rule: optimizer.Optimizer, table: Iterable[Weight]) -> str:
     """The function that updates all weights."""
-    assert isinstance(rule, optimizer.Adam | optimizer.Lamb | optimizer.StableAdam), (
-        "others are refused before"
-    )
-    exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
+    assert not isinstance(rule, optimizer.Muon), "it is refused before"
+    table = tuple(table)
     plain = {weight.name for weight in table if len(weight.shape) < 2}
-    matrix = "weight.ndim > 1" if plain == exempt else f"name not in {sorted(exempt)!r}"
+    decayed, adapted = (
+        "weight.ndim > 1" if exempt == plain else exempt and f"name not in {sorted(exempt)!r}"
+        for exempt in (rule.exempt(table), rule.exempt(table, adapting=True))
+    )
     first, second = rule.betas
     limit = "norm" if rule.clip == 1 else f"(norm / {rule.clip})"
     mean, square = "mean", "square"
@@ -41,11 +42,10 @@ def update_function(rule: optimizer.Optimizer, table: Iterable[Weight]) -> str:
         lines += ["caution = relative.square().mean().sqrt().clamp(min=1)"]
     lines += [f"change = {mean} / (deviation + {rule.eps})"]
     if rule.decay_by_rate:
-        decays = rule.decay_exempt == "none"
-        lines += [] if decays else [f"if {matrix}:"]
-        lines += [f"{'' if decays else '    '}change += {rule.decay_by_rate} * weight"]
+        lines += [f"if {decayed}:"] if decayed else []
+        lines += [f"{'    ' if decayed else ''}change += {rule.decay_by_rate} * weight"]
     if isinstance(rule, optimizer.Lamb):
-        rate, adapted = "lr * trust", "" if rule.adapt_exempt == "none" else f"{matrix} and "
+        rate, adapted = "lr * trust", f"{adapted} and " if adapted else ""
         lines += ["trust = 1.0", f"if {adapted}weight.norm() > 0 and change.norm() > 0:"]
         lines += ["    trust = weight.norm() / change.norm()"]
     norm = "norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights.values()])"
@@ -76,8 +76,9 @@ def rate_function(stage: Stage) -> str:
 
 def _factor(stage: Stage) -> list[str]:
     """Statements of the factor on the peak rate."""
-    match stage.optimizer.schedule:
-        case optimizer.Polynomial() | optimizer.Cosine() as schedule:
+    schedule, last = stage.optimizer.schedule, stage.optimizer.decay_steps(stage.schedule_steps)
+    match schedule:
+        case optimizer.Polynomial() | optimizer.Cosine():
             end = max(schedule.end, schedule.end_lr / stage.optimizer.lr)
             over, falls = "step / SCHEDULE", COSINE
             if stage.warmup_steps and schedule.decay_from == "warmup":
@@ -87,16 +88,19 @@ def _factor(stage: Stage) -> list[str]:
                 falls = "1 - progress" if power == 1 else f"(1 - progress) ** {power}"
             lines = [f"progress = min(1.0, {over})"]
         case optimizer.WarmupStableDecay(shape=shape, end=end):
-            decay = stage.optimizer.decay_steps(stage.schedule_steps)
             falls = {"1-sqrt": "1 - progress**0.5", "linear": "1 - progress", "cosine": COSINE}[
                 shape
             ]
-            lines = [f"begun = max(0, step - (SCHEDULE - {decay}))"]
-            lines += [f"progress = min(1.0, begun / {max(1, decay)})"]
+            lines = [f"begun = max(0, step - (SCHEDULE - {last}))"]
+            lines += [f"progress = min(1.0, begun / {max(1, last)})"]
         case optimizer.ConstantRate():
             return ["factor = 1.0"]
         case optimizer.InverseSqrt():
             return ["factor = (max(1, WARMUP) / max(1, step)) ** 0.5"]
         case unreachable:
             assert_never(unreachable)
-    return [*lines, f"factor = {end} + (1 - {end}) * ({falls})" if end else f"factor = {falls}"]
+    lines += [f"factor = {end} + (1 - {end}) * ({falls})" if end else f"factor = {falls}"]
+    if isinstance(schedule, optimizer.Decay) and last:
+        lines += [f"if step >= SCHEDULE - {last}:"]
+        lines += [f"    factor = {end} * max(0, SCHEDULE - step) / {last}"]
+    return lines

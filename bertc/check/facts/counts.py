@@ -1,0 +1,92 @@
+"""Counts that only reading a text gives: rows of a pass over it, words of a row."""
+
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+
+from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError
+from bertc.base.storage.paths import cache_folder
+from bertc.check.facts import facts
+from bertc.check.passes import assemble, complete
+from bertc.check.passes.lengths import MOST_STEPS
+from bertc.data.cache.store import Progress
+from bertc.ir.learning.batch_warmup import FULL_BATCH
+from bertc.ir.learning.equal import Epochs, Words
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import TaskStage
+from bertc.ir.program.written import Given, Origin, Program
+
+LITTLE_BYTES = 16 << 20
+"""Text that a check reads; of more it says that it is not counted."""
+COUNTED = Origin("derived", source="counted in the text")
+
+
+class _Sparing(Progress):
+    def begin(self, task: str, total: int, unit: str) -> None:
+        if total > LITTLE_BYTES:
+            raise DataError("a check does not read so much", "bertc estimate reads and counts it")
+
+
+def with_text_counts(program: Program, diagnostics: Diagnostics, sparing: bool) -> Program:
+    """The program with ``epoch_rows`` and ``row_words`` of each stage, if a length needs them.
+
+    The text is tokenised and arranged in the cache, where training finds it. ``sparing``: text that
+    is not there is read up to 16 MiB.
+    """
+    blocks = (program.settings, *(stage.settings for stage in program.stages))
+    lengths = [block[name] for block in blocks for name in ("steps", "save_at") if name in block]
+    asking = [one for one in lengths if _is_counted(one.value)]
+    if not asking:
+        return program
+    plain, findings = program.changed(_without_lengths), Diagnostics()
+    finished = complete(facts(plain, findings), findings)
+    if findings.found:  # they are reported by the passes
+        return plain
+    try:
+        counts = _counted(assemble(finished), sparing)
+    except (DataError, MissingInputError) as error:
+        message = f"epochs and words are counted in the text: {error.message}"
+        say = diagnostics.remark if sparing else diagnostics.found.append
+        code = "R127" if sparing else "E332"
+        say(Diagnostic(code, message, asking[0].origin.span, help=error.help))
+        return plain
+    if not program.stages:
+        return program.with_settings(counts[0])
+    pairs = zip(program.stages, counts, strict=True)
+    stages = tuple(replace(s, settings={**s.settings, **of_stage}) for s, of_stage in pairs)
+    return replace(program, stages=stages)
+
+
+def _is_counted(length: object) -> bool:
+    lengths = length if isinstance(length, tuple) else (length,)
+    return any(isinstance(one, Epochs | Words) for one in lengths)
+
+
+def _without_lengths(settings: Mapping[str, Given]) -> dict[str, Given]:
+    """The settings with more steps than any length has, and with nothing that counts them."""
+    plain = {name: one for name, one in settings.items() if name != "save_at"}
+    for name, value in (("batch_warmup", FULL_BATCH), ("steps", MOST_STEPS)):
+        if name in plain and (name != "steps" or _is_counted(plain[name].value)):
+            plain[name] = replace(plain[name], value=value)
+    return plain
+
+
+def _counted(resolved: Resolved, sparing: bool) -> list[dict[str, Given]]:
+    """The counts of each stage; none of one that learns a task."""
+    from bertc.data.corpus import counts_of_rows, exact, prepare
+    from bertc.machine.display import choose
+
+    stages = tuple(stage.model_copy(update={"steps": 1}) for stage in resolved.stages)
+    texts, cache = tuple(s for s in stages if not isinstance(s, TaskStage)), cache_folder()
+    if not texts:
+        return [{} for _ in stages]
+    resolved = resolved.model_copy(update={"stages": texts})
+    with closing(choose(quiet=sparing or os.environ.get("RANK", "0") != "0")) as display:
+        progress = _Sparing() if sparing else display
+        corpus = prepare(exact(resolved, cache, progress, None), cache, progress)
+    counts = {stage.name: counts_of_rows(corpus, nth) for nth, stage in enumerate(texts)}
+    return [
+        {name: Given(count, COUNTED) for name, count in counts.get(stage.name, {}).items()}
+        for stage in stages
+    ]

@@ -1,0 +1,113 @@
+"""Lengths that have to fit in the steps there are."""
+
+import math
+
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.lengths import reaching, steps_at
+from bertc.check.passes.settings.fixes import argument, written
+from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.stages import has_tasks
+from bertc.ir.learning.average import Ema
+from bertc.ir.learning.batch_warmup import RisingBatch
+from bertc.ir.learning.equal import Words
+from bertc.ir.learning.optimizer import WarmupStableDecay
+from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.resolved import Kept
+
+
+def check_lengths(check: Checker[StageSettings], program: Complete) -> None:
+    """Report warm-ups, decays and averages that do not fit in the steps there are."""
+    stage = check.settings
+    _warmup_fits(check, program)
+    check.rules(_OF_AVERAGES)
+    if isinstance(stage.batch_warmup, RisingBatch):
+        _batch_rises(check, stage.batch_warmup)
+
+
+_OF_AVERAGES: tuple[Rule[StageSettings], ...] = (
+    Rule("E380", "average",
+         lambda s: isinstance(s.average, Ema) and not s.average.of_stage(0, s.steps).steps,
+         "average = ema: half_life is less than a step",
+         also=lambda s: ("steps", f"steps = {s.steps}"),
+         way=lambda s: argument("average", s.origins["average"], "half_life", "1")),
+    Rule("E381", "average", lambda s: s.average.kept and s.patience and has_tasks(s.objective),
+         lambda s: f"patience = {s.patience} ends with the weights of the best evaluation, not "
+         "with an average",
+         also=("patience", "patience is set here"), help="average=none"),
+)  # fmt: skip
+
+
+def kept_at(program: Complete) -> tuple[Kept, ...]:
+    """The checkpoints that stay, each with the step that reaches its words."""
+    paces = [
+        (steps, rows * stage.row_words)
+        for stage in program.stages
+        for rows, steps in stage.batch_warmup.pieces(stage.batch, stage.steps)
+    ]
+    last = max((number for number, (_, words) in enumerate(paces, 1) if words), default=0)
+    paces = paces[:last] or [(0, 1e-9)]
+    return tuple(
+        Kept(step=steps_at(at.words, paces, reaching), words=at.words)
+        if isinstance(at, Words)
+        else Kept(step=at)
+        for at in program.save_at
+    )
+
+
+def check_kept(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report a checkpoint that stays after the end of the run."""
+    last = max((one.step for one in kept_at(program)), default=0)
+    if last > program.total_steps:
+        says = f"save_at names step {last:,}, by words or not, and the run ends before"
+        also = "steps", f"steps = {program.total_steps}"
+        help = "leave the last out, or a longer run"
+        Checker(program, diagnostics).report("E333", says, "save_at", also=also, help=help)
+
+
+def _warmup_fits(check: Checker[StageSettings], program: Complete) -> None:
+    stage, optimizer = check.settings, check.settings.optimizer
+    steps = stage.steps if "optimizer" in stage.own else program.total_steps
+    length = optimizer.schedule_steps(steps)
+    warmup, decay = optimizer.warmup_steps(length), optimizer.decay_steps(length)
+    origin, also = stage.origins["optimizer"], ("steps", f"steps = {steps}")
+    if warmup > length:
+        check.report(
+            "E209",
+            f"warm-up takes {warmup} steps, but the schedule has {length}",
+            ("optimizer", "steps"),
+            also=also,
+            way=argument("optimizer", origin, "warmup", "1%"),
+        )
+    elif warmup + decay > length:
+        name = "decay" if isinstance(optimizer.schedule, WarmupStableDecay) else "cooldown"
+        check.report(
+            "E325",
+            f"the {name} takes {decay} steps, but warm-up leaves {length - warmup} of {length}",
+            ("optimizer", "steps"),
+            also=also,
+            way=argument("optimizer", origin, name, str(length - warmup), ("schedule",)),
+        )
+
+
+def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
+    """Check that a batch warm-up begins below the batch, and ends before the stage does."""
+    stage, rows, over = check.settings, rising.rows, rising.over
+    batch, steps, microbatch = stage.batch, stage.steps, stage.microbatch
+    assert isinstance(over, int), "a pass has made it steps"
+    fewer = rows if rows < batch else batch // 8
+    sooner = over if over < steps else steps // 10
+    instead = f"batch_warmup={f'rising({fewer}, {sooner})' if fewer and sooner else 'none'}"
+    if rows >= batch:
+        fault, wrong = f"begins with {rows} examples, but batch = {batch}", "batch"
+    elif over >= steps:
+        fault, wrong = f"takes {over} steps, and stage {stage.name} ends after {steps}", "steps"
+    elif microbatch and math.gcd(rows, rising.by) % microbatch:
+        by = rising.by or rows
+        fault = f"rises by {by} examples, which is no multiple of microbatch = {microbatch}"
+        wrong, instead = "microbatch", f"microbatch={math.gcd(microbatch, rows, rising.by, batch)}"
+    else:
+        return
+    at, also = "batch_warmup", (wrong, f"{wrong} = {getattr(stage, wrong)}")
+    if written(stage.origins[wrong]) and not written(stage.origins["batch_warmup"]):
+        at, also = wrong, ("batch_warmup", "batch_warmup is set here")
+    check.report("E328", f"batch_warmup {fault}", at, also=also, help=instead)
