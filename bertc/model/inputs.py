@@ -76,7 +76,7 @@ class EncoderInputs(NamedTuple):
     permutation: PermutationMask | None = None  # None: every token attends to all
     output_positions: Int[Tensor, "b o"] | None = None  # of the last layer; None: all
     decoded_positions: Int[Tensor, "b o"] | None = None  # of a mask decoder; None: all
-    causal: bool = False  # True: tokens attend to earlier ones alone, as in a causal encoder
+    causal: bool | None = None  # True: tokens attend to earlier ones alone, in any encoder
 
     @property
     def remembered(self) -> int:

@@ -109,7 +109,7 @@ def mask_of(inputs: EncoderInputs, causal: bool) -> Mask:
         )
         memory = inputs.memory
         return with_empty_queries(allowed_bqs if memory is None else memory.allowed(allowed_bqs))
-    causal = causal or inputs.causal
+    causal = causal or bool(inputs.causal)
     if causal or inputs.memory is not None:
         return Mask(_before(inputs, causal)[:, None])
     if inputs.sequence_ids is not None:
@@ -126,7 +126,7 @@ def kernel_mask(
 ) -> AttentionMask:
     """The same mask without a tensor if a fused kernel has such a form; of windows in blocks."""
     seq, in_order = inputs.token_ids.shape[1], inputs.permutation is None and inputs.memory is None
-    causal = causal or inputs.causal
+    causal = causal or bool(inputs.causal)
     if in_order and causal and inputs.sequence_ids is None and reach is None:
         return Mask(is_causal=True)
     if in_order and varlen and inputs.starts is not None and not causal:

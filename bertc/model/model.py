@@ -166,7 +166,7 @@ def build_body(node: Body) -> BodyModule:
 def _check(inputs: EncoderInputs) -> None:
     """Refuse anything but integer tensors (batch, seq); a mask may be boolean."""
     for name, ids in inputs._asdict().items():
-        if name == "causal" or (ids is None and name != "token_ids"):
+        if ids is None and name != "token_ids":
             continue
         if not isinstance(ids, Tensor):
             passed = f"a {type(ids).__name__}"

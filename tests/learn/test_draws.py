@@ -169,7 +169,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(terms):
 def test_no_number_is_read_from_the_device(terms):
     """A GPU would be waited for; a device without values has none to give."""
     inputs = Inputs(*(tensor.to("meta") for tensor in rows(4, 24)))
-    sizes, tables = vocab()[:5], vocab()[5:]
+    sizes, tables = vocab()[:5], vocab()[5:9]
     vocabulary = VocabTensors(*sizes, *(table.to("meta") for table in tables))
     batch = corrupt(program(terms, 24).stages[0], inputs, vocabulary, 5)
     assert all(tensor.is_meta for tensor in tensors(batch))

@@ -42,7 +42,7 @@ def test_shares_of_rows_are_exact_and_each_row_is_read_once(batch, causal, size)
             *_, parts = [feed.take().micro_batches for _ in range(3)]
         assert max(len(part.originals) for part in parts) <= 7
         for part in parts:
-            read[part.reading.causal] += part.originals.tolist()
+            read[bool(part.reading.causal)] += part.originals.tolist()
             assert [*part.terms] == ["clm" if part.reading.causal else "mntp"]
         shares.append(sum(len(part.originals) for part in parts if part.reading.causal))
     assert [len(read[False]), len(read[True])] == [batch - causal, causal]
@@ -99,8 +99,12 @@ def test_a_run_evaluates_both_and_resumes_to_the_bit(tiny, resumes, tmp_path):
 
 
 @pytest.mark.usefixtures("in_the_farm")
-def test_pairs_are_scored_in_either_direction(farm_run, tmp_path):
+def test_text_and_pairs_are_scored_in_either_direction(farm_run, tmp_path):
     run = farm_run(text(TOY, objective="3*mntp+clm", steps="20"))
+    both, alone = (
+        evaluate_run(run, Manner(objective=name), quiet=True).evaluation for name in ("", "clm")
+    )
+    assert alone.loss == pytest.approx(both.losses["clm"])
     folder, model = pairs_in(tmp_path / "toy", *ROWS), load(run)
     alone, masked, causal = (
         evaluate_run(run, Manner(pairs=folder, objective=name), quiet=True).evaluation

@@ -67,7 +67,7 @@ def micro_batch(stage: Stage) -> MicroBatch:
         memory=remembered(stage),
         backward=torch.zeros(BATCH, dtype=torch.long) if stage.format.directions > 1 else None,
         permutation=PermutationMask(rows, rows, asked) if stage.row.queries else None,
-        causal=stage.encoder.causal,
+        causal=stage.encoder.causal or None,
     )
     return with_output_positions(
         stage,

@@ -100,7 +100,7 @@ def _reading(rows: TextRows, token_ids_bs: Int[Tensor, "b s"]) -> EncoderInputs:
         language_ids=language_ids_bs,
         position_ids=position_ids_bs,
         backward=inputs.backward if stage.format.directions > 1 else None,
-        causal=stage.encoder.causal,
+        causal=stage.encoder.causal or None,
     )
 
 

@@ -9,6 +9,7 @@ from bertc.ir.cleaning import EVERY
 from bertc.ir.data import PAIRED, Files, Hf, Parallel, Share
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.task import Task
+from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import answered_by, translates
@@ -49,6 +50,10 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
             "--objective asks what is learned from text alone",
             help="--task for tasks; teachers are asked in training",
         )
+    for turned in by_direction(stage)[1:]:
+        if [term.name for term in terms] == [term.name for term in turned.objective]:
+            stage = turned.model_copy(update={"batch": stage.batch})
+            terms = tuple(Term(objective=term.objective) for term in turned.objective)
     heads = {term.objective.head_name: _head(stage, term.objective, run) for term in terms}
     pairs = {term.objective.pairs for term in terms} - {"none"}
     if len(pairs) > 1:

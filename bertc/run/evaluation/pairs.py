@@ -193,7 +193,7 @@ def _read(model: Model, term: Objective, rows: Sequence[ScoredRow], mask: int) -
     known = model.resolved.encoder.languages
     languages_bs = torch.full_like(ids_bs, len(known)) if known else None
     segments_bs = padded(row.sentence.segment_ids for row in rows)
-    causal = term.order == "forward"
+    causal = term.order == "forward" or None
     inputs = EncoderInputs(ids_bs, segments_bs, real_bs, language_ids=languages_bs, causal=causal)
     counts_b = torch.tensor([len(row.places) for row in rows], device=device)
     of_row_n = torch.arange(len(rows), device=device).repeat_interleave(counts_b)
