@@ -112,12 +112,10 @@ def counts_of_rows(corpus: PreparedCorpus, index: int) -> dict[str, float]:
     assert not isinstance(data, TaskData), "a stage of text"
     every = dict.fromkeys(text for stage in stages for _, text in texts_of(stage))
     facts = {text: known.facts for text, known in zip(every, corpus.texts, strict=True)}
-    drawn = [
-        (w, facts[t]) for w, (_, t, _) in zip(data.weights, orders_of(stages[index]), strict=True)
-    ]
-    read = [weight * known["train"]["tokens"] for weight, known in drawn]
-    words = sum(n * known.get(PER_TOKEN, 0) for n, (_, known) in zip(read, drawn, strict=True))
-    row_words = data.tokens / data.examples * words / sum(read)
+    read = [facts[text] for _, text, _ in orders_of(stages[index])]
+    tokens = [w * of["train"]["tokens"] for w, of in zip(data.weights, read, strict=True)]
+    words = [n * of.get(PER_TOKEN, 0) for n, of in zip(tokens, read, strict=True)]
+    row_words = data.tokens / data.examples * sum(words) / sum(tokens) if all(words) else 0.0
     return {"epoch_rows": data.examples, "row_words": row_words}
 
 

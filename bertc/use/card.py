@@ -13,6 +13,7 @@ from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.adapter_folder import ADAPTER
 from bertc.hub.exporting import Exported
 from bertc.hub.families.family import Obstacle
+from bertc.hub.folders import checkpoint_at
 from bertc.hub.networks import alone
 from bertc.hub.published import hub_name
 from bertc.hub.sentences import MODULES
@@ -73,7 +74,7 @@ def revisions(run: Path, named: str, branch: bool) -> dict[str, int]:
         MissingInputError: if the run has none of that name.
     """
     save_at = RunFolder(run).read_resolved().run.save_at if named != "main" else ()
-    known = {saved.name: saved.step for saved in save_at}
+    known = {saved.name: saved.step for saved in save_at if checkpoint_at(run, saved.step)}
     if step := re.fullmatch(r"step-0*([1-9]\d*)", named):
         return {named: int(step[1])}
     if named in known or (named == "all" and known):

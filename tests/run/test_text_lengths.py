@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from bertc.api import check, points
-from bertc.base.diagnostics import Diagnostics, SpecError
-from bertc.check.facts import counts
+from bertc.base.diagnostics import SpecError
+from bertc.data import corpus
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
 from tests.net.programs import FARM
@@ -65,11 +65,11 @@ def test_growing_batches_and_stages_read_their_epochs(read):
 
 def test_words_are_those_of_the_text(read):
     (program,) = points(f"{SMALL} steps=1k words")
-    corpus, stage = read(program), program.stages[0]
-    facts = corpus.texts[0].facts
+    text, stage = read(program), program.stages[0]
+    facts = text.texts[0].facts
     tokens = facts["train"]["tokens"] + facts["heldout"]["tokens"]
     words = len((FARM / "farm.txt").read_text().split()) / tokens
-    of_rows = corpus.stage(0).tokens / corpus.stage(0).examples
+    of_rows = text.stage(0).tokens / text.stage(0).examples
     assert stage.row_words == pytest.approx(of_rows * words)
     assert program.words_by(program.steps - 1) < 1000 <= program.words_by(program.steps)
     (stream,) = points(f"{SMALL} objective=clm steps=1k words")
@@ -118,8 +118,8 @@ def test_what_cannot_be_is_refused(settings, message):
     assert message in str(refused.value)
 
 
-def test_a_check_reads_little_text(monkeypatch):
-    findings = Diagnostics()
-    monkeypatch.setattr(counts, "LITTLE_BYTES", 0)
-    assert check(f"{SMALL} steps=3 epochs", ["vocab=wordpiece(199)"], findings) == 1
-    assert [remark.code for remark in findings.remarks] == ["R127"]
+def test_words_of_token_ids_are_not_known(monkeypatch):
+    monkeypatch.setattr(corpus, "PER_TOKEN", "none")
+    with pytest.raises(SpecError, match="whose words are not known"):
+        points(f"{SMALL} save_at=[10 words]")
+    assert points(f"{SMALL} steps=1 epochs")

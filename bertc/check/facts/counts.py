@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from types import UnionType
 
 from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError
 from bertc.base.storage.paths import cache_folder
@@ -19,13 +20,20 @@ from bertc.ir.program.written import Given, Origin, Program
 
 LITTLE_BYTES = 16 << 20
 """Text that a check reads; of more it says that it is not counted."""
-COUNTED = Origin("derived", source="counted in the text")
+
+
+OF_THE_TEXT = Origin("derived", source="counted in the text")
+
+
+class _TooMuchError(DataError):
+    """Text that a check does not read."""
 
 
 class _Sparing(Progress):
     def begin(self, task: str, total: int, unit: str) -> None:
         if total > LITTLE_BYTES:
-            raise DataError("a check does not read so much", "bertc estimate reads and counts it")
+            help = "bertc estimate reads and counts it"
+            raise _TooMuchError("a check does not read so much", help)
 
 
 def with_text_counts(program: Program, diagnostics: Diagnostics, sparing: bool) -> Program:
@@ -45,10 +53,15 @@ def with_text_counts(program: Program, diagnostics: Diagnostics, sparing: bool) 
         return plain
     try:
         counts = _counted(assemble(finished), sparing)
+        known = all(of_stage["row_words"].value for of_stage in counts if of_stage)
+        if not known and any(_is_counted(one.value, Words) for one in asking):
+            help = "a length in tokens; of text files, remove tokens/ in the cache, which is older"
+            raise DataError("it has token ids, whose words are not known", help)
     except (DataError, MissingInputError) as error:
         message = f"epochs and words are counted in the text: {error.message}"
-        say = diagnostics.remark if sparing else diagnostics.found.append
-        code = "R127" if sparing else "E332"
+        later = sparing and isinstance(error, _TooMuchError | MissingInputError)
+        say = diagnostics.remark if later else diagnostics.found.append
+        code = "R127" if later else "E332"
         say(Diagnostic(code, message, asking[0].origin.span, help=error.help))
         return plain
     if not program.stages:
@@ -58,9 +71,9 @@ def with_text_counts(program: Program, diagnostics: Diagnostics, sparing: bool) 
     return replace(program, stages=stages)
 
 
-def _is_counted(length: object) -> bool:
+def _is_counted(length: object, units: type | UnionType = Epochs | Words) -> bool:
     lengths = length if isinstance(length, tuple) else (length,)
-    return any(isinstance(one, Epochs | Words) for one in lengths)
+    return any(isinstance(one, units) for one in lengths)
 
 
 def _without_lengths(settings: Mapping[str, Given]) -> dict[str, Given]:
@@ -87,6 +100,6 @@ def _counted(resolved: Resolved, sparing: bool) -> list[dict[str, Given]]:
         corpus = prepare(exact(resolved, cache, progress, None), cache, progress)
     counts = {stage.name: counts_of_rows(corpus, nth) for nth, stage in enumerate(texts)}
     return [
-        {name: Given(count, COUNTED) for name, count in counts.get(stage.name, {}).items()}
+        {name: Given(count, OF_THE_TEXT) for name, count in counts.get(stage.name, {}).items()}
         for stage in stages
     ]

@@ -75,15 +75,12 @@ def _by_the_clock(program: Program, diagnostics: Diagnostics) -> Program:
 
     if isinstance(setting.value, Hours):
         hours = Given(setting.value.hours, setting.origin)
-        program = replace(program, settings={**program.settings, "clock": hours})
+        program = program.with_settings({"clock": hours})
     return program.changed(counted)
 
 
 def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[float]:
-    """The steps, or the tokens, of each stage; what ``run`` does not set has its default.
-
-    Those in epochs have their epochs, in words their words, which need no text.
-    """
+    """The steps or tokens of each stage, or its epochs or words; ``run`` lacks defaults."""
     settings = {**CONSTANT, **run}
     named: Sequence[CompleteSettings] = typed(Program("", settings, tuple(stages))).stages
     for unit in (Epochs, Words):
@@ -98,10 +95,6 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
         return sum(steps * (pace if tokens else 1) for steps, pace in paces)
 
     return [share(stage, before.steps) for stage, before in zip(counted, named, strict=True)]
-
-
-def _is_share(length: object) -> bool:
-    return isinstance(length, float)
 
 
 def _in_tokens(value: Any) -> bool:
@@ -205,11 +198,12 @@ _OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
     Rule("E329", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
          "batch_warmup counts steps, and a clock does not say how many there are",
          help="batch_warmup=none"),
-    Rule("E329", "optimizer", lambda s: s.optimizer.warmup and not _is_share(s.optimizer.warmup),
+    Rule("E329", "optimizer",
+         lambda s: s.optimizer.warmup and not isinstance(s.optimizer.warmup, float),
          "a warm-up by the clock is a share of its time",
          way=lambda s: argument("optimizer", s.origins["optimizer"], "warmup", "1%")),
     Rule("E329", "optimizer",
-         lambda s: s.optimizer.last and not _is_share(s.optimizer.last),
+         lambda s: s.optimizer.last and not isinstance(s.optimizer.last, float),
          "a decay by the clock is a share of its time", help="as in schedule=wsd(decay=10%)"),
     Rule("E329", "optimizer", lambda s: bool(getattr(s.optimizer.schedule, "over", 0)),
          "a schedule by the clock ends when its time does: leave over out",
