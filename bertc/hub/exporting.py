@@ -107,7 +107,7 @@ def _turned(resolved: Resolved) -> tuple[str, ...]:
     body = resolved.encoder
     others = [t.name for t in resolved.terms() if not answered_by(t.objective, body)]
     seen = "earlier tokens alone" if body.causal else "all tokens of a row"
-    last = f"each token attends to {seen}, as in the last stage; {listed(others)} learned otherwise"
+    last = f"each token attends to {seen}; {listed(others)} learned otherwise"
     ahead = any(t.objective.masks and getattr(t.objective, "ahead", 0) for t in resolved.terms())
     before = "its masked-LM head predicts each token from the state before it, as mntp does"
     return (*[last] * bool(others), *[before] * ahead)
