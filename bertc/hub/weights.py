@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError
+from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError, listed
 from bertc.base.storage.json_file import read_json, shown, shown_name
 from bertc.base.storage.paths import is_file
 from bertc.hub import composer, families
@@ -110,9 +110,9 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
             return index, _parts(index)
     if checkpoint := composer.checkpoint_in(folder):
         return checkpoint, [checkpoint]
-    raise MissingInputError(
-        f"{folder} has no {SAFE} and no {PICKLED}", help="name a folder that has one"
-    )
+    there = listed(sorted(path.name for path in folder.iterdir()))
+    help = f"name a folder that has one, or rename weights of PyTorch; there are {there}"
+    raise MissingInputError(f"{folder} has no {SAFE} and no {PICKLED}", help)
 
 
 def _parts(index: Path) -> list[Path]:

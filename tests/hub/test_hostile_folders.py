@@ -271,8 +271,11 @@ def test_damaged_pickles_are_refused(folder):
 
 def test_missing_files_are_named(folder):
     (folder / "model.safetensors").rename(folder / "weights.pkl")
-    with pytest.raises(MissingInputError, match=r"no model\.safetensors and no pytorch_model\.bin"):
+    with pytest.raises(
+        MissingInputError, match=r"no model\.safetensors and no pytorch_model\.bin"
+    ) as e:
         load(folder)
+    assert "weights.pkl" in e.value.help
     index = folder / "model.safetensors.index.json"
     for said, error, message in (
         ({}, DataError, 'weight_map names ""'),

@@ -112,6 +112,12 @@ FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
 """Endings of files whose rows have columns; all other files are text."""
 NO_TEXT = (".json", ".html", ".xml", ".pdf", ".docx", ".zip", ".tar", ".tgz", ".xz", ".bz2", ".7z")
 """Endings of files that are never plain text, whatever bytes they hold."""
+_MADE_TEXT = {
+    ".json": "an object a line: name it {1}.jsonl; a list: jq -c '.[]' {0} > {1}.jsonl",
+    ".bz2": "bzip2 -dc {0} | gzip > {1}.gz",
+    ".xz": "xz -dc {0} | gzip > {1}.gz",
+    ".zip": "unzip {0} -d {1}, and name the files in it",
+}
 
 
 @dataclass(frozen=True)
@@ -147,7 +153,7 @@ def suffix(path: AnyFile) -> str:
 def no_text(path: AnyFile) -> tuple[str, str]:
     """Message and help for a file whose ending is in ``NO_TEXT``."""
     said = f"{path}: a {suffix(path)} file is neither plain text nor rows of columns"
-    if suffix(path) == ".json":
-        return said, f"an object a line: name it {path}l; a list: jq -c '.[]' {path} > {path}l"
+    if way := _MADE_TEXT.get(suffix(path)):
+        return said, way.format(path, str(path).removesuffix(path.suffix))
     reads = f"bertc reads text, and columns of {', '.join(FORMATS)} files"
     return said, f"{reads}, each also with {' or '.join(PACKED)}"

@@ -57,16 +57,13 @@ def _uneven(program: Complete) -> int:
     return heads[0] if derived and heads else 0
 
 
-def _dividing(program: Complete) -> list[int]:
-    return fitting_heads(program, _uneven(program), program.hidden, key_heads(program))[:2]
-
-
 _OF_HEADS: tuple[Rule[Complete], ...] = (
     Rule("E201", ("heads", "hidden"), _uneven,
          lambda p: f"{_uneven(p)} heads do not divide the width {p.hidden}",
          label=lambda p: f"{p.hidden} / {_uneven(p)} leaves {p.hidden % _uneven(p)}",
          also=lambda p: ("hidden", f"hidden = {p.hidden}"),
-         help=lambda p: " or ".join(f"heads={number}" for number in sorted(_dividing(p)))),
+         help=lambda p: " or ".join(f"heads={number}" for number in sorted(
+             fitting_heads(p, _uneven(p), p.hidden, key_heads(p))[:2]))),
     Rule("E223", "heads", lambda p: len(set(_values(p.heads))) > 1 and p.positions.ties_biases,
          lambda p: f"layers differ in heads, but positions = {p.positions.kind} shares its biases "
          "between all layers",

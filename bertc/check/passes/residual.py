@@ -5,10 +5,6 @@ from bertc.ir.changing.growth import FromLayers
 from bertc.ir.program.complete import Complete
 
 
-def _several(program: Complete) -> bool:
-    return isinstance(program.heads, tuple) and len(set(program.heads)) > 1
-
-
 def _depths(program: Complete) -> list[int]:
     """The numbers of layers of the stages, if a sum depends on them."""
     depths = sorted({stage.layers for stage in program.stages})
@@ -21,7 +17,8 @@ OF_STREAMS: tuple[Rule[Complete], ...] = (
          lambda p: f"norm = {p.norm.kind} is of the sum of a part and what it read, and with "
          f"residual = {p.residual.kind} nothing is added to attention",
          also=("residual", "residual is set here"), help="norm=pre"),
-    Rule("E322", "residual", lambda p: p.residual.mixes_values and _several(p),
+    Rule("E322", "residual",
+         lambda p: p.residual.mixes_values and isinstance(p.heads, tuple) and len({*p.heads}) > 1,
          "layers differ in heads, so that their values are not as wide as those of the first",
          also=("heads", "heads are set here"), help="residual=dwa"),
     Rule("E322", "residual", _depths,

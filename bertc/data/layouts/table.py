@@ -28,7 +28,7 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
         return
     if not is_table(source):
         help = f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}"
-        if suffix(source) == ".json":
+        if suffix(source) in NO_TEXT:
             help = no_text(source)[1]
         elif is_tagged_file(source):
             help = f'words and tags a line are read by task=tag("{source}")'

@@ -87,14 +87,16 @@ def test_words_with_tags_in_a_text_file_name_their_task(content: str, tmp_path: 
     [
         ("a.json", '[{"text": "hen"}]', "jq -c '.[]' a.json > a.jsonl"),
         ("a.json", '{"text": "hen"}\n{"text": "duck"}\n', "an object a line: name it a.jsonl"),
+        ("a.tsv.bz2", "", "bzip2 -dc a.tsv.bz2 | gzip > a.tsv.gz"),
+        ("a.zip", "", "unzip a.zip -d a,"),
         ("a.jsonl", '{"text": {"body": "hen"}, "label": 1}', '"text.body" names a member of it'),
     ],
 )
-def test_rows_as_json_have_a_way_out(name, content, help, tmp_path, monkeypatch):
+def test_rows_in_other_files_have_a_way_out(name, content, help, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path(name).write_text(content)
     looks = [lambda: training_examples(Classify(train=name)), lambda: survey(name)]
-    for look in looks[: 1 + (name == "a.json")]:
+    for look in looks[: 1 + (name != "a.jsonl")]:
         with pytest.raises(DataError) as error:
             look()
         assert help in error.value.help
