@@ -357,7 +357,8 @@ def test_workers_make_the_same_parts_and_count_what_they_do(program, straight, t
     assert contents(work.place.folder) == straight
 
 
-def test_damaged_inputs_are_named_or_left_out_and_listed(tmp_path, command, capsys):
+def test_damaged_inputs_are_named_or_left_out_and_listed(tmp_path, command, capsys, monkeypatch):
+    monkeypatch.setattr(files, "DECODED_BYTES", 0)
     write(tmp_path / "a.jsonl", 20)
     (tmp_path / "b.txt").write_bytes(b"A hen. " * 9999 + b"\xff\xfe" * 9)
     raw = gzip.compress((tmp_path / "a.jsonl").read_bytes() * 300)

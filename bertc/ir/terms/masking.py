@@ -72,7 +72,7 @@ class SpanUnit(_Unit):
     masks_spans = True
 
 
-Unit = Annotated[TokenUnit | AdaptiveUnit | WordUnit | NgramUnit | SpanUnit, BY_KIND]
+Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit | AdaptiveUnit, BY_KIND]
 
 
 class Replace(Node):
