@@ -218,7 +218,7 @@ def test_resuming_needs_the_source_only_before_the_first_checkpoint(
     train(resolved, tmp_path / "straight", **options)
     first_weights(resolved, tmp_path / "early", options, monkeypatch)
 
-    def stop_after_the_first(parent, newest, keep):
+    def stop_after_the_first(parent, newest, keep, stay):
         raise DataError("stopped")
 
     with monkeypatch.context() as patch:
