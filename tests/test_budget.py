@@ -24,7 +24,7 @@ BUDGETS = {
     "core": 66_550,
     "lab": 8_890,
     "tests": 42_420,
-    "words of docs": 34_200,
+    "words of docs": 34_140,
     "lines of README": 120,
     "lines a kind": 425,
     "floors": 10,
