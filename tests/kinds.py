@@ -226,7 +226,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "focal": f"{CLASSIFY}, loss=focal(1.5, smoothing=0.1))",
     },
     "negatives": {
-        "column": f"{EMBED}, negative=b)",
+        "column": f"{EMBED}, negative=b, pooling=tokens(8, 8))",
         "mined": f"{EMBED}, negatives=mined('bert', number=2), widths=[16, 8])",
     },
     "objective": {

@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_550,
+    "core": 66_560,
     "lab": 8_890,
-    "tests": 42_420,
-    "words of docs": 34_140,
+    "tests": 42_460,
+    "words of docs": 34_230,
     "lines of README": 120,
     "lines a kind": 425,
     "floors": 10,

@@ -18,7 +18,7 @@ from bertc.hub.exporting import export_model
 from bertc.hub.families.family import Obstacle
 from bertc.hub.target import target_of
 from bertc.ir.base import Node
-from bertc.ir.learning.answer import Several, Span, Tags
+from bertc.ir.learning.answer import Several, Span, Tags, Vector
 from bertc.ir.network import sharing
 from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
@@ -113,6 +113,7 @@ def _micro_batches(step: TrainStep) -> list[MicroBatch]:
     ids = np.resize(text.token_ids, (rows, stage.seq))
     read = 2 if isinstance(answer, Tags) else 1
     several = isinstance(answer, Span | Several)
+    by_token = isinstance(answer, Span) or (isinstance(answer, Vector) and answer.by_token)
     shape = (rows, 1, answer.width) if several else (rows, read)
     batch = TaskBatch(
         task.title,
@@ -122,7 +123,7 @@ def _micro_batches(step: TrainStep) -> list[MicroBatch]:
         np.arange(read)[None].repeat(rows, 0),
         np.ones(shape),
         np.ones((rows, read), np.float32),
-        np.ones_like(ids, bool)[:, : stage.seq if isinstance(answer, Span) else 0],
+        np.ones_like(ids, bool)[:, : stage.seq if by_token else 0],
         np.arange(rows),
         reads_all=task.reads_all,
     )

@@ -172,7 +172,8 @@ def training(name: str, spec: str, init: str = "minilm") -> Callable[[int], Figu
 
     def train(seed: int) -> Figures:
         run = f"runs/{name}-{seed}"
-        spent = bertc("train", f"init='{init}' {spec} eval_every=9999 seed={seed}", "--out", run)[1]
+        whole = f"init='{init}' {spec} eval_every=9999 seed={seed}"
+        spent = bertc("train", whole, "--out", run, "--resume")[1]
         return scores(json.loads(lines(Path(run, "metrics.jsonl"))[-1])) | spent
 
     return train

@@ -13,6 +13,7 @@ from bertc.base.diagnostics import DataError, UsageError
 from bertc.hub.sentences import MODES
 from bertc.model import EncoderInputs
 from bertc.run.models import vectors
+from bertc.run.models.loading import placed
 from bertc.run.models.runs import export_run
 from bertc.use.embed import embed_file, refuse_other_files
 from bertc.use.trained import Trained
@@ -85,6 +86,14 @@ def test_what_cannot_be_embedded_is_refused(run, model, tmp_path):
         export_run(run, tmp_path / "out", "last4")
     assert "one of mean, cls, max" in error.value.help
     assert not (tmp_path / "out").exists()
+
+
+def test_maps_in_bf16_are_cast_once_to_the_same_vectors(run):
+    at_once, in_batches = bertc.load(run), bertc.load(run)
+    placed(at_once, "cpu", "bf16")
+    in_batches.compute_dtype = torch.bfloat16
+    assert at_once.get_parameter("encoder.ffn.0.inner.weight").dtype == torch.bfloat16
+    assert (at_once.embed(TEXTS) == in_batches.embed(TEXTS)).all()
 
 
 @pytest.mark.parametrize("pooling", MODES)

@@ -14,6 +14,8 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import cut, gather
 from bertc.data.layouts.example import TextExample
 from bertc.ir.address import key
+from bertc.ir.learning.answer import TokenVectors
+from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives import MicroBatch
 from bertc.learn.objectives.softmax.similarities import cosent, info_nce, pooled, related_losses
 from bertc.learn.step.feed import to_micro_batch
@@ -72,6 +74,25 @@ def test_info_nce_is_a_cross_entropy_of_cosines(texts, both):
     torch.testing.assert_close(found.losses, torch.stack(losses))
     expected = gradient(torch.stack(losses).mean(), vectors)
     torch.testing.assert_close(gradient(found.losses.mean(), vectors), expected)
+
+
+def test_max_sim_adds_up_the_best_cosine_of_each_token_of_the_query():
+    task = Embed(text="a", positive="b", both=True, temperature=0.5, pooling=TokenVectors(query=4))
+    lengths = torch.tensor([[4, 7], [2, 1], [3, 5]])
+    there = (torch.arange(7) < lengths[..., None])[..., None]
+    vectors = ((units(6, 7).detach().view(3, 2, 7, 6) - 0.2) * there).requires_grad_()
+    cosines = torch.nn.functional.normalize(vectors, dim=3)
+    tokens = [
+        [part[:n] for part, n in zip(*row, strict=True)]
+        for row in zip(cosines, lengths, strict=True)
+    ]
+    scores = [[sum(max(q @ t for t in b) for q in a) for _, b in tokens] for a, _ in tokens]
+    table = torch.stack([torch.stack(row) for row in scores]) / 0.5
+    losses = (table.logsumexp(1) + table.logsumexp(0)) / 2 - table.diagonal()
+    found = related_losses(task, vectors, torch.zeros(3, 2), scored=False).losses
+    torch.testing.assert_close(found, losses, rtol=1e-5, atol=1e-5)
+    slopes = [gradient(loss.mean(), vectors) * there for loss in (found, losses)]
+    torch.testing.assert_close(*slopes, rtol=1e-5, atol=1e-5)
 
 
 def test_cosent_adds_up_the_pairs_in_the_wrong_order():

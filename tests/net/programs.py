@@ -170,6 +170,9 @@ PROGRAMS: dict[str, dict[str, str]] = {
                            'score=label, loss=margin, widths=[8, 4], query_prompt="who ", '
                            # Small vectors: margins of large ones lose bits.
                            'similarity=dot, mlp=true)'),
+    "embed late": _asked('embed("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
+                         'negative=b, both=true, pooling=tokens, temperature=8)', seq="40",
+                         microbatch="2"),
     "rerank": _asked('rerank("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
                      'negative=b)'),
     "features": _asked("", steps="", blocks=

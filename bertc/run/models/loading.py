@@ -23,6 +23,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved, RunPrecision
 from bertc.machine.machine import dtype_of, make_plan
 from bertc.model import Model, build
+from bertc.model.weights import Linear
 from bertc.run.models.importing import import_model
 from bertc.run.records.checkpoints import AVERAGE, WEIGHTS, verify
 
@@ -166,3 +167,7 @@ def placed(model: Model, device: str, precision: RunPrecision | None = None) -> 
     run = model.resolved.run.model_copy(update=update)
     plan = make_plan(model.resolved.model_copy(update={"run": run}))
     model.to(plan.device).compute_dtype = dtype_of(plan)
+    for network in model.networks():
+        for part in network.modules():
+            if isinstance(part, Linear):  # cast here, not in every batch
+                part.to(model.compute_dtype)
