@@ -22,7 +22,7 @@ from bertc.ir.learning.answer import Several, Span, Tags, Vector
 from bertc.ir.network import sharing
 from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.model import head_weights, model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.learn.objectives import MicroBatch
@@ -87,7 +87,12 @@ def test_a_kind_is_counted_trained_and_exported_or_refused(union, kind):
 def _built_and_trained(resolved: Resolved) -> None:
     model = build(resolved, device="meta")
     built = sum(parameter.numel() for parameter in model.parameters())
-    assert estimate(resolved, "h200").parameters.total == built
+    counted = estimate(resolved, "h200").parameters
+    assert counted.total == built == sum(counted.by_part.values())
+    assert counted.total == counted.encoder + counted.generator + counted.heads
+    assert counted.encoder == counted.embeddings + counted.layers + counted.pooler
+    assert counted.encoder == sum(weight.numel for weight in resolved.encoder.weights())
+    assert counted.heads == sum(weight.numel for weight in head_weights(resolved))
     first, *later = resolved.stages
     step = make_step(resolved.as_in(first), first.batch)
     micro_batches = _micro_batches(step)

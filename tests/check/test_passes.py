@@ -7,7 +7,7 @@ import pytest
 
 from bertc import lang
 from bertc.api import resolve
-from bertc.base.diagnostics import Diagnostics, MachineError, SpecError
+from bertc.base.diagnostics import Diagnostics, MachineError
 from bertc.check import passes
 from bertc.check.compiling import PASSES, compile_spec
 from bertc.check.passes import complete
@@ -112,67 +112,6 @@ def test_groups_are_exact_for_every_count(depth):
             assert owner * groups // depth == layer * groups // depth
             assert owner <= layer
             assert owners[owner] == owner
-
-
-@pytest.mark.parametrize(
-    ("spec", "code"),
-    [
-        ("layers=4 share=map([0, 1])", "E202"),
-        ("layers=4 share=map([0, 1]) norm=pre(first=false)", "E202"),
-        ("layers=3 share=map([0, 0, 1])", "E202"),
-        ("layers=4 share=groups(5)", "E202"),
-        ("layers=2 heads=[4, 8] head_dim=16 share=all", "E202"),
-        ("objective=mlm+nsp pooler=false", "E215"),
-        ("objective=mlm+nsp pooler=mean-gelu", "E215"),
-        ('objective=tlm data=pairs(en="a", fr="b") segments=1', "E211"),
-        ("optimizer=adamw(lr=3 tokens)", "E326"),
-        ('objective=glue(rte, "RTE", examples=99) batch_warmup=rising(4, 10)', "E327"),
-        ('objective=glue(rte, "RTE", examples=99) average=ema(1M tokens)', "E327"),
-        ("steps=20 average=ema(1%)", "E380"),
-        ("batch=32 batch_warmup=rising(8, 10) steps=10", "E328"),
-        ("batch=32 batch_warmup=rising(6, 10) microbatch=4 steps=99", "E328"),
-        ("seq=128 tokens=5", "E101"),  # a setting may be called tokens
-        ("body=bilstm norm=pre", "E228"),
-        ("body=bilstm objective=plm", "E229"),
-        ("body=bilstm pack=true", "E229"),
-        ("body=bilstm vocab=words(120) table=adaptive([20,60],2) head=adaptive", "E229"),
-        ("body=bilstm objective=rtd*50+mlm generator=0.5", "E229"),
-        ("body=bilstm adapt=lora", "E228"),
-        ("adapt=lora prune=neurons(20%)", "E360"),
-        ("adapt=lora objective=rtd*50+mlm generator=0.5", "E360"),
-        ("adapt=lora(65, on=key) attention=full(kv_heads=1)", "E361"),
-        ("freeze=tables", "E108"),
-        ("task=classify('x.tsv', labels=['a', 'b'], loss=weights([1, 2, 3]), examples=9)", "E277"),
-        ("freeze=positions body=bilstm", "E274"),
-        ("freeze=positions positions=rotary", "E274"),
-    ],
-)
-def test_contradictions_are_found(spec, code):
-    with pytest.raises(SpecError) as caught:
-        resolve(spec)
-    assert [d.code for d in caught.value.diagnostics] == code.split()
-    assert caught.value.diagnostics[0].span is not None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("labels=[low, mid], loss=weights([2])", "2 labels (low, mid), but loss has 1 weight"),
-        ("label=[PER]", "`label` has 1 value, and needs 2 or more"),
-        ("label=[PER, PER]", "'PER' is named twice"),
-        ("name='A'", "'A' is no name"),
-    ],
-)
-def test_lists_that_do_not_fit_are_told_as_written(arguments, message):
-    with pytest.raises(SpecError) as caught:
-        resolve(f"task=classify('x.tsv', {arguments}, examples=9)")
-    assert message in caught.value.diagnostics[0].message
-
-
-def test_all_contradictions_are_found_in_one_run():
-    with pytest.raises(SpecError) as caught:
-        resolve("hidden=512 heads=10 positions=128 seq=256 batch=32 microbatch=5")
-    assert {d.code for d in caught.value.diagnostics} == {"E201", "E203", "E208"}
 
 
 CPU = Machine("cpu", "a processor", 8 * 2**30, fast_bf16=True, cores=2)
