@@ -1,7 +1,7 @@
 """The end of a datatrove pipeline: its documents become prepared text, a part for each task."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ class PreparedWriter:
         DataError: another preparation is at ``to``, or one of other tasks.
     """
 
-    resolved: Resolved
+    resolved: Resolved = field(repr=False)
     to: str
 
     def __call__(self, data: Iterable[Any] | None, rank: int = 0, world_size: int = 1) -> None:
@@ -46,7 +46,7 @@ class PreparedWriter:
         )
         source = replace(part, parts=(part,) * world_size)
         place = FolderAt(self.to)
-        work = begin_preparing(self.resolved, place, cache_folder(), Silent(), source=source)
+        work = begin_preparing(self.resolved, place, cache_folder(), Silent(), "", source)
         make_parts(work, work.plan.parts[rank : rank + 1], Silent())
 
 

@@ -71,9 +71,10 @@ def standing(to: str) -> tuple[str, bool]:
     """The progress of a preparation with its missing and damaged parts; True if it has none."""
     with watching("nothing was changed") as progress:
         plan, parts, missing, damaged = survey(FolderAt(to), progress)
-    size = bytes_text(int(plan.read.get("bytes", 0)))
-    lines = [f"{to}: {plan.words('text')}, {size} of text"]
-    lines.append(f"  parts    {len(parts):,} of {len(plan.parts):,}")
+    in_store, command = FolderAt(to).folder is None, plan.read.get("command")
+    size = f", {bytes_text(int(plan.read.get('bytes', 0)))} of text" if command else ""
+    lines = [f"{to}: {plan.words('text')}{size}"]
+    lines.append(f"  parts    {len(parts):,} of {len(plan.parts):,}{', by size' * in_store}")
     for word, names in (("missing", missing), ("damaged", damaged)):
         if names:
             lines.append(f"  {word}  {len(names):,}: {listed(names)}")
@@ -81,5 +82,6 @@ def standing(to: str) -> tuple[str, bool]:
     whole = len(parts) == len(plan.parts)
     if whole and not FolderAt(to).sizes("").get(CORPUS_FILE):
         lines.append("  not finished: --finish writes the manifest")
-    lines.append(f"  files edited since are not seen here: {plan.words('command')} compares them")
+    if command:
+        lines.append(f"  files edited since are not seen here: {command} compares them")
     return "\n".join(lines), whole

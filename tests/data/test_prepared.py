@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import gzip
 import json
+import re
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -557,6 +559,32 @@ def test_a_store_that_never_answered_is_not_tried_again(tmp_path: Path) -> None:
         assert help in str(error.value.help)
         assert len(Faulty.faults) == 1
     Faulty.faults.clear()
+
+
+@pytest.mark.parametrize("file", ["00003/train.ids", "tokenizer/vocab.txt", "heldout/heldout.ids"])
+def test_damage_of_the_same_size_in_a_store_is_mended_as_its_message_says(
+    text: Path, tmp_path: Path, command: Any, file: str
+) -> None:
+    spec, to = tmp_path / "a.bertc", f"memory://{tmp_path.name}"
+    spec.write_text(f'data="{text}" {SETTINGS} layers=1 hidden=64 format=doc-sentences')
+    assert command("prepare", str(spec), "--to", to, "--workers", "1") == 0
+    place, cache = FolderAt(to), iter(range(9))
+
+    def read() -> None:
+        other = tmp_path / f"cache{next(cache)}"
+        data = prepare(reading(to, tokenizer_at(to, other)), other, Silent()).stage(0)
+        [data.train(step) for step in range(40)]
+
+    whole = place.read(file, 1 << 20)
+    assert whole
+    place.write(file, bytes([whole[0] ^ 1]) + whole[1:])
+    with pytest.raises(MissingInputError, match=f"cannot read {to}/{file}: .*manifest") as error:
+        read()
+    commands = re.findall(r"bertc (prepare .*?)(?: makes|;|$)", error.value.help)
+    for words in map(shlex.split, commands):
+        assert command(*words, *(() if "--finish" in words else ("--workers", "1"))) == 0
+    assert place.read(file, 1 << 20) == whole
+    read()
 
 
 @pytest.mark.parametrize(

@@ -73,12 +73,10 @@ def _all_parts(
     plan, parts, missing, damaged = survey(place, progress, checked_bytes)
     if absent := sorted([*missing, *damaged]):
         named = f"{several(len(missing), 'part')} missing, {len(damaged):,} damaged"
-        share = f" --part {plan.parts.index(absent[0]) + 1}/{len(plan.parts)}"
         raise DataError(
             f"{len(parts):,} of {several(len(plan.parts), 'part')} are whole at {place.address}: "
             f"{named}, the first is {absent[0]}",
-            f"{plan.words('command')} --to {place.address}{share * (len(absent) == 1)} makes "
-            + ("it" if len(absent) == 1 else "those alone"),
+            plan.remedy(place.address, absent),
         )
     return plan, parts
 
@@ -97,7 +95,7 @@ def survey(
     progress.begin("reading the parts", len(plan.parts), "parts")
     # Threads of this kind are not waited for when Ctrl-C or an error comes.
     with ThreadPool(available_cores() if place.folder else STORE_READERS) as pool:
-        look = partial(part_at, place, plan=plan, checked_bytes=checked_bytes)
+        look = partial(part_at, place, plan=plan, checked_bytes=checked_bytes if place.folder else 0)
         for name, part in zip(plan.parts, pool.imap(look, plan.parts), strict=True):
             if part:
                 parts.append(part)

@@ -1,7 +1,8 @@
 """``bertc prepare``: tokenisation ahead of training, part by part, by any number of workers."""
 
+import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -87,7 +88,7 @@ def begin_preparing(
     vocabulary = _vocabulary_at(place, agreed)
     if vocabulary is None:
         vocabulary, agreed = completed()
-        if part_at(place, TOKENIZER) is None:
+        if part_at(place, TOKENIZER, None, sys.maxsize) is None:
             put_folder(place, TOKENIZER, partial(_saved, vocabulary))
         write_plan(place, agreed)
     parts = dict(zip(agreed.parts, source.parts or (source,), strict=True))
@@ -146,7 +147,7 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
 
 def _vocabulary_at(place: FolderAt, plan: PreparationPlan) -> Vocabulary | None:
     """The vocabulary that the first worker put into a place, None before that."""
-    if not plan.tokenizer or (part := part_at(place, TOKENIZER)) is None:
+    if not plan.tokenizer or (part := part_at(place, TOKENIZER, None, sys.maxsize)) is None:
         return None
     with tempfile.TemporaryDirectory(prefix="bertc-") as name:
         copy_part(place, part, Path(name))
@@ -204,13 +205,14 @@ def _content(identity: Iterable[Any]) -> list[Any]:
 
 
 def make_parts(
-    work: Preparation, names: Iterable[str], progress: Progress, workers: int = 1
+    work: Preparation, names: Sequence[str], progress: Progress, workers: int = 1
 ) -> None:
     """Make the parts of these names, but for those that are there already.
 
-    Each of ``workers`` processes makes whole parts; those of few parts share the processes.
+    A single one is compared byte by byte, also in a store: that mends one that is damaged. Each of ``workers`` processes makes whole parts; those of few parts share the processes.
     """
-    missing = [name for name in names if part_at(work.place, name, work.plan) is None]
+    checked = sys.maxsize if len(names) == 1 else None
+    missing = [name for name in names if part_at(work.place, name, work.plan, checked) is None]
     number = max(1, min(workers, len(missing)))
     shared = replace(work, place=FolderAt(work.place.address), parts={})  # for every process
     make = partial(_make, shared, workers // number)

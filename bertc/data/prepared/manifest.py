@@ -2,7 +2,7 @@
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bertc.base.diagnostics import MissingInputError
+from bertc.base.storage import durable
 from bertc.base.storage.place import FolderAt
 from bertc.data.cache import store
 from bertc.data.prepared.plan import (
@@ -57,13 +58,15 @@ def part_at(
     place: FolderAt,
     name: str,
     plan: PreparationPlan | None = None,
-    checked_bytes: int = store.CHECKED_BYTES,
+    checked_bytes: int | None = None,
 ) -> PreparedPart | None:
     """A part that is whole, else None: in a folder by its content, in a store by its sizes.
 
-    With a ``plan`` it is one of that preparation. Files above ``checked_bytes`` go by size.
+    With a ``plan`` it is one of that preparation. Files above ``checked_bytes`` go by size;
+    with it those of a store are read, whatever their size.
     """
-    if place.folder and store.intact(place.folder / name, checked_bytes) is None:
+    in_folder = store.CHECKED_BYTES if checked_bytes is None else checked_bytes
+    if place.folder and store.intact(place.folder / name, in_folder) is None:
         return None
     raw = place.read(f"{name}/{store.MANIFEST_FILE}", LARGEST_FILE_BYTES, lambda _: True)
     manifest = store.unsealed(raw.decode("utf-8", "replace")) if raw else None
@@ -74,7 +77,19 @@ def part_at(
         return None
     if plan and manifest["facts"].get("plan") not in (plan.fingerprint, plan.digest_of(name)):
         return None
+    if checked_bytes and not place.folder and not _as_written(place, name, manifest["files"]):
+        return None
     return PreparedPart(name, hashlib.sha256(raw).hexdigest(), manifest["facts"])
+
+
+def _as_written(place: FolderAt, name: str, files: Mapping[str, tuple[int, str]]) -> bool:
+    """True if the files of a part in a store have their digests; they are read."""
+    with tempfile.TemporaryDirectory(prefix="bertc-") as aside:
+        for file, (_, digest) in files.items():
+            place.get(f"{name}/{file}", copy := Path(aside) / "copy")
+            if durable.digest(copy) != digest:
+                return False
+    return True
 
 
 def bytes_of(part: PreparedPart, dtype: str) -> int:

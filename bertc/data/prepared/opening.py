@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bertc.base.diagnostics import DataError
+from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.paths import working_folder
-from bertc.base.storage.place import FolderAt
+from bertc.base.storage.place import WRONG, FolderAt
 from bertc.data.cache import store
 from bertc.data.cache.copies import copied
 from bertc.data.prepared.manifest import PreparedPart, PreparedText, bytes_of, part_at, read_corpus
-from bertc.data.prepared.plan import LARGEST_FILE_BYTES, TOKENIZER
+from bertc.data.prepared.plan import LARGEST_FILE_BYTES, TOKENIZER, read_plan
 from bertc.data.rows.holdout import held_out_remark
 from bertc.data.rows.tokens import Tokens, open_tokens
 from bertc.data.shards import Shard, Tokenised
@@ -128,5 +128,10 @@ def copy_part(place: FolderAt, part: PreparedPart, folder: Path) -> store.Facts:
             f"bertc prepare --to {place.address} --finish writes its manifest again",
         )
     for name, (_, digest) in manifest["files"].items():
-        place.get(f"{part.name}/{name}", folder / name, digest)
+        try:
+            place.get(f"{part.name}/{name}", folder / name, digest)
+        except MissingInputError as error:
+            if WRONG in error.message and (plan := read_plan(place)):
+                error.help = plan.remedy(place.address, [part.name])
+            raise
     return dict(manifest["facts"])

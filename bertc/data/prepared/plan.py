@@ -1,7 +1,7 @@
 """The plan of prepared text, which all its workers share, and files with their digest."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -66,6 +66,20 @@ class PreparationPlan:
     def words(self, name: str) -> str:
         """A setting in words for people."""
         return str(self.read.get(name) or getattr(self, name))
+
+    def remedy(self, address: str, names: Sequence[str]) -> str:
+        """The help by which parts that are missing or damaged at an address are made."""
+        finish = f"bertc prepare --to {address} --finish"
+        if [*names] == [HELD_OUT]:
+            return f"{finish} makes it again"
+        if not (command := self.read.get("command")):
+            again = f"run these tasks of the pipeline again: {listed(names)}"
+            return f"{again} (without their completions/ in its logs); then {finish}"
+        at = self.parts.index(names[0]) + 1 if names[0] in self.parts else 1
+        share, makes = f" --part {at}/{len(self.parts)}", "makes it"
+        if len(names) > 1:
+            share, makes = "", "makes those alone"
+        return f"{command} --to {address}{share} {makes}; then {finish}"
 
 
 def read_plan(place: FolderAt) -> PreparationPlan | None:
