@@ -58,7 +58,7 @@ def prepare(
 def _share(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
-    if not (match := re.fullmatch(r"(\d+)/(\d+)", text)):
+    if not (match := re.fullmatch(r"(\d+)/0*([1-9]\d*)", text)):
         raise UsageError(f"--part {text} is no share", "--part 17/400 is share 17 of 400")
     nth, of = map(int, match.groups())
     if not 1 <= nth <= of:

@@ -416,6 +416,7 @@ def test_commands_say_what_is_missing_and_how_it_is_made(text, tmp_path, command
     part = f"bertc prepare {file} --set seq=32 --to {to} --part 8/8 makes it"
     for arguments, code, said in (
         ((file, "--part", "x"), 2, "--part 17/400 is share 17 of 400"),
+        ((file, "--part", "1/0"), 2, "--part 17/400 is share 17 of 400"),
         ((file, "--part", "5/3"), 2, "of 3 shares there is no number 5"),
         ((file, *small, "--part", "9/9"), 0, "the text has 8 parts, so this share has"),
         (("--status",), 1, "missing  8: 00000, 00001"),
@@ -559,6 +560,33 @@ def test_a_store_that_never_answered_is_not_tried_again(tmp_path: Path) -> None:
         assert help in str(error.value.help)
         assert len(Faulty.faults) == 1
     Faulty.faults.clear()
+
+
+@pytest.mark.parametrize("to", ["{}/to", "memory://{}/missing"])
+def test_check_names_missing_parts(program, tmp_path, command, capsys, to):
+    place = made(program, to.format(tmp_path), tmp_path / "made")
+    text = f'data=prepared("{place.address}") layers=1 hidden=64'
+    assert command("check", text) == 0
+    place.remove("00003")
+    assert command("check", text) == 1
+    out = capsys.readouterr().out
+    assert f"{place.address} lacks 1 part: 00003" in out
+    assert f"--to {place.address} --part 4/8 makes it" in out
+
+
+@pytest.mark.parametrize("address", ["s3:/bucket/x", "s3//bucket/x", "s3:bucket/x"])
+def test_an_address_with_a_slip_is_no_folder(address: str) -> None:
+    with pytest.raises(MissingInputError) as error:
+        FolderAt(address)
+    assert error.value.help == "did you mean s3://bucket/x?"
+
+
+def test_a_cache_below_one_part_is_remarked(store, tmp_path):
+    for cache, said in (("10", True), ("1M", False)):
+        notes = Notes()
+        there = reading(store, tokenizer_at(store, tmp_path / "a"), "", f", cache={cache}")
+        prepare(there, tmp_path / "other", notes)
+        assert any("is less than a part of" in note for note in notes.notes) == said
 
 
 @pytest.mark.parametrize("file", ["00003/train.ids", "tokenizer/vocab.txt", "heldout/heldout.ids"])

@@ -15,7 +15,9 @@ from bertc.base.storage.place import FolderAt
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
 from bertc.data.prepared.finishing import finish_preparing
+from bertc.data.prepared.making import begin_preparing
 from bertc.run.pipeline import PreparedWriter
+from bertc.run.preparing import standing
 from tests.data.test_prepared import contents
 
 TASKS = 3
@@ -76,3 +78,15 @@ def test_a_pipeline_needs_a_tokenizer_and_a_place_of_as_many_tasks() -> None:
     writer(documents(0), 0, TASKS)
     with pytest.raises(DataError, match="holds another preparation"):
         writer(documents(0), 0, TASKS + 1)
+    assert len(repr(writer)) < 100
+    said, _ = standing("to")
+    assert "0 B" not in said
+    assert "files edited" not in said
+    with pytest.raises(DataError) as error:
+        finish_preparing(FolderAt("to"), Silent())
+    assert "run these tasks of the pipeline again: 00001, 00002" in error.value.help
+    learned = resolve(
+        f'{SPEC.replace(chr(34) + "vocab.txt" + chr(34), "wordpiece(90)")} data="vocab.txt"'
+    )
+    with pytest.raises(DataError, match=r'vocab: tokenizer\("vocab.txt".* there, wordpiece'):
+        begin_preparing(learned, FolderAt("to"), Path("cache"), Silent())

@@ -29,13 +29,27 @@ def test_a_stopped_job_queues_again_and_a_failed_one_does_not(tmp_path, how, com
     monkeypatch.chdir(tmp_path)
     work, code, requeued = CASES[how]
     Path("mine.bertc").write_text("steps=10")
-    options = ["--nodes", "2", "--gpus", "4", "--set", "batch=64", "-o", "job.sh", "--", "-p a"]
+    options = [
+        "--mirror",
+        "s3://b/a b",
+        "--nodes",
+        "2",
+        "--gpus",
+        "4",
+        "--set",
+        "batch=64",
+        "-o",
+        "job.sh",
+        "--",
+        "-p a",
+    ]
     assert command("slurm", "train", "mine.bertc", *options) == 0
     script = Path("job.sh").read_text()
     assert "#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4" in script
     assert "#SBATCH --cpus-per-task=16 " in script
     assert "#SBATCH '-p a'" in script
     assert "train mine.bertc --set batch=64 --out" in script
+    assert "--resume --mirror 's3://b/a b' &" in script
     assert command("slurm", "train", "mine.bertc", "--set", "batch=4") == 2
     for name, text in {
         "scontrol": f'if [ "$1" = requeue ]; then echo "$2" > {tmp_path}/again; else echo n1; fi',
@@ -99,3 +113,6 @@ def test_a_job_array_prepares_a_text(tmp_path, monkeypatch, command, capsys):
     for words in commands:
         assert command(*words, *(() if "--finish" in words else ("--workers", "1"))) == 0
     assert "to train on" in capsys.readouterr().out
+    settled = f"data=prepared('{to}') layers=1 hidden=16 heads=1"
+    assert command("slurm", "prepare", settled, "--to", f"{to}2", "--parts", "3") == 2
+    assert "prepared(...) is not prepared ahead" in capsys.readouterr().err

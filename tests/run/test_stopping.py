@@ -143,10 +143,10 @@ def test_a_stop_before_a_run_has_a_folder_says_so(tiny, tmp_path, monkeypatch):
 class Lost(MemoryFileSystem):
     """A store whose files come until it is lost, by an error or without a word."""
 
-    protocol, files = "lost", itertools.count()
+    protocol, files, last = "lost", itertools.count(), 4
 
     def get_file(self, rpath, lpath, **options):
-        if "train.ids" in rpath and next(Lost.files) >= 4:
+        if "train.ids" in rpath and next(Lost.files) >= Lost.last:
             Lost.lose()
         super().get_file(rpath, lpath, **options)
 
@@ -195,6 +195,11 @@ def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, mon
     assert caught.value.exit_code == {"refused": 75, "stopped": 143}[how]
     go("run", lambda: None, resume=True)
     same_run(tmp_path / "straight", tmp_path / "run")
+    if how == "refused":
+        monkeypatch.setattr(Lost, "last", 0)
+        with pytest.raises(LostStoreError):
+            go("early", refused)
+        assert "saved after" not in capsys.readouterr().err
 
 
 def test_a_run_goes_on_where_its_text_is(tiny, tmp_path, monkeypatch):

@@ -82,12 +82,12 @@ def check_path(path: StrPath, ending: str = "") -> str:
     return f"check the path: {missing.parent} has {listed(names)}"
 
 
-def names_in(folder: Path) -> list[str]:
-    """Some names in a folder, sorted; none of what is no folder that may be read."""
+def names_in(folder: Path, most: int | None = _NAMES_READ) -> list[str]:
+    """At most so many names in a folder, sorted; none of what is no folder that may be read."""
     try:
         with os.scandir(folder) as entries:
             names = (entry.name for entry in entries if not entry.name.startswith("."))
-            return sorted(islice(names, _NAMES_READ))
+            return sorted(islice(names, most))
     except (OSError, ValueError):
         return []
 

@@ -19,7 +19,7 @@ from bertc.base.diagnostics.render import SECRET, for_terminal
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, names_in, real_path, user_path
 from bertc.base.storage.plain_file import read_bytes
-from bertc.base.storage.stores import opened, send
+from bertc.base.storage.stores import LIBRARIES, opened, send
 
 AnswerT = TypeVar("AnswerT")
 _LOG = logging.getLogger(__name__)
@@ -32,6 +32,8 @@ UNANSWERED = "check the address, the network, and the store's endpoint"
 LONGEST_SECONDS = 90.0
 """Most seconds from the first failure to the last try, of all readers of a folder together."""
 LATER = "what was done before is intact; try again when the store answers well"
+MISWRITTEN = re.compile(rf"({'|'.join(LIBRARIES)})(?!://)(:/*|//+)")
+"""The beginning of an address with a colon or a slash too few."""
 NO_BUCKET = re.compile("(bucket|container) does not exist")
 VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "LastModified", "mtime", "created")
 """Names in stores of the version of a file, the surest first."""
@@ -52,6 +54,9 @@ class FolderAt:
     def __post_init__(self) -> None:
         if SECRET.search(self.address):
             raise MissingInputError("an address has no keys, passwords or signatures", CREDENTIALS)
+        if match := MISWRITTEN.match(self.address):
+            meant = f"{match[1]}://{self.address[match.end() :]}"
+            raise MissingInputError(f"{self.address} is no address", f"did you mean {meant}?")
 
     @cached_property
     def folder(self) -> Path | None:
@@ -154,7 +159,7 @@ class FolderAt:
 
     def names(self) -> set[str]:
         """The names in the place, but for hidden ones; none if it is not there."""
-        names = names_in(self.folder) if self.folder else self.sizes()
+        names = names_in(self.folder, None) if self.folder else self.sizes()
         return {name for name in names if not name.startswith(".")}
 
     def read_range(self, name: str, start: int, end: int) -> bytes:

@@ -253,11 +253,12 @@ def _require_prepared(text: Prepared, vocab: Vocabulary) -> None:
     """Refuse prepared text that is not there, not whole, or of another tokenizer."""
     from bertc.base.storage.place import FolderAt
     from bertc.data.prepared.manifest import read_corpus
-    from bertc.data.prepared.opening import refuse_other_tokenizer
+    from bertc.data.prepared.opening import refuse_missing_parts, refuse_other_tokenizer
     from bertc.data.shards import spelling
     from bertc.data.vocab.existing import load_vocabulary
 
-    corpus = read_corpus(FolderAt(text.path))
+    corpus = read_corpus(place := FolderAt(text.path))
+    refuse_missing_parts(place, corpus)
     digest = ""  # of a vocabulary to learn, which tokens cannot give
     if isinstance(vocab, TokenizerFile):
         digest = spelling(load_vocabulary(vocab))

@@ -95,7 +95,8 @@ def survey(
     progress.begin("reading the parts", len(plan.parts), "parts")
     # Threads of this kind are not waited for when Ctrl-C or an error comes.
     with ThreadPool(available_cores() if place.folder else STORE_READERS) as pool:
-        look = partial(part_at, place, plan=plan, checked_bytes=checked_bytes if place.folder else 0)
+        most = checked_bytes if place.folder else 0
+        look = partial(part_at, place, plan=plan, checked_bytes=most)
         for name, part in zip(plan.parts, pool.imap(look, plan.parts), strict=True):
             if part:
                 parts.append(part)

@@ -123,8 +123,9 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
         "command": command,
         "text": source.name,
         "bytes": source.text_bytes,
-        "source": f"{source.name} with {bytes_text(source.text_bytes)}",
+        "source": source.name + f" with {bytes_text(source.text_bytes)}" * bool(source.text_bytes),
         "tokenizer": tokenizer,
+        "vocab": tokenizer,
         "rows": ", ".join(f"{s.format.kind} of {s.seq}{' packed' * s.pack}" for s in stages),
         "parts": f"{len(parts):,}",
         "clean": show_value(resolved.run.clean),
@@ -159,7 +160,7 @@ def _opened(
 ) -> tuple[TextSource, dict[CorpusText, TextSource]]:
     """The text to prepare, and that from which a vocabulary is learned."""
     if source is None:
-        text = _only_text(resolved)
+        text = only_text(resolved)
         if not skip_damaged:
             source = open_source(*text)
         elif isinstance(text.corpus, Files):
@@ -180,7 +181,8 @@ def _saved(vocabulary: Vocabulary, folder: Path) -> Facts:
     return {}
 
 
-def _only_text(resolved: Resolved) -> CorpusText:
+def only_text(resolved: Resolved) -> CorpusText:
+    """The text of a program that can be prepared; refuse several, and one that is prepared."""
     texts = dict.fromkeys(text for stage in resolved.stages for _, text in texts_of(stage))
     if len(texts) != 1:
         raise UsageError(
@@ -209,7 +211,8 @@ def make_parts(
 ) -> None:
     """Make the parts of these names, but for those that are there already.
 
-    A single one is compared byte by byte, also in a store: that mends one that is damaged. Each of ``workers`` processes makes whole parts; those of few parts share the processes.
+    A single one is compared byte by byte, also in a store: that mends one that is damaged. Each of
+    ``workers`` processes makes whole parts; those of few parts share the processes.
     """
     checked = sys.maxsize if len(names) == 1 else None
     missing = [name for name in names if part_at(work.place, name, work.plan, checked) is None]

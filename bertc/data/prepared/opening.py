@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.diagnostics import DataError, MissingInputError, listed, several
 from bertc.base.storage.paths import working_folder
 from bertc.base.storage.place import WRONG, FolderAt
+from bertc.cost.units import bytes_text
 from bertc.data.cache import store
 from bertc.data.cache.copies import copied
 from bertc.data.prepared.manifest import PreparedPart, PreparedText, bytes_of, part_at, read_corpus
@@ -47,6 +48,13 @@ def open_prepared(
     if remark := held_out_remark(corpus.facts, corpus.plan.holdout):
         progress.note(f"{text.path}: {remark}")
     slow = place.folder is None
+    largest = max((bytes_of(part, corpus.plan.dtype) for part in corpus.parts), default=0)
+    if slow and 0 < text.cache < largest:
+        cache_text, part_text = bytes_text(text.cache), bytes_text(largest)
+        progress.note(
+            f"{text.path}: cache={cache_text} is less than a part of {part_text}; "
+            "the parts of two windows stay all the same"
+        )
     train = tuple(
         Shard(
             part.sha256,
@@ -72,9 +80,19 @@ def refuse_other_tokenizer(text: Prepared, corpus: PreparedText, tokenizer: str)
     if corpus.plan.tokenizer != tokenizer:
         raise DataError(
             f"the text at {text.path} is prepared with another tokenizer than the run's",
-            "leave vocab out of the spec; texts of a mixture are prepared with one vocabulary, as "
-            'in vocab="OTHER/tokenizer"; with an init of other tokens '
+            "a run without vocab has that of its first prepared text: leave vocab out, or prepare "
+            'this one of a mixture again with vocab="FIRST/tokenizer"; with an init of others, '
             f'vocab="{text.path}/tokenizer" init=run(..., embeddings=mean)',
+        )
+
+
+def refuse_missing_parts(place: FolderAt, corpus: PreparedText) -> None:
+    """Refuse text some of whose parts are gone, by the names in its place."""
+    there = place.names()
+    if gone := [part.name for part in (*corpus.parts, corpus.heldout) if part.name not in there]:
+        raise MissingInputError(
+            f"{place.address} lacks {several(len(gone), 'part')}: {listed(gone)}",
+            corpus.plan.remedy(place.address, gone),
         )
 
 

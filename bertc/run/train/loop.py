@@ -205,9 +205,9 @@ def _saved_without_text(session: Session) -> Iterator[None]:
     try:
         yield
     except BertcError as error:
-        if not session.ranks.is_distributed and not isinstance(error, StoppedError):
+        alone, step = not session.ranks.is_distributed, session.progress.step
+        if step and alone and not isinstance(error, StoppedError):
             session.save()
-            step = session.progress.step
             session.display.note(f"saved after step {step:,}, from where --resume goes on")
         raise
 
