@@ -83,7 +83,7 @@ def check_path(path: StrPath, ending: str = "") -> str:
 
 
 def names_in(folder: Path, most: int | None = _NAMES_READ) -> list[str]:
-    """At most so many names in a folder, sorted; none of what is no folder that may be read."""
+    """Some names in a folder, sorted; none of what is no folder that may be read."""
     try:
         with os.scandir(folder) as entries:
             names = (entry.name for entry in entries if not entry.name.startswith("."))

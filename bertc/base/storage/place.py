@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, LostStoreError, MissingInputError
-from bertc.base.diagnostics.render import SECRET, for_terminal
+from bertc.base.diagnostics.render import for_terminal
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, names_in, real_path, user_path
 from bertc.base.storage.plain_file import read_bytes
-from bertc.base.storage.stores import LIBRARIES, opened, send
+from bertc.base.storage.stores import CREDENTIALS, opened, refuse_no_address, send
 
 AnswerT = TypeVar("AnswerT")
 _LOG = logging.getLogger(__name__)
@@ -27,13 +27,10 @@ _LOG = logging.getLogger(__name__)
 TRIES = 7
 FIRST_WAIT_SECONDS = 1.0  # before the second try; twice as long before each later one
 WRONG = "its content is not what the manifest says"
-CREDENTIALS = "credentials come from the environment, as the store's own tools read them"
 UNANSWERED = "check the address, the network, and the store's endpoint"
 LONGEST_SECONDS = 90.0
 """Most seconds from the first failure to the last try, of all readers of a folder together."""
 LATER = "what was done before is intact; try again when the store answers well"
-MISWRITTEN = re.compile(rf"({'|'.join(LIBRARIES)})(?!://)(:/*|//+)")
-"""The beginning of an address with a colon or a slash too few."""
 NO_BUCKET = re.compile("(bucket|container) does not exist")
 VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "LastModified", "mtime", "created")
 """Names in stores of the version of a file, the surest first."""
@@ -52,11 +49,7 @@ class FolderAt:
     failures: list[float] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if SECRET.search(self.address):
-            raise MissingInputError("an address has no keys, passwords or signatures", CREDENTIALS)
-        if match := MISWRITTEN.match(self.address):
-            meant = f"{match[1]}://{self.address[match.end() :]}"
-            raise MissingInputError(f"{self.address} is no address", f"did you mean {meant}?")
+        refuse_no_address(self.address)
 
     @cached_property
     def folder(self) -> Path | None:

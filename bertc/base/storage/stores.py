@@ -1,11 +1,13 @@
 """Stores that fsspec knows: the package of each, the settings of its client, and writing."""
 
 import asyncio
+import re
 from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import MissingInputError
+from bertc.base.diagnostics.render import SECRET
 
 LIBRARIES = {
     "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs",
@@ -18,6 +20,18 @@ OPTIONS = {"s3": {"config_kwargs": {"retries": {"max_attempts": 0}, **SECONDS_OF
 PIECES = {"s3": {"chunksize": 8 << 20, "max_concurrency": 2}}  # s3fs, core.py
 IDLE_SECONDS = 30.0
 """Seconds without headway after which writing is given up; clients wait for a full socket."""
+MISWRITTEN = re.compile(rf"({'|'.join(LIBRARIES)})(?!://)(:/*|//+)")
+"""The beginning of an address with a colon or a slash too few."""
+CREDENTIALS = "credentials come from the environment, as the store's own tools read them"
+
+
+def refuse_no_address(address: str) -> None:
+    """Refuse an address with secrets in it, or one that would name a folder here by a slip."""
+    if SECRET.search(address):
+        raise MissingInputError("an address has no keys, passwords or signatures", CREDENTIALS)
+    if match := MISWRITTEN.match(address):
+        meant = f"{match[1]}://{address[match.end() :]}"
+        raise MissingInputError(f"{address} is no address", f"did you mean {meant}?")
 
 
 def opened(address: str) -> tuple[Any, str]:

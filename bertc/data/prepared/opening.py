@@ -50,11 +50,8 @@ def open_prepared(
     slow = place.folder is None
     largest = max((bytes_of(part, corpus.plan.dtype) for part in corpus.parts), default=0)
     if slow and 0 < text.cache < largest:
-        cache_text, part_text = bytes_text(text.cache), bytes_text(largest)
-        progress.note(
-            f"{text.path}: cache={cache_text} is less than a part of {part_text}; "
-            "the parts of two windows stay all the same"
-        )
+        less = f"cache={bytes_text(text.cache)} is less than a part of {bytes_text(largest)}"
+        progress.note(f"{text.path}: {less}; the parts of two windows stay all the same")
     train = tuple(
         Shard(
             part.sha256,
