@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_560,
+    "core": 66_630,
     "lab": 8_890,
-    "tests": 42_460,
-    "words of docs": 34_230,
+    "tests": 42_550,
+    "words of docs": 34_290,
     "lines of README": 120,
     "lines a kind": 425,
     "floors": 10,
