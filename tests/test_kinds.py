@@ -22,7 +22,7 @@ from bertc.ir.learning.answer import Several, Span, Tags, Vector
 from bertc.ir.network import sharing
 from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
-from bertc.ir.program.model import head_weights, model_weights
+from bertc.ir.program.model import head_weights, model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.learn.objectives import MicroBatch
@@ -86,6 +86,8 @@ def test_a_kind_is_counted_trained_and_exported_or_refused(union, kind):
 
 def _built_and_trained(resolved: Resolved) -> None:
     model = build(resolved, device="meta")
+    table = {weight.name: weight.shape for weight in model_weights(resolved)}
+    assert {name: tuple(weight.shape) for name, weight in model.named_parameters()} == table
     built = sum(parameter.numel() for parameter in model.parameters())
     counted = estimate(resolved, "h200").parameters
     assert counted.total == built == sum(counted.by_part.values())
@@ -98,6 +100,9 @@ def _built_and_trained(resolved: Resolved) -> None:
     micro_batches = _micro_batches(step)
     for number in range(2):
         step.gradients(micro_batches, number)
+    learned = {name: w.grad for name, w in step.parameters.items() if w.grad is not None}
+    assert learned.keys() == trained_names(first)
+    assert all(gradient.isfinite().all() for gradient in learned.values())
     for stage in later:
         if stage.grow is not None:
             grown(resolved, first, stage, step.parameters, {})

@@ -62,7 +62,6 @@ def test_a_way_out_leads_to_a_spec_that_checks(spec, code):
     assert "memory=16" in text or "grow=interleave" in text
 
 
-REMARKED = [("positions=none", "R107")]
 ALLOWED = [
     "objective=mlm(replace=100/0/0)",
     "objective=mlm(unit=span) vocab=bytes",
@@ -70,13 +69,6 @@ ALLOWED = [
     "objective=clm positions=none",
     "positions=none attention=relative",
 ]
-
-
-@pytest.mark.parametrize(("spec", "code"), REMARKED)
-def test_what_teaches_little_is_remarked_on(spec, code):
-    diagnostics = found(spec)
-    assert not diagnostics.found
-    assert [remark.code for remark in diagnostics.remarks] == [code]
 
 
 def test_what_is_meant_is_not_remarked_on():

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch._dynamo.utils import counters
 
 from bertc.api import resolve
-from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.model import Model, build
 from tests.model import material
@@ -24,46 +23,6 @@ def tiny(extra: str = "") -> Resolved:
 
 def ids(batch: int = 2, seq: int = 12, vocab: int = 100) -> torch.Tensor:
     return torch.randint(0, vocab, (batch, seq), generator=torch.Generator().manual_seed(5))
-
-
-SHAPES = [
-    "share=none",
-    "share=all E=16",
-    "share=attention norm=pre",
-    "share=ffn segments=0",
-    "share=groups(2) E=48 pooler=true",
-    "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
-    "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
-    "positions=learned(20, offset=2) segments=1 activation=relu",
-    "objective=mlm+sop",
-    "objective=span+sbo format=single-segment",
-    "objective=mlm+nsp initializer=normal(0.05, positions=0.01)",
-    "norm=pre(affine=false) positions=sinusoidal",
-    "pooler=relu",
-    "pooler=tanh-relu",
-    "pooler=mean-gelu",
-    "pooler=gelu-mean",
-    "pooler=transform head=transform(bias=false)",
-    "pooler=mean-transform",
-]
-
-
-@pytest.mark.parametrize("extra", SHAPES)
-def test_counted_is_built_and_every_weight_learns(extra):
-    resolved = tiny(extra)
-    model = build(resolved)
-    assert {w.name: w.shape for w in model_weights(resolved)} == {
-        name: tuple(p.shape) for name, p in model.named_parameters()
-    }
-    segment_ids = torch.full((2, 12), 1 if resolved.encoder.segments > 1 else 0)
-    hidden = model.encode(ids(), segment_ids)
-    total = hidden.square().sum()
-    if resolved.encoder.pooler:
-        total = total + model.pool(hidden).sum()
-    total.backward()
-    for name, parameter in model.encoder.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
 
 
 @pytest.mark.parametrize("pooler", ["true", "relu", "tanh-relu"])
@@ -114,7 +73,16 @@ def reference(model: Model, token_ids: torch.Tensor) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize("extra", SHAPES[:2] + SHAPES[4:7])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "share=none",
+        "share=all E=16",
+        "share=groups(2) E=48 pooler=true",
+        "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
+        "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
+    ],
+)
 def test_forward_is_the_equation(extra):
     model = build(tiny(extra)).eval()
     torch.testing.assert_close(model.encode(ids()), reference(model, ids()), atol=2e-6, rtol=1e-5)
