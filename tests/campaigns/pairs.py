@@ -7,7 +7,6 @@ then every mistake has a place and a help, and following the helps leads to a sp
 refused; or
 
 * the estimate has as many parameters as the module that is built for the last stage;
-* its file of PyTorch, which ``bertc build`` writes, computes what that module does;
 * its FLOPs of each stage of text, forward and with backward, are within 0.1% of those that torch
   counts on the meta device. Windows are counted as if they saw the whole row: what they see is held
   by ``tests/model/test_positions.py``;
@@ -51,8 +50,6 @@ from bertc.learn.step.step import TrainStep
 from bertc.model import build
 from bertc.run.train import finish
 from bertc.run.train.loop import train
-from bertc.use.source.checking import check_source
-from bertc.use.source.file import emit_source
 from tests.campaigns.ideas import AXES, written
 from tests.lang.test_helps import Written, alternatives
 from tests.net.programs import FARM, copied
@@ -92,7 +89,7 @@ def outcome(pair: Pair, folder: Path, cache: Path) -> Outcome:
     refused, wrong = refusal(spec)
     if not refused:
         (resolved,) = points(spec)
-        for look in (wrong_parameters, wrong_file, partial(wrong_run, folder=folder, cache=cache)):
+        for look in (wrong_parameters, partial(wrong_run, folder=folder, cache=cache)):
             try:
                 wrong += look(resolved)
             except BertcError as error:  # what only a file says, when it is read
@@ -156,16 +153,6 @@ def wrong_parameters(resolved: Resolved) -> list[str]:
     counted = estimate(resolved).parameters.total
     built = sum(weight.numel() for weight in build(resolved, device="meta").parameters())
     return [] if counted == built else [f"{counted} parameters estimated, {built} built"]
-
-
-def wrong_file(resolved: Resolved) -> list[str]:
-    """Whether its file of PyTorch computes what its modules do."""
-    merged = resolved.merged  # a file has the network that a run with an adapter ends with
-    try:
-        check_source(emit_source(merged), merged)
-    except BertcError as error:
-        return [error.message]
-    return []
 
 
 def wrong_run(resolved: Resolved, folder: Path, cache: Path) -> list[str]:

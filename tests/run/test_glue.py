@@ -118,6 +118,7 @@ def test_averages_are_those_of_the_leaderboard_and_of_papers():
         ),
         (("none", "--tasks", "rte"), 66, "there is no none"),
         (("encoder", "--tasks", "rte", "--set", "batch={4, 8}"), 2, "the settings are a grid"),
+        (("encoder", "--set", "task=glue(rte)"), 2, "task=... replaces the task of every run"),
     ],
 )
 def test_mistakes_name_what_to_write(call, arguments, code, said):

@@ -91,6 +91,9 @@ def glue(
     if name not in TABLES:
         help = f"--table {' or --table '.join(TABLES)}"
         raise UsageError(f"{name[:60]} is no table of an encoder's tasks", help)
+    if any(setting.lstrip().startswith("task") for setting in settings):
+        help = "--tasks chooses tasks; --set changes epochs, optimizer, seq and the like of all"
+        raise UsageError("--set task=... replaces the task of every run", help)
     table = of_tasks(read_table(name), tasks)
     if settings:
         row = table.rows[0].model_copy(update={"at": {PAPERS: " ".join(settings)}})

@@ -59,6 +59,8 @@ def read_number(text: str) -> int | float:
         instead = plain if plain != text and _LITERAL.fullmatch(plain) else ""
         raise NotANumberError(f"`{text}` is not a number", instead)
     digits, unit = match.groups()
+    if unit == "m":
+        raise NotANumberError("`m` is not a unit: M is a million, min a minute")
     if unit not in NUMBER_UNITS:
         same = [u for u in NUMBER_UNITS if u and u.lower() == unit.lower()]
         close = [u for u in ("k", "M", "G", "T") if u.lower() == unit[:1].lower()]

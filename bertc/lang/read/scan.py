@@ -137,7 +137,7 @@ class _Scanner:
                 "E010",
                 str(mistake),
                 span,
-                label="units: " + " ".join(unit for unit in numbers.NUMBER_UNITS if unit),
+                label=f"units: {' '.join(numbers.NUMBER_UNITS).strip()}; of time {' '.join(numbers.HOURS)}",
                 help=mistake.instead or "numbers are written 12, 0.1, -1, 1e-4, 30k or 15%",
                 fix=Fix(span, mistake.instead) if mistake.instead else None,
             )
