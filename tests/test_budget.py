@@ -23,8 +23,8 @@ GOALS = {
 BUDGETS = {
     "core": 66_630,
     "lab": 8_890,
-    "tests": 42_300,
-    "words of docs": 34_290,
+    "tests": 42_370,
+    "words of docs": 34_310,
     "lines of README": 120,
     "lines a kind": 425,
     "floors": 10,
