@@ -133,11 +133,12 @@ class _Scanner:
         try:
             numbers.read_number(span.text)
         except numbers.NotANumberError as mistake:
+            units, times = (" ".join(u) for u in (numbers.NUMBER_UNITS, numbers.HOURS))
             self.diagnostics.error(
                 "E010",
                 str(mistake),
                 span,
-                label=f"units: {' '.join(numbers.NUMBER_UNITS).strip()}; of time {' '.join(numbers.HOURS)}",
+                label=f"units:{units}; of time {times}",
                 help=mistake.instead or "numbers are written 12, 0.1, -1, 1e-4, 30k or 15%",
                 fix=Fix(span, mistake.instead) if mistake.instead else None,
             )
