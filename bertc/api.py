@@ -90,8 +90,10 @@ def findings(
     return diagnostics
 
 
-def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
+def resolve(spec: Spec, overrides: Sequence[str] = (), *, sparing: bool = False) -> Resolved:
     """Resolve a file, a shipped spec's name, the text of a spec, or a program.
+
+    ``sparing``: large text is not read to count its epochs and words; steps are not final then.
 
     Raises:
         SpecError: with every mistake found.
@@ -100,7 +102,7 @@ def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
 
     if isinstance(spec, Resolved):
         return spec
-    programs = points(spec, overrides)
+    programs = points(spec, overrides, sparing=sparing)
     if len(programs) > 1:
         raise UsageError(
             f"this spec is a grid of {len(programs)} points, but one program is needed",

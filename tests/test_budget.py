@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_630,
+    "core": 66_640,
     "lab": 8_890,
-    "tests": 42_370,
-    "words of docs": 34_310,
+    "tests": 42_380,
+    "words of docs": 33_990,
     "lines of README": 120,
     "lines a kind": 425,
     "floors": 10,

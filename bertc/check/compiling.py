@@ -48,17 +48,19 @@ def points(
     spec: str | SpecLocation | Program,
     overrides: Sequence[str] = (),
     diagnostics: Diagnostics | None = None,
+    *,
+    sparing: bool = False,
 ) -> tuple[Resolved, ...]:
     """Every program of a spec, one per point of a grid; overrides read ``key=value``.
 
-    Remarks on valid settings go to ``diagnostics``, if given.
+    Remarks on valid settings go to ``diagnostics``, if given. ``sparing``: as ``compile_spec``.
 
     Raises:
         SpecError: with every mistake found in any of them.
         UsageError: if the text is empty.
     """
     findings = diagnostics or Diagnostics()
-    finished = compile_spec(spec, overrides, findings)
+    finished = compile_spec(spec, overrides, findings, sparing=sparing)
     findings.raise_if_any()
     programs = tuple(passes.assemble(program) for program in finished)
     if diagnostics is not None:

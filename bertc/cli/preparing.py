@@ -50,7 +50,8 @@ def prepare(
     from bertc.api import resolve
 
     command, share = shlex.join(["bertc", "prepare", *spec_words(spec, set)]), _share(part)
-    program, cores = resolve(spec, set or ()), workers or available_cores()
+    cores = workers or available_cores()
+    program = resolve(spec, set or (), sparing=True)  # its text is read to prepare it
     ways = (cores, command, skip_damaged, update)
     say(preparing.prepare_text(program, to, cache_folder(), share, *ways))
 

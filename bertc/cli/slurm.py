@@ -68,7 +68,7 @@ def train(
     from bertc.lang.files import find_spec
 
     try:
-        resolved = resolve(spec, set or [])
+        resolved = resolve(spec, set or [], sparing=True)
         refuse_too_many(resolved, World(nodes * gpus, gpus))
         name = resolved.name
     except SpecError as error:
@@ -119,7 +119,7 @@ def prepare(
     from bertc.api import resolve
     from bertc.data.prepared.making import only_text
 
-    only_text(resolve(spec, set or ()))
+    only_text(resolve(spec, set or (), sparing=True))
     if taken := [o for o in options or () if o.startswith(("-a", "--array", "--dep", "-d"))]:
         raise UsageError(f"{taken[0]} is set by the script itself", "leave it out")
     share = shlex.join(["bertc", "prepare", *spec_words(spec, set), "--to", to, "--part"])

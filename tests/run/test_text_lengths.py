@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 
-from bertc.api import check, points
+from bertc.api import check, points, resolve
 from bertc.base.diagnostics import SpecError
+from bertc.check.facts import counts
 from bertc.data import corpus
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
@@ -29,6 +30,14 @@ def cached(monkeypatch, cache):
 def read(cache):
     """The text of a program as training reads it."""
     return lambda program: prepare(program, cache, Silent())
+
+
+def test_what_prepares_text_does_not_count_it_first(monkeypatch, cache):
+    monkeypatch.setattr(counts, "LITTLE_BYTES", 10)
+    resolve(f"{SMALL} steps=3 epochs save_at=[20 words]", sparing=True)
+    assert not [*cache.glob("tokens/*")]
+    resolve(f"{SMALL} steps=3 epochs")
+    assert [*cache.glob("tokens/*")]
 
 
 def test_epochs_end_with_the_step_that_completes_them(read):
