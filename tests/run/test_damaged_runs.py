@@ -1,6 +1,7 @@
 """Files of a run that are damaged: each is refused by name, before hours are spent."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from bertc.ir.data import Files, Share
 from bertc.lab.results.compare import results
 from bertc.run.records import metrics
 from bertc.run.records.folder import RunFolder
+from bertc.run.records.lines import append_line
 from bertc.run.records.lock import Lock
 from bertc.run.train.loop import train
 
@@ -36,6 +38,12 @@ def test_a_lock_is_read_as_it_was_written_or_damaged(tmp_path: Path) -> None:
         path.write_bytes(content.encode("utf-8", "surrogateescape"))
         with pytest.raises(DataError, match=r"lock\.json"):
             Lock.read(path)
+
+
+def test_no_line_is_appended_to_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "spent.jsonl")
+    with pytest.raises(MissingInputError, match="no plain file"):
+        append_line(tmp_path / "spent.jsonl", {})
 
 
 @pytest.mark.parametrize(

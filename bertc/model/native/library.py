@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from bertc.base.storage import durable
 from bertc.base.storage.paths import cache_folder
 
 SOURCE = Path(__file__).with_name("kernels.c")
@@ -29,6 +30,8 @@ VECTORS = {
 }  # fmt: skip
 """Compiler flags by the CPU capability that torch reports."""
 COMPILE_TIMEOUT_SECONDS = 60
+SUM = ".sha256"
+"""Ending of the file with the checksum of a library."""
 ValueType = Literal["bf16", "fp32"]
 
 
@@ -55,7 +58,7 @@ def load_library(value: ValueType) -> Loaded:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_own(path.parent):
             return Loaded(None, f"{path.parent} can be written by other users")
-        if not path.is_file():
+        if not _is_whole(path):
             if compiler is None:
                 return Loaded(None, "no C compiler (cc) is installed")
             _compile([compiler, *command], path)
@@ -74,6 +77,12 @@ def _is_own(folder: Path) -> bool:
     return owned and not there.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
+def _is_whole(path: Path) -> bool:
+    """True if a library is there as it was compiled: a damaged one ends the process by a signal."""
+    written = path.with_suffix(SUM)
+    return path.is_file() and written.is_file() and written.read_text() == durable.digest(path)
+
+
 def _compile(command: list[str], place: Path) -> None:
     """Compile to ``place`` atomically; other processes may do the same at once."""
     with tempfile.TemporaryDirectory(dir=place.parent) as folder:
@@ -83,4 +92,6 @@ def _compile(command: list[str], place: Path) -> None:
         linked = [command[0], "-shared", str(objects), "-o", str(library), "-lm"]
         for step in (compiled, linked):
             subprocess.run(step, check=True, capture_output=True, timeout=COMPILE_TIMEOUT_SECONDS)
+        library.with_suffix(SUM).write_text(durable.digest(library))
         os.replace(library, place)
+        os.replace(library.with_suffix(SUM), place.with_suffix(SUM))

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_taken
-from bertc.base.storage.plain_file import read_bytes
+from bertc.base.storage.plain_file import opened, read_bytes
 
 LARGEST_BYTES = 2**30
 FINITE = ConfigDict(strict=True, allow_inf_nan=False)
@@ -76,12 +76,14 @@ def read_lines(path: Path, kind: TypeAdapter[LineT], limit_bytes: int | None = N
 def append_line(path: Path, line: dict[str, Any]) -> None:
     """Append a line, in place of half a one that a kill or a full disk left."""
     text = json.dumps(line, allow_nan=False).encode() + b"\n"
-    with durable.writing(path, len(text)), open(path, "ab+") as file:
-        file.truncate(whole_lines(path))
-        file.write(text)
+    with durable.writing(path, len(text)):
+        end = whole_lines(path) if path.exists() else 0
+        with open(path, "ab") as file:
+            file.truncate(end)
+            file.write(text)
 
 
 def whole_lines(path: Path, limit_bytes: int = LARGEST_BYTES) -> int:
     """The length in bytes of the whole lines among the first bytes of a file."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         return file.read(limit_bytes).rfind(b"\n") + 1

@@ -24,7 +24,7 @@ from bertc.machine.process_group import ProcessGroup
 from bertc.run.beginning.tracking import Tracking
 from bertc.run.records import changes, checkpoints
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.lines import Attempt, append_line
+from bertc.run.records.lines import Attempt, append_line, whole_lines
 from bertc.run.records.lock import Lock, versions
 from bertc.run.records.metrics import Metrics
 from bertc.run.train.session import Session, laid_out
@@ -172,6 +172,8 @@ def _metrics(
     host, now = platform.node(), time.time()
     address = place.mirror.address if place.mirror else ""
     attempt = Attempt(progress.step, now, host, start.machine.name, ranks.world.size, address)
+    if folder.spent.exists():
+        whole_lines(folder.spent)  # Refused now, not after steps, if it is no plain file.
     append_line(folder.attempts, asdict(attempt))
     with (
         tracking(folder.path, start.resolved, progress.step, note)
