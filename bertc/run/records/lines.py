@@ -77,7 +77,7 @@ def append_line(path: Path, line: dict[str, Any]) -> None:
     """Append a line, in place of half a one that a kill or a full disk left."""
     text = json.dumps(line, allow_nan=False).encode() + b"\n"
     with durable.writing(path, len(text)):
-        end = whole_lines(path) if path.exists() else 0
+        end = whole_lines(path) if is_taken(path) else 0
         with open(path, "ab") as file:
             file.truncate(end)
             file.write(text)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bertc.base.diagnostics import StoppedError
 from bertc.base.storage import durable
+from bertc.base.storage.paths import is_taken
 from bertc.cost.planning.world import Layout
 from bertc.data.corpus import contents
 from bertc.hub.belonging import ORIGIN, write_digests
@@ -172,7 +173,7 @@ def _metrics(
     host, now = platform.node(), time.time()
     address = place.mirror.address if place.mirror else ""
     attempt = Attempt(progress.step, now, host, start.machine.name, ranks.world.size, address)
-    if folder.spent.exists():
+    if is_taken(folder.spent):
         whole_lines(folder.spent)  # Refused now, not after steps, if it is no plain file.
     append_line(folder.attempts, asdict(attempt))
     with (
