@@ -32,12 +32,13 @@ def read(cache):
     return lambda program: prepare(program, cache, Silent())
 
 
-def test_what_prepares_text_does_not_count_it_first(monkeypatch, cache):
+def test_what_prepares_text_does_not_count_it_first(monkeypatch, tmp_path):
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
     monkeypatch.setattr(counts, "LITTLE_BYTES", 10)
     resolve(f"{SMALL} steps=3 epochs save_at=[20 words]", sparing=True)
-    assert not [*cache.glob("tokens/*")]
+    assert not [*tmp_path.glob("tokens/*")]
     resolve(f"{SMALL} steps=3 epochs")
-    assert [*cache.glob("tokens/*")]
+    assert [*tmp_path.glob("tokens/*")]
 
 
 def test_epochs_end_with_the_step_that_completes_them(read):
