@@ -80,7 +80,8 @@ def _is_own(folder: Path) -> bool:
 def _is_whole(path: Path) -> bool:
     """True if a library is there as it was compiled: a damaged one ends the process by a signal."""
     written = path.with_suffix(SUM)
-    return path.is_file() and written.is_file() and written.read_text() == durable.digest(path)
+    there = path.is_file() and written.is_file()
+    return there and written.read_bytes() == durable.digest(path).encode()
 
 
 def _compile(command: list[str], place: Path) -> None:
