@@ -195,6 +195,8 @@ def test_another_preparation_is_refused(text: Path, place: FolderAt, tmp_path: P
         other = spec(text, change=(old, new))
         with pytest.raises(DataError, match=f"holds another preparation: {said}"):
             begin_preparing(other, place, tmp_path / "cache", Silent())
+    longer = spec(text, "format=doc-sentences batch_warmup=rising(2, 50%, by=1)")
+    begin_preparing(longer, place, tmp_path / "cache", Silent())
     with pytest.raises(DataError, match="another tokenizer"):
         open_prepared(Prepared(path=place.address), "", tmp_path / "cache", Silent())
     two = resolved(f'data="{text}" + docstrings {SETTINGS}')

@@ -118,7 +118,8 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
     parts = source.parts or (source,)
     inputs = [_content(part.identity) for part in parts]
     tokenizer = show_value(resolved.vocabulary, setting_shape("vocab"))
-    stages = [stage for stage in resolved.stages if arrangements(stage, resolved)]
+    stages = [(s, a) for s in resolved.stages for a in arrangements(s, resolved)]
+    rows = {how(a, s): f"{s.format.kind} of {s.seq}{' packed' * s.pack}" for s, a in stages}
     read = {
         "command": command,
         "text": source.name,
@@ -126,7 +127,7 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
         "source": source.name + f" with {bytes_text(source.text_bytes)}" * bool(source.text_bytes),
         "tokenizer": tokenizer,
         "vocab": tokenizer,
-        "rows": ", ".join(f"{s.format.kind} of {s.seq}{' packed' * s.pack}" for s in stages),
+        "rows": ", ".join(dict.fromkeys(rows.values())),
         "parts": f"{len(parts):,}",
         "clean": show_value(resolved.run.clean),
     }
@@ -139,7 +140,7 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
         clean=rules_for(source, resolved.run.clean).model_dump(exclude_defaults=True),
         read=read,
         parts=part_names(len(parts)),
-        rows=tuple(how(a, s) for s in resolved.stages for a in arrangements(s, resolved)),
+        rows=tuple(rows),
         vocab="" if isinstance(resolved.vocabulary, TokenizerFile) else tokenizer,
         program=resolved.model_dump(mode="json", exclude={"origins"}),
         inputs=tuple(map(fingerprint, inputs)),
