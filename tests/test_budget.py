@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_650,
+    "core": 66_660,
     "lab": 8_890,
-    "tests": 42_400,
+    "tests": 42_420,
     "words of docs": 33_990,
     "lines of README": 120,
     "lines a kind": 425,

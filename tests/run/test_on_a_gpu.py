@@ -113,7 +113,7 @@ def test_answers_to_a_task_wait_once_for_all_batches(tmp_path, monkeypatch):
         there=np.ones(many, np.bool_), words=np.zeros(0, np.int64),
         word_begins=np.zeros(many + 1, np.int64), tags=np.zeros(0, np.int64),
         offsets=np.zeros((8 * many, 2), np.int32), uses=np.zeros(0, np.uint8),
-        firsts=np.zeros(many, np.int64), cls_last=False,
+        firsts=np.zeros(many, np.int64), cls_last=False, seq=24,
     )  # fmt: skip
     examples = [TextExample(str(n), ("hens",), "x") for n in range(many)]
     with Gpu() as gpu:

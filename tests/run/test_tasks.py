@@ -395,14 +395,26 @@ def test_documents_longer_than_a_row_are_answered_once(go, farm, tmp_path, kind,
         ("tag", ""),
         ("embed", "microbatch=2"),
         ("late", "microbatch=2"),
+        ("mined", ""),
+        ("rerank", ""),
+        ("windows", ""),
         ("several", "microbatch=2"),
         ("glue classify", ""),
     ],
 )
-def test_resuming_is_never_having_stopped(resumes, farm, kinds, extra):
+def test_resuming_is_never_having_stopped(resumes, go, farm, tmp_path, kinds, extra):
     network = NETWORK.replace("dropout=0", "dropout=0.1") + farm["text"]
-    late = farm["embed"].replace(")", ", pooling=tokens(4, query=8, skip=none))")
-    tasks = " + ".join((farm | {"late": late})[kind] for kind in kinds.split())
+    if kinds == "mined":
+        go(f"{network} objective=mlm steps=1", "before")
+    if kinds == "windows":
+        network = network.replace("seq=24", "seq=8")
+    more = {
+        "late": ("embed", "pooling=tokens(4, query=8, skip=none)"),
+        "mined": ("embed", f"negatives=mined('{tmp_path}/before', number=1, margin=1)"),
+        "windows": ("classify", "stride=2"),
+    }
+    made = {name: f"{farm[kind][:-1]}, {given})" for name, (kind, given) in more.items()}
+    tasks = " + ".join((farm | made)[kind] for kind in kinds.split())
     resumes(f"{network} task={tasks} steps=6 eval_every=3 save_every=100 {extra}", 2, 4)
 
 

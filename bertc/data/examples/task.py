@@ -152,7 +152,8 @@ def shared(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -
 
 def gather(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -> TaskBatch:
     """A batch of examples, each in its own row."""
-    width = width_of(int(rows.lengths[chosen].max()))
+    longest = int(rows.lengths[chosen].max())
+    width = max(longest, min(width_of(longest), rows.seq))  # a table of positions has seq rows
     return _laid_out(task, rows, chosen, np.arange(len(chosen)), width, pad)
 
 

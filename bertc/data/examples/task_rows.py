@@ -45,6 +45,7 @@ class TaskRows:
     firsts: NDArray[np.int64]  # (r,) for spans, the first passage token of the window
     uses: NDArray[np.uint8]  # (t,) of vectors of tokens: a bit of ``MATCHED``, of ``ATTENDED``
     cls_last: bool
+    seq: int  # the most tokens of a row
     num_cut: int = 0
     num_questions_cut: int = 0
     num_unread: int = 0
@@ -129,6 +130,7 @@ class RowBuilder:
             np.asarray(self.firsts, dtype=np.int64),
             np.concatenate([*self.uses, np.zeros(0, np.uint8)]),
             self.template.last,
+            self.seq,
             self.num_cut,
             self.num_questions_cut,
             self.num_unread,
