@@ -31,11 +31,9 @@ def remedies(diagnostic: Diagnostic, text: str) -> list[Remedy]:
     source = span.source if span and span.source.text == text else Source("<spec>", text)
     ways: list[Remedy] = []
     fix, texts = diagnostic.fix, alternatives(diagnostic.help)
-    if fix:
-        edits = (fix, *fix.also)
-        if all(edit.span.source == source for edit in edits):
-            title = fix.in_words if len(texts) > 1 else diagnostic.help
-            ways.append(Remedy(title, tuple(edit._replace(also=()) for edit in edits)))
+    if fix and fix.span.source == source:
+        title = fix.in_words if len(texts) > 1 else diagnostic.help
+        ways.append(Remedy(title, (fix,)))
     if len(texts) > 1 or not fix:
         ways += [Remedy(help, written_in(source, help, span)) for help in texts]
     by_result: dict[str, Remedy] = {}

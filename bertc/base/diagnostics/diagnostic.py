@@ -47,14 +47,10 @@ class Note(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """An edit that removes the error: ``replacement`` in place of ``span``.
-
-    ``also`` are edits that belong to it: all are made, or none.
-    """
+    """An edit that removes the error: ``replacement`` in place of ``span``."""
 
     span: Span
     replacement: str
-    also: tuple["Fix", ...] = ()
 
     @property
     def in_words(self) -> str:

@@ -5,7 +5,6 @@ Mistakes are reported and left out, so that later passes still check the rest.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
@@ -48,7 +47,7 @@ def lower_tree(
     lowering = _Lowering(diagnostics, SpecContext(base=base))
     items = [lowering.as_setting(item) for item in tree.items]
     written = lowering.named(items)
-    lowering.context = SpecContext(written, base, written)
+    lowering.context = SpecContext(written, base)
     main = lowering.scope(items)
     stages = lowering.stages([item for item in items if isinstance(item, Block)])
     forced = lowering.overrides(overrides)
@@ -71,12 +70,9 @@ class _Lowering:
         self, items: Iterable[Item], block: str = "", origin: OriginKind = "written"
     ) -> Scope:
         """Lower the settings among some items; in a stage only STAGE_SETTINGS are allowed."""
-        scope, items = Scope(), list(items)
-        strays = (i for i in items if isinstance(i, Setting) and i.name.text not in self.canonical)
-        context = replace(self.context, strays=tuple(islice(strays, MOST_MISTAKES)))
+        scope, items, context = Scope(), list(items), self.context
         if block:
-            in_block = self.named(items)
-            context = replace(context, written={**context.written, **in_block}, here=in_block)
+            context = replace(context, written={**context.written, **self.named(items)})
         for item in items:
             if len(self.diagnostics.found) > MOST_MISTAKES:
                 break

@@ -8,7 +8,7 @@ from bertc.ir.learning.custom_task import TASKS
 from bertc.lang.lowering.scalars import Slot, describe_value
 from bertc.lang.lowering.unknown_argument import removal, rest_of_line
 from bertc.lang.read.parse import OVERRIDE
-from bertc.lang.read.shapes import ChoiceShape, KindShape, WholeShape, arguments, required
+from bertc.lang.read.shapes import KindShape, WholeShape, arguments, required
 from bertc.lang.read.tree import (
     Argument,
     Call,
@@ -51,9 +51,8 @@ def unknown_kind(
         wrong = first if isinstance(first, Name) else Name(value.span, "")
         known, before, after = family, f"{name.text}(", ")"
     names = [word.removeprefix(before).removesuffix(after) for word in known]
-    inside = "" if before else _taking_word(name.text, shape)
-    near = "" if inside or not wrong.text else nearest(wrong.text, names)
-    instead = near + rest_of_line(name, value) if near and not before else inside
+    near = nearest(wrong.text, names) if wrong.text else ""
+    instead = near + rest_of_line(name, value) if near and not before else ""
     if before:
         instead = f"{before}{near or names[0]}{after}"
     path = ""
@@ -158,15 +157,4 @@ def _taking_number(value: Number, shape: KindShape) -> str:
             return "none"
         if len(needed) == 1 and isinstance(arguments(node)[needed[0]], WholeShape):
             return f"{kind}({value.text})" if isinstance(value.value, int) else ""
-    return ""
-
-
-def _taking_word(word: str, shape: KindShape) -> str:
-    """A kind whose first argument is the word, such as ``glue(mrpc, data=...)`` for mrpc."""
-    for kind, node in shape.options.items():
-        first = next(iter(node.positional), "")
-        options = arguments(node).get(first)
-        if isinstance(options, ChoiceShape) and word in options.options:
-            others = (f"{name}=..." for name in required(node) if name != first)
-            return call_text(kind, word, *others)
     return ""

@@ -8,7 +8,6 @@ from bertc.base.resources import shipped_specs
 from bertc.lang.read.grammar import END
 from bertc.lang.read.machine import Mistake, parse_items
 from bertc.lang.read.scan import CLOSERS, OPENERS, SPELLING, Token
-from bertc.lang.read.shapes import terms
 
 MOST_REPAIRS = 5
 _OPERATORS = ("PLUS", "STAR", "SLASH", "COMMA")
@@ -60,9 +59,6 @@ def _candidates(tokens: list[Token], place: int) -> list[_Edit]:
     before = tokens[place - 1] if place else None
     at_end = place == len(tokens)
     edits: list[_Edit] = []
-    if before and not at_end and _in_sum(tokens, place):
-        plus = Token("PLUS", SPELLING["PLUS"], before.end, before.end)
-        edits.append(_Edit(place, int(tokens[place].kind == "COMMA"), (plus,)))
     if before and not at_end:
         signs = ("EQUAL", "COMMA") if before.kind == "NAME" else ("COMMA",)
         for kind in signs:
@@ -73,15 +69,6 @@ def _candidates(tokens: list[Token], place: int) -> list[_Edit]:
     if before and before.kind in _OPERATORS:
         edits.append(_Edit(place - 1, 1, ()))
     return edits
-
-
-def _in_sum(tokens: Sequence[Token], place: int) -> bool:
-    """True if a setting that is a sum could have its next term here."""
-    if place < 3 or not terms(tokens[0].text):
-        return False
-    depth = sum((t.kind in OPENERS) - (t.kind in CLOSERS) for t in tokens[:place])
-    known, after = terms(tokens[0].text), tokens[place + (tokens[place].kind == "COMMA") :][:1]
-    return depth == 0 and any(t.kind == "STRING" or t.text in known for t in after)
 
 
 class _Report:
@@ -113,9 +100,6 @@ class _Report:
     def missing_sign(self, sign: Token) -> None:
         assert self.before is not None, "a sign is inserted between two tokens"
         place = Span(self.source, sign.start, sign.start)
-        if sign.kind == "PLUS":
-            self.missing_plus(self.before)
-            return
         if sign.kind == "EQUAL":
             code, message = "E004", f"`=` is missing after {self.before.shown()}"
             help = f"{self.before.text} = {self.here.text}"
@@ -124,19 +108,6 @@ class _Report:
             help = f"{self.before.text}, {self.here.text}"
         self.diagnostics.error(
             code, message, self.span(self.here), help=help, fix=Fix(place, sign.text)
-        )
-
-    def missing_plus(self, before: Token) -> None:
-        """Report terms of a sum without ``+``, or with a comma between them."""
-        comma = self.here.kind == "COMMA"
-        at = Span(self.source, before.end, self.here.end if comma else before.end)
-        self.diagnostics.error(
-            "E006" if comma else "E005",
-            "a comma between terms" if comma else f"`+` is missing before {self.here.shown()}",
-            self.span(self.here),
-            label="terms are joined by +",
-            help="write +" if comma else "insert +",
-            fix=Fix(at, " +"),
         )
 
     def surplus(self, token: Token) -> None:
@@ -171,10 +142,6 @@ class _Report:
 
     def lone_name(self, name: Token) -> None:
         span = self.span(name)
-        if _in_sum(self.tokens, self.place - 1):
-            self.here = name
-            self.missing_plus(self.tokens[self.place - 2])
-            return
         help, fix = "write name = value; terms are joined by +; or remove it", Fix(span, "")
         if span.text in shipped_specs():
             help, fix = f"extends {span.text}", Fix(span, f"extends {span.text}")

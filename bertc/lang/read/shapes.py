@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
 
 from bertc.ir.base import Node
-from bertc.ir.program.settings import Settings, aliases
+from bertc.ir.program.settings import Settings
 
 
 class Limits(NamedTuple):
@@ -134,14 +134,6 @@ def setting_shape(name: str) -> Shape:
 
 
 @cache
-def terms(name: str) -> frozenset[str]:
-    """The names of terms that a setting takes; none if it is no sum."""
-    setting = aliases().get(name, name)
-    shape = setting_shape(setting) if setting in Settings.model_fields else None
-    inner = shape.inner if isinstance(shape, SumShape) else None
-    return frozenset(inner.words) if isinstance(inner, KindShape) else frozenset()
-
-
 def block_kind(setting: str) -> tuple[str, type[Node] | None]:
     """The kind whose arguments a block gives, by the setting of its name."""
     shape = setting_shape(setting) if setting in Settings.model_fields else None
