@@ -175,8 +175,6 @@ class BiLstm(BodyModule):
         table = {weight.name: weight for weight in node.weights()}
         self.node = node
         self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
-        if node.lstm.project:
-            self.embeddings["project"] = Linear(table, "embeddings.project")
         self.recurrence = nn.ModuleList(Layer(table, f"recurrence.{n}") for n in range(node.depth))
         self.pooler = Linear(table, "pooler") if node.pooler else None
 
@@ -194,8 +192,6 @@ class BiLstm(BodyModule):
         rate, texts = self.node.dropout, text_spans(inputs, self.node.texts)
         with profiled_as("embeddings"):
             x_bsi = dropout(self.tokens(inputs.token_ids).to(dtype), rate.hidden, self.training)
-            if self.node.lstm.project:
-                x_bsi = self.embeddings["project"](x_bsi)
         by_layer = {0: x_bsi} if 0 in wanted.states else {}
         for number, layer in enumerate(self.recurrence[: wanted.whole_layers(self.node.depth)]):
             with profiled_as("recurrence"):
@@ -228,20 +224,12 @@ class BiLstm(BodyModule):
     def _text_vectors(
         self, states_bsd: Float[Tensor, "b s d"], texts: TextSpans
     ) -> Float[Tensor, "b t d"]:
-        """The vector of each text by ``pool`` (Tang et al. 2019, 3.1); of an empty one any."""
-        within_bts1, half = texts.within()[..., None], self.node.lstm.hidden
-        match self.node.lstm.pool:
-            case "ends":
-                last_bt, begin_bt = texts.last.clamp(min=0), texts.begins.clamp(max=texts.seq - 1)
-                right_bth = gather_positions(states_bsd[..., :half], last_bt)
-                left_bth = gather_positions(states_bsd[..., half:], begin_bt)
-                return torch.cat([right_bth, left_bth], dim=2)
-            case "max":
-                lowest = torch.finfo(states_bsd.dtype).min
-                return states_bsd[:, None].masked_fill(~within_bts1, lowest).amax(2)
-            case "mean":
-                counts_bt1 = texts.lengths.clamp(min=1)[..., None]
-                return (states_bsd[:, None] * within_bts1).sum(2) / counts_bt1
+        """The last states of each text (Tang et al. 2019, 3.1); of an empty one any."""
+        half = self.node.lstm.hidden
+        last_bt, begin_bt = texts.last.clamp(min=0), texts.begins.clamp(max=texts.seq - 1)
+        right_bth = gather_positions(states_bsd[..., :half], last_bt)
+        left_bth = gather_positions(states_bsd[..., half:], begin_bt)
+        return torch.cat([right_bth, left_bth], dim=2)
 
     def shard_units(self) -> Iterable[nn.Module]:
         """Every layer."""

@@ -29,12 +29,7 @@ from tests.net.programs import FARM, PROGRAMS, TOY
 from tests.run.conftest import stop_after
 
 LENGTHS = (11, 7, 1)
-CASES = [
-    "bilstm(20)",
-    "bilstm(20, layers=2)",
-    "bilstm(20, layers=2, project=9, pool=max)",
-    "bilstm(20, pool=mean)",
-]
+CASES = ["bilstm(20)", "bilstm(20, layers=2)"]
 
 
 def body_of(setting: str, objective: str = "mlm") -> BiLstm:
@@ -55,7 +50,7 @@ def torchs_own(body: BiLstm) -> torch.nn.LSTM:
     """torch.nn.LSTM with the same weights."""
     node = body.node
     reference = torch.nn.LSTM(
-        node.inner, node.lstm.hidden, node.depth, batch_first=True, bidirectional=True
+        node.embedding, node.lstm.hidden, node.depth, batch_first=True, bidirectional=True
     )
     with torch.no_grad():
         for number, layer in enumerate(body.recurrence):
@@ -81,8 +76,6 @@ def test_states_and_gradients_are_those_of_torch(setting):
     ids_bs, real_bs = rows()
     ours = body(EncoderInputs(ids_bs, torch.zeros_like(ids_bs), real_bs), torch.float32).last
     x_bsi = body.tokens(ids_bs)
-    if body.node.lstm.project:
-        x_bsi = body.embeddings["project"](x_bsi)
     packed = pack_padded_sequence(x_bsi, torch.tensor(LENGTHS), batch_first=True)
     theirs, _ = pad_packed_sequence(reference(packed)[0], batch_first=True)
     assert torch.allclose(ours[real_bs], theirs[real_bs], atol=1e-6)
@@ -123,15 +116,14 @@ def test_a_row_is_the_last_state_of_each_direction():
     assert torch.allclose(found_b1d[:, 0], wanted_bd, atol=1e-6)
 
 
-@pytest.mark.parametrize("pool", ["ends", "max", "mean"])
-def test_texts_of_a_pair_are_read_apart_and_compared(pool):
-    body = body_of(f"bilstm(20, pool={pool}, units=7)", "nsp")
+def test_texts_of_a_pair_are_read_apart_and_compared():
+    body = body_of("bilstm(20, units=7)", "nsp")
     ids_bs, real_bs = rows()
     second_bs = (torch.arange(max(LENGTHS)) >= 4).long().expand_as(ids_bs)
     inputs = EncoderInputs(ids_bs, second_bs, real_bs)
     states_bsd = body(inputs, torch.float32).last
     pooled_b1p = body.pool(states_bsd, inputs)
-    single = body_of(f"bilstm(20, pool={pool})")
+    single = body_of("bilstm(20)")
     single.load_state_dict(body.state_dict(), strict=False)
     for row, length in enumerate(LENGTHS):
         each = []
@@ -150,7 +142,7 @@ def test_texts_of_a_pair_are_read_apart_and_compared(pool):
 
 
 @pytest.mark.parametrize("objective", ["mlm", "mlm+nsp"])
-@pytest.mark.parametrize("setting", [*CASES, "bilstm(20, pairs=joined)"])
+@pytest.mark.parametrize("setting", CASES)
 def test_what_is_counted_is_what_is_built_and_computed(setting, objective):
     resolved = resolve(f"body={setting} vocab=wordpiece(100) embedding=12 seq=8 "
                        f"objective={objective}")  # fmt: skip
@@ -194,10 +186,10 @@ def spec(name: str, body: str, **beside: str) -> str:
     [
         ("mlm", "bilstm(16, layers=2)"),
         ("nsp", "bilstm(16)"),
-        ("classify", "bilstm(16, pool=max)"),
+        ("classify", "bilstm(16)"),
         ("glue", "bilstm(16)"),
         ("tagging", "bilstm(16)"),
-        ("race", "bilstm(16, pool=mean)"),
+        ("race", "bilstm(16)"),
     ],
 )
 def test_it_learns_and_goes_on_to_the_bit(name, body, tmp_path, monkeypatch):

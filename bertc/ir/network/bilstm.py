@@ -54,21 +54,15 @@ def layer_operations(rows: int, steps: int, inner: int, hidden: int) -> op.Opera
 class BiLstm(BodySetting):
     """An LSTM in each direction, ``hidden`` wide; a token's state is both side by side.
 
-    A layer reads both directions of the one below.
-    ``project``: width that the vectors of tokens are mapped to before, 0: they are read as they
-    are. A row is one vector by ``pool``: the last state of each direction, or the largest or the
-    mean value of all tokens. Of two texts each is read by itself, and their vectors u and v are
-    compared as [u; v; u * v; |u - v|]; with ``pairs=joined`` they are one text. Where there is a
-    pooler, a layer of so many ``units`` with ReLU follows.
+    A layer reads both directions of the one below. A row is one vector: the last state of each
+    direction. Of two texts each is read by itself, and their vectors u and v are compared as
+    [u; v; u * v; |u - v|]. Where there is a pooler, a layer of so many ``units`` with ReLU follows.
     """
 
     kind: Literal["bilstm"] = "bilstm"
     hidden: Width = 150  # section 4.2: 150 or 300; confs/birnn_sst2.json hidden_size
-    pairs: Literal["apart", "joined"] = "apart"
     units: Width = 200  # confs/birnn_sst2.json fc_size
     layers: Annotated[int, Field(ge=1, le=1000)] = 1
-    project: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    pool: Literal["ends", "max", "mean"] = "ends"
     positional = ("hidden", "layers")
     segments = 2
 
@@ -81,9 +75,7 @@ class BiLstm(BodySetting):
         return len(DIRECTIONS) * self.hidden
 
     def network(self, texts: int, shared: Mapping[str, Any]) -> "BiLstmBody":
-        """The body; texts are compared only with ``pairs=apart``."""
-        compared = texts if self.pairs == "apart" else 1
-        return BiLstmBody(**shared, hidden=self.width, texts=compared, lstm=self)
+        return BiLstmBody(**shared, hidden=self.width, texts=texts, lstm=self)
 
 
 class BiLstmBody(BodyNode):
@@ -131,14 +123,9 @@ class BiLstmBody(BodyNode):
         shared = ("embedding", "table", "head", "dropout", "initializer")
         return {"body": self.lstm, **{name: getattr(self, name) for name in shared}}
 
-    @property
-    def inner(self) -> int:
-        """Width of the inputs of the first layer."""
-        return self.lstm.project or self.embedding
-
     def read_by_direction(self, layer: int) -> int:
         """Width of the inputs of a direction of a layer."""
-        return self.hidden if layer else self.inner
+        return self.hidden if layer else self.embedding
 
     def layer_weights(self, layer: int) -> tuple[Weight, ...]:
         below, hidden = self.read_by_direction(layer), self.lstm.hidden
@@ -146,15 +133,12 @@ class BiLstmBody(BodyNode):
 
     def weights(self) -> tuple[Weight, ...]:
         width: tuple[Axis, int] = ("embedding", self.embedding)
-        inner: tuple[Axis, int] = ("hidden", self.inner)
         units: tuple[Axis, int] = ("feature", self.lstm.units)
         init = self.initializer
-        mapped = affine("embeddings.project", inner, width, init, "embeddings")
         layers = (weight for layer in range(self.depth) for weight in self.layer_weights(layer))
         pooler = affine("pooler", units, ("hidden", self._row_width), init, "pooler")
         return (
             table_weight("token", ("vocab", self.vocab_size), width, init),
-            *(mapped if self.lstm.project else ()),
             *layers,
             *(pooler if self.pooler else ()),
         )
@@ -165,9 +149,8 @@ class BiLstmBody(BodyNode):
         pooled = call.rows * call.pooled if self.pooler else 0
         return op.Forward(
             embeddings=(
-                *self.table.operations(self.vocab_size, self.embedding, self.inner, tokens),
+                *self.table.operations(self.vocab_size, self.embedding, self.embedding, tokens),
                 *((op.Dropout(tokens, self.embedding),) if rate.hidden else ()),
-                *((op.Product(tokens, self.embedding, self.inner),) if self.lstm.project else ()),
             ),
             layers=tuple((self._layer(layer, call),) for layer in range(self.depth)[: call.layers]),
             last=(
