@@ -16,7 +16,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm, PostNorm
 from bertc.ir.terms.heads import Classifier
-from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
+from bertc.ir.terms.node import RowShape, TextTerm
 from bertc.learn.objectives.targets import MicroBatch
 from bertc.learn.objectives.term import HeadInput, Predicted, TermTensors, TextRows
 from bertc.model import EncoderInputs, ffn, norm
@@ -161,9 +161,6 @@ class Long(TextTerm):
 
     def head_rows(self, rows: RowShape) -> int:
         return 1
-
-    def target_bytes(self, rows: RowShape) -> int:
-        return 2 * LONG + FP32
 
 
 class LongTargets(NamedTuple):

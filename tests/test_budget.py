@@ -15,18 +15,18 @@ GOALS = {
     "tests": 36_000,
     "words of docs": 28_000,
     "lines of README": 120,
-    "lines a kind": 420,
+    "lines a kind": 423,
     "floors": 14,
     "vague names": 150,
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_660,
+    "core": 66_390,
     "lab": 8_890,
-    "tests": 42_420,
-    "words of docs": 33_990,
+    "tests": 42_380,
+    "words of docs": 33_970,
     "lines of README": 120,
-    "lines a kind": 425,
+    "lines a kind": 423,
     "floors": 10,
     "vague names": 30,
 }

@@ -1,22 +1,15 @@
 """The estimate of every objective: beside what is really made of a batch, and beside its equals."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
 from bertc.api import resolve
 from bertc.cost import estimate
-from bertc.cost.batch import targets_bytes, text_bytes
 from bertc.cost.blocks import kept_by
 from bertc.cost.execution import Execution
 from bertc.cost.rules import cost
-from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import weights_of_head
-from bertc.learn.objectives import corrupt
-from bertc.learn.step.feed import to_inputs
-from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
 from tests.kinds import FORMAT_KINDS, OBJECTIVES, PAIRS, TEXT_KINDS, UNIT_KINDS
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"
@@ -34,28 +27,6 @@ def test_the_walk_meets_every_objective_unit_of_masking_and_format() -> None:
     assert {each.unit.kind for each in masks if each} == UNIT_KINDS
     assert {term.objective.kind for stage in stages for term in stage.objective} == TEXT_KINDS
     assert {stage.format.kind for stage in stages} == FORMAT_KINDS
-
-
-def stored(value: object) -> Iterator[torch.UntypedStorage]:
-    """The storages of all tensors in nested tuples."""
-    if isinstance(value, torch.Tensor):
-        yield value.untyped_storage()
-    elif isinstance(value, tuple | dict):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from stored(part)
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
-def test_a_batch_is_as_large_as_its_tensors(objective: str) -> None:
-    *_, stage = by_direction(of(objective).stages[0])
-    inputs = to_inputs(RandomText(stage, 500).train(0), CPU)
-    columns = corrupt(stage, inputs, unlearned_vocab(500, CPU), 1)
-    text, every = (
-        sum({storage.data_ptr(): storage.nbytes() for storage in stored(value)}.values())
-        for value in (inputs, (inputs, columns))
-    )
-    assert text_bytes(stage) * stage.batch == text
-    assert targets_bytes(stage) * stage.batch == pytest.approx(every - text, rel=0.02)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
@@ -113,5 +84,6 @@ ASCENDING = [
 @pytest.mark.parametrize(("less", "more"), ASCENDING)
 def test_what_reads_more_costs_more(less: str, more: str) -> None:
     small, large = (estimate(of(each, "vocab=20k", "microbatch=4")) for each in (less, more))
-    assert small.memory.peak_bytes < large.memory.peak_bytes
+    assert small.memory.activations_bytes < large.memory.activations_bytes
+    assert small.memory.peak_bytes <= large.memory.peak_bytes
     assert small.flops.train_per_example < large.flops.train_per_example

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.terms.node import FP32, LONG, LanguageModel, RowShape
+from bertc.ir.terms.node import LanguageModel, RowShape
 
 
 class Clm(LanguageModel):
@@ -29,7 +29,3 @@ class Clm(LanguageModel):
 
     def outputs(self, rows: RowShape) -> int | None:
         return None
-
-    def target_bytes(self, rows: RowShape) -> int:
-        """The next token of each position, and its weight."""
-        return rows.seq * (LONG + FP32)

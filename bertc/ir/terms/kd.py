@@ -12,7 +12,7 @@ from bertc.ir.blocks import SOFT_TARGETS
 from bertc.ir.network.body import Body
 from bertc.ir.terms.heads import Classifier, HeadNode, VocabularyHead
 from bertc.ir.terms.layer_map import LayerMap, Unfit, layer_pairs
-from bertc.ir.terms.node import FP32, LONG, RowShape, StatesRead, TaughtTerm
+from bertc.ir.terms.node import RowShape, StatesRead, TaughtTerm
 
 
 class OfLayers(TaughtTerm):
@@ -53,16 +53,6 @@ class OfLayers(TaughtTerm):
 
     def head_rows(self, rows: RowShape) -> int:
         return rows.seq
-
-    def target_bytes(self, rows: RowShape) -> int:
-        """A weight per token, or weight and position of the first ones; masked ones have both."""
-        match self.compares:
-            case "all":
-                return FP32 * rows.seq
-            case "first":
-                return (FP32 + LONG) * rows.examples
-            case "masked":
-                return 0
 
 
 class KdLogits(TaughtTerm):
@@ -146,9 +136,6 @@ class KdLogits(TaughtTerm):
         if self.pools:
             return 1
         return rows.predictions if self.over == "masked" else None
-
-    def target_bytes(self, rows: RowShape) -> int:
-        return FP32 * rows.seq if self.over == "all" and not self.labels else 0
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Scores of a few tokens at a time, turned into the gradients of states and table."""

@@ -3,7 +3,7 @@
 from typing import Literal, Self
 
 from bertc.ir.terms.masking import Masks
-from bertc.ir.terms.node import LONG, LanguageModel, RowShape, StatesRead
+from bertc.ir.terms.node import LanguageModel, StatesRead
 
 
 class Masked(Masks, LanguageModel):
@@ -24,10 +24,6 @@ class Masked(Masks, LanguageModel):
     @property
     def masks(self) -> Self:
         return self
-
-    def target_bytes(self, rows: RowShape) -> int:
-        """The original of each prediction."""
-        return LONG * rows.predictions
 
 
 class Mlm(Masked):

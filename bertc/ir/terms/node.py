@@ -16,8 +16,6 @@ from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
 from bertc.ir.terms.masking import Masks
 
-LONG, FP32 = 8, 4
-"""Bytes of an id or position, and of a weight."""
 Scored = Literal["tokens", "binary", "examples", "likeness"]
 """The unit of a loss's mean: tokens, binary classifications, examples, or comparisons.
 
@@ -142,10 +140,6 @@ class TermNode(Node):
     def wanted(self, *, learned: bool) -> Wanted:
         """Outputs that it wants of its own network, or of a frozen one."""
         return Wanted()
-
-    def target_bytes(self, rows: RowShape) -> int:
-        """Bytes per row of its own targets, without a masking shared between terms."""
-        return 0
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Operations of its head on ``examples`` examples, after the pooler's activation."""

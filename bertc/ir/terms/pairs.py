@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from bertc.ir.terms.heads import Classifier
-from bertc.ir.terms.node import FP32, LONG, RowShape, StatesRead, TextTerm
+from bertc.ir.terms.node import RowShape, StatesRead, TextTerm
 
 
 class PairTerm(TextTerm):
@@ -22,10 +22,6 @@ class PairTerm(TextTerm):
 
     def head_rows(self, rows: RowShape) -> int:
         return rows.examples
-
-    def target_bytes(self, rows: RowShape) -> int:
-        """Positions and weights; labels come with the text."""
-        return rows.examples * (LONG + FP32)
 
 
 class Nsp(PairTerm):

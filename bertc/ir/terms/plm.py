@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.terms.node import FP32, LONG, LanguageModel, RowShape, StatesRead
+from bertc.ir.terms.node import LanguageModel, StatesRead
 
 
 class Plm(LanguageModel):
@@ -35,7 +35,3 @@ class Plm(LanguageModel):
     def predictions(self, seq: int) -> int:
         """Predictions per row: 85 of 512 tokens (XLNet README, --num_predict)."""
         return max(1, seq // self.k)
-
-    def target_bytes(self, rows: RowShape) -> int:
-        """Ranks and bounds of a row; positions, targets and weights."""
-        return 2 * LONG * rows.seq + (2 * LONG + FP32) * rows.predictions

@@ -9,7 +9,7 @@ from bertc.ir.base import Off
 from bertc.ir.terms.heads import CopyingHead, DetectorHead, HeadNode, VocabularyHead
 from bertc.ir.terms.masked import Mlm
 from bertc.ir.terms.masking import Replace
-from bertc.ir.terms.node import FP32, LONG, LanguageModel, RowShape, TextTerm
+from bertc.ir.terms.node import LanguageModel, RowShape, TextTerm
 
 
 class ReplacedText(TextTerm):
@@ -58,10 +58,6 @@ class Rtd(ReplacedText):
         """All states, or those of the chosen tokens, and the first of the example of each."""
         return None if self.over == "all" else (1 + self.add_cls) * rows.predictions
 
-    def target_bytes(self, rows: RowShape) -> int:
-        """The random number of each guess, and the mask of classified tokens."""
-        return LONG * rows.predictions + (FP32 * rows.seq if self.over == "all" else 0)
-
 
 class Restore(ReplacedText, LanguageModel):
     """Predict the original tokens where a generator replaced some (ELECTRA 3.4).
@@ -79,8 +75,3 @@ class Restore(ReplacedText, LanguageModel):
 
     def outputs(self, rows: RowShape) -> int | None:
         return None if self.over == "all" else rows.predictions
-
-    def target_bytes(self, rows: RowShape) -> int:
-        """The random number of each guess; its original, or the mask of predicted tokens."""
-        extra = FP32 * rows.seq if self.over == "all" else LONG * rows.predictions
-        return LONG * rows.predictions + extra

@@ -8,7 +8,7 @@ from pydantic import Field
 from bertc.base.diagnostics import DataError
 from bertc.ir.base import Width
 from bertc.ir.terms.heads import BoundaryHead
-from bertc.ir.terms.node import FP32, LONG, RowShape, StatesRead, TextTerm
+from bertc.ir.terms.node import RowShape, StatesRead, TextTerm
 
 
 class Sbo(TextTerm):
@@ -52,7 +52,3 @@ class Sbo(TextTerm):
     def outputs(self, rows: RowShape) -> int | None:
         """The states before and after each token's span."""
         return 2 * rows.predictions
-
-    def target_bytes(self, rows: RowShape) -> int:
-        """Boundary tokens, positions in the span, and weights."""
-        return rows.predictions * (3 * LONG + FP32)
