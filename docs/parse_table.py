@@ -1,4 +1,4 @@
-"""Compilation of the grammar to a parse table: ``python -m bertc.lang.read.table``."""
+"""The parse table of the grammar, compiled by lark: ``python docs/parse_table.py``."""
 
 import json
 from operator import itemgetter
