@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_330,
+    "core": 66_280,
     "lab": 8_890,
-    "tests": 42_380,
-    "words of docs": 33_970,
+    "tests": 42_310,
+    "words of docs": 33_930,
     "lines of README": 120,
     "lines a kind": 423,
     "floors": 10,

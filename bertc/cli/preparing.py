@@ -25,7 +25,6 @@ def prepare(
     skip_damaged: bool = option(
         False, "leave out what cannot be read, and list it", "--skip-damaged"
     ),
-    update: bool = option(False, "prepare changed files alone", "--update"),
     status: bool = option(False, "list what is done and missing", "--status"),
     finish: bool = option(False, "write the manifest when all parts are there", "--finish"),
 ) -> None:
@@ -37,7 +36,7 @@ def prepare(
     from bertc.run import preparing
 
     if status or finish:
-        if spec or set or part or workers or skip_damaged or update or (status and finish):
+        if spec or set or part or workers or skip_damaged or (status and finish):
             raise UsageError("--status and --finish go with --to alone")
         if finish:
             say(preparing.finished(to))
@@ -52,7 +51,7 @@ def prepare(
     command, share = shlex.join(["bertc", "prepare", *spec_words(spec, set)]), _share(part)
     cores = workers or available_cores()
     program = resolve(spec, set or (), sparing=True)  # its text is read to prepare it
-    ways = (cores, command, skip_damaged, update)
+    ways = (cores, command, skip_damaged)
     say(preparing.prepare_text(program, to, cache_folder(), share, *ways))
 
 

@@ -24,7 +24,6 @@ def prepare_text(
     workers: int,
     command: str,
     skip_damaged: bool = False,
-    update: bool = False,
 ) -> str:
     """Prepare the text of a spec, or one share of its parts; return a line about it.
 
@@ -34,7 +33,7 @@ def prepare_text(
     with watching(GO_ON) as progress:
         try:
             work = begin_preparing(
-                resolved, place, cache, progress, command, skip_damaged=skip_damaged, update=update
+                resolved, place, cache, progress, command, skip_damaged=skip_damaged
             )
             nth, of = part or (1, 1)
             names = work.plan.parts[nth - 1 :: of]

@@ -31,14 +31,13 @@ from bertc.base.storage import place as places
 from bertc.base.storage import stores
 from bertc.base.storage.place import FolderAt
 from bertc.data.batches import arranged
-from bertc.data.cache.store import Silent, unsealed
+from bertc.data.cache.store import Silent
 from bertc.data.corpus import prepare
 from bertc.data.prepared import making
 from bertc.data.prepared.finishing import finish_preparing
 from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.prepared.manifest import part_at, read_corpus
+from bertc.data.prepared.manifest import part_at
 from bertc.data.prepared.opening import open_prepared, tokenizer_at
-from bertc.data.prepared.plan import read_plan
 from bertc.data.rows.holdout import part_of_document
 from bertc.data.shards import spelling
 from bertc.data.sources import files
@@ -46,7 +45,7 @@ from bertc.ir.data import Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.run.preparing import finished, standing
 
-from .conftest import document, resolved, same
+from .conftest import resolved, same
 from .test_parts import write
 from .test_prepare import Notes, Stop, Stopping, damage
 
@@ -91,14 +90,11 @@ def straight(place: FolderAt) -> dict[str, bytes]:
     return contents(place.folder)
 
 
-def made(
-    program: Resolved, to: str, cache: Path, shares: int = 1, update: Notes | None = None
-) -> FolderAt:
+def made(program: Resolved, to: str, cache: Path, shares: int = 1) -> FolderAt:
     """Prepare text in so many shares, the last first."""
     place = FolderAt(to)
     for nth in reversed(range(shares)):
-        notes = update or Silent()
-        work = begin_preparing(program, place, cache / str(nth), notes, update=bool(update))
+        work = begin_preparing(program, place, cache / str(nth), Silent())
         make_parts(work, work.plan.parts[nth::shares], Silent())
     finish_preparing(place, Silent())
     return place
@@ -202,66 +198,6 @@ def test_another_preparation_is_refused(text: Path, place: FolderAt, tmp_path: P
     two = resolved(f'data="{text}" + docstrings {SETTINGS}')
     with pytest.raises(UsageError, match="one is prepared at a time"):
         begin_preparing(two, place, tmp_path / "cache", Silent())
-
-
-@pytest.mark.parametrize(
-    ("to", "clean", "made_again"),
-    [
-        ("{}/to", "", (1, 1, 0)),
-        ("memory://{}", " clean=documents(unique=true)", (2, 2, 1)),  # e has copies of b and d
-    ],
-)
-def test_an_update_makes_the_parts_of_changed_inputs_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, clean: str,
-    made_again: tuple[int, ...],
-) -> None:  # fmt: skip
-    def put(name: str, *numbers: int) -> None:
-        texts = ({"text": document(number, 1 + number % 30)} for number in numbers)
-        (tmp_path / name).write_text("".join(json.dumps(text) + "\n" for text in texts))
-
-    def files_of(place: FolderAt, name: str) -> Any:
-        raw = place.read(f"{name}/manifest.json", 1 << 20)
-        return (unsealed(raw.decode()) or {})["files"]
-
-    monkeypatch.setattr(files, "PART_BYTES", 16_000)
-    for name, numbers in (("b", range(25)), ("d", range(25, 50)), ("e", range(10, 40))):
-        put(f"{name}.jsonl", *numbers)
-    text, more, cache = Path(f"{tmp_path}/*.jsonl"), f"format=blocks{clean}", tmp_path / "cache"
-    place = made(spec(text, more), to.format(tmp_path), cache)
-    learned = ("vocab=wordpiece(300)", f'vocab="{tokenizer_at(place.address, cache)}"')
-    first = finish_preparing(place, Silent()).digest
-    for count, made_of, change in zip(
-        made_again,
-        (["1 part made anew, of"], ["/c.jsonl"], []),
-        (
-            lambda: put("d.jsonl", *range(25, 49)),
-            lambda: put("c.jsonl", *range(50, 80)),
-            lambda: (tmp_path / "b.jsonl").unlink(),
-        ),
-        strict=True,
-    ):
-        before = {part.name: part.sha256 for part in finish_preparing(place, Silent()).parts}
-        change()
-        with pytest.raises(DataError, match="another preparation: source") as error:
-            made(spec(text, more), place.address, cache)
-        assert "--update prepares what changed" in str(error.value.help)
-        updated = finish_preparing(
-            made(spec(text, more), place.address, cache, 2, notes := Notes()), Silent()
-        )
-        said = (*made_of, f"runs that read {place.address} cannot go")
-        assert all(part in note for part, note in zip(said, notes.notes, strict=True))
-        anew = made(spec(text, more, learned), f"{tmp_path}/{updated.digest}", cache)
-        names = [part.name for part in (*updated.parts, updated.heldout)]
-        pairs = zip(names, [*read_plan(anew).parts, "heldout"], strict=True)
-        assert all(files_of(place, one) == files_of(anew, other) for one, other in pairs)
-        assert {name for name in place.names() if name.isdigit()} == {*names} - {"heldout"}
-        again = [part for part in updated.parts if before.get(part.name) != part.sha256]
-        assert len(again) == count
-    (tmp_path / "c.jsonl").unlink()
-    put("b.jsonl", *range(25))
-    put("d.jsonl", *range(25, 50))
-    undone = made(spec(text, more), place.address, cache, 2, Notes())
-    assert finish_preparing(undone, Silent()).digest == first == read_corpus(place).digest
 
 
 def no_vocabulary(*_: Any) -> None:
@@ -426,7 +362,7 @@ def test_commands_say_what_is_missing_and_how_it_is_made(text, tmp_path, command
         ((file, *small, "--part", "2/4"), 0, "share 2 of 4, 2 parts, is prepared"),
         ((file, *small, "--part", "4/8"), 0, "share 4 of 8, 1 part, is prepared"),
         (("--finish",), 65, "7 of 8 parts are whole"),
-        ((file, *small, "--update"), 0, "tokens of 51 documents to train on"),
+        ((file, *small), 0, "tokens of 51 documents to train on"),
         (("--status",), 0, "8 of 8"),
         (("--finish", "--workers", "2"), 2, "--status and --finish go with --to alone"),
     ):

@@ -58,9 +58,6 @@ def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
     heldout = part_at(place, HELD_OUT)
     assert heldout is not None
     corpus = write_corpus(place, plan, parts, heldout)
-    for name in place.names() - {*plan.parts}:
-        if name.isdigit():  # of text before an update
-            place.remove(name)
     if place.folder:
         clear(place.folder)
     return corpus

@@ -21,7 +21,7 @@ from bertc.data.cache.workers import Advance, spread
 from bertc.data.corpus import vocabulary_for
 from bertc.data.prepared.manifest import part_at, put_folder
 from bertc.data.prepared.opening import copy_part
-from bertc.data.prepared.plan import CORPUS_FILE, TOKENIZER, PreparationPlan, part_names, write_plan
+from bertc.data.prepared.plan import TOKENIZER, PreparationPlan, part_names, write_plan
 from bertc.data.rows.cleaning import rules_for
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import open_tokens, token_dtype
@@ -58,15 +58,13 @@ def begin_preparing(
     command: str = "bertc prepare SPEC",
     source: TextSource | None = None,
     skip_damaged: bool = False,
-    update: bool = False,
 ) -> Preparation:
     """Settle what every worker has to have alike: the parts, the rows, and the tokenizer.
 
     What is known before any text is read is put first, so a place that cannot be written, or holds
     something else, is refused at once. The tokenizer is the one that the first worker put there.
     ``source`` is text that is read once, if it is not that of the program. ``skip_damaged``: the
-    rest of a file that cannot be read is left out, and its error is in the manifest. ``update``:
-    parts of earlier text whose inputs are the same stay, with its vocabulary.
+    rest of a file that cannot be read is left out, and its error is in the manifest.
     """
     source, texts = _opened(resolved, source, skip_damaged)
     plan = _plan(resolved, source, command)
@@ -84,7 +82,7 @@ def begin_preparing(
         )
 
     first = plan if plan.vocab else completed()[1]
-    agreed = write_plan(place, first, partial(_report, place, source, progress) if update else None)
+    agreed = write_plan(place, first)
     vocabulary = _vocabulary_at(place, agreed)
     if vocabulary is None:
         vocabulary, agreed = completed()
@@ -93,24 +91,6 @@ def begin_preparing(
         write_plan(place, agreed)
     parts = dict(zip(agreed.parts, source.parts or (source,), strict=True))
     return Preparation(place, agreed, parts, vocabulary, skip_damaged)
-
-
-def _report(
-    place: FolderAt,
-    source: TextSource,
-    progress: Progress,
-    before: PreparationPlan,
-    plan: PreparationPlan,
-) -> None:
-    """Report what an update is about to make, and what it does to runs."""
-    parts = zip(plan.parts, source.parts or (source,), strict=True)
-    if anew := [part.files for name, part in parts if name not in before.parts]:
-        progress.note(f"{several(len(anew), 'part')} made anew, of {listed(anew)}")
-    if place.state(CORPUS_FILE):
-        progress.note(
-            f"runs that read {place.address} cannot go on until its files are as before and "
-            "prepared with --update; another --to leaves this text as it is"
-        )
 
 
 def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPlan:

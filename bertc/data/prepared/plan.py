@@ -1,7 +1,7 @@
 """The plan of prepared text, which all its workers share, and files with their digest."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -89,16 +89,10 @@ def read_plan(place: FolderAt) -> PreparationPlan | None:
     return plan_from(place, fields)
 
 
-def write_plan(
-    place: FolderAt,
-    plan: PreparationPlan,
-    update: Callable[[PreparationPlan, PreparationPlan], object] | None = None,
-) -> PreparationPlan:
+def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
     """Put the plan, or return the one that is there, with its tokenizer.
 
-    A place that holds other files, or parts of another preparation, is refused, but for other text
-    with ``update``, called with the old plan and the new one before anything changes: parts of the
-    same input stay, the manifest goes until all are there.
+    A place that holds other files, or parts of another preparation, is refused.
     """
     fields = json_at(place, PLAN_FILE, damaged={})
     others = place.names() if fields is None else set()
@@ -114,19 +108,11 @@ def write_plan(
     if differing and not _begun(place):  # the first preparation failed
         place.remove(TOKENIZER)
         known = None
-    elif known and update and {*differing} == {"source"}:
-        plan, before = _updated(known, plan), known
-        update(before, plan)
-        for name in (CORPUS_FILE, *([] if known.tokenizer else [TOKENIZER])):
-            place.remove(name)
-        known = None
     elif differing:
         said = "; ".join(f"{name}: {how}" for name, how in differing.items())
-        update_it = "; bertc prepare --update prepares what changed"
         raise DataError(
             f"{place.address} holds another preparation: {said}",
-            "prepare into another --to, or with the spec, text and tokenizer of the first"
-            + update_it * ({*differing} == {"source"}),
+            "prepare into another --to, or with the spec, text and tokenizer of the first",
         )
     if known is None or (plan.tokenizer and not known.tokenizer):
         place.write(PLAN_FILE, digested(asdict(plan)))
@@ -139,18 +125,9 @@ def _begun(place: FolderAt) -> bool:
     return any(name[0].isdigit() and not name.endswith(".lock") for name in place.names())
 
 
-def _updated(known: PreparationPlan, plan: PreparationPlan) -> PreparationPlan:
-    """The plan with the tokenizer of one of other text, and its parts of the same input."""
-    there = dict(zip(known.inputs, known.parts, strict=False))
-    fresh = iter(part_names(len(plan.inputs), max(map(int, known.parts)) + 1))
-    parts = tuple(there.pop(of, "") or next(fresh) for of in plan.inputs)
-    settled = {name: getattr(known, name) for name in ("tokenizer", "dtype", "separator")}
-    return replace(plan, parts=parts, **settled)
-
-
-def part_names(count: int, first: int = 0) -> tuple[str, ...]:
-    """The names of parts: their numbers, new ones where text was updated."""
-    return tuple(f"{number:0{NAME_DIGITS}}" for number in range(first, first + count))
+def part_names(count: int) -> tuple[str, ...]:
+    """The names of parts: their numbers."""
+    return tuple(f"{number:0{NAME_DIGITS}}" for number in range(count))
 
 
 def _differences(known: PreparationPlan, plan: PreparationPlan) -> dict[str, str]:
