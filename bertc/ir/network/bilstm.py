@@ -63,7 +63,12 @@ class BiLstm(BodySetting):
     hidden: Width = 150  # section 4.2: 150 or 300; confs/birnn_sst2.json hidden_size
     units: Width = 200  # confs/birnn_sst2.json fc_size
     layers: Annotated[int, Field(ge=1, le=1000)] = 1
+    # Of older run folders: their programs load and stay the same.
+    pairs: Literal["apart"] = "apart"
+    project: Literal[0] = 0
+    pool: Literal["ends"] = "ends"
     positional = ("hidden", "layers")
+    looked_up = ("pairs", "project", "pool")
     segments = 2
 
     @property
