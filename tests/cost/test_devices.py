@@ -100,10 +100,9 @@ def test_an_unknown_device_is_said_to_be_unknown() -> None:
 
 
 def test_several_devices_are_told_by_their_number() -> None:
-    for name in ("h100x8", "8xh100", "H100 * 8", "8x h100"):
-        with pytest.raises(UsageError) as error:
-            device_named(name)
-        assert error.value.help.startswith("--device h100 --world 8; "), name
+    with pytest.raises(UsageError) as error:
+        device_named("h100x8")
+    assert error.value.help.startswith("--device h100, several by --world 8; ")
 
 
 def test_figures_of_any_device_can_be_given() -> None:

@@ -1,6 +1,4 @@
-"""What is said where a run is to go on under other settings: the causes, and how to undo them."""
-
-import shlex
+"""What is said where a run is to go on under other settings: the causes."""
 
 import pytest
 
@@ -44,20 +42,14 @@ def refusal(old, new):
         (f"{SMALL} {STAGES}", "batch=32", "batch: 256 -> 32"),
     ],
 )
-def test_the_cause_is_named_alone_and_can_be_undone(spec, change, said):
-    old = resolve(spec)
-    refused = refusal(old, resolve(spec, [change]))
+def test_the_cause_is_named_alone(spec, change, said):
+    refused = refusal(resolve(spec), resolve(spec, [change]))
     assert refused.message == f"the run was started with other settings: {said}"
-    words = shlex.split(refused.help.split("resume with ")[1].split(", or start")[0])
-    assert words[0::2] == ["--set"] * (len(words) // 2)
-    # What is set last on a command line counts.
-    refuse_another_program(old, resolve(spec, [change, *words[1::2]]))
 
 
 def test_a_setting_that_was_only_set_before():
     refused = refusal(resolve(SMALL, ["steps=4000", "batch=32"]), resolve(SMALL))
     assert refused.message.endswith("settings: steps: 4000 -> 3000; batch: 32 -> 256")
-    assert "--set steps=4000 --set batch=32" in refused.help
 
 
 @pytest.mark.parametrize(
@@ -72,7 +64,6 @@ def test_what_a_stage_says_cannot_be_set_outside_it(before, after, said):
     stages, small = STAGES.replace(before, after), SMALL.replace("steps=3000", "")
     refused = refusal(resolve(f"{small} {STAGES}"), resolve(f"{small} {stages}"))
     assert refused.message.endswith(f"settings: {said}")
-    assert "--set" not in refused.help
 
 
 def test_what_no_setting_explains_is_listed_as_it_is():
@@ -95,8 +86,7 @@ def test_steps_counted_from_epochs_are_named_as_others(steps, said, tmp_path):
     with pytest.raises(ResumeRefusedError) as caught:
         refuse_another_program(old, longer(old, steps), tmp_path)
     assert said in caught.value.message
-    assert ("--set 'init=" in caught.value.help) == (steps > 30)
-    assert "resume with --set steps=30" in caught.value.help
+    assert ("init=" in caught.value.help) == (steps > 30)
 
 
 class Noting(Display):

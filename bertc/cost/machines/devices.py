@@ -3,7 +3,6 @@
 import difflib
 import math
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,10 +45,8 @@ def device_named(name: str, processes: int = 1) -> Device:
         return _with_figures(title, known, figures)
     if known:
         return known
-    counted = re.search(r"[x*] ?(\d{1,3})$|^(\d{1,3}) ?[x*]", title.lower())
     near = difflib.get_close_matches(title.lower(), NAMES, n=1)
-    world = f" --world {counted[1] or counted[2]}" if counted else ""
-    hint = f"--device {near[0]}{world}; " if near else ""
+    hint = f"--device {near[0]}, several by --world 8; " if near else ""
     raise UsageError(
         f"unknown device {title}",
         help=f"{hint}known are {', '.join(NAMES)}; give the figures of another: {HOW_TO_GIVE}",

@@ -94,7 +94,7 @@ def evaluate_run(
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
     told = [f"of the average of the weights (average={trained.average.kind})"]
     told = told if has_average(run, done.step) else []
-    notes = (*plateau_lines(evaluation, resolved, trained), *notes, *told)
+    notes = (*plateau_lines(evaluation), *notes, *told)
     steps = resolved.steps_by(done.step, done.seconds)
     return Report(
         run, done.step, steps, done.tokens, done.seconds, evaluation, notes, reading,

@@ -4,18 +4,14 @@ import math
 from dataclasses import dataclass
 
 from bertc.base.diagnostics import several
-from bertc.ir.changing.growth import FromOther
 from bertc.ir.learning.objective import MASKED_LM, titled
-from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.norm import PostNorm
-from bertc.ir.network.positions import LearnedPositions
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.masking import shown_figures
 from bertc.run.evaluation.held_out import Evaluation
 
 PLATEAU = 0.2
 """Nats below guessing by token frequency down to which a model knows little else."""
+SOONER = "rotary positions, norm=pre, more masks and muon leave this sooner (docs/measured.md)"
 LARGEST_SHOWN, LARGEST_KNOWN = 50.0, 700.0
 """Nats above which a perplexity is shown as infinite, and above which no float holds it."""
 
@@ -52,7 +48,7 @@ def loss_line(evaluation: Evaluation) -> str:
     return ", ".join(shown)
 
 
-def plateau_lines(evaluation: Evaluation, resolved: Resolved, stage: Stage) -> list[str]:
+def plateau_lines(evaluation: Evaluation) -> list[str]:
     """A remark where masked tokens are predicted as by their frequencies, or there are none."""
     losses, unigram = evaluation.losses, evaluation.unigram_losses
     below = [
@@ -66,23 +62,7 @@ def plateau_lines(evaluation: Evaluation, resolved: Resolved, stage: Stage) -> l
     least = round(max(below), 2)
     than = f"only {least:.2f} nat below" if least > 0 else "no better than"
     line = f"masked positions are {than} guessing by token frequency: little else is learned yet"
-    if sooner := _sooner(resolved, stage):
-        advice = f"leaving this plateau sooner: {', '.join(sooner)} (docs/measured.md)"
-        line = f"{line}; {advice}"
-    return [line] * (max(below) < PLATEAU)
-
-
-def _sooner(resolved: Resolved, stage: Stage) -> list[str]:
-    """Settings that leave the plateau sooner, without those that the stage or its init has."""
-    body, sooner = stage.encoder, list[str]()
-    if isinstance(body, Encoder) and not isinstance(resolved.run.init, FromOther):
-        sooner += ["positions=rotary"] * isinstance(body.positions, LearnedPositions)
-        sooner += ["norm=pre"] * isinstance(body.norm, PostNorm)
-    for term in stage.objective:
-        masks = term.objective.masks
-        if masks is term.objective and (masks.p < 0.3 or masks.replace.mask < 100):
-            sooner.append(f"{masks.kind}(30%, replace=100/0/0)")
-    return sooner + ["optimizer=muon"] * (stage.optimizer.kind != "muon")
+    return [f"{line}; {SOONER}"] * (max(below) < PLATEAU)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,12 +65,6 @@ class Change:
             return True
         return origin(self.setting, old) == origin(self.setting, new) == "derived"
 
-    def undone(self) -> str:
-        """The ``--set`` option with the old value; empty if no option can set it."""
-        if self.stage or self.setting == STAGES:
-            return ""
-        return f"--set {shlex.quote(f'{self.setting}={written(self.setting, self.was)}')}"
-
 
 def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None) -> None:
     """Refuse to resume a run with other settings, naming those that somebody changed."""
@@ -86,8 +79,7 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
     if [change.setting for change in changes] == ["steps"] and new.steps > old.steps:
         _refuse_more_steps(old, new, run)
         return
-    undo = [change.undone() for change in changes]
-    refuse([str(change) for change in changes] or differences(old, new), undo if all(undo) else [])
+    refuse([str(change) for change in changes] or differences(old, new))
 
 
 def with_places_of(one: Resolved, other: Resolved) -> Resolved:
@@ -105,15 +97,12 @@ def with_places_of(one: Resolved, other: Resolved) -> Resolved:
 
 def _refuse_more_steps(old: Resolved, new: Resolved, run: Path | None) -> None:
     if reason := why_not_longer(old, new):
-        folder = run or Path("RUN")
-        spec = folder / "spec.bertc"
-        settings = [*overrides_of(spec), f'init="{folder}"', f"steps={new.steps - old.steps}"]
-        words = (word for setting in settings for word in ("--set", setting))
-        command = shlex.join(["bertc", "train", str(spec), *words, "--out", f"{folder}-on"])
+        init = f"--set 'init=\"{run or 'RUN'}\"'"
         raise ResumeRefusedError(
             f"the run was started with other settings: steps: {old.steps} -> {new.steps}; the "
             f"first of those would not be the ones that were made: {reason}",
-            help=f"resume with --set steps={old.steps}, or train on from its weights: {command}",
+            help=f"resume with --set steps={old.steps}, or train its spec on into another --out, "
+            f"from its weights: {init} --set steps={new.steps - old.steps}",
         )
     aside = tuple(f"run.{name}:" for name in ("save_every", "eval_every", "log_every"))
     refuse([d for d in differences(longer(old, new.steps), new) if not d.startswith(aside)])
@@ -133,15 +122,14 @@ def values_of(point: str) -> list[str]:
     return re.split(r" (?=[\w.]+=)", point)
 
 
-def refuse(changes: Sequence[str], undo: Sequence[str] = ()) -> None:
-    """Refuse to resume if there are changes; ``undo`` are options that undo them."""
+def refuse(changes: Sequence[str]) -> None:
+    """Refuse to resume if there are changes."""
     if changes:
         more = len(changes) - SHOWN
         raise ResumeRefusedError(
             f"the run was started with other settings: {'; '.join(changes[:SHOWN])}"
             + (f"; and {more} more" if more > 0 else ""),
-            help=f"resume with {' '.join(undo) or 'what it was started with'}, or start a new run "
-            "in another --out",
+            help="resume with what it was started with, or start a new run in another --out",
         )
 
 

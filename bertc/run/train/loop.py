@@ -229,7 +229,7 @@ def _evaluate(session: Session, phase: Phase) -> Evaluation:
     lines = "; ".join([loss_line(evaluation), *score_lines(evaluation)])
     session.display.note(f"step {progress.step:,}: held-out {lines}")
     if phase.may_be_judged(session):
-        for line in plateau_lines(evaluation, session.resolved, stage):
+        for line in plateau_lines(evaluation):
             session.display.note(line)
     return evaluation
 
