@@ -15,18 +15,18 @@ GOALS = {
     "tests": 36_000,
     "words of docs": 28_000,
     "lines of README": 120,
-    "lines a kind": 423,
+    "lines a kind": 422,
     "floors": 14,
     "vague names": 150,
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_280,
+    "core": 66_200,
     "lab": 8_890,
-    "tests": 42_310,
+    "tests": 42_270,
     "words of docs": 33_930,
     "lines of README": 120,
-    "lines a kind": 423,
+    "lines a kind": 422,
     "floors": 10,
     "vague names": 30,
 }

@@ -53,7 +53,7 @@ def fill(
     language: str = option("", "of the text, for models with languages"),
     json: JsonOption = False,
 ) -> None:
-    """Predict masked tokens, or the next token, or which tokens of a text are replaced."""
+    """Predict masked tokens, or the next token."""
     from bertc.use.fill_mask import fill as answer
 
     report = answer(run, text, top, language)

@@ -36,23 +36,11 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A token of the text as read, and a discriminator's probability that it was replaced."""
-
-    token: str
-    replaced: float
-
-
-@dataclass(frozen=True)
 class Filled:
-    """The likeliest tokens for each mask of a text, or after it, in the order of the text.
-
-    ``verdicts`` are a discriminator's, on the text with its masks filled.
-    """
+    """The likeliest tokens for each mask of a text, or after it, in the order of the text."""
 
     text: str
     masks: tuple[tuple[Candidate, ...], ...]
-    verdicts: tuple[Verdict, ...] = ()
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> str:
@@ -60,15 +48,12 @@ class Filled:
         return json.dumps({"schema": 1, **asdict(self)}, indent=1, ensure_ascii=False)
 
     def summary(self) -> str:
-        """Text: per mask a block of candidates, likeliest first; then verdicts."""
+        """Text: per mask a block of candidates, likeliest first."""
         blocks = []
         for index, candidates in enumerate(self.masks):
             heading = [f"mask {index + 1}:"] if len(self.masks) > 1 else []
             lines = [f"{c.probability:7.2%}  {c.token}" for c in candidates]
             blocks.append("\n".join([*heading, *lines]))
-        if self.verdicts:
-            lines = [f"{v.replaced:7.2%}  {v.token}" for v in self.verdicts]
-            blocks.append("\n".join(["probability of being replaced:", *lines]))
         return "\n".join([*blocks, *(f"note: {note}" for note in self.notes)])
 
 
@@ -87,36 +72,27 @@ def filled(model: Model, vocab: Vocabulary, text: str, top: int = 5, language: s
         raise UsageError(f"top is {top}", help="1 or more candidates for each mask")
     learned = learned_terms(model)
     filler = next((objective for objective in learned if objective.fills in GUESSING), None)
-    judge = next((objective for objective in learned if objective.fills == "replaced"), None)
-    reader = _Reader(model, vocab, _tongue(model, language))
-    if filler and filler.fills == "end":
-        ids, places = _beginning(vocab, text), [0]
-    else:
-        ids, places = _encode(vocab, text, maskless=judge is not None)
-    if places and filler is None:
+    if filler is None:
         raise UsageError(
             "this run learned to detect replaced tokens, not to predict masked ones",
-            help="give a text without [MASK]: every token gets a probability of being replaced",
+            help="a run with a generator, or one that learned mlm",
         )
+    reader = _Reader(model, vocab, _tongue(model, language))
+    end = filler.fills == "end"
+    ids, places = (_beginning(vocab, text), [0]) if end else _encode(vocab, text)
     masks: list[tuple[Candidate, ...]] = []
-    for start in range(0, len(places) if filler else 0, ROWS):
-        assert filler is not None, "no objective predicts tokens"
+    for start in range(0, len(places), ROWS):
         part = places[start : start + ROWS]
-        end = filler.fills == "end"
         scores_mw = reader.next(ids, filler) if end else reader.masked(ids, part, filler)
         scores_mv = scores_mw[:, : vocab.size]  # rows that only fill the table are no tokens
         masks += [_best(vocab, row_v, top) for row_v in scores_mv.softmax(dim=1)]
-        if judge:
-            for place, best in zip(part, scores_mv.argmax(dim=1).tolist(), strict=True):
-                reader.filled[place] = best
-    verdicts = reader.verdicts(ids, judge) if judge else ()
-    guessed = filler is not None and model.resolved.stages[-1].learner(filler).role == "sampled"
+    guessed = model.resolved.stages[-1].learner(filler).role == "sampled"
     notes, known = [], model.resolved.encoder.languages
     if masks and guessed:
         notes.append("the generator predicts the masks; the encoder reads its guesses")
     if known and not language:
         notes.append(f"read without a language; set --language to one of {', '.join(known)}")
-    return Filled(text, tuple(masks), verdicts, tuple(notes))
+    return Filled(text, tuple(masks), tuple(notes))
 
 
 def _tongue(model: Model, language: str) -> int:
@@ -130,11 +106,11 @@ def _tongue(model: Model, language: str) -> int:
     return known.index(language) if language else len(known)
 
 
-def _encode(vocabulary: Vocabulary, text: str, maskless: bool) -> tuple[list[int], list[int]]:
+def _encode(vocabulary: Vocabulary, text: str) -> tuple[list[int], list[int]]:
     """Token ids of a text without special tokens, and the positions of its masks."""
     mask = vocabulary.token(vocabulary.mask)
     *before, last = text.replace(MASK, mask).split(mask)
-    if not before and not maskless:
+    if not before:
         raise UsageError(f"nothing to fill: the text has no {MASK}", help=f"write {MASK} in it")
     # A leading space is part of the next word, so a space before a mask is replaced with it.
     joined = mask.join([*(part.rstrip() for part in before), last])
@@ -170,8 +146,6 @@ class _Reader:
 
     def __init__(self, model: Model, vocabulary: Vocabulary, tongue: int) -> None:
         self.model, self.vocabulary, self.tongue = model, vocabulary, tongue
-        self.filled: dict[int, int] = {}
-        """The likeliest token of each mask, by its position in the text."""
         running = model.resolved.stages[-1].format.kind == "stream"
         self.first = [] if running else [vocabulary.cls]
         self.last = [] if running else [vocabulary.sep]
@@ -202,23 +176,6 @@ class _Reader:
         row_1s = torch.tensor([[*self.first, *ids[-self.room(ids) :]]])
         last_1 = torch.tensor([row_1s.shape[1] - 1])
         return token_scores(self.model, objective, self._reading(row_1s), last_1)
-
-    @torch.inference_mode()
-    def verdicts(self, ids: list[int], judge: Objective) -> tuple[Verdict, ...]:
-        """Probability of being replaced for every token of a text, its masks filled."""
-        text = [self.filled.get(place, token) for place, token in enumerate(ids)]
-        head = self.model.heads[judge.head_name]
-        verdicts: list[Verdict] = []
-        for start in range(0, len(text), room := self.room(ids)):
-            part = text[start : start + room]
-            row_1s = torch.tensor([[*self.first, *part, *self.last]])
-            logits_1s = head(self.model.read(self._reading(row_1s)))
-            chances = logits_1s.float()[0, len(self.first) :].sigmoid().tolist()
-            verdicts += [
-                Verdict(_readable(self.vocabulary, token), chance)
-                for token, chance in zip(part, chances, strict=False)
-            ]
-        return tuple(verdicts)
 
     def _reading(self, rows_ms: Tensor) -> EncoderInputs:
         tongues_ms = torch.full_like(rows_ms, self.tongue)

@@ -131,25 +131,15 @@ def learned(tiny, tmp_path, go):
     return make
 
 
-def test_a_generator_answers_and_the_discriminator_judges(learned):
+def test_a_generator_answers(learned):
     folder = learned(Rtd(), Mlm(), generator=GeneratorNetwork(size=0.5))
     found = fill(folder, "Hens [MASK] and ducks [MASK].", top=2)
     assert len(found.masks) == 2
-    best = [candidates[0].token for candidates in found.masks]
-    judged = [verdict.token for verdict in found.verdicts]
-    assert "[MASK]" not in judged
-    assert [token for token in judged if token in best]
-    assert all(0 < verdict.replaced < 1 for verdict in found.verdicts)
-    assert "probability of being replaced:" in found.summary()
     assert "note: the generator predicts the masks" in found.summary()
-    assert not fill(folder, "Hens cackle.").masks
 
 
-def test_a_judge_alone_judges_and_tells_nothing(learned):
+def test_a_judge_alone_fills_nothing(learned):
     folder = learned(Rtd(), generator=UnigramGenerator())
-    found = fill(folder, "Hens cackle. " * 20)
-    assert len(found.verdicts) > 24  # more than one row holds
-    assert not found.masks + found.notes
     with pytest.raises(UsageError, match="not to predict masked ones"):
         fill(folder, "Hens [MASK].")
 
