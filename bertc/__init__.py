@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from bertc.base.resources import shipped_specs
     from bertc.check.equal import most_steps
     from bertc.cost import Estimate, units
-    from bertc.cost.answering import answer_cost
     from bertc.cost.flops import step_flops
     from bertc.cost.machines.devices import device_named
     from bertc.data.layouts.survey import Survey, survey
@@ -67,7 +66,6 @@ _HOMES = {
     "base.resources": "shipped_specs",
     "check.equal": "most_steps",
     "cost": "Estimate units",
-    "cost.answering": "answer_cost",
     "cost.flops": "step_flops",
     "cost.machines.devices": "device_named",
     "data.layouts.survey": "Survey survey",
@@ -97,7 +95,7 @@ __all__ = [
     "Estimate", "GivenUpError", "Graph", "Interval", "MachineError", "Manner", "MissingInputError",
     "Program", "Resolved", "ResumeRefusedError", "RunFolder", "Seen", "Space",
     "SpecError", "Stepper", "StoppedError", "Survey", "Table", "Trained", "UsageError", "ValueKind",
-    "answer_cost", "build", "changed", "device_named", "escaped", "estimate", "evaluate_heads",
+    "build", "changed", "device_named", "escaped", "estimate", "evaluate_heads",
     "evaluate_run", "findings", "formatted", "graph_of", "load", "model_weights",
     "most_steps", "points", "programs", "quoted", "remedies", "resolve",
     "schema", "settings_texts", "shipped_specs", "show", "shown_figures", "space", "spec_text",

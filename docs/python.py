@@ -22,7 +22,7 @@ BEGINNING = """\
 GROUPS = {
     "Specs": "findings remedies resolve points programs formatted show model_weights "
     "spec_text shipped_specs schema quoted space",
-    "Costs": "estimate answer_cost step_flops most_steps device_named units",
+    "Costs": "estimate step_flops most_steps device_named units",
     "Training": "survey build train Stepper",
     "Runs": "RunFolder shown_figures titled settings_texts changed",
     "Trained models": "load graph_of evaluate_run evaluate_heads",

@@ -25,8 +25,7 @@ print(rates.point(lambda dimension: dimension.low).program)
 cost = bertc.estimate("bert-base", "h100", devices=8)
 print(cost, cost.parameters.total, cost.memory.peak_bytes, cost.time.seconds_total)
 print(bertc.units.flops_text(cost.flops.train_total), bertc.step_flops(program, {}))
-text = bertc.answer_cost(program, tokens=16, threads=2)
-print(text.seconds, text.memory_bytes, bertc.device_named("h100").source)
+print(bertc.device_named("h100").source)
 print(bertc.most_steps(lambda steps: 3.0 * steps, 100.0))  # 33
 
 # %% Training

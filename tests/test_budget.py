@@ -15,18 +15,18 @@ GOALS = {
     "tests": 36_000,
     "words of docs": 28_000,
     "lines of README": 120,
-    "lines a kind": 422,
+    "lines a kind": 421,
     "floors": 14,
     "vague names": 150,
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_200,
-    "lab": 8_890,
-    "tests": 42_270,
-    "words of docs": 33_930,
+    "core": 66_130,
+    "lab": 8_820,
+    "tests": 42_230,
+    "words of docs": 33_870,
     "lines of README": 120,
-    "lines a kind": 422,
+    "lines a kind": 421,
     "floors": 10,
     "vague names": 30,
 }

@@ -21,7 +21,7 @@ from bertc.cli.options import (
 OF_STEPS = ("set", "against", "rounds", "compile", "json", "out")
 OF_ANSWERS = (
     *("latency", "set", "length", "batch", "runtime", "precision", "threads", "seconds"),
-    *("predict", "json"),
+    "json",
 )
 
 
@@ -41,7 +41,6 @@ def bench(
     precision: str = option("fp32", "latency: fp32, bf16 (torch), int8 (onnx)"),
     threads: str = option("1,all", "latency: threads; all is one per core"),
     seconds: float = option(60.0, "latency: time for all turns, at most", min=0.1, max=36_000),
-    predict: bool = option(False, "latency: estimate; nothing runs", "--predict"),
     json: JsonOption = False,
 ) -> None:
     """Time the training step of a spec on random tokens, or with --latency answers to texts.
@@ -53,7 +52,7 @@ def bench(
     refuse_others(context, what, options)
     if latency:
         choices = (runtime, precision, threads, batch, length)
-        _time_answers(networks, set or (), choices, seconds, predict, json)
+        _time_answers(networks, set or (), choices, seconds, json)
         return
     if len(networks) > 1:
         raise UsageError("one training step is timed", help=f"bertc bench {networks[0]!r}")
@@ -72,7 +71,6 @@ def _time_answers(
     overrides: Sequence[str],
     choices: tuple[str, str, str, str, str],
     seconds: float,
-    predict: bool,
     json: bool,
 ) -> None:
     from bertc.api import resolve
@@ -83,7 +81,7 @@ def _time_answers(
         of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, overrides), name)
         for name in networks
     ]
-    table = latencies(subjects, chosen(*choices), seconds=seconds, predict=predict)
+    table = latencies(subjects, chosen(*choices), seconds=seconds)
     say(table.as_json() if json else table.as_table())
 
 

@@ -173,7 +173,6 @@ def fit_(
     memory: str | None = option(
         None, "memory of a device, for which micro-batches are planned: 16GiB"
     ),
-    latency: str | None = option(None, "longest answer to 128 tokens on this CPU: 5ms"),
     device: str = option("h200", "as in estimate"),
     world: int = option(1, "number of devices of the run", min=1),
     json: JsonOption = False,
@@ -183,12 +182,12 @@ def fit_(
     The table of candidates goes to stderr, so that ``> FILE`` keeps the spec alone.
 
     Of several budgets the first in this order is used up, and the others are kept:
-    parameters, FLOPs, time, latency. Within memory alone the most parameters are taken.
+    parameters, FLOPs, time. Within memory alone the most parameters are taken.
     """
     from bertc.lab.fit.budget import budget
     from bertc.lab.fit.fitting import choose
 
-    limits = {"params": params, "flops": flops, "time": time, "memory": memory, "latency": latency}
+    limits = {"params": params, "flops": flops, "time": time, "memory": memory}
     budgets = [budget(kind, text) for kind, text in limits.items() if text is not None]
     choice = choose(spec, budgets, set or (), device, world)
     if json:

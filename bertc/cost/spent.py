@@ -7,7 +7,6 @@ larger of the two. Evaluation and checkpoints are excluded.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from operator import add
 from typing import NamedTuple
 
@@ -106,7 +105,8 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     products = device.precision("auto") if device.kind == "cpu" else "bf16"
     how = Execution(device.kind, products, compiled=False)
     for product, times in update_products(stage):
-        spent += forward_spent(product, how, device).times(times)
+        forward = _forward_alone(product, _spent(product, how, device), how)
+        spent += forward.times(times)
     # On a GPU a background thread prefetches, so only a CPU pays for it here.
     tokens = stage.tokens_per_step if device.kind == "cpu" else 0
     return {"optimiser": spent, "loader": Spent(arithmetic=tokens / (LOADED_TOKENS * device.cores))}
@@ -170,24 +170,6 @@ def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
     if arithmetic >= memory:
         return Spent(arithmetic=arithmetic, starts=starts)
     return Spent(memory=memory, starts=starts)
-
-
-def forward_spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
-    """Time of one operation in evaluation: forward alone, no dropout, no loss."""
-    joined = 0
-    match operation:
-        case op.Dropout() | op.Loss() | op.LossInBlocks() | op.VocabularyLoss():
-            return Spent()
-        case op.Attention() | op.Norm():
-            operation = replace(operation, dropout=False)
-        case op.Lookup():
-            operation = replace(operation, table_rows=0)  # no gradient of the table
-        case op.Product(inner=inner, columns=columns, maps=maps) if maps > 1:
-            joined = 2 * inner * columns * how.value_bytes  # maps are laid side by side each time
-        case _:
-            pass
-    spent = _forward_alone(operation, _spent(operation, how, device), how)
-    return spent + Spent(memory=joined / device.bandwidth)
 
 
 def _forward_alone(operation: op.Operation, spent: Spent, how: Execution) -> Spent:

@@ -103,16 +103,13 @@ CPU_START_SECONDS = 9e-6
 """Seconds to start an operation of a step, with what Python does around it."""
 
 
-def this_cpu(processes: int = 1, threads: int = 0) -> Device:
+def this_cpu(processes: int = 1) -> Device:
     """One process's share of this CPU: cores, memory, fast bf16 or not.
 
-    ``OMP_NUM_THREADS`` limits the cores, as it does for torch; ``threads`` (0: any) says how many
-    are used whatever it is.
+    ``OMP_NUM_THREADS`` limits the cores, as it does for torch.
     """
     cores, most = available_cores() / processes, os.environ.get("OMP_NUM_THREADS", "")
-    if threads:
-        cores = min(cores, threads)
-    elif most.isdecimal() and int(most):
+    if most.isdecimal() and int(most):
         cores = min(cores, int(most))
     core, count = core_here(), f"{cores:.2g} core{'s' * (cores != 1)}"
     ghz, flops = core.clock / accelerators.GIGA, f"{core.fp32_flops / core.clock:.0f}"

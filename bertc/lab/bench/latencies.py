@@ -1,12 +1,13 @@
-"""The rows of ``bertc bench --latency``: measured or predicted. Loads torch only to measure."""
+"""The rows of ``bertc bench --latency``."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc import Resolved, RunFolder, UsageError, device_named
+from bertc import Resolved, RunFolder, UsageError
 from bertc.lab.bench.answering import Subject
-from bertc.lab.latency.cases import Case, Choices
-from bertc.lab.latency.table import Figures, Latencies, Row, predicted
+from bertc.lab.bench.latency import measure
+from bertc.lab.latency.cases import Choices
+from bertc.lab.latency.table import Latencies, Row
 from bertc.lab.results.runs import read_run
 
 RANDOM_ROWS = (
@@ -16,7 +17,6 @@ RANDOM_ROWS = (
 IN_TURNS = (
     "ms a text: median of {fewest} to {most} runs, in turns; p95: that of the slowest 5% begin"
 )
-HOW_PREDICTED = "predicted: torch's operations, one by one; {source}"
 
 
 def of_folder(folder: Path) -> Subject:
@@ -35,10 +35,8 @@ def of_spec(resolved: Resolved, written: str = "spec") -> Subject:
     return Subject(written if resolved.name == "spec" else resolved.name, resolved, None, {})
 
 
-def latencies(
-    subjects: Sequence[Subject], choices: Choices, *, seconds: float, predict: bool
-) -> Latencies:
-    """A row a case: measured for ``seconds`` in all, or with ``predict`` predicted alone.
+def latencies(subjects: Sequence[Subject], choices: Choices, *, seconds: float) -> Latencies:
+    """A row a case, measured for ``seconds`` in all.
 
     Raises:
         UsageError: if a network reads no rows of a length, or two have one name.
@@ -49,22 +47,16 @@ def latencies(
         raise UsageError("two networks have one name", help="name each run or spec once")
     for subject in subjects:
         _refuse_longer(subject, choices)
-    notes, measured = [RANDOM_ROWS], dict[Case, Figures]()
-    if not predict:
-        from bertc.lab.bench.latency import measure
-
-        measured = measure(subjects, choices, seconds)
-        runs = [figures.runs for figures in measured.values()]
-        notes.append(IN_TURNS.format(fewest=min(runs), most=max(runs)))
-    notes.append(HOW_PREDICTED.format(source=device_named("cpu").source))
+    measured = measure(subjects, choices, seconds)
+    runs = [figures.runs for figures in measured.values()]
+    notes = [RANDOM_ROWS, IN_TURNS.format(fewest=min(runs), most=max(runs))]
     scores = {name: _score(subject) for name, subject in by_name.items()}
     if fresh := [subject.name for subject in subjects if subject.folder is None]:
         notes.append(f"random weights: {', '.join(fresh)}")
     rows = (
         Row(
             case,
-            measured.get(case),
-            predicted(by_name[case.setup.name].resolved, case),
+            measured[case],
             None if case.setup.precision == "int8" else scores[case.setup.name],
         )
         for case in choices.cases(list(by_name))

@@ -1,4 +1,4 @@
-"""Budgets of parameters, FLOPs, time, memory or milliseconds, as written on a command line."""
+"""Budgets of parameters, FLOPs, time or memory, as written on a command line."""
 
 import re
 from collections.abc import Mapping
@@ -11,15 +11,13 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "flops": {"": 1, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e21},
     "time": {"s": 1, "min": 60, "h": 3600, "d": 86_400, "days": 86_400},
     "memory": {"MiB": 2**20, "GiB": 2**30, "MB": 1e6, "GB": 1e9},
-    "latency": {"µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1},
 }
-EXAMPLES = {"params": "14M", "flops": "1e18", "time": "8h", "memory": "16GiB", "latency": "5ms"}
+EXAMPLES = {"params": "14M", "flops": "1e18", "time": "8h", "memory": "16GiB"}
 TEXTS = {
     "params": units.count_text,
     "flops": units.flops_text,
     "time": units.duration_text,
     "memory": units.bytes_text,
-    "latency": units.duration_text,
 }
 
 
@@ -36,7 +34,7 @@ class Budget:
 
 
 def budget(kind: str, text: str) -> Budget:
-    """Read ``14M``, ``1e18``, ``8h``, ``16GiB`` or ``5ms``.
+    """Read ``14M``, ``1e18``, ``8h`` or ``16GiB``.
 
     Raises:
         UsageError: if it is no number with a unit of this kind, or not above 0.

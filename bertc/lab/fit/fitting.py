@@ -1,4 +1,4 @@
-"""Settings chosen for a budget of parameters, FLOPs, time, memory or milliseconds. Loads no torch.
+"""Settings chosen for a budget of parameters, FLOPs, time or memory. Loads no torch.
 
 Every value of the free settings makes a candidate, which is estimated. Of those within all budgets
 the one is taken that uses the most of the first budget, then of the second, and so on. Memory is
@@ -16,7 +16,6 @@ from bertc import (
     Resolved,
     SpecError,
     UsageError,
-    answer_cost,
     estimate,
     most_steps,
     points,
@@ -25,7 +24,6 @@ from bertc import (
 )
 from bertc.lab.fit.budget import UNITS, Budget
 from bertc.lab.fit.choice import SPENT, Candidate, Choice
-from bertc.lab.latency.table import TOKENS_OF_A_TEXT
 
 STEPS = "steps"
 CANDIDATES: Mapping[str, tuple[int, ...]] = {
@@ -154,11 +152,11 @@ def _candidate(
 ) -> Candidate:
     most = min((budget.most for budget in budgets if budget.kind == "memory"), default=inf)
     estimated = estimate(resolved, device, devices=devices, memory_bytes=most)
-    figures = {budget.kind: _figure(budget.kind, estimated, resolved) for budget in budgets}
+    figures = {budget.kind: _figure(budget.kind, estimated) for budget in budgets}
     return Candidate(program, resolved, figures, estimated.parameters.total)
 
 
-def _figure(kind: str, estimated: Estimate, resolved: Resolved) -> float:
+def _figure(kind: str, estimated: Estimate) -> float:
     match kind:
         case "params":
             return estimated.parameters.total
@@ -166,11 +164,8 @@ def _figure(kind: str, estimated: Estimate, resolved: Resolved) -> float:
             return estimated.flops.train_total
         case "time":
             return estimated.time.seconds_total
-        case "memory":
-            return estimated.memory.peak_bytes
         case _:
-            tokens = min(TOKENS_OF_A_TEXT, resolved.encoder.room or TOKENS_OF_A_TEXT)
-            return answer_cost(resolved, tokens).seconds
+            return estimated.memory.peak_bytes
 
 
 def _longest(one: Candidate, budgets: Sequence[Budget], device: str, devices: int) -> Candidate:

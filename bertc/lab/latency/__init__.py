@@ -1,1 +1,1 @@
-"""Milliseconds of answering texts: cases, their prediction, and the table of both."""
+"""Milliseconds of answering texts: cases, and their table."""

@@ -14,14 +14,12 @@ from bertc import (
     RunFolder,
     SpecError,
     Table,
-    answer_cost,
     changed,
     estimate,
     points,
     resolve,
     units,
 )
-from bertc.lab.latency.table import TOKENS_OF_A_TEXT
 
 REFUSED = "not alone"
 ALONE = (
@@ -29,10 +27,7 @@ ALONE = (
     "others.\nnot alone: it changes with another alone, is of one stage, which no option sets, or "
     "names files that are gone."
 )
-NOTE = (
-    "Memory and time of training on {device}; a text: predicted for this CPU, fp32, {tokens} "
-    "tokens."
-)
+NOTE = "Memory and time of training on {device}."
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,6 @@ class Cost:
     train_flops: int
     peak_bytes: int
     seconds_per_step: float
-    seconds_per_text: float
 
 
 COLUMNS: tuple[tuple[str, Callable[[Cost], float], Callable[[float], str]], ...] = (
@@ -53,7 +47,6 @@ COLUMNS: tuple[tuple[str, Callable[[Cost], float], Callable[[float], str]], ...]
     ("in training", lambda cost: cost.train_flops, units.flops_text),
     ("peak memory", lambda cost: cost.peak_bytes, units.bytes_text),
     ("a step", lambda cost: cost.seconds_per_step, units.duration_text),
-    ("a text", lambda cost: cost.seconds_per_text, units.duration_text),
 )
 
 
@@ -131,7 +124,6 @@ def diff(
         MissingInputError, DataError: of a run folder, or a file that a spec reads.
     """
     programs = [_program(spec, overrides) for spec in (first, second)]
-    tokens = min(TOKENS_OF_A_TEXT, *(one.encoder.room or TOKENS_OF_A_TEXT for one in programs))
     spec, settings = _as_written(first, overrides)
     lines, changes = dict[str, Line](), changed(*programs)
     alike = Counter((change.setting, change.texts()) for change in changes)
@@ -140,13 +132,13 @@ def diff(
         # One that differs alike in several stages is one.
         name = change.setting if alike[change.setting, values] > 1 else change.name
         alone = None if follows else _program_with(spec, [*settings, f"{name}={values[1]}"])
-        cost = cost_of(alone, device, tokens) if alone else None
+        cost = cost_of(alone, device) if alone else None
         lines[name] = Line(name, values, follows, cost)
     return Difference(
         names=(first, second),
-        costs=(cost_of(programs[0], device, tokens), cost_of(programs[1], device, tokens)),
+        costs=(cost_of(programs[0], device), cost_of(programs[1], device)),
         lines=(*lines.values(),),
-        notes=(ALONE if lines else "no setting differs", NOTE.format(device=device, tokens=tokens)),
+        notes=(ALONE if lines else "no setting differs", NOTE.format(device=device)),
     )
 
 
@@ -173,8 +165,8 @@ def _program_with(spec: str, overrides: Sequence[str]) -> Resolved | None:
     return program
 
 
-def cost_of(resolved: Resolved, device: str, tokens: int) -> Cost:
-    """The figures of a program, and of a text of ``tokens`` tokens."""
+def cost_of(resolved: Resolved, device: str) -> Cost:
+    """The figures of a program."""
     cost = estimate(resolved, device)
     # Mean tokens of an example over all stages, which FLOPs of a forward pass are of.
     examples = [stage.steps * stage.batch for stage in cost.stages]
@@ -185,7 +177,6 @@ def cost_of(resolved: Resolved, device: str, tokens: int) -> Cost:
         train_flops=cost.flops.train_total,
         peak_bytes=cost.memory.peak_bytes,
         seconds_per_step=cost.time.seconds_per_step,
-        seconds_per_text=answer_cost(resolved, tokens).seconds,
     )
 
 

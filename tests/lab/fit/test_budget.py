@@ -111,7 +111,6 @@ def test_shapes_that_nobody_trains_are_left_out(monkeypatch):
         ("flops", "3 EFLOP", 3e18),
         ("time", "8h", 28_800),
         ("memory", "16GiB", 2**34),
-        ("latency", "5ms", 5e-3),
     ],
 )
 def test_budgets_are_read_with_their_units(kind, text, most):
