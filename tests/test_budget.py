@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_130,
+    "core": 66_100,
     "lab": 8_820,
-    "tests": 42_230,
-    "words of docs": 33_870,
+    "tests": 42_150,
+    "words of docs": 33_840,
     "lines of README": 120,
     "lines a kind": 421,
     "floors": 10,

@@ -36,7 +36,6 @@ from bertc.learn.objectives import terms
 from bertc.model import EncoderInputs, attention, build, ffn, norm
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
-from bertc.run.train import finish
 from bertc.run.train.loop import train
 from bertc.use.preview import preview
 from bertc.use.source.checking import check_source
@@ -266,7 +265,6 @@ def plugged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """A tiny program with the new kind: it is in its union, and in the one match."""
     owner, field, union, changes = PARTS[request.param]
     monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
     for match, kind, module in NEW:
         put(monkeypatch, match, with_one_more(match, kind, module))
     info = owner.model_fields[field]

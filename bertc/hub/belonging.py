@@ -45,6 +45,14 @@ def write_digests(run: Path, model: int | None = None) -> None:
     durable.replace(run / DIGESTS, (json.dumps(content, indent=1) + "\n").encode())
 
 
+def step_of_model(run: Path) -> int | None:
+    """The step whose weights ``model/`` has, noted when a run has ended; None before that."""
+    with suppress(BertcError):
+        step = _mapping(read_json(run / DIGESTS, _LIMIT_BYTES).get("weights")).get("step")
+        return step if isinstance(step, int) else None
+    return None
+
+
 def refuse_strangers(run: Path, refusal: type[BertcError] = DataError, files: bool = True) -> None:
     """Refuse a run folder with parts of another run; without ``files`` in a glance."""
     for what, remedy in _strangers(run, files):

@@ -143,7 +143,7 @@ def halve(whole: Path, half: Path) -> None:
     if half != whole:
         shutil.copytree(whole, half)
     shutil.rmtree(half / "model")
-    (half / "losses.png").unlink()
+    (half / "digests.json").unlink()
     shutil.rmtree(max((half / "checkpoints").iterdir()))
 
 

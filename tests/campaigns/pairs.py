@@ -48,7 +48,6 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
 from bertc.learn.step.step import TrainStep
 from bertc.model import build
-from bertc.run.train import finish
 from bertc.run.train.loop import train
 from tests.campaigns.ideas import AXES, written
 from tests.lang.test_helps import Written, alternatives
@@ -157,7 +156,7 @@ def wrong_parameters(resolved: Resolved) -> list[str]:
 
 def wrong_run(resolved: Resolved, folder: Path, cache: Path) -> list[str]:
     """Train all stages: steps, losses, gradients, and FLOPs as torch counts them."""
-    with watched() as seen, patch.object(finish, "plot", undrawn):
+    with watched() as seen:
         train(resolved, folder, cache=cache, quiet=True)
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     losses = [line["loss"] for line in lines if line["kind"] == "train"]
@@ -228,19 +227,13 @@ def watched() -> Iterator[dict[str, Seen]]:
         yield seen
 
 
-def undrawn(lines: object, path: Path) -> None:
-    """The picture of a finished run as a sign: it takes longer to draw than a tiny run."""
-    path.touch()
-
-
 def material(place: Path) -> None:
     """The farm's files, vectors, and a run of the base to begin with and learn from."""
     copied(FARM, place)
     os.chdir(place)
     vectors = [f"{word} {' '.join(['0.1'] * 32)}" for word in ("hens", "barn", "pond")]
     (place / "vectors.txt").write_text("\n".join(vectors) + "\n")
-    with patch.object(finish, "plot", undrawn):
-        train(points(written())[0], place / "bert", cache=place / "cache", quiet=True)
+    train(points(written())[0], place / "bert", cache=place / "cache", quiet=True)
 
 
 def tried(pairs: Sequence[Pair], log: Path) -> Iterator[Outcome]:

@@ -21,7 +21,6 @@ from bertc.model import EncoderInputs, build
 from bertc.model.bilstm import BiLstm
 from bertc.run.models.loading import load
 from bertc.run.records.changes import changed
-from bertc.run.train import finish
 from bertc.run.train.loop import train
 from tests.bench.estimates import allocated_bytes
 from tests.hub.programs import tensors, words
@@ -194,7 +193,6 @@ def spec(name: str, body: str, **beside: str) -> str:
 )
 def test_it_learns_and_goes_on_to_the_bit(name, body, tmp_path, monkeypatch):
     monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
     (resolved,) = points(spec(name, body, dropout="0.1"))
     cache = tmp_path / "cache"
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)

@@ -10,7 +10,6 @@ from bertc.ir.program.model import model_weights
 from bertc.model.weights import initial_values
 from bertc.run.beginning.init_from import TABLE
 from bertc.run.models.loading import load
-from bertc.run.train import finish
 from bertc.run.train.loop import train
 from tests.fixes import apply_fixes
 from tests.model.test_bilstm import spec
@@ -20,7 +19,6 @@ from tests.net.programs import FARM
 @pytest.fixture(autouse=True)
 def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
 
 
 def test_vectors_of_a_file_are_rows_of_a_table(tmp_path):

@@ -5,7 +5,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.vocabulary import WordPiece
 from bertc.learn.step.step import TrainStep
-from bertc.run.train import finish
 from bertc.run.train.loop import train
 from bertc.run.train.report import Report
 from tests.net.programs import FARM
@@ -35,19 +34,6 @@ WORDS = (
     "hens", "ducks", "geese", "cackle", "quack", "hiss", "in", "on", "under", "the",
     "a", "old", "red", "barn", "pond", "gate", "and", "or",
 )  # fmt: skip
-
-
-def undrawn(lines: object, path: Path) -> None:
-    """The picture of a finished run, which takes longer to draw than a tiny run, as a sign."""
-    path.touch()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_picture() -> Iterator[None]:
-    """Draw no pictures of finished runs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finish, "plot", undrawn)
-        yield
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +74,6 @@ def farm_run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[
             folder = tmp_path_factory.mktemp("farm") / "bert"
             with pytest.MonkeyPatch.context() as patched:
                 patched.chdir(FARM)
-                patched.setattr(finish, "plot", undrawn)
                 train(points(spec)[0], folder, cache=cache, quiet=True)
             folders[spec] = folder
         return folders[spec]

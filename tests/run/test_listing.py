@@ -40,7 +40,7 @@ def run(tiny, tmp_path):
         attempt = Attempt(0, 0.0, host or platform.node(), "cpu", 1)
         (folder / "attempts.jsonl").write_text(json.dumps(vars(attempt)) + "\n")
         if finished:
-            (folder / "losses.png").touch()
+            (folder / "digests.json").write_text(json.dumps({"weights": {"step": steps}}))
         return folder
 
     return make

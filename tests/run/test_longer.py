@@ -134,7 +134,7 @@ def test_commands_that_go_on(command, tmp_path, corpus_file):
     with pytest.raises(ResumeRefusedError, match="steps: 4 -> 6.*made for 4 steps") as refused:
         command("train --resume run --set steps=6")
     on = refused.value.help.split("from its weights: ")[1]
-    command(f'train "{spec}" --set "{FALLING}" {on} --out run-on')
+    command(f'train "{spec}" {on} --out run-on')
     weights = bertc.load(tmp_path / "run-on")
     assert (weights.resolved.steps, weights.resolved.run.init.path) == (2, "run")
     command(f'train "{spec}" --set "{FLAT_RATE}" --out flat')

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,12 +98,15 @@ def with_places_of(one: Resolved, other: Resolved) -> Resolved:
 
 def _refuse_more_steps(old: Resolved, new: Resolved, run: Path | None) -> None:
     if reason := why_not_longer(old, new):
-        init = f"--set 'init=\"{run or 'RUN'}\"'"
+        folder = run or Path("RUN")
+        settings = [*overrides_of(folder / "spec.bertc"), f'init="{folder}"']
+        settings.append(f"steps={new.steps - old.steps}")
+        words = " ".join(f"--set {shlex.quote(setting)}" for setting in settings)
         raise ResumeRefusedError(
             f"the run was started with other settings: steps: {old.steps} -> {new.steps}; the "
             f"first of those would not be the ones that were made: {reason}",
             help=f"resume with --set steps={old.steps}, or train its spec on into another --out, "
-            f"from its weights: {init} --set steps={new.steps - old.steps}",
+            f"from its weights: {words}",
         )
     aside = tuple(f"run.{name}:" for name in ("save_every", "eval_every", "log_every"))
     refuse([d for d in differences(longer(old, new.steps), new) if not d.startswith(aside)])

@@ -3,7 +3,7 @@
 spec.bertc       the spec as given                metrics.jsonl   a JSON object a line
 resolved.json    the resolved program             checkpoints/    see checkpoints.py
 lock.json        versions, data, machine, plan    model/          the trained model
-tokenizer/       the vocabulary's files           losses.png      the losses over the steps
+tokenizer/       the vocabulary's files
 attempts.jsonl   each time it was started or resumed
 spent.jsonl      where its time went, and its peak memory
 failed.txt       why it ended, if by an error; until it goes on
@@ -32,10 +32,10 @@ from bertc.base.diagnostics import (
 )
 from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
-from bertc.base.storage.paths import is_file, is_folder, is_taken
+from bertc.base.storage.paths import is_folder, is_taken
 from bertc.base.storage.plain_file import read_text
 from bertc.hub import folders
-from bertc.hub.belonging import refuse_strangers
+from bertc.hub.belonging import refuse_strangers, step_of_model
 from bertc.ir.data import without_places
 from bertc.ir.program.resolved import Resolved
 from bertc.lang.read.scan import LARGEST_TEXT
@@ -70,7 +70,6 @@ class RunFolder:
         self.failure = path / "failed.txt"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model"
-        self.plot = path / "losses.png"
 
     @property
     def holds_a_run(self) -> bool:
@@ -83,9 +82,9 @@ class RunFolder:
         return max((step for step, _ in folders.checkpoint_folders(self.checkpoints)), default=0)
 
     def is_finished(self, resolved: Resolved) -> bool:
-        """True if the run of this program finished; losses.png is the last file written."""
-        over = bool(resolved.run.clock) or self.saved_step == resolved.steps
-        return is_file(self.plot) and over
+        """True if the run of this program finished; the digests of its model are written last."""
+        end = self.saved_step if resolved.run.clock else resolved.steps
+        return step_of_model(self.path) == end
 
     @property
     def in_use(self) -> bool:
@@ -177,8 +176,6 @@ class RunFolder:
     def go_on(self, old: Resolved, new: Resolved) -> None:
         """Extend the run to the steps of ``new``; the old program stays beside it."""
         durable.replace(self.path / f"resolved-{old.steps:08d}.json", _as_json(old))
-        # The sign that it is finished, which it no longer is.
-        durable.remove(self.plot)
         text = read_text(self.spec, 4 * LARGEST_TEXT) if is_taken(self.spec) else ""
         durable.replace(self.spec, f"{text.rstrip()}\n# --set steps={new.steps}\n".encode())
         durable.replace(self.resolved, _as_json(new))

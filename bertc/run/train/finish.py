@@ -1,10 +1,7 @@
-"""The end of a run or of its patience: best weights, exported model, picture, report."""
+"""The end of a run or of its patience: best weights, exported model, report."""
 
 import shutil
 from dataclasses import fields
-from io import BytesIO
-from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -17,48 +14,16 @@ from bertc.hub.belonging import DIGESTS, write_digests
 from bertc.hub.exporting import export_model
 from bertc.hub.pruned import without_removed
 from bertc.hub.sentences import vectors_of
-from bertc.ir.learning.objective import titled
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.masking import of_all_positions, shown_figure
 from bertc.learn.step.engines import gathered
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.records import metrics
 from bertc.run.records.lines import LARGEST_BYTES
-from bertc.run.records.metrics import Ended, Line
+from bertc.run.records.metrics import Ended
 from bertc.run.records.results import mean_score
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session
 from bertc.run.train.state import Best
-
-
-def plot(lines: list[Line], path: Path) -> None:
-    """Plot training and held-out losses of each objective from lines of metrics, as a PNG."""
-    # Here and not above: most uses of this package draw nothing, and loading takes time.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
-    names = dict.fromkeys(name for line in lines for name in line["losses"])
-    for index, term in enumerate(of_all_positions(names)):
-        held_out = shown_figure(term, names)
-        for kind, name, figures, style, label in (
-            ("train", term, "losses", "-", "training"),
-            ("eval", held_out, "losses", "o--", "held out"),
-            ("eval", held_out, "unigram_losses", ":", "unigram frequencies"),
-        ):
-            there: list[Any] = [line for line in lines if line["kind"] == kind]
-            there = [line for line in there if name in line.get(figures, {})]
-            points = [(line["step"], line[figures][name]) for line in there]
-            if points:
-                title = f"{titled(name)}, {label}"
-                axes.plot(*zip(*points, strict=True), style, color=f"C{index}", label=title)
-    axes.set(xlabel="step", ylabel="loss (nats)")
-    axes.grid(alpha=0.3)
-    if axes.lines:
-        axes.legend()
-    content = BytesIO()
-    figure.savefig(content, format="png")
-    durable.replace(path, content.getvalue())
 
 
 def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> None:
@@ -91,7 +56,7 @@ def describe(end: Ended) -> str:
 
 
 def finish(session: Session) -> Report:
-    """Write ``model/`` and the plot in the first process, and return the report."""
+    """Write ``model/`` in the first process, and return the report."""
     folder, progress = session.folder, session.progress
     tensors = gathered(session.evaluated, session.ranks.is_main)
     lines: list[metrics.Line] = []
@@ -141,5 +106,4 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
             durable.replace(digests, before)
         raise
     write_digests(folder.path, model=session.progress.step)
-    plot(metrics.read(folder.metrics), folder.plot)
     return (*removal, *exported.notes)

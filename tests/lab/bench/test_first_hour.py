@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 import torch
 
-from bertc.run.train import finish
 from tests.bench.gpu import agreement, memory, truth
 from tests.bench.gpu.results import Results, read, table, untrue
 from tests.bench.gpu.setting import Setting
@@ -22,7 +21,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # The compiler's and the prof
 def test_a_part_runs_through(part, tmp_path, monkeypatch):
     # By hand it is Inductor, whose kernels tests/run/test_compiled.py holds.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
     PARTS[part].run(HERE, Results(part, tmp_path))
     found = read(tmp_path, part)
     assert len(found) > 1
