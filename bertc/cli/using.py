@@ -48,7 +48,7 @@ def evaluate(
 @app.command()
 def fill(
     run: RunArgument,
-    text: str = argument(..., "a text with [MASK]; for clm the start of a text"),
+    text: str = argument(..., "a text with [MASK], or <mask>; for clm the start of a text"),
     top: int = option(5, "candidates for each mask", min=1, max=100),
     language: str = option("", "of the text, for models with languages"),
     json: JsonOption = False,
@@ -120,8 +120,8 @@ def export_(
     push: str = option("", "send the folder to the hub: user/name"),
     revision: str = option(
         "main",
-        "step-1000 or chck_1M: the weights after that step or those words; all: those of save_at; "
-        "with --push the branch",
+        "step-1000 or chck_1M: the weights after that step or those words; all: main and those of "
+        "save_at; with --push the branch",
     ),
     private: bool = option(False, "with --push: for you alone", "--private"),
     dry_run: bool = option(False, "with --push: list what would be sent", "--dry-run"),
@@ -148,7 +148,7 @@ def export_(
             allowed = (*WITHOUT_PUSH, *["revision"] * (onnx is None))
             refuse_others(context, "an export without --push", allowed)
         for name, step in revisions(run, revision, bool(push)).items() if to or push else ():
-            place = to / name if to and revision == "all" else to
+            place = to / name if to and revision == "all" and step else to
             if push:
                 where = pushing.Destination(push, name, private)
                 say(pushing.push(run, place, pooling, where, dry_run, step))

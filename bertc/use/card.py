@@ -66,9 +66,10 @@ def export_with_card(
 
 
 def revisions(run: Path, named: str, branch: bool) -> dict[str, int]:
-    """The revisions that a name is of, with their steps: step-1000, chck_1M, ``all`` of save_at.
+    """The revisions that a name is of, with their steps: step-1000, chck_1M.
 
-    ``main``, and any other name of a ``branch``, is the newest, step 0.
+    ``all`` are main and those of save_at. ``main`` is the newest, step 0, and so is any other name
+    of a ``branch``.
 
     Raises:
         MissingInputError: if the run has none of that name.
@@ -78,7 +79,7 @@ def revisions(run: Path, named: str, branch: bool) -> dict[str, int]:
     if step := re.fullmatch(r"step-0*([1-9]\d*)", named):
         return {named: int(step[1])}
     if named in known or (named == "all" and known):
-        return known if named == "all" else {named: known[named]}
+        return {"main": 0, **known} if named == "all" else {named: known[named]}
     if named == "main" or branch and named != "all" and not named.startswith("chck_"):
         return {named: 0}
     there = f"its revisions are {listed(known)}" if known else "save_at=[1M words] saves one"

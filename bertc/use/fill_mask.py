@@ -111,7 +111,7 @@ def _encode(vocabulary: Vocabulary, text: str) -> tuple[list[int], list[int]]:
     mask = vocabulary.token(vocabulary.mask)
     *before, last = text.replace(MASK, mask).split(mask)
     if not before:
-        raise UsageError(f"nothing to fill: the text has no {MASK}", help=f"write {MASK} in it")
+        raise UsageError(f"nothing to fill: the text has no {mask}", help=f"write {mask} in it")
     # A leading space is part of the next word, so a space before a mask is replaced with it.
     joined = mask.join([*(part.rstrip() for part in before), last])
     ids = _ids(vocabulary, joined)
@@ -125,7 +125,7 @@ def _beginning(vocabulary: Vocabulary, text: str) -> list[int]:
     begun = text.replace(MASK, mask).rstrip().removesuffix(mask).rstrip()
     if mask in begun:
         raise UsageError(
-            f"{MASK} inside the text, but this model predicts only the next token",
+            f"{mask} inside the text, but this model predicts only the next token",
             help="end the text before the token to predict",
         )
     if not (ids := _ids(vocabulary, begun)):

@@ -73,12 +73,16 @@ def test_scores_are_of_tokens_read_one_by_one(farm_run, tmp_path, spec):
     assert report.evaluation.loss == pytest.approx(-total / count, rel=1e-5)
     assert "1 tie counted as right" in report.summary()
     assert "1 pair of equal sentences, the first at" in report.summary()
+    assert "the run learned" not in report.summary()
     if spec != CAUSAL:
         export_run(run, tmp_path / "exported")
         manner = Manner(pairs=str(tmp_path / "toy"), objective="mlm" if spec == MASKED else "mntp")
         again = evaluate_run(tmp_path / "exported", manner, quiet=True)
         assert again.evaluation.scores == report.evaluation.scores
         assert again.evaluation.loss == pytest.approx(report.evaluation.loss)
+        if spec == SHIFTED:
+            other = evaluate_run(run, replace(manner, objective="mlm"), quiet=True)
+            assert "the run learned mntp, not mlm" in other.notes
 
 
 @pytest.mark.usefixtures("in_the_farm")

@@ -102,7 +102,10 @@ def test_checkpoints_at_words_stay_and_are_exported(go, monkeypatch, tmp_path, c
     for step, words in ((one.step, one.words) for one in kept if one.words):
         assert program.words_by(step - 1) < words <= program.words_by(step)
     assert command("export", str(run), "--to", str(tmp_path / "all"), "--revision", "all") == 0
-    assert {path.name for path in (tmp_path / "all").iterdir()} == {one.name for one in kept}
+    there = {path.name for path in (tmp_path / "all").iterdir() if path.is_dir()}
+    assert there == {one.name for one in kept}
+    newest = (tmp_path / "all" / kept[-1].name / "model.safetensors").read_bytes()
+    assert (tmp_path / "all" / "model.safetensors").read_bytes() == newest
     assert command("export", str(run), "--to", str(tmp_path / "one"), "--revision", "chck_9M") == 66
 
 

@@ -9,6 +9,7 @@ import torch
 
 from bertc.base.diagnostics import DataError, MissingInputError, StoppedError, UsageError
 from bertc.data.vocab.existing import load_vocabulary
+from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.objective import Clm, Mlm, Nsp, Plm, Rtd, Term
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork, UnigramGenerator
@@ -93,6 +94,12 @@ def test_fill_gives_the_likeliest_tokens_of_each_mask(run):
     assert json.loads(found.as_json())["masks"][0][0].keys() == {"token", "probability"}
     with pytest.raises(UsageError, match="no \\[MASK\\]"):
         fill(run, "Hens cackle.")
+
+
+def test_messages_spell_the_mask_as_the_vocabulary_does(run, monkeypatch):
+    monkeypatch.setattr(Vocabulary, "token", lambda *_: "<mask>")
+    with pytest.raises(UsageError, match="the text has no <mask>"):
+        fill(run, "Hens and ducks.")
 
 
 def test_fill_sees_long_texts_around_each_mask(run, monkeypatch):

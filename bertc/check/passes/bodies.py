@@ -61,12 +61,15 @@ def check_body(check: Checker[StageSettings]) -> None:
     stage = check.settings
     for ability, setting, why in _wanted(stage):
         if ability not in stage.body.able:
+            surplus = setting not in ("objective", "generator")  # without: another objective
+            removed = fix(stage.origins.get(setting), "") if surplus else None
+            without = f"remove {setting}, or " if removed else ""
             check.report(
                 "E229",
                 f"{why}, which body = {stage.body.kind} cannot do",
                 setting,
                 also=("body", f"body = {stage.body.kind} is set here"),
-                help="body=transformer",
+                way={"help": f"{without}body=transformer", "fix": removed},
             )
             return
 

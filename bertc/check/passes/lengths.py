@@ -225,7 +225,7 @@ _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
          way=lambda s: {"help": "epochs=3", "fix": fix(s.origins["steps"], "epochs=3")}),
     Rule("E327", "average", lambda s: _in_tokens(s.average),
          "half_life of a task is not counted in tokens: its rows are as long as its examples",
-         way=lambda s: argument("average", s.origins["average"], "half_life", "1%")),
+         way=lambda s: argument("average", s.origins["average"], "half_life", "100")),
     Rule("E327", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
          "batch_warmup is of text: a task learns from batches of one size",
          help="batch_warmup=none"),

@@ -1,6 +1,7 @@
 """Remarks on valid settings that are likely slips."""
 
 import re
+from fractions import Fraction
 
 from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings.rules import Checker, Rule
@@ -8,9 +9,11 @@ from bertc.check.passes.settings.stages import has_tasks, reads_on
 from bertc.ir.changing.growth import Drawn, FromOther
 from bertc.ir.data import Datatrove, Mds, Prepared
 from bertc.ir.learning.answer import Labels
+from bertc.ir.learning.objective import in_directions
 from bertc.ir.network.adapter import NO_ADAPTER
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.reading import causal_rows
 from bertc.ir.vocabulary import Bytes, Extended, TokenizerFile, Trimmed
 
 HEAD_WIDTH = 64
@@ -46,6 +49,18 @@ def _numbers(stage: StageSettings) -> int:
         if len(numbers) == len(names) >= LEAST_NUMBERS and any("." in name for name in numbers):
             return len(names)
     return 0
+
+
+def _rounded(stage: StageSettings) -> bool:
+    """True if the rows of a step that are read causally are far from their share."""
+    share, rows = causal_rows(in_directions(stage.objective), stage.batch)
+    return 0 < share < stage.batch and abs(rows - share) > min(share, stage.batch - share) / 10
+
+
+def _whole_shares(stage: StageSettings) -> str:
+    """The next batch of which the share is whole rows."""
+    share = Fraction(causal_rows(in_directions(stage.objective), 1)[0]).limit_denominator(1000)
+    return f"batch={-(-stage.batch // share.denominator) * share.denominator}"
 
 
 _OF_RUNS: tuple[Rule[Complete], ...] = (
@@ -94,6 +109,10 @@ _OF_STAGES: tuple[Rule[StageSettings], ...] = (
          "without positions this attention does not know the order of tokens: a row is a bag of "
          "words",
          help=lambda s: f"positions={s.seq} or attention=relative"),
+    Rule("R128", "objective", _rounded,
+         lambda s: "clm reads {1} of {2} rows, where its share is {0:.3g}".format(
+             *causal_rows(in_directions(s.objective), s.batch), s.batch),
+         label="shares are whole rows of a step", help=_whole_shares),
     Rule("R119", "objective", _numbers,
          lambda s: f"the {_numbers(s)} labels are numbers, which classify takes for classes",
          help="regress(...) on the same columns predicts a number"),

@@ -20,7 +20,7 @@ class Flops(Node):
 class Hours(Node):
     """A time: ``2h``, ``90min``."""
 
-    hours: Most
+    hours: Annotated[float, Field(gt=0, le=10**6)]
     bare_number = ("hours",)
     number_unit = "h"
 

@@ -1,10 +1,18 @@
 """Readings of a stage: rows of two directions, masks that change."""
 
+from collections.abc import Sequence
 from itertools import compress, pairwise
 
+from bertc.ir.learning.objective import Term
 from bertc.ir.once import once
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.masking import AdaptiveUnit, Masks
+
+
+def causal_rows(terms: Sequence[Term], batch: int) -> tuple[float, int]:
+    """Rows of a batch that are read causally, next to masked ones: their share, and whole rows."""
+    share = sum(term.weight for term in terms if term.objective.order == "forward")
+    return batch * share, min(max(1, round(batch * share)), batch - 1)
 
 
 @once
@@ -14,8 +22,7 @@ def by_direction(stage: Stage) -> tuple[Stage, ...]:
     if len(ahead) in (0, len(stage.objective)):
         return (stage,)
     others = tuple(term for term in stage.objective if term not in ahead)
-    share = sum(term.weight for term in ahead)
-    rows = min(max(1, round(stage.batch * share)), stage.batch - 1)
+    rows = causal_rows(stage.objective, stage.batch)[1]
     causal = stage.encoder.model_copy(update={"causal": True})
     masked = {"objective": others, "batch": stage.batch - rows}
     turned = {"objective": tuple(ahead), "batch": rows, "encoder": causal}

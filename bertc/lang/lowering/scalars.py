@@ -4,7 +4,7 @@ from typing import Any, Final, NamedTuple, assert_never
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, nearest
 from bertc.lang.read import tree
-from bertc.lang.read.numbers import TOKENS_UNIT, NotANumberError, counted_in, read_number
+from bertc.lang.read.numbers import HOURS, TOKENS_UNIT, NotANumberError, counted_in, read_number
 from bertc.lang.read.shapes import ChoiceShape, Limits, RealShape, TextShape, TruthShape, WholeShape
 
 LEAST_PERCENTS = 5
@@ -120,6 +120,8 @@ class Scalars:
         plain = isinstance(value.value, int) and number >= LEAST_PERCENTS
         percent = plain and bounds.below_one and bounds.hold(number / 100)
         problem, instead = f"is {value.text}, must be {bounds}", f"{value.text}%" if percent else ""
+        if (unit := counted_in(value.text)) and number <= 0:
+            instead = f"1{' ' * (unit not in HOURS)}{unit}"
         slot.refuse(value, "E109", problem, self.diagnostics, instead)
         return BAD
 

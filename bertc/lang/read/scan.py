@@ -31,7 +31,7 @@ _PATH = re.compile(
     r"(?<![\w.~/-])(?:[A-Za-z_.~][\w.~-]*+)?(?:/[\w.~*?-]*+)++"
     r"|[A-Za-z_](?a:[\w-])*+(?:\.[A-Za-z](?a:[\w-])*+)++(?!\s*=)"
 )
-_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
+_NUMBER = r"-?(?:\d++\.?\d*+|\.\d++)"
 _PARTS = re.compile(
     rf"{_NUMBER}(?:[eE]-?\d+)?[ \t]+(?:%|(?:[kMG]i?|T)(?![\w-])(?![ \t]*[={{(]))"  # 10 %, 4 k
     rf"|{_NUMBER}(?:[ \t]+[eE]-?|[eE][ \t]+-?)\d+(?!\w)"  # 1 e-3, 1e -3
@@ -39,6 +39,17 @@ _PARTS = re.compile(
     re.ASCII,
 )
 """A number written in several parts."""
+_SPELLED = {
+    "tokens": "token", "flops": "flop", "words": "word", "epochs": "epoch", "s": "seconds? secs? s",
+    "min": "minutes? mins?", "h": "hours? hrs?", "d": "days? d",
+}  # fmt: skip
+_UNITS = re.compile(
+    rf"({_NUMBER}[kMGT]?)[ \t]*(?:"
+    + "|".join(rf"(?P<{unit}>{'|'.join(words.split())})" for unit, words in _SPELLED.items())
+    + r")(?![\w-])(?![ \t]*[={(])",
+    re.ASCII,
+)
+"""A number and its unit in another spelling: 1 epoch, 2 hours."""
 _SIGNS = frozenset(" \n\t\r=(),+*[]{}#")  # they begin neither a path nor a number
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
@@ -151,6 +162,12 @@ class _Scanner:
             end = path.end() + (text[path.end() : path.end() + 1] in ("'", '"'))
             plain = f'"{path.group()}"'
             return self.instead("STRING", plain, position, end, "E009", "a path stands in quotes")
+        if counted := _UNITS.match(text, position):
+            unit = str(counted.lastgroup)
+            plain = counted[1] + " " * (unit not in numbers.HOURS) + unit
+            if counted.group() != plain:
+                message = f"`{counted.group()}` is not a number"
+                return self.instead("NUMBER", plain, position, counted.end(), "E010", message)
         before = self.tokens[-1].kind if self.tokens else ""
         parts = _PARTS.match(text, position)
         if not parts or before not in ("EQUAL", "SLASH", "LPAR", "COMMA"):

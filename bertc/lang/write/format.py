@@ -145,9 +145,13 @@ def _wrapped(head: str, value: tree.Value | tree.Argument, indent: str, tail: st
             return _wrapped(head + name, value.value, indent, tail)
         case tree.Sum():
             first, *others = value.terms
-            lines = _wrapped(head, first, indent, "")
+            lines, here = _wrapped(head, first, indent, ""), indent
             for term in others:
-                lines += _wrapped(f"{indent}{INDENT}+ ", term, indent + INDENT, "")
+                if lines[-1] == f"{here})":
+                    lines += _wrapped(f"{lines.pop()} + ", term, here, "")
+                    continue
+                here = indent + INDENT
+                lines += _wrapped(f"{here}+ ", term, here, "")
             return [*lines[:-1], lines[-1] + tail]
         case tree.Scaled():
             return _wrapped(f"{head}{flat(value.factor)}*", value.term, indent, tail)

@@ -98,8 +98,11 @@ def evaluate_pairs(
     loss = -math.fsum(first for first, *_ in points) / predicted
     evaluation = _evaluation(user_path(folder).name.partition(".jsonl")[0], pairs, points, loss)
     step = newest_step(run) if is_taken(run / RESOLVED) else 0
-    notes = (f"scored by {term.title}: {HOW[term.fills]}", *_of_ties(pairs, points))
-    return Report(run, step, model.resolved.steps, 0, 0, evaluation, notes)
+    learned = [learned_term.name for learned_term in model.resolved.terms()]
+    notes = [f"scored by {term.title}: {HOW[term.fills]}", *_of_ties(pairs, points)]
+    if step and term.title not in learned:  # a folder of transformers does not say
+        notes.append(f"the run learned {listed(learned)}, not {term.title}")
+    return Report(run, step, model.resolved.steps, 0, 0, evaluation, (*notes,))
 
 
 def _scoring(model: Model, objective: str) -> Objective:
