@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_150,
+    "core": 66_140,
     "lab": 8_820,
     "tests": 42_160,
     "words of docs": 33_840,

@@ -127,7 +127,6 @@ def inspect_(
 def data_(
     run: RunArgument,
     steps: str = option(..., "the first step and the end, counted from 0: 0:100"),
-    out: Path | None = file_to_write(None, "a file [default: print]", "-o", "--out"),
 ) -> None:
     """List the documents that the steps of a run read, a JSON line for each piece of one."""
     from bertc.use.order import read_order
@@ -135,9 +134,4 @@ def data_(
     first, _, end = steps.partition(":")
     if not (first.isdecimal() and end.isdecimal()):
         raise UsageError(f"--steps {steps} is no range of steps", "--steps 1000:2000")
-    if out is None:
-        read_order(run, int(first), int(end), partial(say, nl=False))
-        return
-    with durable.writing(out, elsewhere="choose another --out"), out.open("w") as file:
-        lines = read_order(run, int(first), int(end), file.write)
-    say(f"{lines:,} lines in {out}")
+    read_order(run, int(first), int(end), partial(say, nl=False))

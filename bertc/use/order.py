@@ -26,8 +26,8 @@ DocumentStarts = Callable[[int, int, int], list[int]]
 
 def read_order(
     run: Path, first: int, end: int, write: Callable[[str], object], cache: Path | None = None
-) -> int:
-    """Write a JSON line for every run of tokens of a document that steps read; return their number.
+) -> None:
+    """Write a JSON line for every run of tokens of a document that steps read.
 
     ``tokens`` are the first and the end of them among the ids of the shard: a part of prepared
     text, or a folder of the cache, made from ``files``; ``document`` is its number there, of those
@@ -37,7 +37,7 @@ def read_order(
         MissingInputError, DataError: if the run or its text is gone, damaged or another one.
         UsageError: of steps that the run has not, or that do not read rows of text.
     """
-    folder, lines = RunFolder(run), 0
+    folder = RunFolder(run)
     resolved = folder.read_resolved()
     if not 0 <= first < end <= resolved.steps:
         raise UsageError(
@@ -51,10 +51,8 @@ def read_order(
         for step in range(first, end):
             for line in _lines(corpus, documents, names, step):
                 write(json.dumps(line) + "\n")
-                lines += 1
             watched.advance(1)
         watched.end()
-    return lines
 
 
 def _names(corpus: PreparedCorpus) -> dict[CorpusText, str]:
