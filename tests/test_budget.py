@@ -15,18 +15,18 @@ GOALS = {
     "tests": 36_000,
     "words of docs": 28_000,
     "lines of README": 120,
-    "lines a kind": 421,
+    "lines a kind": 420,
     "floors": 14,
     "vague names": 150,
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_140,
+    "core": 66_130,
     "lab": 8_820,
-    "tests": 42_160,
+    "tests": 42_150,
     "words of docs": 33_840,
     "lines of README": 120,
-    "lines a kind": 421,
+    "lines a kind": 420,
     "floors": 10,
     "vague names": 30,
 }

@@ -1,4 +1,4 @@
-"""Every setting of a spec with its value and its source, as text and HTML. Loads no torch."""
+"""Every setting of a spec with its value and its source, as text. Loads no torch."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePath
 
-from bertc.base.diagnostics import Diagnostics, InNotebooks, Span, Table, escaped
+from bertc.base.diagnostics import Diagnostics, Span, escaped
 from bertc.check.compiling import compile_spec
 from bertc.check.passes.tasks import without_unread
 from bertc.ir.program.settings import Settings
-from bertc.ir.program.written import Given, Origin, Program, StageGiven
+from bertc.ir.program.written import Given, Origin, Program
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.format import LINE_WIDTH, format_text
 from bertc.lang.write.show import quoted, show_value
@@ -23,8 +23,8 @@ Shown = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Showing(InNotebooks):
-    """The programs of a spec, one for each point of its grids; it shows itself in notebooks."""
+class Showing:
+    """The programs of a spec, one for each point of its grids; it shows itself."""
 
     programs: tuple[Program, ...]
 
@@ -32,22 +32,11 @@ class Showing(InNotebooks):
         """Text that reads back, each setting with its source as a comment."""
         return "\n\n".join("\n".join(_lines(program)) for program in self.programs)
 
-    def tables(self) -> list[Table]:
-        """A table for each program, its stages below."""
-        return [_table(program) for program in self.programs]
-
-
-def _table(program: Program) -> Table:
-    rows = list[tuple[str, ...]]()
-    parts: tuple[Program | StageGiven, ...] = (program, *program.stages)
-    for part in parts:
-        rows += [] if part is program else [(f"stage {part.name}",)]
-        rows += _shown(part.settings)
-    return Table(("setting", "value", "source"), rows, program.name)
+    __repr__ = __str__
 
 
 def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
-    """Every setting of a spec with its value and its source; a notebook shows it as a table.
+    """Every setting of a spec with its value and its source, which notebooks show too.
 
     Raises:
         SpecError: with every mistake found.

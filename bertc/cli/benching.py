@@ -18,11 +18,8 @@ from bertc.cli.options import (
     say,
 )
 
-OF_STEPS = ("set", "against", "rounds", "compile", "json", "out")
-OF_ANSWERS = (
-    *("latency", "set", "length", "batch", "runtime", "precision", "threads", "seconds"),
-    "json",
-)
+OF_STEPS = ("against", "rounds", "compile", "out")
+OF_ANSWERS = ("latency", "length", "batch", "runtime", "precision", "threads", "seconds")
 
 
 @app.command()
@@ -49,7 +46,7 @@ def bench(
     by side, specs with random weights.
     """
     what, options = ("answers", OF_ANSWERS) if latency else ("a training step", OF_STEPS)
-    refuse_others(context, what, options)
+    refuse_others(context, what, ("set", "json", *options))
     if latency:
         choices = (runtime, precision, threads, batch, length)
         _time_answers(networks, set or (), choices, seconds, json)

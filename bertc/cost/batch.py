@@ -15,13 +15,11 @@ FETCHED_BYTES = 5
 
 def batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
     """Bytes of all batches corrupted in one call, and on a CPU of the rows read for the next."""
-    if isinstance(stage, TaskStage):
-        # Token ids and segment ids, and the example index of each token.
-        at_once, row, ahead = 1, 3 * LONG * stage.seq, 2 * LONG * stage.seq
-    else:
-        at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, budget.device))
-        at_once = 1 if adaptive_unit(stage) else at_once
-        row = LONG * ((BY_TOKEN + stage.pack) * stage.seq + BY_PREDICTION * stage.predictions())
-        ahead = FETCHED_BYTES * stage.seq
-    beside = ahead if budget.device == "cpu" else 0
+    at_once, ahead = 1, 2 * LONG
+    if not isinstance(stage, TaskStage):
+        ahead = FETCHED_BYTES
+        if not adaptive_unit(stage):
+            at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, budget.device))
+    row = LONG * ((BY_TOKEN + stage.pack) * stage.seq + BY_PREDICTION * stage.predictions())
+    beside = ahead * stage.seq if budget.device == "cpu" else 0
     return at_once * stage.batch * stage.rows_an_example * (row + beside)

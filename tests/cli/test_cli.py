@@ -244,7 +244,7 @@ def test_a_remark_that_several_stages_have_is_one(call: Call) -> None:
         (["check", "--set", "vocab=minilm", "layers=2"], "help: vocab = ./minilm"),
         (["check", "vocab=minilm"], 'help: vocab = "minilm"'),
         (["check", "data=files('text/*')"], "error[E308]"),
-        (["check", "data=files('text')"], 'help: "text/**/*.txt"'),
+        (["check", "data=files('text')"], 'help: files("text/**/*.txt")'),
         (["check", "layers=2", "\udcff"], "is not UTF-8"),
         (["estimate", "layers=2", "--world", "0"], "0 is too small; 1 is the least"),
         (["show-batch", "layers=2", "--examples", "70"], "70 is too large; 64 is the most"),

@@ -64,10 +64,3 @@ def test_every_setting_says_where_it_comes_from(tmp_path):
     } <= said
     assert any(line.endswith("# default: BERT config") for line in said)
     assert "batch = 8" + " " * 37 + "# --set\n" in text
-
-
-def test_a_notebook_gets_tables_with_escaped_text():
-    spec = 'layers = 2  # <script>alert("x")</script>\nstage "<b>" { steps = 5 }'
-    html = show(spec)._repr_html_()
-    assert '<td style="text-align:left">here: &lt;script&gt;alert(&quot;x&quot;)' in html
-    assert ">stage &lt;b&gt;</th>" in html

@@ -10,7 +10,6 @@ from bertc.base.diagnostics import (
     BertcError,
     DataError,
     Diagnostics,
-    Fix,
     MissingInputError,
     Span,
     UnsafeError,
@@ -283,7 +282,4 @@ def _missing(
     message, help = no_match(name)
     if (message, span) not in reported:
         reported.add((message, span))
-        pattern = f'"{name.rstrip("/")}/**/*.txt"'
-        folder = span is not None and span.text[:1] in "\"'" and is_folder(user_path(name))
-        fix = Fix(span, pattern) if folder and span else None
-        diagnostics.error("E307", message, span, help=pattern if folder else help, fix=fix)
+        diagnostics.error("E307", message, span, help=help)
