@@ -129,7 +129,7 @@ def test_only_a_network_that_predicts_masked_tokens_has_one():
         ("head=transform(decoder=64) seq=90", "E395", "decoder=90"),
         ("head=transform(decoder=128) seq=64 objective=clm", "E396", "decoder=0"),
         ("head=transform(decoder=128) seq=64 objective=plm", "E396", "decoder=0"),
-        ("head=transform(decoder=128) seq=64 body=bilstm(16)", "E229", "body=transformer"),
+        ("head=transform(decoder=128) body=bilstm(16)", "E229", "remove head, or body=transformer"),
     ],
 )
 def test_what_a_decoder_cannot_do_is_refused(extra, code, way):
