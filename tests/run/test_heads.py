@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from einops import rearrange
 from typer.testing import CliRunner
 
 from bertc.cli.app import app
@@ -84,8 +85,8 @@ def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch
     again, found = see_maps(model, reading)
     assert torch.allclose(last, again.last, atol=1e-6)
     for mixed, value, map_bnqk in zip(seen, values, found, strict=True):
-        value_bnkd = value.unflatten(2, (4, -1)).transpose(1, 2)
-        expected = (map_bnqk @ value_bnkd).transpose(1, 2).flatten(2)
+        value_bnkd = rearrange(value, "b k (n d) -> b n k d", n=4)
+        expected = rearrange(map_bnqk @ value_bnkd, "b n q d -> b q (n d)")
         assert torch.allclose(expected, mixed, atol=1e-5)
         totals = map_bnqk.sum(-1)
         assert torch.all((totals - 1).abs().minimum(totals) < 1e-5)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from einops import rearrange
 from torch import Tensor, nn
 
 from bertc.ir.changing.pruning import units
@@ -32,12 +33,12 @@ class Gates:
 
     def apply(self, layer: int, module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor]:
         """The input (b, s, u x d) of an output projection, multiplied by its gates."""
-        x = inputs[0].reshape(*inputs[0].shape[:2], self.counts[layer], -1)
+        x = rearrange(inputs[0], "b s (u d) -> b s u d", u=self.counts[layer])
         if layer not in self._gates:
             gate_bu = torch.ones(len(x), self.counts[layer], device=x.device)
             self._gates[layer] = gate_bu.requires_grad_()
         gate_b1u1 = self._gates[layer][:, None, :, None]
-        return ((x * gate_b1u1).to(x.dtype).flatten(2),)
+        return (rearrange((x * gate_b1u1).to(x.dtype), "b s u d -> b s (u d)"),)
 
     def collect(self, *_: Any) -> None:
         """Add the gradients of the rows since the last call to the sums."""
