@@ -261,7 +261,7 @@ def test_a_base_answers_few_questions(node: type[Node]) -> None:
 
 OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}
 OWN_FILES = (
-    "base/resources.py", "lang/read/grammar.py", "base/diagnostics/codes.py",
+    "base/resources.py", "lang/read/grammar.py", "lang/read/table.py", "base/diagnostics/codes.py",
     "cost/machines/calibration.py", "machine/machine.py", "machine/memory.py",
     "data/sources/docstrings.py", "data/cache/store.py", "lang/files.py",
     "base/cores.py", "model/native/library.py",

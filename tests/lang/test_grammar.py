@@ -16,8 +16,8 @@ from bertc.lang.read.grammar import END, grammar, table_path
 from bertc.lang.read.machine import Builder, parse_items
 from bertc.lang.read.numbers import NUMBER_UNITS, NotANumberError, read_number, show_number
 from bertc.lang.read.scan import SPELLING, Token
+from bertc.lang.read.table import compile_table
 from bertc.lang.read.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, String, Sum
-from docs.parse_table import compile_table
 
 SOURCE = (folder("grammar") / "bertc.lark").read_text(encoding="utf-8")
 LARK = Lark(SOURCE, parser="lalr", lexer="contextual", strict=True)
@@ -31,7 +31,7 @@ STARTS = (
 
 def test_the_table_is_made_from_the_grammar():
     assert json.loads(table_path().read_text(encoding="utf-8")) == compile_table(SOURCE), (
-        "run python docs/parse_table.py"
+        "run python -m bertc.lang.read.table"
     )
 
 

@@ -1,7 +1,7 @@
 """The parse table of ``grammar/bertc.lark``.
 
 lark turns the grammar into an LALR(1) table. Doing so takes longer than all the rest of
-``bertc check``, so ``python docs/parse_table.py`` stores it next to the grammar, as
+``bertc check``, so ``python -m bertc.lang.read.table`` stores it next to the grammar, as
 ``bertc.table.json``.
 """
 

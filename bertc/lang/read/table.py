@@ -1,4 +1,4 @@
-"""The parse table of the grammar, compiled by lark: ``python docs/parse_table.py``."""
+"""Compilation of the grammar to a parse table: ``python -m bertc.lang.read.table``."""
 
 import json
 from operator import itemgetter
