@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_130,
+    "core": 66_200,
     "lab": 8_820,
-    "tests": 42_150,
+    "tests": 42_160,
     "words of docs": 33_840,
     "lines of README": 120,
     "lines a kind": 420,
