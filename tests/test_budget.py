@@ -26,7 +26,7 @@ BUDGETS = {
     "tests": 42_160,
     "words of docs": 33_840,
     "lines of README": 120,
-    "lines a kind": 420,
+    "lines a kind": 421,
     "floors": 10,
     "vague names": 30,
 }
