@@ -15,7 +15,7 @@ from bertc.base.storage.json_file import read_json, shown, shown_name
 from bertc.base.storage.paths import is_taken
 from bertc.hub import families
 from bertc.hub.families.bert import BERT
-from bertc.hub.families.config import MEANING, HfConfig, Single
+from bertc.hub.families.config import HfConfig, Single
 from bertc.hub.families.family import Family, HfClass
 from bertc.hub.families.tokens import Tokens
 from bertc.ir.network.encoder import Encoder
@@ -46,6 +46,7 @@ IGNORED = KEPT | {
     "transformers_version", "_name_or_path", "_commit_hash",  # where it comes from
     "dtype", "torch_dtype",  # the tensors say their own; weights become fp32
     "tokenizer_class",
+    "tie_word_embeddings",  # the tensors say if a head has a token table of its own
     "return_dict", "output_hidden_states", "output_attentions", "chunk_size_feed_forward",
 }  # fmt: skip
 """Settings that classes of all families may read, without effect on an import."""
@@ -55,7 +56,6 @@ ONLY: Mapping[str, Single] = {
     "add_cross_attention": Single(False, "layers read an encoder"),
     "is_encoder_decoder": Single(False, "it has a decoder"),
     "tie_encoder_decoder": Single(False, "it has a decoder"),
-    "tie_word_embeddings": Single(True, "heads have a token table of their own"),
     "pruned_heads": Single({}, "layers differ in heads"),
     "per_layer_config": Single({}, "layers differ in settings"),
     "quantization_config": Single(None, "weights are not numbers but codes"),
@@ -165,12 +165,13 @@ def _settings(
 
 def _allowed(config: type[HfConfig], name: str, spelled: Mapping[str, str]) -> str:
     field, said = config.model_fields[name], spelled.get(name, name)
-    if name == "hidden_act":
-        return f"{said} is one of {', '.join(MEANING)}"
     if get_origin(field.annotation) is Literal:
-        values = " or ".join(map(shown, get_args(field.annotation)))
+        *others, last = map(shown, get_args(field.annotation))
+        values = f"{', '.join(others)} or {last}" if others else last
         otherwise = f": otherwise {field.description}" if field.description else ""
         return f"{said} is {values} in bertc{otherwise}"
+    if field.description:
+        return f"{said} is {field.description}"
     number = "prob" in name or name in ("initializer_range", "layer_norm_eps")
     return f"{said} has to be {'a number' if number else 'a whole number'} within reasonable limits"
 

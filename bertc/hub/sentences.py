@@ -283,7 +283,8 @@ def _modules(folder: Path, content: bytes) -> tuple[tuple[str, ...], list[str], 
         begins = any(chain[: len(kinds)] == kinds for chain in (_KINDS, *CHAINS))
         safe = path == DENSE if kinds[-1] == "Dense" else re.fullmatch(r"[\w-]+", path)
         safe = safe if number else not path
-        if not begins or kind.partition(".")[0] not in _PACKAGES or not safe:
-            return (), [], f"a module {shown(kind)}"
+        known = kind.partition(".")[0] in _PACKAGES
+        if not begins or not known or not safe:
+            return (), [], f"a module {shown(kinds[-1] if known else kind)}"
         paths.append(path)
     return (kinds, paths[1:], "") if len(paths) > 1 else ((), [], "no module Pooling")

@@ -170,7 +170,7 @@ def _task(task_class: TaskClass, settings: _HfTask, dropout: float) -> AnyTask:
     regression = (settings.problem_type or ("regression" * (len(names) == 1))) == "regression"
     if "tags" not in task_class.kinds and regression:
         return Regress(**common, **({"label": names} if len(names) > 1 else {}))
-    if len(names) < 2 or regression:
+    if len(names) < 2:
         raise _NoTask("num_labels", len(names))
     kind = Tag if "tags" in task_class.kinds else Classify
     return kind(**common, labels=names)

@@ -81,6 +81,8 @@ def open_layout(folder: Path, family: Family) -> Stored:
         )
     for key in header:
         today = plain(first, key)
+        old = next((old for old in family.older if today.startswith(old)), "")
+        today = f"{family.older.get(old, '')}{today.removeprefix(old)}"
         if today in BUFFERS or today.endswith(ANGLES):
             continue
         if today in stored:

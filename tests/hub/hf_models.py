@@ -101,6 +101,7 @@ CASES = [
     case("BertForNextSentencePrediction", SMALL),
     case("BertModel", SMALL),
     case("BertModel", WIDE, hidden_act="silu"),
+    case("BertModel", SMALL | {"vocab_size": 1200}, pad_token_id=1199),
     case("RobertaForMaskedLM", SMALL, type_vocab_size=1),
     case("RobertaForMaskedLM", WIDE, pad_token_id=0),
     case("RobertaModel", DEEP, type_vocab_size=1, max_position_embeddings=34),

@@ -16,7 +16,7 @@ from bertc.hub.config import IGNORED, OF_SCORES, ONLY, read_config
 from bertc.hub.families.family import Family
 from bertc.hub.families.nomic import HfNomicBert
 from bertc.run.models.importing import import_model
-from tests.hub.hf_models import SMALL, case, respell
+from tests.hub.hf_models import MODERN, SMALL, case, respell
 
 DERIVED = {"num_labels", "_attn_implementation", "output_attentions"}
 """Made by ``PreTrainedConfig`` of settings that it has, or about what is returned."""
@@ -103,7 +103,24 @@ def test_all_that_is_refused_is_said_at_once(folder):
         read_config(path)
     for text in ("is_decoder = true", 'hidden_act = "mish"', 'position_embedding_type = "alibi"'):
         assert text in refused.value.message
-    for text in ("tokens see earlier ones alone", "one of gelu", "scores depend on distances"):
+    for text in (
+        "tokens see earlier ones alone",
+        'or "tanh" in bertc',
+        "scores depend on distances",
+    ):
+        assert text in refused.value.help
+
+
+def test_what_a_layout_computes_is_said(tmp_path):
+    case("ModernBertModel", MODERN, attention_dropout=0.1, hidden_activation="relu").save(tmp_path)
+    scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 9.0}
+    path = respell(tmp_path, rope_parameters={"full_attention": scaled})
+    with pytest.raises(DataError) as refused:
+        read_config(path)
+    for text in (
+        "attention_dropout is 0 in bertc", 'hidden_activation is "gelu", "silu" or "swish" in',
+        "rope_parameters is rope_theta alone in bertc: angles are not scaled",
+    ):  # fmt: skip
         assert text in refused.value.help
 
 

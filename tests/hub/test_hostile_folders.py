@@ -58,7 +58,6 @@ CONFIGS = [
     ({"is_decoder": 0}, DataError, "unsupported is_decoder = 0"),
     ({"add_cross_attention": True}, DataError, "add_cross_attention = true"),
     ({"position_embedding_type": "relative_key"}, DataError, 'position_embedding_type = "rel'),
-    ({"tie_word_embeddings": False}, DataError, "tie_word_embeddings = false"),
     ({"pruned_heads": {"0": [1]}}, DataError, "pruned_heads"),
     ({"quantization_config": {"bits": 4}}, DataError, "quantization_config"),
     ({"hidden_act": "mish"}, DataError, 'unsupported hidden_act = "mish"'),

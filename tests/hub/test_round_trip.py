@@ -12,7 +12,7 @@ from bertc.hub.exporting import TYPED, UNASKED, export_model
 from bertc.model import Model
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
-from tests.hub.hf_models import CASES, DEEP, MPNET, SMALL, case, config_of
+from tests.hub.hf_models import CASES, DEBERTA, DEEP, MPNET, SMALL, case, config_of
 from tests.hub.programs import Wordless, assert_same
 
 LENGTHS = (1, 7, 16, 30)
@@ -95,6 +95,13 @@ def assert_outputs_agree(ours: Model, theirs: Any, batch: dict[str, torch.Tensor
     for name, head in (("seq_relationship_logits", "nsp"), ("sop_logits", "sop")):
         if name in output:
             assert close(ours.heads[head](ours.pool(hidden)), output[name])
+
+
+def test_a_head_of_deberta_as_transformers_trains_it(tmp_path):
+    """Names of ``legacy``, which is its default; it computes what that of the releases does."""
+    theirs = case("DebertaV2ForMaskedLM", DEBERTA).save(tmp_path)
+    assert theirs.config.legacy
+    assert_outputs_agree(load(tmp_path), theirs, inputs(theirs, 9))
 
 
 def assert_loads(folder: Path, theirs: Any) -> None:

@@ -99,6 +99,7 @@ CASES = [
          problem_type="multi_label_classification"),
     case("BertForMultipleChoice", SMALL),
     case("BertForTokenClassification", SMALL, **THREE, **BERT),
+    case("BertForTokenClassification", SMALL, tie_word_embeddings=False, problem_type="regression"),
     case("BertForQuestionAnswering", SMALL),
     case("RobertaForSequenceClassification", SMALL, **THREE),
     case("RobertaForSequenceClassification", SMALL, **ONE),
@@ -461,6 +462,7 @@ def test_a_head_that_is_broken_is_refused(changes, message, tmp_path):
         (case("XLMForMultipleChoice", XLM), "no task of bertc has a head as XLMForMultipleChoice"),
         (case("BertForQuestionAnswering", SMALL, num_labels=3), "num_labels = 3"),
         (case("BertForTokenClassification", SMALL, num_labels=1), "num_labels = 1"),
+        (case("ModernBertForTokenClassification", MODERN, num_labels=1), "num_labels = 1"),
     ],
     ids=str,
 )

@@ -19,7 +19,7 @@ from bertc.ir.network.sharing import ShareNone
 from bertc.ir.program.settings import Heads
 
 VocabularySize = Annotated[int, Field(ge=16, le=1_000_000)]
-TokenId = Annotated[int, Field(ge=0, le=998)]
+PadId = Annotated[int, Field(ge=0, le=1_000_000)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 
 HfActivation = Literal[
@@ -85,7 +85,7 @@ class HfConfig(BaseModel):
     type_vocab_size: Layers = 2
     initializer_range: Annotated[float, Field(gt=0, le=10)] = 0.02
     layer_norm_eps: Epsilon = 1e-12
-    pad_token_id: TokenId | None = 0
+    pad_token_id: PadId | None = 0
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:

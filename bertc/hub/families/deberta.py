@@ -20,6 +20,7 @@ ATTENTION = {
     f"encoder.attention.{{n}}.{part}": f"encoder.layer.{{n}}.attention.self.{part}_proj"
     for part in ("query", "key", "value")
 }
+HEAD = "lm_predictions.lm_head."
 
 
 class HfDeberta(HfConfig):
@@ -102,13 +103,18 @@ DEBERTA = Family(
         **ATTENTION,
         "encoder.relative.distance": "encoder.rel_embeddings",
         "encoder.relative.norm": "encoder.LayerNorm",
-        "heads.mlm.dense": "lm_predictions.lm_head.dense",
-        "heads.mlm.norm": "lm_predictions.lm_head.LayerNorm",
+        "heads.mlm.dense": f"{HEAD}dense",
+        "heads.mlm.norm": f"{HEAD}LayerNorm",
         "heads.mlm": "lm_predictions.lm_head",
     },
-    copies={},
+    copies={
+        f"{HEAD}decoder.weight": bert.TABLE,
+        f"{HEAD}decoder.bias": f"{HEAD}bias",
+    },
+    # The head of `legacy` configurations, which no release has, and every model that
+    # transformers trained: it computes the same.
+    older={"cls.predictions.transform.": HEAD, "cls.predictions.": HEAD},
     classes=(
-        # The older head of the class has names that no release has.
         HfClass("DebertaV2ForMaskedLM", frozenset({"mlm"}), settings={"legacy": False}),
         hf_class("DebertaV2Model"),
     ),

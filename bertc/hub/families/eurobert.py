@@ -2,9 +2,9 @@
 
 from typing import Any, Literal
 
-from bertc.hub.families.config import ROPE, VocabularySize
+from bertc.hub.families.config import ROPE, PadId, VocabularySize
 from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
-from bertc.hub.families.rotary_like import HfTurned, PadId
+from bertc.hub.families.rotary_like import HfTurned
 from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.attention import FullAttention

@@ -206,6 +206,8 @@ class Family:
     """The activation of its masked-LM head, if it differs from the layers'."""
     poolers: Mapping[PoolerKind, Mapping[str, Any]] = field(default_factory=lambda: {True: {}})
     """The kinds of its pooler, each with the settings that say it, the usual one first."""
+    older: Mapping[str, str] = field(default_factory=dict)
+    """Beginnings of keys that some files have, and those of the names above."""
     unread: frozenset[str] = frozenset()
     """Keys of the encoder that files may have though their network does not read them."""
     unused: Callable[[Encoder], Mapping[str, Shape]] = lambda encoder: {}

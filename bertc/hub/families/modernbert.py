@@ -4,9 +4,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families.config import MEANING, NO_CLASS, ROPE, Layers, Single, VocabularySize
+from bertc.hub.families.config import (
+    MEANING,
+    NO_CLASS,
+    ROPE,
+    Layers,
+    PadId,
+    Single,
+    VocabularySize,
+)
 from bertc.hub.families.family import ANSWERS, Candidate, Family, TaskClass, TaskHeads, hf_class
-from bertc.hub.families.rotary_like import GateActivation, HfGated, PadId, Rope, rope
+from bertc.hub.families.rotary_like import UNSCALED, GateActivation, HfGated, Rope, rope
 from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Probability, TruncatedNormal, Width
 from bertc.ir.network.attention import FullAttention, LocalAttention
@@ -20,7 +28,8 @@ from bertc.ir.vocabulary import ByteBpe
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 GLOBAL_EVERY, GLOBAL_THETA, LOCAL_THETA = 3, 160_000.0, 10_000.0
-NoDropout = Annotated[float, Field(ge=0, le=0)]
+LayerKind = Literal["full_attention", "sliding_attention"]
+NoDropout = Annotated[float, Field(ge=0, le=0, description="0 in bertc: dropout is elsewhere")]
 
 
 class HfModernBert(HfGated):
@@ -63,9 +72,9 @@ class HfModernBert(HfGated):
     classifier_pooling: Literal["cls", "mean"] = "cls"
     initializer_cutoff_factor: Annotated[float, Field(gt=0, le=10)] = 2.0
     local_attention: Annotated[int, Field(ge=2, le=1_000_000)] = 128
-    layer_types: list[Literal["full_attention", "sliding_attention"]] | None = None
+    layer_types: list[LayerKind] | None = None
     global_attn_every_n_layers: Layers = GLOBAL_EVERY
-    rope_parameters: dict[Literal["full_attention", "sliding_attention"], Rope | None] | None = None
+    rope_parameters: dict[LayerKind, Rope | None] | None = UNSCALED
     global_rope_theta: Theta = GLOBAL_THETA
     local_rope_theta: Theta | None = LOCAL_THETA
 

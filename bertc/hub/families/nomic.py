@@ -3,9 +3,9 @@
 from typing import Any, Literal
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import ROPE, Single, VocabularySize
+from bertc.hub.families.config import ROPE, PadId, Single, VocabularySize
 from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
-from bertc.hub.families.rotary_like import HfTurned, PadId
+from bertc.hub.families.rotary_like import HfTurned
 from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.encoder import Encoder

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import ABSOLUTE, HfConfig, Single, TokenId, VocabularySize
+from bertc.hub.families.config import ABSOLUTE, HfConfig, Single, VocabularySize
 from bertc.hub.families.family import Candidate, Family, Obstacle, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.network.encoder import Encoder
@@ -31,7 +33,7 @@ class HfRoberta(HfConfig):
 
     model_type: Literal["roberta", "xlm-roberta", "camembert"] = "roberta"
     vocab_size: VocabularySize = 50_265
-    pad_token_id: TokenId = 1
+    pad_token_id: Annotated[int, Field(ge=0, le=998)] = 1  # positions are counted from it
 
     @property
     def offset(self) -> int:

@@ -1,6 +1,6 @@
 """Settings that families of encoders with rotary positions and a gated part share."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,7 +12,6 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Glu
 from bertc.ir.network.positions import RotaryPositions, Theta
 
-PadId = Annotated[int, Field(ge=0, le=1_000_000)]
 GateActivation = Literal["gelu", "silu", "swish"]
 
 
@@ -25,13 +24,15 @@ class Rope(BaseModel):
     rope_theta: Theta | None = None
 
 
+UNSCALED: Any = Field(None, description="rope_theta alone in bertc: angles are not scaled")
+
+
 class HfGated(HfConfig):
     """Settings of the gate and of biases, which all of them have."""
 
     copied = frozenset({"max_position_embeddings", "classifier_pooling"})
 
     hidden_act: GateActivation = "silu"
-    pad_token_id: PadId | None = 0
     attention_bias: bool = False
     mlp_bias: bool = False
 
@@ -58,7 +59,7 @@ class HfTurned(HfGated):
     """Settings of one base of the angles for all layers."""
 
     head_dim: Width | None = None
-    rope_parameters: Rope | None = None
+    rope_parameters: Rope | None = UNSCALED
     rope_theta: Theta = 10_000.0
 
     def settings(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import HfConfig, Single, TokenId, VocabularySize
+from bertc.hub.families.config import HfConfig, PadId, Single, VocabularySize
 from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Width
@@ -52,7 +52,7 @@ class HfXlm(HfConfig):
     num_attention_heads: Heads = 16
     hidden_act: Literal["gelu", "relu"] = "gelu"
     type_vocab_size: Literal[0] = 0
-    pad_token_id: TokenId = 2
+    pad_token_id: PadId = 2
     n_langs: Annotated[int, Field(ge=1, le=255)] = 1
     use_lang_emb: bool = True
     lang2id: dict[str, int] | None = None

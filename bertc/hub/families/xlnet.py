@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from bertc.hub.families import bert, family
-from bertc.hub.families.config import HfConfig, Layers, Single, TokenId, VocabularySize
+from bertc.hub.families.config import HfConfig, Layers, PadId, Single, VocabularySize
 from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Width
 from bertc.ir.network.attention import RelativeAttention
@@ -62,7 +62,7 @@ class HfXlnet(HfConfig):
     num_attention_heads: Heads = 16
     intermediate_size: Width = 4096
     type_vocab_size: Literal[0] = 0
-    pad_token_id: TokenId | None = 5
+    pad_token_id: PadId | None = 5
     clamp_len: Annotated[int, Field(ge=-1, le=1_000_000)] = -1
     summary_activation: str | None = "tanh"
 

@@ -193,7 +193,9 @@ def _adopt_copies(file: Stored, family: Family) -> dict[str, str]:
 
 def _parts(file: Stored, family: Family, named: Mapping[str, str]) -> frozenset[str]:
     """Pooler and heads of which the file has a tensor."""
-    taken = set(named.values())  # a task's layer may have the name of a pretraining head's
+    # A task's layers may have the names of a pretraining head's.
+    taken = {*named.values(), *(c.own_pooler for c in family.tasks.classes)}
+    taken |= {c.own_norm for c in family.tasks.classes}
     known = {ours: theirs for ours, theirs in family.names.items() if theirs not in taken}
     known |= named
     modules = file.modules()
@@ -208,7 +210,8 @@ def _check_copies(file: Stored, copies: Mapping[str, str], tensors: Mapping[str,
         if not torch.equal(file.read({name: name})[name], tensors[original]):
             raise DataError(
                 f"{file.path}: {name} differs from {file.stored[original]}",
-                help="bertc ties the two; a model with a separate output table cannot be imported",
+                help="bertc ties the two; transformers leaves the head out: "
+                "AutoModel.from_pretrained(folder).save_pretrained(another)",
             )
 
 
