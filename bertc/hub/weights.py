@@ -15,6 +15,7 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError, listed
 from bertc.base.storage.json_file import read_json, shown, shown_name
 from bertc.base.storage.paths import is_file
+from bertc.base.storage.plain_file import refuse_pointer
 from bertc.hub import composer, families
 from bertc.hub.families.family import Family
 from bertc.hub.keys import ANGLES, BUFFERS, of_encoder, plain, prefixes
@@ -141,6 +142,7 @@ def _together(
     header, files, loaded = dict[str, Entry](), dict[str, Path](), dict[str, Tensor]()
     notes: tuple[str, ...] = ()
     for part in parts:
+        refuse_pointer(part)
         if part.suffix == ".safetensors":
             entries = read_header(part)
             files |= dict.fromkeys(entries, part)

@@ -28,6 +28,7 @@ from bertc.hub.config import IGNORED, ONLY
 from bertc.ir.learning.custom_task import Classify
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
+from bertc.run.models.runs import import_run
 from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, case, respell
 
 in_process = reading.in_process
@@ -91,6 +92,18 @@ def test_a_configuration_is_refused_by_name(changes, error, message, folder):
     assert message in refused.value.message
     assert len(refused.value.message) < 400 + len(str(folder))
     assert refused.value.help
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "vocab.txt"])
+def test_a_pointer_of_git_lfs_is_named(name, folder):
+    """What a clone without git-lfs leaves in place of large files."""
+    if name != "vocab.txt":
+        (folder / "model.safetensors").unlink()
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 90868376\n"
+    (folder / name).write_text(pointer)
+    with pytest.raises(DataError, match=f"{name} is a pointer of git-lfs") as refused:
+        import_run(folder, folder / "run")
+    assert "git lfs pull" in refused.value.help
 
 
 OTHER_CONFIGS = {

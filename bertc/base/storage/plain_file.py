@@ -28,6 +28,7 @@ ENCODINGS = (
 """Encodings of text that iconv knows too; of those that read a text alike the first is named."""
 SAMPLE_BYTES = 1 << 13
 """Bytes around the first that is not UTF-8 that are looked at."""
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
@@ -140,6 +141,14 @@ def read_text(path: StrPath, max_bytes: int) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise not_utf8(Path(path), content, error.start) from None
+
+
+def refuse_pointer(path: StrPath) -> None:
+    """Raise a DataError if a file has the pointer that a clone without git-lfs leaves there."""
+    with opened(path) as file:
+        if file.read(len(LFS_POINTER)) == LFS_POINTER:
+            help = f"git lfs pull downloads it: run it in {Path(path).absolute().parent}"
+            raise DataError(f"{path} is a pointer of git-lfs, without the content", help)
 
 
 def size_bytes(path: StrPath) -> int:

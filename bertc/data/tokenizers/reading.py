@@ -19,7 +19,7 @@ from bertc.base.storage import durable
 from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import cache_folder, is_file, is_folder, is_taken
-from bertc.base.storage.plain_file import read_bytes, read_text
+from bertc.base.storage.plain_file import read_bytes, read_text, refuse_pointer
 from bertc.data.tokenizers.by_transformers import (
     ANOTHER,
     FILE_NAMES,
@@ -70,6 +70,7 @@ def network_folder(folder: Path) -> Path:
 def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:
     """The tokenizer of a run as it is; of others as transformers makes it, aside and once."""
     file = _file(path)
+    refuse_pointer(file)
     of_run = path.name == "tokenizer" and is_file(path.parent / "resolved.json")
     if of_run and file == path / "tokenizer.json":
         return _of_run(file)

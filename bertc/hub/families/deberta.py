@@ -20,7 +20,7 @@ ATTENTION = {
     f"encoder.attention.{{n}}.{part}": f"encoder.layer.{{n}}.attention.self.{part}_proj"
     for part in ("query", "key", "value")
 }
-HEAD = "lm_predictions.lm_head."
+MLM_HEAD = "lm_predictions.lm_head."
 
 
 class HfDeberta(HfConfig):
@@ -103,17 +103,17 @@ DEBERTA = Family(
         **ATTENTION,
         "encoder.relative.distance": "encoder.rel_embeddings",
         "encoder.relative.norm": "encoder.LayerNorm",
-        "heads.mlm.dense": f"{HEAD}dense",
-        "heads.mlm.norm": f"{HEAD}LayerNorm",
+        "heads.mlm.dense": f"{MLM_HEAD}dense",
+        "heads.mlm.norm": f"{MLM_HEAD}LayerNorm",
         "heads.mlm": "lm_predictions.lm_head",
     },
     copies={
-        f"{HEAD}decoder.weight": bert.TABLE,
-        f"{HEAD}decoder.bias": f"{HEAD}bias",
+        f"{MLM_HEAD}decoder.weight": bert.TABLE,
+        f"{MLM_HEAD}decoder.bias": f"{MLM_HEAD}bias",
     },
     # The head of `legacy` configurations, which no release has, and every model that
     # transformers trained: it computes the same.
-    older={"cls.predictions.transform.": HEAD, "cls.predictions.": HEAD},
+    older={"cls.predictions.transform.": MLM_HEAD, "cls.predictions.": MLM_HEAD},
     classes=(
         HfClass("DebertaV2ForMaskedLM", frozenset({"mlm"}), settings={"legacy": False}),
         hf_class("DebertaV2Model"),
