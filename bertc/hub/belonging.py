@@ -14,6 +14,7 @@ from bertc.base.storage import durable
 from bertc.base.storage.json_file import parse_json, read_json
 from bertc.base.storage.paths import is_file, is_folder
 from bertc.base.storage.plain_file import opened
+from bertc.data.tokenizers.by_transformers import LARGEST_FILE_BYTES
 from bertc.hub.folders import SENTENCES, checkpoint_folders, checkpoint_name
 
 DIGESTS = "digests.json"
@@ -134,9 +135,10 @@ def _digest_of_first(path: Path, count: int) -> str:
 
 
 @cache
-def _digest(path: Path, *_: int) -> str:
-    """sha256 of a file, once for each age of it."""
-    return durable.digest(path)
+def _digest(path: Path, size: int, _: int) -> str:
+    """sha256 of a file, once for each age of it; empty for what no run writes."""
+    weights = path.suffix == ".safetensors"
+    return durable.digest(path) if weights or size <= LARGEST_FILE_BYTES else ""
 
 
 def _weights_of(checkpoint: Path) -> str:
