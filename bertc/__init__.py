@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from bertc.lang.write.show import quoted
     from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
     from bertc.run.evaluation.manner import Manner
+    from bertc.run.models.loading import weights_digest
     from bertc.run.records.changes import changed, settings_texts
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.results import Seen
@@ -81,6 +82,7 @@ _HOMES = {
     "lang.write.show": "quoted",
     "run.evaluation.evaluate": "evaluate_heads evaluate_run",
     "run.evaluation.manner": "Manner",
+    "run.models.loading": "weights_digest",
     "run.records.changes": "changed settings_texts",
     "run.records.folder": "RunFolder",
     "run.records.results": "Seen",
@@ -99,7 +101,7 @@ __all__ = [
     "evaluate_run", "findings", "formatted", "graph_of", "load", "model_weights",
     "most_steps", "points", "programs", "quoted", "remedies", "resolve",
     "schema", "settings_texts", "shipped_specs", "show", "shown_figures", "space", "spec_text",
-    "step_flops", "survey", "titled", "train", "units",
+    "step_flops", "survey", "titled", "train", "units", "weights_digest",
 ]  # fmt: skip
 
 

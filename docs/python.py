@@ -24,7 +24,7 @@ GROUPS = {
     "spec_text shipped_specs schema quoted space",
     "Costs": "estimate step_flops most_steps device_named units",
     "Training": "survey build train Stepper",
-    "Runs": "RunFolder shown_figures titled settings_texts changed",
+    "Runs": "RunFolder weights_digest shown_figures titled settings_texts changed",
     "Trained models": "load graph_of evaluate_run evaluate_heads",
     "Tables and errors": "Table escaped",
 }

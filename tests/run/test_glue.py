@@ -41,7 +41,7 @@ def call(tmp_path, monkeypatch, cache, call, farm_run):
     return partial(call, "glue", "--data", "glue", *sets)
 
 
-def test_a_killed_command_goes_on_and_each_task_has_a_run_a_seed(call, monkeypatch):
+def test_a_killed_command_goes_on_and_each_task_has_a_run_a_seed(call, monkeypatch, farm_run):
     step, folder = loop._step, Path("runs/glue/encoder/full/encoder")
     two = ("encoder", "--tasks", "mrpc,rte", "--seeds", "2")
     with monkeypatch.context() as patch:
@@ -73,6 +73,11 @@ def test_a_killed_command_goes_on_and_each_task_has_a_run_a_seed(call, monkeypat
         assert scores["MRPC accuracy"]["seeds"][seed] == pytest.approx(100 * of_mrpc["accuracy"])
     _, out, _ = call(*two)
     assert out.splitlines()[1].split() == ["score", "mean", "median", "seed", "1", "seed", "2"]
+    Path("encoder").unlink()
+    Path("encoder").symlink_to(farm_run(f"{ENCODER} seed=2"))
+    code, _, err = call(*two)
+    assert code != 0
+    assert "has runs of other weights than those of encoder" in err
 
 
 def test_the_tasks_of_babylm_are_read_from_its_files(call):

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from string import Template
 
 import bertc
-from bertc import UsageError
+from bertc import ResumeRefusedError, RunFolder, UsageError
 from bertc.lab.reproduce.reading import read_table
 from bertc.lab.reproduce.reproduce import train_table
 from bertc.lab.reproduce.showing import Shown, number_text, score_text
@@ -86,6 +86,7 @@ def glue(
 
     Raises:
         UsageError: if the table or a task is unknown.
+        ResumeRefusedError: if the folder has runs of other weights.
         BertcError, SpecError: as ``train_table``.
     """
     if name not in TABLES:
@@ -99,9 +100,20 @@ def glue(
         row = table.rows[0].model_copy(update={"at": {PAPERS: " ".join(settings)}})
         table = table.model_copy(update={"rows": (row,)})
     folder = out or Path("runs") / name / os.path.basename(os.path.abspath(model))
+    _refuse_other_weights(folder, model)
     files = [*data, f"{MODEL}={model}"]
     shown, failures = train_table(table, PAPERS, files, seeds, folder, say)
     return GlueScores(model, shown), failures
+
+
+def _refuse_other_weights(folder: Path, model: Path) -> None:
+    """Refuse a model whose weights are not those that the runs in a folder began with."""
+    locks = [RunFolder(path.parent).read_lock() for path in folder.glob("*/*/seed-*/*/lock.json")]
+    if locks and {lock.init for lock in locks if lock} != {bertc.weights_digest(model)}:
+        raise ResumeRefusedError(
+            f"{folder} has runs of other weights than those of {model}",
+            help=f"another --out, or remove {folder}",
+        )
 
 
 def of_tasks(table: Table, tasks: Sequence[str]) -> Table:

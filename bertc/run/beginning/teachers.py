@@ -18,13 +18,13 @@ from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder, FromSpec, Teacher
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model.model import Frozen, drawn
-from bertc.run.models.loading import digest_of, read_model
+from bertc.run.models.loading import read_model, weights_digest
 
 
 def digests(resolved: Resolved) -> dict[str, str]:
     """sha256 of the weights of every teacher at work, by its folder."""
     paths = dict.fromkeys(path for _, path in _folders_at_work(resolved))
-    return {path: digest_of(read_model(Path(path))[1]) for path in paths}
+    return {path: weights_digest(Path(path)) for path in paths}
 
 
 def require_same_tokens(resolved: Resolved, vocabulary: Vocabulary) -> None:

@@ -32,7 +32,7 @@ from bertc.learn.objectives import tensors_of, token_logits
 from bertc.learn.objectives.softmax.similarities import search
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
-from bertc.run.models.loading import digest_of, load, placed, read_model
+from bertc.run.models.loading import load, placed, weights_digest
 from bertc.run.models.vectors import embed
 
 LONGEST_ROW = 512
@@ -62,7 +62,7 @@ class TrainedNetworks:
 
     def digest(self, folder: str) -> str:
         """sha256 of the weights in a folder."""
-        return digest_of(read_model(Path(folder))[1])
+        return weights_digest(Path(folder))
 
     def likeness(
         self, folder: str, queries: Sequence[str], passages: Sequence[str], progress: Progress

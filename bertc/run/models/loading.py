@@ -114,6 +114,11 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
+def weights_digest(folder: Path) -> str:
+    """sha256 of the weights of a run (newest valid checkpoint) or of a model folder."""
+    return digest_of(read_model(folder)[1])
+
+
 def _read_own(path: Path, resolved: Resolved) -> dict[str, Tensor]:
     """Tensors stored under their bertc names; whole heads may be absent."""
     header = read_header(path)
