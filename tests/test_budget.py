@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_200,
-    "lab": 8_820,
-    "tests": 42_160,
-    "words of docs": 33_840,
+    "core": 66_240,
+    "lab": 8_830,
+    "tests": 42_200,
+    "words of docs": 33_860,
     "lines of README": 120,
     "lines a kind": 421,
     "floors": 10,
