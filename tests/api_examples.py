@@ -41,6 +41,7 @@ bertc.train(spec, "runs/second", ["seed=2"])
 folder, second = bertc.RunFolder(Path("runs/first")), bertc.RunFolder(Path("runs/second"))
 resolved, lines = folder.read_resolved(), folder.read_metrics()
 print(bertc.settings_texts(resolved), bertc.changed(resolved, second.read_resolved()))
+print(bertc.weights_digest(folder.path) == bertc.weights_digest(second.path))
 for line in lines:
     print(line["kind"], line["step"], bertc.shown_figures(line["losses"]), line["losses"])
 for seen in folder.evaluations(resolved, lines):
