@@ -1,6 +1,7 @@
 """``bertc sweep``: trials in run folders, one store for several processes, stopped and gone on."""
 
 import json
+import logging
 import sqlite3
 from functools import partial
 
@@ -151,6 +152,12 @@ def test_a_search_stays_in_a_folder_of_any_name(stored):
     assert (stored / DATABASE).is_file()
     assert [path.name for path in stored.parent.iterdir()] == [stored.name]
     assert [trial.score for trial in read_outcome(stored).trials] == [0.5]
+
+
+def test_a_signal_within_a_statement_shows_no_traceback(stored, capsys):
+    read_store(stored)
+    logging.getLogger("sqlalchemy.pool.impl.QueuePool").error("Error closing cursor")
+    assert capsys.readouterr().err == ""
 
 
 def test_a_damaged_store_is_said_to_be_one(tmp_path):

@@ -6,6 +6,7 @@ sweep.db      what was tried, and what came out     trial-0007/   the run folder
 
 import fcntl
 import json
+import logging
 import os
 import sqlite3
 import warnings
@@ -46,6 +47,8 @@ def package() -> Any:
             help="pip install -c constraints.txt -e '.[sweep]'",
         ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    # A signal within a statement: it reports what it could not close with a traceback.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     return optuna
 
