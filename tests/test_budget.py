@@ -23,7 +23,7 @@ GOALS = {
 BUDGETS = {
     "core": 66_240,
     "lab": 8_830,
-    "tests": 42_210,
+    "tests": 42_240,
     "words of docs": 33_860,
     "lines of README": 120,
     "lines a kind": 421,

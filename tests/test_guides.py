@@ -15,6 +15,7 @@ import pytest
 import torch
 import typer.main
 from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM
 
 import bertc
 from bertc import lang
@@ -316,6 +317,35 @@ def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):
     for name in ("words", "stars", "stars-from", "pairs", "alone"):
         run("check", f"{name}.bertc")
     assert 'positive="' in (tmp_path / "pairs.bertc").read_text()
+
+
+def test_the_commands_of_the_page_on_little_text_run(run, tmp_path):
+    lines = "".join(f"the henhouse and the duckpond of farm {n}.\n\n" for n in range(60))
+    (tmp_path / "mine.txt").write_text(lines)
+    for folder in ("train_10M", "blimp", "ewok", "glue_filtered"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "train_10M" / "farm.train").write_text(lines)
+    pair = {"sentence_good": "the duckpond", "sentence_bad": "duckpond the", "UID": "order"}
+    (tmp_path / "blimp" / "order.jsonl").write_text(json.dumps(pair))
+    known = {"Context1": "A hen.", "Context2": "A duck.", "Target1": "hen", "Target2": "duck"}
+    (tmp_path / "ewok" / "farm.jsonl").write_text(json.dumps(known))
+    rows = [json.dumps({"sentence1": "a hen", "sentence2": "a duck", "label": n}) for n in (0, 1)]
+    for part in ("train", "valid"):
+        (tmp_path / "glue_filtered" / f"rte.{part}.jsonl").write_text("\n".join(rows * 4))
+    toy = [word for s in SMALLER.split() for word in ("--set", s)]
+    small = [w.replace("steps=3", "batch_warmup=none").replace("batch=4", "batch=16") for w in toy]
+    small += ["--set", "ffn=24", "--set", "optimizer=adamw"]
+    task = ["--set", "steps=2", "--set", "batch=4", "--set", "seq=16"]
+    said = ""
+    for arguments in commands(ROOT / "docs" / "how-to" / "babylm.md"):
+        words = [word.replace("M words", "00 words") for word in arguments]
+        more = small if "gpt-bert-small" in words else toy if words[0] == "train" else []
+        said += run(*words, *(task if words[0] == "glue" else more))
+    assert "scored by mntp" in said
+    assert "babylm of runs/baby" in said
+    for folder in ("baby", "baby/chck_0.0001M"):
+        model = AutoModelForMaskedLM.from_pretrained(tmp_path / folder, trust_remote_code=True)
+        assert model(torch.tensor([[2, 5, 6]])).logits.isfinite().all()
 
 
 def entailed(folder: Path) -> None:

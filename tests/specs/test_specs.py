@@ -45,7 +45,8 @@ PROMISED = {
     "tinybert": "general 6 4", "modernbert": "base base-8k large",
     "mmbert": "small small-8k small-decay base base-8k base-decay base-paper",
     "deberta-v3": "xsmall small base large",
-    "ltg-bert": "small", "elc-bert": "small zero", "gpt-bert": "small",
+    "ltg-bert": "small", "elc-bert": "small zero", "gpt-bert": "small small-mixed small-causal",
+    "babylm-strict": "small small-adaptive",
     "ettin": " ".join(f"{n} decoder-{n} {n}-8k {n}-decay" for n in ETTIN),
 }  # fmt: skip
 ALONE = (
