@@ -23,8 +23,8 @@ GOALS = {
 BUDGETS = {
     "core": 66_240,
     "lab": 8_830,
-    "tests": 42_240,
-    "words of docs": 33_860,
+    "tests": 42_250,
+    "words of docs": 33_970,
     "lines of README": 120,
     "lines a kind": 421,
     "floors": 10,
