@@ -228,18 +228,3 @@ def test_in_half_precision_only_the_products_are_rounded():
     for a, b in zip(given, wanted, strict=True):
         assert a.dtype == torch.bfloat16
         assert (a.float() - b).norm() < 0.02 * b.norm()
-
-
-def test_parts_of_a_batch_add_up():
-    batch, hidden, model = setting("span+sbo+nsp")
-    stage = model.resolved.stages[0]
-    whole = losses(model, batch, hidden)
-    inputs = rows(6, 40)
-    summed = {kind: torch.zeros(3) for kind in whole}
-    for part in (slice(0, 2), slice(2, 6)):
-        batch = corrupt(stage, type(inputs)(*(t[part] for t in inputs)), vocab(), 0)
-        for kind, term in losses(model, everywhere(batch), hidden[part]).items():
-            summed[kind] += torch.stack([term.sum, term.count, term.correct]).detach()
-    for kind, term in whole.items():
-        parts = torch.stack([term.sum, term.count, term.correct])
-        torch.testing.assert_close(summed[kind], parts, atol=1e-4, rtol=1e-5)

@@ -174,15 +174,6 @@ def test_finding_sends_no_gradient_to_the_generator(tie):
     assert {n for n, _ in both.named_parameters()} == trained_names(resolved.stages[0])
 
 
-def test_the_loss_is_the_generators_and_fifty_times_the_encoders():
-    resolved, batch = setting(ELECTRA, "generator=0.5")
-    model = build(resolved).eval()
-    objective = make_objective(model, resolved.stages[0], compiled=False)
-    loss, statistics, _ = objective(batch, torch.tensor([50.0, 1.0]))
-    found, told = statistics[0].tolist()
-    assert loss.item() == pytest.approx(50 * found + told)
-
-
 def test_what_is_tied_shares_storage():
     for tie, parts in (
         ("embeddings", {"token", "position", "segment", "norm"}),

@@ -50,14 +50,6 @@ def test_rows_are_filled():
     assert (case.spans(SpanUnit()).sum(1) < case.budget).sum() <= 3
 
 
-def test_at_most_one_word_a_row_is_cut():
-    case = sample(rows(300, 64), 0.15, vocab(continues=500))
-    for marks, words in zip(case.spans(SpanUnit()), case.words_of_row, strict=True):
-        cut = [w for w in words if 0 < marks[slice(*w)].sum() < w[1] - w[0]]
-        assert len(cut) <= 1
-        assert all(marks[begin] for begin, _ in cut)
-
-
 def merged(marks: torch.Tensor) -> list[list[int]]:
     """Unbroken runs of marked positions of one row."""
     positions = marks.nonzero()[:, 0].tolist()
@@ -228,16 +220,6 @@ def test_words_of_three_kinds_of_tokenizers(pieces: str, starts: set[str]) -> No
     assert words.begin[0, 1:].tolist() == [0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 11, 11]
     assert words.heads[0].nonzero()[:, 0].tolist() == [1, 3, 5, 6, 8]
     assert next_stop(text)[0].tolist() == [0, 4, 4, 4, 4, 9, 9, 9, 9, 9, 10]
-
-
-def test_words_agree_with_a_loop() -> None:
-    inputs, known = rows(100, 40), vocab()
-    case = sample(inputs, 0.15, known)
-    for row, words in enumerate(case.words_of_row):
-        heads = case.words.heads[row].nonzero()[:, 0].tolist()
-        assert heads == [begin for begin, _ in words]
-        ends = case.words.begin[row].gather(0, case.words.number[row, heads] + 1).tolist()
-        assert ends == [end for _, end in words]
 
 
 @pytest.mark.parametrize("p", [0.15, 0.4])

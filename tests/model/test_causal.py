@@ -72,11 +72,6 @@ def test_with_the_past_remembered_pieces_are_one_long_pass(extra, seq, length):
     torch.testing.assert_close(pieces, whole, atol=1e-5, rtol=1e-5)
 
 
-def test_a_short_memory_forgets():
-    model = model_of(RELATIVE)
-    assert not torch.allclose(carried(model, ids(), 3, 2), model.encode(ids()), atol=1e-3)
-
-
 def test_no_gradient_goes_into_a_memory():
     model = model_of(RELATIVE)
     memory = Memory(torch.zeros(2, 2, 8, 16), torch.tensor(0))

@@ -90,17 +90,6 @@ def test_padding_changes_nothing_and_attends_to_nothing():
     assert torch.equal(y[~MASK], part.output.bias.expand(21, H))
 
 
-def test_packed_rows_do_not_see_each_other():
-    model, first = made(), 40
-    sequence_ids = (torch.arange(SEQ) >= first).long().expand(B, SEQ) + 1
-    x = torch.randn(B, SEQ, H, requires_grad=True)
-    part = model.encoder.attention["1"]
-    y = part(x, None, model.encoder._contexts(EncoderInputs(IDS, sequence_ids=sequence_ids), x)[1])
-    (gradient,) = torch.autograd.grad(y[:, :first].square().sum(), x)
-    assert gradient[:, :first].abs().min() > 0
-    assert not gradient[:, first:].any()
-
-
 def test_the_table_has_dropout_in_every_layer():
     model = made("dropout=dropout(0.5, 0)")
     part, inputs, x = model.encoder.attention["0"], EncoderInputs(IDS), torch.randn(B, SEQ, H)

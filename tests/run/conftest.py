@@ -5,7 +5,8 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.vocabulary import WordPiece
 from bertc.learn.step.step import TrainStep
+from bertc.run.train import loop
 from bertc.run.train.loop import train
 from bertc.run.train.report import Report
 from tests.net.programs import FARM
@@ -62,6 +64,20 @@ def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache for the runs of tiny programs."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def options(cache: Path) -> dict[str, Any]:
+    """Train quietly, with one cache."""
+    return {"cache": cache, "quiet": True}
+
+
+@pytest.fixture
+def nothing_compiled() -> Iterator[None]:
+    """Begin without graphs of other tests, and leave none."""
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
 
 
 @pytest.fixture(scope="session")
@@ -175,6 +191,21 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, step: int, run: Callable[[], obj
         patch.setattr(TrainStep, "__call__", stopping)
         with pytest.raises(StoppedError):
             run()
+
+
+@contextmanager
+def stopping(monkeypatch: pytest.MonkeyPatch, step: int, folder: str) -> Iterator[None]:
+    """Stop a run in a folder of this name within the update after ``step``."""
+    real = loop._step
+
+    def stop(session: Any, *others: Any) -> Any:
+        if folder in str(session.folder.path) and session.progress.step == step:
+            session.ranks.stop.agree(15)
+        return real(session, *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_step", stop)
+        yield
 
 
 def train_farm(said: Path, *options: str) -> None:

@@ -25,11 +25,6 @@ from tests.run.conftest import same_run, weights
 BOTH = (Term(objective=Mlm()), Term(objective=Sop()))
 
 
-@pytest.fixture
-def options(cache):
-    return {"cache": cache, "quiet": True}
-
-
 @pytest.fixture(scope="module")
 def first(tiny, tmp_path_factory, cache):
     """A run of two steps, which no test changes."""

@@ -10,7 +10,7 @@ and flags stay Inductor's own.
 
 import ctypes
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -31,6 +31,10 @@ RECOMPUTED = {
     "objective": "mlm", "norm": "pre", "pack": "true", "step": "recomputed", "share": "all",
     "layers": "2",
 }  # fmt: skip
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # The compiler's own.
+    pytest.mark.usefixtures("nothing_compiled"),
+]
 SCATTERS = ("index_put", "index_add", "scatter", "embedding_dense_backward")
 """Sums into places that the data name. Under deterministic kernels Inductor leaves them to a sort
 and to one warp that walks all entries of a place: 26 ms where a table has two rows."""
@@ -83,14 +87,6 @@ def case(changed: dict[str, str]) -> Case:
     return {axis: values[0] for axis, values in AXES.items()} | changed
 
 
-@pytest.fixture(autouse=True)
-def _nothing_compiled() -> Iterator[None]:
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
-
-
-@pytest.mark.filterwarnings("ignore")  # The compiler's own.
 def test_compiled_gradients_are_those_of_the_eager_step(monkeypatch):
     kernels = Kernels()
     monkeypatch.setattr(AsyncCompile, "cpp_pybinding", kernels.bind)
@@ -102,7 +98,6 @@ def test_compiled_gradients_are_those_of_the_eager_step(monkeypatch):
     assert kernels.compiled
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("changed", "scattered"),
     [

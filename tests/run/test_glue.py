@@ -13,7 +13,7 @@ from bertc.lab.reproduce.results import RowResult, TableResults, with_means
 from bertc.lab.reproduce.showing import Shown
 from bertc.lab.results.groups import glue_average
 from bertc.run.records.folder import RunFolder
-from bertc.run.train import loop
+from tests.run.conftest import stopping
 
 ENCODER = (
     "layers=1 hidden=16 heads=2 vocab=wordpiece(80) data=files('farm.txt') seq=16 batch=8 steps=2 "
@@ -42,16 +42,9 @@ def call(tmp_path, monkeypatch, cache, call, farm_run):
 
 
 def test_a_killed_command_goes_on_and_each_task_has_a_run_a_seed(call, monkeypatch, farm_run):
-    step, folder = loop._step, Path("runs/glue/encoder/full/encoder")
+    folder = Path("runs/glue/encoder/full/encoder")
     two = ("encoder", "--tasks", "mrpc,rte", "--seeds", "2")
-    with monkeypatch.context() as patch:
-
-        def stop(session, *others):
-            if "seed-2" in str(session.folder.path) and session.progress.step == 1:
-                session.ranks.stop.agree(15)
-            return step(session, *others)
-
-        patch.setattr(loop, "_step", stop)
+    with stopping(monkeypatch, 1, "seed-2"):
         code, out, err = call(*two)
     assert (code, out) == (143, "")
     assert err.endswith("help: the same command goes on from here\n")

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from bertc.run.models.loading import read_model
-from bertc.run.train import loop, phase
+from bertc.run.train import phase
 from bertc.run.train.grid import folder_name
-from tests.run.conftest import same_run
+from tests.run.conftest import same_run, stopping
 
 SPEC = """
 layers=2 hidden=32 heads=2 ffn=64 vocab=wordpiece(60) data=files("{data}") holdout=10%
@@ -84,15 +84,7 @@ def test_a_point_that_fails_is_told_and_the_others_go_on(grid, call, tmp_path, m
 def test_stopped_it_goes_on_with_the_points_that_are_left(grid, call, tmp_path, monkeypatch):
     spec = grid("seed={1, 2, 3}")
     assert call("train", spec, "--out", "straight")[0] == 0
-    step = loop._step
-    with monkeypatch.context() as patch:
-
-        def stop(session, *others):
-            if session.resolved.run.seed == 2 and session.progress.step == 2:
-                session.ranks.stop.agree(15)
-            return step(session, *others)
-
-        patch.setattr(loop, "_step", stop)
+    with stopping(monkeypatch, 2, "seed=2"):
         code, out, err = call("train", spec, "--out", "stopped")
     assert (code, out) == (143, "")
     assert "stopped after step 2, and saved" in err

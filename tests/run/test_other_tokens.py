@@ -38,11 +38,6 @@ NETWORKS = {
 
 
 @pytest.fixture
-def options(cache):
-    return {"cache": cache, "quiet": True}
-
-
-@pytest.fixture
 def follow(tiny, tmp_path, options):
     """A program that begins from a run of two steps with the same settings, and its folder."""
 

@@ -13,11 +13,6 @@ from tests.run.conftest import lines, same_run
 
 
 @pytest.fixture
-def options(tmp_path, cache):
-    return {"cache": cache, "quiet": True}
-
-
-@pytest.fixture
 def scored(monkeypatch):
     """Make evaluations show scores of one's own, by their step."""
 
@@ -83,24 +78,9 @@ def test_a_stage_that_was_never_stopped_ends_with_its_best_weights(
     assert [line["step"] for line in lines(tmp_path / "last", "eval")] == [2, 4, 6]
 
 
-def test_stopped_and_resumed_it_is_the_same(tuned, scored, tmp_path, options, monkeypatch):
+def test_stopped_and_resumed_it_is_the_same(tuned, scored, resumes):
     scored(RISE_AND_FALL)
-    resolved = tuned(stages={"one": {}, "two": {"steps": 6, "patience": 0}})
-    train(resolved, tmp_path / "straight", **options)
-    step = loop._step
-    for at in (1, 5, 6, 7, 22):
-        with monkeypatch.context() as patch:
-
-            def stop(session, *others, at=at):
-                if session.progress.step == at:
-                    session.ranks.stop.agree(15)
-                return step(session, *others)
-
-            patch.setattr(loop, "_step", stop)
-            with pytest.raises(StoppedError):
-                train(resolved, tmp_path / "stopped", resume=True, **options)
-    train(resolved, tmp_path / "stopped", resume=True, **options)
-    same_run(tmp_path / "straight", tmp_path / "stopped")
+    resumes(tuned(stages={"one": {}, "two": {"steps": 6, "patience": 0}}), 2, 6, 7, 8, 23)
 
 
 def test_an_evaluation_cut_short_at_the_end_is_made_again(

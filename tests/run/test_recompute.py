@@ -1,6 +1,5 @@
 """Layers computed twice: less is kept, and not a bit of the gradient changes."""
 
-from collections.abc import Iterator
 from unittest.mock import patch
 
 import pytest
@@ -65,14 +64,10 @@ def test_a_run_may_be_resumed_with_it():
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 precision=fp32 dropout=0"
 CPU = torch.device("cpu")
-pytestmark = pytest.mark.filterwarnings("ignore")  # The compiler's own.
-
-
-@pytest.fixture(autouse=True)
-def _nothing_compiled() -> Iterator[None]:
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # The compiler's own.
+    pytest.mark.usefixtures("nothing_compiled"),
+]
 
 
 def step_and_micro_batches(extra: str) -> tuple[TrainStep, list[MicroBatch]]:

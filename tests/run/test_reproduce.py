@@ -14,7 +14,7 @@ from bertc.lab.reproduce.reproduce import trainable
 from bertc.lab.reproduce.results import RowResult, TableResults
 from bertc.lab.reproduce.showing import Shown
 from bertc.run.records.folder import RunFolder
-from bertc.run.train import loop
+from tests.run.conftest import stopping
 
 TABLE = """
 title = "Depth"
@@ -95,15 +95,8 @@ def taken_up(folder):
 
 
 def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkeypatch):
-    step, folder = loop._step, tmp_path / "runs/tables/depth/tiny"
-    with monkeypatch.context() as patch:
-
-        def stop(session, *others):
-            if "two" in str(session.folder.path) and session.progress.step == 3:
-                session.ranks.stop.agree(15)
-            return step(session, *others)
-
-        patch.setattr(loop, "_step", stop)
+    folder = tmp_path / "runs/tables/depth/tiny"
+    with stopping(monkeypatch, 3, "two"):
         code, out, err = call(*TRAIN)
     assert (code, out) == (143, "")
     assert err.endswith("help: the same command goes on from here\n")

@@ -14,7 +14,7 @@ from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import read_outcome
 from bertc.lab.search.store import DATABASE, open_store, read_store, reading_store
 from bertc.run.records.folder import RunFolder
-from bertc.run.train import loop
+from tests.run.conftest import stopping
 
 SPEC = """
 layers={{1..2}} hidden=32 heads=2 ffn=64 vocab=wordpiece(60) data=files("{data}") holdout=10%
@@ -34,15 +34,8 @@ def call(tmp_path, monkeypatch, corpus_file, cache, call):
 
 
 def test_a_sweep_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkeypatch):
-    step, folder = loop._step, tmp_path / "runs" / "farm"
-    with monkeypatch.context() as patch:
-
-        def stop(session, *others):
-            if session.folder.path.name == "trial-0002" and session.progress.step == 3:
-                session.ranks.stop.agree(15)
-            return step(session, *others)
-
-        patch.setattr(loop, "_step", stop)
+    folder = tmp_path / "runs" / "farm"
+    with stopping(monkeypatch, 3, "trial-0002"):
         code, out, err = call("--trials", "2", "--for", "mlm")
     assert (code, out) == (143, "")
     assert "the same command goes on" in err
