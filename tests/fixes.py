@@ -1,9 +1,19 @@
-"""Application of the first remedies of diagnostics, as an editor does it."""
+"""What all passes find in a text, and first remedies applied to it, as an editor does it."""
 
 from collections.abc import Iterable
 
-from bertc.base.diagnostics import Diagnostic, Fix, Source
+from bertc import lang
+from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source
+from bertc.check import passes
 from bertc.lang.helps import remedies, with_edits
+
+
+def found(spec: str) -> Diagnostics:
+    """Mistakes and remarks on every program of a spec."""
+    diagnostics = Diagnostics()
+    for program in lang.load(spec, (), diagnostics):
+        passes.complete(program, diagnostics)
+    return diagnostics
 
 
 def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:

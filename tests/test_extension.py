@@ -44,7 +44,7 @@ from tests import new_kinds as new
 from tests.cli.test_pictures import assert_drawn
 from tests.hub.programs import program, tensors, words
 from tests.net.programs import FARM, spec
-from tests.run.conftest import stop_after
+from tests.run.conftest import same_run, stop_after
 
 
 class HfToy(HfConfig):
@@ -292,9 +292,7 @@ def test_a_new_part_is_counted_trained_resumed_and_shown(plugged, tmp_path, monk
     train(plugged, tmp_path / "straight", cache=cache, quiet=True)
     stop_after(monkeypatch, 2, lambda: train(plugged, tmp_path / "run", cache=cache, quiet=True))
     train(plugged, tmp_path / "run", cache=cache, quiet=True, resume=True)
-    one, other = (load(tmp_path / name).state_dict() for name in ("straight", "run"))
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    same_run(tmp_path / "straight", tmp_path / "run")
     shown = preview(plugged, 1, color=False, cache=cache)
     assert all(term.name in shown for term in plugged.stages[0].objective)
     assert_drawn(plugged)

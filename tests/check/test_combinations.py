@@ -15,7 +15,7 @@ from bertc.ir.learning.objective import Objective
 from bertc.ir.program.model import model_weights
 from bertc.ir.weight_maps.fit import fit
 from bertc.ir.weight_maps.grow import weight_map
-from tests.fixes import apply_fixes
+from tests.fixes import apply_fixes, found
 
 GROUPS = 'share=groups(2) stage "a" { layers=2 steps=9 } stage "b" { layers=4 steps=9 }'
 MEMORY = "objective=clm attention=relative memory=16"
@@ -31,13 +31,6 @@ REFUSED = [
     (f"{MEMORY} pack=true format=doc-sentences", "E219"),
     (f"objective=plm {MEMORY.removeprefix('objective=clm ')} pack=true", "E219"),
 ]
-
-
-def found(spec: str) -> Diagnostics:
-    diagnostics = Diagnostics()
-    for program in lang.load(spec, (), diagnostics):
-        passes.complete(program, diagnostics)
-    return diagnostics
 
 
 def mended(spec: str) -> tuple[str, list[Diagnostic]]:
@@ -134,11 +127,11 @@ def terms_mended(spec: str, code: str) -> list[Objective]:
     diagnostics = Diagnostics()
     (program,) = lang.load(spec, (), diagnostics)
     passes.complete(filled_in(program, diagnostics), diagnostics)
-    (found,) = diagnostics.found
-    assert found.code == code
-    assert found.help
-    assert found.span is not None
-    (stage,) = resolve(apply_fixes(found.span.source, [found])).stages
+    (mistake,) = diagnostics.found
+    assert mistake.code == code
+    assert mistake.help
+    assert mistake.span is not None
+    (stage,) = resolve(apply_fixes(mistake.span.source, [mistake])).stages
     return [term.objective for term in stage.objective]
 
 
@@ -156,8 +149,8 @@ def terms_mended(spec: str, code: str) -> list[Objective]:
 def test_the_way_out_is_one(term, code, instead):
     teacher = TEACHER.replace("heads=4", "heads=2") if code == "E286" else TEACHER
     spec = f"{STUDENT} objective=0.5*{term}+mlm teacher=spec('{teacher}')"
-    found, _ = terms_mended(spec, code)
-    assert found.title == instead
+    term, _ = terms_mended(spec, code)
+    assert term.title == instead
 
 
 @pytest.mark.parametrize(
@@ -165,8 +158,8 @@ def test_the_way_out_is_one(term, code, instead):
 )
 def test_scores_of_more_than_queries_and_keys_are_not_compared(own, teacher):
     spec = f"{STUDENT} {own} objective=kd(attention) teacher=spec('{TEACHER} heads=2 {teacher}')"
-    (found,) = terms_mended(spec.replace("heads=4 ", ""), "E287")
-    assert found.title == "kd(relations)"
+    (term,) = terms_mended(spec.replace("heads=4 ", ""), "E287")
+    assert term.title == "kd(relations)"
 
 
 @pytest.mark.parametrize("whose", ["student", "teacher"])

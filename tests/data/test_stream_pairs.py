@@ -11,7 +11,9 @@ from bertc.data.rows.tokens import Tokens
 
 SEP, CLS = 10_001, 10_002
 VOCABULARY = SimpleNamespace(pad=10_000, sep=SEP, cls=CLS)
-FIELDS = ("token_ids", "segment_ids", "example_ids", "copies", "pair_labels", "backward")
+FIELDS = (
+    "token_ids", "segment_ids", "example_ids", "copies", "pair_labels", "backward", "following",
+)  # fmt: skip
 
 
 def tokens(first, sizes):
@@ -111,13 +113,7 @@ def test_what_is_segment_a_is_read_next():
             assert (after[: len(a)] == a).all()
 
 
-def test_any_step_and_any_rows_are_at_hand():
-    data = pairs(100, 233, weights=(1.0, 0.5))
-    together = data.train(1000, slice(1, 3), steps=3)
-    alone = [data.train(1000 + k, slice(1, 3)) for k in range(3)]
-    for name in FIELDS:
-        parts = [getattr(batch, name) for batch in alone]
-        assert (np.concatenate(parts) == getattr(together, name)).all()
+def test_another_seed_draws_other_segments():
     again, other = pairs(300).train(7), pairs(300, seed=1).train(7)
     assert (again.token_ids == pairs(300).train(7).token_ids).all()
     assert (again.token_ids[:, :8] == other.token_ids[:, :8]).all()
@@ -191,11 +187,12 @@ def test_a_row_goes_on_where_it_ended():
         assert (np.diff(now.token_ids, axis=1) % 333 == 1).all()
 
 
-def test_any_step_and_any_rows_of_one_text_are_at_hand():
-    data = running(100, 233, weights=(1.0, 0.5))
+@pytest.mark.parametrize("made", [pairs, running])
+def test_any_step_and_any_rows_are_at_hand(made):
+    data = made(100, 233, weights=(1.0, 0.5))
     together = data.train(1000, slice(1, 3), steps=3)
     alone = [data.train(1000 + k, slice(1, 3)) for k in range(3)]
-    for name in ("token_ids", "following", "example_ids", "copies"):
+    for name in FIELDS:
         parts = [getattr(batch, name) for batch in alone]
         assert (np.concatenate(parts) == getattr(together, name)).all()
     assert (together.token_ids[:2] == data.train(1000).token_ids[1:3]).all()

@@ -139,6 +139,12 @@ OTHER_CONFIGS = {
         ({"classifier_activation": "silu"}, "classifier_activation"),
         ({"decoder_bias": False}, "decoder_bias"),
     ],
+    case("BertForSequenceClassification", SMALL, num_labels=3): [
+        ({"problem_type": 3}, "problem_type = 3"),
+        ({"id2label": ["a", "b", "c"]}, "id2label"),
+        ({"id2label": {"0": "a", "1": "b"}}, "classifier.weight has shape 3x24, config.json asks"),
+        ({"classifier_dropout": 7}, "classifier_dropout = 7"),
+    ],
 }
 
 

@@ -436,24 +436,6 @@ def test_a_head_that_no_task_asks_is_left_and_told(changes, messages, tmp_path):
     assert not [task for stage in imported.resolved.stages for task in stage.tasks]
 
 
-REFUSED = [
-    ({"problem_type": 3}, "problem_type = 3"),
-    ({"id2label": ["a", "b", "c"]}, "id2label"),
-    ({"id2label": {"0": "a", "1": "b"}}, "classifier.weight has shape 3x24, config.json asks"),
-    ({"classifier_dropout": 7}, "classifier_dropout = 7"),
-]
-
-
-@pytest.mark.parametrize(("changes", "message"), REFUSED)
-def test_a_head_that_is_broken_is_refused(changes, message, tmp_path):
-    case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
-    respell(tmp_path, **changes)
-    with pytest.raises(DataError) as refused:
-        import_model(tmp_path)
-    assert message in refused.value.message
-    assert refused.value.help
-
-
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bertc import lang
-from bertc.base.diagnostics import Diagnostics
-from bertc.check import passes
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.lang.read.shapes import EitherShape, KindShape, Shape, SumShape, arguments, setting_shape
 from bertc.lang.write.schema import ValueKind, schema
+from tests.fixes import found
 
 PATH = Path(__file__).parents[2] / "docs" / "language.md"
 TEXT = PATH.read_text(encoding="utf-8")
@@ -82,10 +80,7 @@ EXAMPLES = re.findall(r"```bertc\n(.*?)```", TEXT, re.DOTALL)
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_examples(example):
-    diagnostics = Diagnostics()
-    for program in lang.load(example, (), diagnostics):
-        passes.complete(program, diagnostics)
-    assert diagnostics.found == []
+    assert found(example).found == []
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bertc import lang
-from bertc.base.diagnostics import Diagnostic, Diagnostics, render
+from bertc.base.diagnostics import Diagnostic, render
 from bertc.base.diagnostics.render import MOST_LINES
-from bertc.check import passes
 from bertc.cli.emit import emit
-from tests.fixes import apply_fixes
+from tests.fixes import apply_fixes, found
 
 FOLDER = Path(__file__).parent / "golden"
 BETWEEN = "\n=====\n"
@@ -37,10 +35,7 @@ def read(path: Path) -> list[Case]:
 
 
 def find(spec: str) -> list[Diagnostic]:
-    diagnostics = Diagnostics()
-    for program in lang.load(spec + "\n", (), diagnostics):
-        passes.complete(program, diagnostics)
-    return diagnostics.found
+    return found(f"{spec}\n").found
 
 
 CASES = [case for path in sorted(FOLDER.glob("*.txt")) for case in read(path)]
@@ -48,9 +43,9 @@ CASES = [case for path in sorted(FOLDER.glob("*.txt")) for case in read(path)]
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 def test_rendering(case):
-    found = find(case.spec)
-    assert render(found) == case.expected
-    for diagnostic in found:
+    mistakes = find(case.spec)
+    assert render(mistakes) == case.expected
+    for diagnostic in mistakes:
         text = render([diagnostic])
         assert len(text.splitlines()) <= MOST_LINES
         assert not diagnostic.message.endswith(".")
@@ -59,9 +54,9 @@ def test_rendering(case):
 
 def fixable(case: Case) -> bool:
     """Whether applying the fixes leaves a spec without mistakes."""
-    found = find(case.spec)
-    sources = {d.span.source for d in found if d.span}
-    return len(sources) == 1 and not find(apply_fixes(sources.pop(), found))
+    mistakes = find(case.spec)
+    sources = {d.span.source for d in mistakes if d.span}
+    return len(sources) == 1 and not find(apply_fixes(sources.pop(), mistakes))
 
 
 def test_four_in_five_have_a_help_that_removes_the_error():
@@ -97,9 +92,9 @@ KEPT = {
 
 @pytest.mark.parametrize("spec", KEPT)
 def test_fixes_keep_what_else_is_written_and_lead_to_a_spec_that_checks(spec):
-    found = find(spec)
-    (source,) = {d.span.source for d in found if d.span}
-    mended = apply_fixes(source, found)
+    mistakes = find(spec)
+    (source,) = {d.span.source for d in mistakes if d.span}
+    mended = apply_fixes(source, mistakes)
     assert mended.strip() == KEPT[spec]
     assert find(mended) == []
 

@@ -19,13 +19,12 @@ from bertc.hub.exporting import export_model
 from bertc.ir import operation as op
 from bertc.model import EncoderInputs, build
 from bertc.model.bilstm import BiLstm
-from bertc.run.models.loading import load
 from bertc.run.records.changes import changed
 from bertc.run.train.loop import train
 from tests.bench.estimates import allocated_bytes
 from tests.hub.programs import tensors, words
 from tests.net.programs import FARM, PROGRAMS, TOY
-from tests.run.conftest import stop_after
+from tests.run.conftest import same_run, stop_after
 
 LENGTHS = (11, 7, 1)
 CASES = ["bilstm(20)", "bilstm(20, layers=2)"]
@@ -198,8 +197,7 @@ def test_it_learns_and_goes_on_to_the_bit(name, body, tmp_path, monkeypatch):
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
     stop_after(monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True))
     train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
-    one, other = (load(tmp_path / each).state_dict() for each in ("straight", "run"))
-    assert all(torch.equal(one[each], other[each]) for each in one)
+    same_run(tmp_path / "straight", tmp_path / "run")
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert all(json.loads(line)["loss"] < 10 for line in lines)
     assert network_of(tmp_path / "run")["body"] == resolved.encoder.settings()["body"]

@@ -109,12 +109,15 @@ def test_an_adapter_of_other_tokens_is_exported_merged_alone(follow, tmp_path, o
     assert "leave out --adapter" in refused.value.help
 
 
+def copied_text(tmp_path, corpus_file):
+    shutil.copy(corpus_file, tmp_path / "farm.txt")
+    return (Share(corpus=Files(path=str(tmp_path / "farm.txt"), sentences="lines")),)
+
+
 def test_vocabularies_made_of_text_are_resumed_to_the_same_bits_without_what_made_them(
     follow, tiny, tmp_path, corpus_file, options, monkeypatch
 ):
-    text = tmp_path / "farm.txt"
-    shutil.copy(corpus_file, text)
-    data = (Share(corpus=Files(path=str(text), sentences="lines")),)
+    data = copied_text(tmp_path, corpus_file)
     _, folder = follow(listed(tmp_path))
     ways = (Extended(path="init", words=5), Trimmed(path="init"), Trimmed(path="init", tokens=60))
     for name, vocab in zip("abc", ways, strict=True):
@@ -132,13 +135,11 @@ def test_vocabularies_made_of_text_are_resumed_to_the_same_bits_without_what_mad
 def test_text_that_changed_cannot_change_a_vocabulary_unseen(
     follow, tiny, tmp_path, corpus_file, options, monkeypatch
 ):
-    text = tmp_path / "farm.txt"
-    shutil.copy(corpus_file, text)
-    data = (Share(corpus=Files(path=str(text), sentences="lines")),)
+    data = copied_text(tmp_path, corpus_file)
     _, folder = follow(listed(tmp_path))
     resolved = tiny(vocab=Trimmed(path="init"), init=FromRun(path=str(folder)), data=data)
     stop_after(monkeypatch, 5, partial(train, resolved, tmp_path / "run", **options))
-    text.write_text(text.read_text().replace("hens", "zebra"))
+    (tmp_path / "farm.txt").write_text(corpus_file.read_text().replace("hens", "zebra"))
     with pytest.raises(ResumeRefusedError, match="the text: fingerprint"):
         train(resolved, tmp_path / "run", resume=True, **options)
 

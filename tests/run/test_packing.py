@@ -19,7 +19,7 @@ from bertc.learn.objectives import (
     with_output_positions,
 )
 from bertc.learn.step.objective import make_objective
-from bertc.model import EncoderInputs, Model, build
+from bertc.model import EncoderInputs, build
 from bertc.model.masks import end_to_end
 
 PACKS = [[0, 1, 2], [3, 4], [5], [6, 7, 8, 9]]
@@ -194,18 +194,6 @@ def test_sequences_of_rows_lie_end_to_end():
     offsets = end_to_end(starts, 6).offsets.tolist()
     assert offsets == [0, 2, 3, 5, 6, 12, 12, 12, 12, 13, 16, 18, 18]
     assert len(offsets) == 3 * 4 + 1
-
-
-def test_a_text_does_not_see_its_neighbours():
-    model: Model = build(program(SPECS[0])).eval()
-    ids = torch.randint(5, VOCAB, (1, 20), generator=torch.Generator().manual_seed(1))
-    numbers = torch.tensor([[1] * 7 + [2] * 9 + [0] * 4])
-    other = ids.clone()
-    other[0, :7] = 6
-    one, changed = (model.encode(x, sequence_ids=numbers) for x in (ids, other))
-    assert torch.equal(one[0, 7:], changed[0, 7:])
-    assert not torch.equal(one[0, :7], changed[0, :7])
-    torch.testing.assert_close(one[:, 7:16], model.encode(ids[:, 7:16]))
 
 
 def test_corruption_numbers_examples_and_asks_about_each():

@@ -4,12 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from bertc.api import points
-from bertc.run.train.loop import train
 from tests.net.programs import TOY
-from tests.run.conftest import stop_after, text, weights
+from tests.run.conftest import text
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 TASK = 'glue(rte, "RTE")'
@@ -27,43 +25,30 @@ stage "answers" {{ teacher = "{tuned}"  objective = 0.5*{task} + 0.5*kd(logits) 
 
 
 @pytest.fixture(scope="module")
-def made(farm_run: Callable[[str], Path], cache: Path) -> tuple[Path, str]:
-    """A cache, and the spec of four stages with a teacher of text and one of the task."""
+def made(farm_run: Callable[[str], Path]) -> str:
+    """The spec of four stages with a teacher of text and one of the task."""
     general = farm_run(text(TEACHER))
     of_task = {**TEACHER, **STUDENT, "steps": "2", "objective": TASK, "init": f'"{general}"'}
     tuned = farm_run(text(of_task))
     begun = f'init=layers("{general}", uniform)'
     own = {"layers": "2", "eval_every": "4", "save_every": "1"}
     whole = f"{text({**TOY, **STUDENT, **own})} {begun}"
-    return cache, whole + STAGES.format(general=general, tuned=tuned, task=TASK)
-
-
-@pytest.fixture(scope="module")
-def straight(made: tuple[Path, str], farm_run: Callable[[str], Path]) -> Path:
-    return farm_run(made[1])
+    return whole + STAGES.format(general=general, tuned=tuned, task=TASK)
 
 
 def test_each_stage_has_its_own_teachers(made):
-    stages = points(made[1])[0].stages
+    stages = points(made)[0].stages
     frozen = [[n.body.depth for n in s.networks() if not n.learned] for s in stages]
     assert frozen == [[4], [], [4], [4]]
     assert [type(stage).__name__ for stage in stages] == 2 * ["TextStage"] + 2 * ["TaskStage"]
 
 
-def test_a_run_goes_on_in_any_stage_to_the_same_bits(made, straight, tmp_path, monkeypatch):
-    cache, spec = made
-    run, resolved = tmp_path / "run", points(spec)[0]
-    options = {"cache": cache, "quiet": True, "resume": True}
-    for step in range(1, 8):
-        stop_after(monkeypatch, step, lambda: train(resolved, run, **options))
-    train(resolved, run, **options)
-    one, other = weights(straight), weights(run)
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
+def test_a_run_goes_on_in_any_stage_to_the_same_bits(made, resumes):
+    resumes(points(made)[0], *range(1, 8))
 
 
 def test_a_network_reads_with_the_vocabulary_of_a_stage_s_teacher(made):
-    before, _, stages = made[1].partition("init=")
+    before, _, stages = made.partition("init=")
     of_text = stages[stages.index("stage") : stages.index('stage "states"')]
     (resolved,) = points(f"{before} positions=32 {of_text}")
     assert resolved.encoder.vocab_size == 120

@@ -140,14 +140,20 @@ TERMS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("terms", TERMS, ids=str)
-def test_every_term_is_counted_trained_and_exported(terms, bert, cache, tmp_path, go):
-    resolved = student(bert, " + ".join([*terms, "mlm"]))
+def trained_as_counted(resolved: Resolved, run: Path, go: Callable[..., Any]) -> Any:
+    """Its weights, as many as the estimate says; written as JSON it is the same program."""
     again = Resolved.model_validate_json(resolved.model_dump_json())
     assert again.fingerprint() == resolved.fingerprint()
     go(resolved)
-    learned = weights(tmp_path / "run")
+    learned = weights(run)
     assert estimate(resolved).parameters.total == sum(each.numel() for each in learned.values())
+    return learned
+
+
+@pytest.mark.parametrize("terms", TERMS, ids=str)
+def test_every_term_is_counted_trained_and_exported(terms, bert, cache, tmp_path, go):
+    resolved = student(bert, " + ".join([*terms, "mlm"]))
+    learned = trained_as_counted(resolved, tmp_path / "run", go)
     exported = load(tmp_path / "run" / "model").state_dict()
     assert {name for name in learned if "kd" not in name} == exported.keys()
     shown = preview(resolved, 1, color=False, cache=cache)
@@ -240,11 +246,7 @@ def test_an_lstm_is_taught_and_teaches(whose, tmp_path, go):
     own = {"vocab": "", "teacher": f'"{tmp_path}/a"'}
     taught = "kd(logits, loss=mse) + kd(hidden, layers=last)"
     (resolved,) = points(text(second, **own, objective=f"0*{ASKED} + {taught}"))
-    again = Resolved.model_validate_json(resolved.model_dump_json())
-    assert again.fingerprint() == resolved.fingerprint()
-    go(resolved)
-    learned = weights(tmp_path / "run")
-    assert estimate(resolved).parameters.total == sum(each.numel() for each in learned.values())
+    trained_as_counted(resolved, tmp_path / "run", go)
 
 
 def test_what_weighs_nothing_is_refused_unless_another_term_trains_its_head(tuned):
@@ -270,18 +272,13 @@ stage "predictions" {{ objective = 0*{ASKED} + kd(logits, loss=ce, classes=mean)
 """
 
 
-def test_a_head_may_be_trained_by_a_later_stage(tuned, tmp_path, monkeypatch, go):
+def test_a_head_may_be_trained_by_a_later_stage(tuned, resumes):
     """TinyBERT: text, then a task's states and attention, then its predictions."""
     own = {"layers": "1", "vocab": "", "hidden": "16", "ffn": "32", "teacher": f'"{tuned}"'}
     settings = text({**TUNED, **own}, objective="", steps="", data=TOY["data"])
     stages = IN_THREE_STAGES.replace(" }", " steps = 2  seq = 24  batch = 4 }")
     (resolved,) = points(settings + stages)
-    go(resolved, "whole")
-    stop_after(monkeypatch, 3, lambda: go(resolved, "two"))
-    go(resolved, "two", resume=True)
-    whole, again = weights(tmp_path / "whole"), weights(tmp_path / "two")
-    assert whole.keys() == again.keys()
-    assert all(torch.equal(whole[name], again[name]) for name in whole)
+    resumes(resolved, 3)
     with pytest.raises(SpecError, match="E288"):
         points(settings + stages.partition('stage "predictions"')[0])
 

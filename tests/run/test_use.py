@@ -118,13 +118,6 @@ def test_fill_sees_long_texts_around_each_mask(run, monkeypatch):
     assert rows == [3]
 
 
-def test_a_mask_is_answered_alike_wherever_the_window_begins(run):
-    near = fill(run, "red barn " * 4 + "[MASK]" + " old pond" * 3)
-    again = fill(run, "red barn " * 4 + "[MASK]" + " old pond" * 3)
-    assert near == again
-    assert torch.is_inference_mode_enabled() is False
-
-
 @pytest.fixture
 def learned(tiny, tmp_path, go):
     """A run that has learned some objectives for two steps."""
