@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_240,
+    "core": 66_290,
     "lab": 8_830,
-    "tests": 42_040,
+    "tests": 42_050,
     "words of docs": 33_970,
     "lines of README": 120,
     "lines a kind": 421,

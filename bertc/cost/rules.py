@@ -149,7 +149,7 @@ def _pointwise(function: op.Function, elements: int, saved: int, how: Execution)
 def _norm(norm: op.Norm, how: Execution) -> Cost:
     """Norm: fused, it moves inputs and outputs once each way; eager GPUs launch several kernels."""
     elements = norm.rows * norm.width
-    saved = elements * how.value_bytes * norm.keeps_input
+    saved = elements * how.value_bytes * (norm.keeps_input + norm.squashes)
     masks = elements * how.mask_bytes * norm.dropout
     fused = how.compiled or how.device == "cpu"
     passes = 5 + (3 if fused else 4 + 2 * norm.dropout) * norm.residual

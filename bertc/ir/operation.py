@@ -166,7 +166,8 @@ class Lookup:
 class Norm:
     """A norm over ``width``; with ``residual`` of x + y, with ``dropout`` on y.
 
-    ``keeps_input``: no other operation saves its input. ``affine``: it has weights.
+    ``keeps_input``: no other operation saves its input. ``affine``: it has weights. ``squashes``:
+    it is a tanh, which saves what it gives too.
     """
 
     rows: int
@@ -175,6 +176,7 @@ class Norm:
     dropout: bool = False
     keeps_input: bool = True
     affine: bool = True
+    squashes: bool = False
 
 
 @dataclass(frozen=True)

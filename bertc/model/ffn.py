@@ -17,7 +17,7 @@ from bertc.ir.network.ffn import Glu as GluNode
 from bertc.ir.network.ffn import Mlp as MlpNode
 from bertc.model.dropout import dropout
 from bertc.model.native import Kernels, kernels_for
-from bertc.model.norm import Norm, build_norm, norm_if_any
+from bertc.model.norm import AnyNorm, build_norm, norm_if_any
 from bertc.model.weights import Linear, Table, adapted, joined_linear
 
 
@@ -94,9 +94,9 @@ class _Gated(torch.autograd.Function):
 class FeedForward(nn.Module):
     """A function of each state (b, s, h) by itself; ``build_ffn`` adds its norms."""
 
-    norm: Norm
-    output_norm: Norm | None
-    inner_norm: Norm | None
+    norm: AnyNorm
+    output_norm: AnyNorm | None
+    inner_norm: AnyNorm | None
     dropout: float
 
     def __init__(self) -> None:

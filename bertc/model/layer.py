@@ -20,7 +20,7 @@ from bertc.model.dropout import dropout
 from bertc.model.ffn import FeedForward
 from bertc.model.inputs import EncoderInputs
 from bertc.model.masks import AttentionMask
-from bertc.model.norm import Norm, norm_if_any, sum_and_norm
+from bertc.model.norm import AnyNorm, norm_if_any, sum_and_norm
 from bertc.model.parts import profiled_as
 from bertc.model.stream import Earlier
 from bertc.model.weights import Linear, Table, fused_linear
@@ -54,7 +54,7 @@ class Residual(NamedTuple):
         part: "AttentionPart[Any, Any] | FeedForward",
         x: Tensor,
         y: Tensor,
-        following: Norm | None = None,
+        following: AnyNorm | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The stream ``x`` with a part's output, and its norm for the part that follows."""
         if not self.free:
@@ -67,7 +67,7 @@ class Residual(NamedTuple):
         return x, x if following is None else following(x)
 
     def replaced(
-        self, part: "AttentionPart[Any, Any]", x: Tensor, y: Tensor, following: Norm
+        self, part: "AttentionPart[Any, Any]", x: Tensor, y: Tensor, following: AnyNorm
     ) -> tuple[Tensor, Tensor]:
         """The stream with a part's output alone, and its norm for the part that follows."""
         y = self._dropped(part, y)

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from bertc.ir.network.norm import DynamicTanh as DynamicTanhNode
 from bertc.ir.network.norm import LayerNorm as LayerNormNode
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.norm import RmsNorm as RmsNormNode
@@ -18,12 +19,11 @@ from bertc.model.weights import Table, parameter
 class Norm(nn.Module):
     """Layer or RMS norm over the last axis, in the dtype of ``x``, with statistics in fp32."""
 
-    def __init__(self, table: Table, name: str, node: NormFunction) -> None:
+    def __init__(self, table: Table, name: str, node: LayerNormNode | RmsNormNode) -> None:
         super().__init__()
         self.centred = isinstance(node, LayerNormNode)
-        shifts = isinstance(node, LayerNormNode) and node.affine and node.bias
         self.weight = parameter(table[f"{name}.weight"]) if node.affine else None
-        self.bias = parameter(table[f"{name}.bias"]) if shifts else None
+        self.bias = parameter(table[f"{name}.bias"]) if node.affine and node.bias else None
         self.eps = node.eps
 
     def forward(self, x: Tensor) -> Tensor:
@@ -43,33 +43,54 @@ class Norm(nn.Module):
         return f"{width}, eps={self.eps:g}"
 
 
-def build_norm(table: Table, name: str, node: NormFunction) -> Norm:
+class DynamicTanh(nn.Module):
+    """tanh(alpha x), scaled and shifted, in place of a norm."""
+
+    def __init__(self, table: Table, name: str, node: DynamicTanhNode) -> None:
+        super().__init__()
+        self.alpha = parameter(table[f"{name}.alpha"])
+        self.weight = parameter(table[f"{name}.weight"]) if node.affine else None
+        self.bias = parameter(table[f"{name}.bias"]) if node.affine and node.bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., width) to (..., width)."""
+        y = torch.tanh(x * self.alpha.to(x.dtype))
+        y = y if self.weight is None else y * self.weight.to(x.dtype)
+        return y if self.bias is None else y + self.bias.to(x.dtype)
+
+
+AnyNorm = Norm | DynamicTanh
+
+
+def build_norm(table: Table, name: str, node: NormFunction) -> AnyNorm:
     """Build the norm of this name by its kind."""
     match node:
+        case DynamicTanhNode():
+            return DynamicTanh(table, name, node)
         case LayerNormNode() | RmsNormNode():
             return Norm(table, name, node)
 
 
-def norm_if_any(table: Table, name: str, node: NormFunction | None) -> Norm | None:
+def norm_if_any(table: Table, name: str, node: NormFunction | None) -> AnyNorm | None:
     """Build the norm of this name, where there is one."""
     return None if node is None else build_norm(table, name, node)
 
 
 def sum_and_norm(
-    norm: Norm, x: Tensor, y: Tensor, rate: float, training: bool
+    norm: AnyNorm, x: Tensor, y: Tensor, rate: float, training: bool
 ) -> tuple[Tensor, Tensor]:
     """x + dropout(y) of two tensors (..., width), and its norm."""
     rate = rate if training else 0.0
     kernels = _kernels(norm, x)
     like = x.dtype == y.dtype and x.shape == y.shape
-    if kernels is None or not like or rate == 1:
+    if not isinstance(norm, Norm) or kernels is None or not like or rate == 1:
         total = x + dropout(y, rate, training)
         return total, norm(total)
     normed, total = _fused(norm, kernels, x, y, rate)
     return total, normed
 
 
-def _kernels(norm: Norm, x: Tensor) -> Kernels | None:
+def _kernels(norm: AnyNorm, x: Tensor) -> Kernels | None:
     """The kernels that compute a norm; those of other kinds have none."""
     if not isinstance(norm, Norm):
         return None

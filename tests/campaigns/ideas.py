@@ -40,6 +40,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "norm=pre(affine=false)",
         "norm=post(function=rms)",
         "norm=sandwich(function=rms)",
+        "norm=pre(function=tanh)",
         "norm=pre(affine=false,context=true,inner=true,after_attention=true)",
     ),
     "residual": (

@@ -141,6 +141,8 @@ KEPT = [
     "dropout=0 ffn=[64, 512, 128]",
     "dropout=0 activation=geglu(bias=false) norm=pre(bias=false, embeddings=true, first=false)",
     "dropout=0.1 activation=swiglu norm=sandwich(function=rms) head=linear(tied=false)",
+    "dropout=0 norm=pre(function=tanh)",
+    "dropout=0.1 norm=post(function=tanh)",
     "dropout=0 residual=elc norm=pre",
     "dropout=0.1 residual=dwa norm=pre",
     "dropout=0 residual=dwa",

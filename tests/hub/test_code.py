@@ -20,7 +20,7 @@ from tests.hub.programs import tensors, words
 TINY = "layers=3 hidden=24 vocab=wordpiece(97) seq=16 steps=1 objective=mlm"
 PROGRAMS = {
     "shared attention": "heads=3 share=attention E=16",
-    "widths by layer": "heads=[3,2,1] head_dim=8 ffn=[40,24,16]",
+    "widths by layer": "heads=[3,2,1] head_dim=8 ffn=[40,24,16] norm=pre(function=tanh)",
     "a head without weights": "heads=3 head=linear(bias=false) norm=pre(last=false) segments=0",
     "pre-norm": "heads=3 norm=sandwich(function=rms) segments=0 activation=geglu positions=rotary",
 }

@@ -245,11 +245,11 @@ def outer_weights(encoder: Encoder) -> tuple[Weight, ...]:
 def _embedded(encoder: Encoder, call: op.Call) -> op.Operations:
     states, width, hidden = call.states, encoder.embedding, encoder.hidden
     tables = (encoder.positions.rows, encoder.segments, len(encoder.languages))
-    tokens = call.rows * call.tokens
+    tokens, norm = call.rows * call.tokens, encoder.norm
     return (
         *encoder.table.operations(encoder.vocab_size, width, hidden, tokens),
         *(op.Lookup(states, width, rows) for rows in tables if rows),
-        *((op.Norm(states, width),) if encoder.norm.embeddings else ()),
+        *((norm.of_layers.operation(states, width),) if norm.embeddings else ()),
         *((op.Dropout(states, width),) if encoder.dropout.hidden else ()),
         *((op.Product(states, width, hidden),) if width != hidden else ()),
     )
@@ -282,16 +282,16 @@ def _last(encoder: Encoder, call: op.Call) -> op.Operations:
         pooled *= call.tokens
         late = steps.operations(pooled, hidden, encoder.head_activation)
     whole = call.layers in (None, encoder.depth)
-    normed = encoder.norm.of_end is not None
+    norm = encoder.norm.of_end
     decoded = call.rows * call.decoded
     widths = encoder.layer(0).widths
     sums = encoder.residual.operations(encoder.depth, "attention", encoder.depth, call, widths)
     return (
         *(sums if whole else ()),
-        *((op.Norm(call.states, hidden),) if normed and whole else ()),
+        *((norm.operation(call.states, hidden),) if norm and whole else ()),
         *((op.Dropout(call.states, hidden),) if dropped else ()),
         *((op.Lookup(decoded, hidden, encoder.head.decoder),) if decoded else ()),
-        *((op.Norm(decoded, hidden),) if decoded and normed else ()),
+        *((norm.operation(decoded, hidden),) if decoded and norm else ()),
         *((op.Dropout(decoded, hidden),) if decoded and dropped else ()),
         # The head that reads the pooler saves its input.
         *((op.Product(pooled, hidden, hidden, keeps_rows=False), *late) if pooled else ()),

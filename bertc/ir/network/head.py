@@ -101,7 +101,7 @@ class TransformHead(Node):
         return (
             op.Product(rows, of.hidden, of.embedding),
             op.Pointwise("gelu", inner, kept=inner),
-            op.Norm(rows, of.embedding, affine=self.affine),
+            of.norm.operation(rows, of.embedding),
             *((op.Dropout(rows, of.embedding),) if self.dropout else ()),
             op.Product(rows, of.embedding, of.vocab),
             op.VocabularyLoss(rows, of.vocab),

@@ -83,17 +83,17 @@ class EncoderLayer:
         attention = self.positions.in_layer(attention, self.widths, call)
         *maps, output = self.ffn.operations(self.widths, call, rates.ffn > 0)
         ffn = adapted((*maps, *self._within("ffn", call), output))
+        function = self.norm.of_layers
         if not self.norm.residual_free:
-            norm = op.Norm(call.states, hidden, residual=True, dropout=rates.hidden > 0)
+            norm = function.operation(call.states, hidden, residual=True, dropout=rates.hidden > 0)
             return {"attention": (*attention, norm), "ffn": (*ffn, norm)}
         # With queries that are other states, or a subset, keys are normalised separately.
-        affine = self.norm.of_layers.affine
-        keys = op.Norm(call.context, hidden, keeps_input=call.queries < call.keys, affine=affine)
-        before = op.Norm(call.states, hidden, affine=affine)
+        keys = function.operation(call.context, hidden, keeps_input=call.queries < call.keys)
+        before = function.operation(call.states, hidden)
         dropped = (op.Dropout(call.states, hidden),) if rates.hidden else ()
         added = (op.Pointwise("add", call.states * hidden),)
         norms = {
-            part: (op.Norm(call.states, hidden, affine=norm.affine),) if norm else ()
+            part: (norm.operation(call.states, hidden),) if norm else ()
             for part in OUTPUTS
             for norm in [self.norm.after(part)]
         }
@@ -110,11 +110,12 @@ class EncoderLayer:
 
     def _within(self, part: SharedPart, call: op.Call) -> op.Operations:
         norm, width = self.norm.within(part), self._read_last(part)[1]
-        return (op.Norm(call.states, width, affine=norm.affine),) if norm else ()
+        return (norm.operation(call.states, width),) if norm else ()
 
     def projections(self, call: op.Call) -> op.Operations:
         operations = self.adapter.operations(self.attention.projections(self.widths, call))
         operations = self.positions.in_layer(operations, self.widths, call)
-        normed = self.norm.residual_free and self.attention_norm
-        norm = (op.Norm(call.states, self.widths.hidden),) if normed else ()
+        norm: op.Operations = ()
+        if self.norm.residual_free and self.attention_norm:
+            norm = (self.attention_norm.operation(call.states, self.widths.hidden),)
         return (*norm, *operations)

@@ -7,21 +7,17 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Node, Off, On, Part, Weight
+from bertc.ir import operation as op
+from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Constant, Node, Off, On, Part, Weight
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.once import once
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 
 
-class LayerNorm(Node):
-    """(x - mean) / sqrt(variance + eps), scaled if ``affine``, shifted if ``bias`` too.
+class _Function(Node):
+    """A function of a vector, scaled if ``affine``, shifted if ``bias`` too."""
 
-    Ba et al. 2016; without ``bias`` in ModernBERT (norm_bias).
-    """
-
-    kind: Literal["layer"] = "layer"
-    eps: Epsilon
     affine: bool = True
     bias: On = True
 
@@ -32,28 +28,55 @@ class LayerNorm(Node):
         shift = Weight(f"{name}.bias", (width,), (axis,), ZEROS, part, "norm")
         return (scale, shift) if self.bias else (scale,)
 
+    def operation(self, rows: int, width: int, **how: bool) -> op.Norm:
+        """Its operation on states; ``how`` as ``op.Norm`` has it."""
+        return op.Norm(rows, width, affine=self.affine, **how)
 
-class RmsNorm(Node):
-    """x / sqrt(mean of x^2 + eps), scaled if ``affine`` (Zhang and Sennrich 2019)."""
+
+class LayerNorm(_Function):
+    """(x - mean) / sqrt(variance + eps) (Ba et al. 2016; without ``bias`` in ModernBERT)."""
+
+    kind: Literal["layer"] = "layer"
+    eps: Epsilon
+
+
+class RmsNorm(_Function):
+    """x / sqrt(mean of x^2 + eps) (Zhang and Sennrich 2019)."""
 
     kind: Literal["rms"] = "rms"
     eps: Epsilon
-    affine: bool = True
+    bias: On = False
+
+
+class DynamicTanh(_Function):
+    """tanh(alpha x), with one learned alpha: in place of a norm, without statistics.
+
+    Zhu et al. 2025, section 4; alpha begins at 0.5.
+    """
+
+    kind: Literal["tanh"] = "tanh"
 
     def weights(self, name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, ...]:
-        scale = Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm")
-        return (scale,) if self.affine else ()
+        begin = Constant(value=0.5)
+        alpha = Weight(f"{name}.alpha", (1,), ("outputs",), begin, part, "norm")
+        return (alpha, *super().weights(name, axis, width, part))
+
+    def operation(self, rows: int, width: int, **how: bool) -> op.Norm:
+        return super().operation(rows, width, squashes=True, **how)
 
 
-NormFunction = LayerNorm | RmsNorm
+NormFunction = LayerNorm | RmsNorm | DynamicTanh
 """The closed union of norm functions; ``nn.norm`` builds them."""
 
 
 class _Placement(Node):
-    """The places of norms and their function: ``layer``, with or without ``bias``, or ``rms``."""
+    """The places of norms and their function.
+
+    ``layer``, with or without ``bias``, ``rms``, or ``tanh``: no norm but tanh(alpha x).
+    """
 
     eps: Epsilon
-    function: Annotated[Literal["layer", "rms"], Field(exclude_if="layer".__eq__)] = "layer"
+    function: Annotated[Literal["layer", "rms", "tanh"], Field(exclude_if="layer".__eq__)] = "layer"
     bias: On = True
     positional = ("eps",)
 
@@ -91,6 +114,8 @@ class _Placement(Node):
     def _norm(self, affine: bool) -> NormFunction:
         if self.function == "rms":
             return RmsNorm(eps=self.eps, affine=affine)
+        if self.function == "tanh":
+            return DynamicTanh(affine=affine, bias=self.bias)
         return LayerNorm(eps=self.eps, affine=affine, bias=self.bias)
 
 
