@@ -26,7 +26,7 @@ BUDGETS = {
     "tests": 42_050,
     "words of docs": 33_970,
     "lines of README": 120,
-    "lines a kind": 421,
+    "lines a kind": 420,
     "floors": 10,
     "vague names": 30,
 }
