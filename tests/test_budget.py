@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_290,
+    "core": 66_300,
     "lab": 8_830,
-    "tests": 42_050,
-    "words of docs": 33_970,
+    "tests": 42_070,
+    "words of docs": 33_880,
     "lines of README": 120,
     "lines a kind": 420,
     "floors": 10,

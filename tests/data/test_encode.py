@@ -9,6 +9,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 import bertc
+from bertc.base.diagnostics import DataError
 from bertc.data.cache.store import Silent
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.encode import encode
@@ -343,6 +344,11 @@ def test_a_question_that_is_cut_names_its_limit_and_words_say_why_they_are_not_r
     assert notes_on_cuts(asked, rows, 2, "training ", 16) == [
         "the questions of 1 of 2 training examples are cut to 3 tokens (question=)"
     ]
+    for limit, seq in ((64, 12), (8, 11)):  # a token of text fits
+        encode(Read(train="-", question=limit), questions, bert, seq + 1, 2)
+        with pytest.raises(DataError, match=f"{seq} have no room .* .a a a") as refused:
+            encode(Read(train="-", question=limit), questions, bert, seq, 2)
+        assert refused.value.help == f"question={seq - 4} cuts questions, seq={seq + 1} has room"
     chosen = Choose(train="-", passage="p", question=2)
     example = ChoiceExample("0", "w1 w2", "a b", ("a", "b"), 0)
     rows = encode(chosen, [example], bert, 32, 2)

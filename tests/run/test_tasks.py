@@ -246,6 +246,19 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
     )
 
 
+def test_a_run_without_a_dev_part_is_fitted_on_a_file_that_is_named_as_dev(go, farm, tmp_path):
+    run, file = tmp_path / "run", _a_file(tmp_path, "several")
+    task = re.sub(r" '[^']*dev.tsv',", "", farm["several"])
+    go(f"{NETWORK}{farm['text']}{FAST}task={task} steps=2")
+    with pytest.raises(MissingInputError, match="no dev part") as refused:
+        evaluate_run(run, quiet=True)
+    assert "dev='FILE' in it as the dev part" in refused.value.help
+    evaluate_run(run, task=f"classify('{file}', labels=many)", quiet=True)
+    assert not (run / "calibration.json").exists()
+    evaluate_run(run, task=f"classify(dev='{file}')", quiet=True)
+    assert "that bertc eval fitted on dev" in predict(run, file, quiet=True).summary()
+
+
 def test_labels_of_one_probability_are_named():
     (said,) = _alike("dev", ("hens", "ducks"), np.array([[0.3, 0.5], [0.305, 0.9]]))
     assert "one probability of hens, whatever" in said

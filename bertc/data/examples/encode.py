@@ -6,6 +6,8 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.json_file import shown
 from bertc.data.examples.fitting import encodings_of, fitted, ids_of
 from bertc.data.examples.related_rows import lists, related, searched
 from bertc.data.examples.task_rows import RowBuilder, TaskRows, scored_words, windows
@@ -177,11 +179,18 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
         for passage, encoding in zip(passages, encodings_of(rows.vocabulary, passages), strict=True)
     }
     questions = ids_of(rows.vocabulary, [e.question for e in with_question])
+    room, longest = rows.max_tokens(2), max(questions, key=len)
+    if (size := min(len(longest), task.question)) >= room:
+        text = shown(with_question[questions.index(longest)].question)
+        raise DataError(
+            f"{task.title}: rows of {rows.seq} have no room for text after {size} tokens of {text}",
+            f"question={room - 1} cuts questions, seq={rows.seq - room + size + 1} has room",
+        )
     for number, (example, question) in enumerate(zip(with_question, questions, strict=True)):
         ids, offsets = tokens[example.passage][0], tokens[example.passage][1].reshape(-1, 2)
         question_ids = question[: task.question]
         rows.num_questions_cut += len(question) > len(question_ids)
-        window = max(1, rows.max_tokens(2) - len(question_ids))
+        window = room - len(question_ids)
         bounds = [*windows(len(ids), window, task.stride)]
         rows.num_windowed += len(bounds) > 1
         rows.num_narrow += len(bounds) > 1 and window < len(question_ids)

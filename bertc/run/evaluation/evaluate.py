@@ -36,7 +36,7 @@ from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
 from bertc.run.evaluation.pairs import evaluate_pairs
 from bertc.run.evaluation.remarks import NextTokenCost, next_token_cost, plateau_lines
-from bertc.run.evaluation.task_lookup import nothing_to_judge_by
+from bertc.run.evaluation.task_lookup import names_files, nothing_to_judge_by
 from bertc.run.evaluation.tasks import evaluate_files, evaluate_tasks, sources_told
 from bertc.run.evaluation.without import transformer_of, without_heads
 from bertc.run.models.loading import has_average, load
@@ -80,7 +80,9 @@ def evaluate_run(
     done = Progress.of(checkpoint.progress) if checkpoint else Progress()  # of an imported model
     trained = resolved.trained_at(done.step)
     reading, files = None, bool(task or part or (manner.examples and trained.tasks))
-    details = Details(run, fits=not files and not without)
+    devs = [getattr(t, "dev", "") or getattr(t, "data", "") for t in trained.tasks]
+    named = names_files(task, ("dev",)) and not (part or manner.examples or any(devs))
+    details = Details(run, fits=(named or not files) and not without)
     with closing(choose(quiet)) as display:
         if files:
             manner.refuse_for_tasks()
@@ -95,10 +97,9 @@ def evaluate_run(
     told = [f"of the average of the weights (average={trained.average.kind})"]
     told = told if has_average(run, done.step) else []
     notes = (*plateau_lines(evaluation), *notes, *told)
-    steps = resolved.steps_by(done.step, done.seconds)
     return Report(
-        run, done.step, steps, done.tokens, done.seconds, evaluation, notes, reading,
-        tuple(details.notes),
+        run, done.step, resolved.steps_by(done.step, done.seconds), done.tokens, done.seconds,
+        evaluation, notes, reading, tuple(details.notes),
     )  # fmt: skip
 
 
@@ -159,9 +160,8 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, shown: Display) -> tuple
         return evaluation, time.perf_counter() - began
     rows = heldout_rows(stage, run.microbatch, run.ranks)
     seed = model.resolved.run.seed
-    objective = make_objective(
-        model, stage, False, frozen_networks(stage, device, model.compute_dtype, seed)
-    )
+    frozen = frozen_networks(stage, device, model.compute_dtype, seed)
+    objective = make_objective(model, stage, False, frozen)
     if isinstance(data, RunningData):
         data = replace(data, seq=stage.seq)
     began = time.perf_counter()

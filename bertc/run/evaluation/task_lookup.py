@@ -1,6 +1,6 @@
 """Resolving ``--task``: a learned task, optionally with other files, layout or columns."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from bertc.base.diagnostics import (
     UsageError,
 )
 from bertc.ir.learning.answer import alike, told_names
-from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
+from bertc.ir.learning.custom_task import AnyTask, Classify, Many, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Glue, Tagging, Task
 from bertc.ir.learning.vector_task import WAYS, Embed, Rerank
@@ -55,8 +55,7 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
     if isinstance(written, Embed) and written.title not in learned:
         embedding = [task for _, task in learned.values() if isinstance(task, Embed)]
         if embedding:
-            open_ = set(WAYS) - written.model_fields_set
-            ways = {name: getattr(embedding[-1], name) for name in open_}
+            ways = {n: getattr(embedding[-1], n) for n in {*WAYS} - written.model_fields_set}
             written = written.model_copy(update=ways)
         alone = {"objective": (Term(objective=written),)}
         return resolved.stages[-1].model_copy(update=alone), written  # any network makes vectors
@@ -73,9 +72,9 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
     return learned[last.pop()]
 
 
-def names_files(request: str) -> bool:
-    """True if the task in ``request`` names files of its own."""
-    return "(" in request and not {"data", *FILES}.isdisjoint(_written(request).model_fields_set)
+def names_files(request: str, files: Collection[str] = ("data", *FILES)) -> bool:
+    """True if the task in ``request`` names files of its own, by one of these arguments."""
+    return "(" in request and not _written(request).model_fields_set.isdisjoint(files)
 
 
 @contextmanager
@@ -93,8 +92,8 @@ def nothing_to_judge_by(task: AnyTask) -> MissingInputError:
     first = f"{task.task}, " if isinstance(task, Glue) else ""
     return MissingInputError(
         f"{task.title}: no dev part to score",
-        help=f"--task \"{task.kind}({first}'FILE')\" scores a file, --part test or --part train "
-        "another part that the run names",
+        help=f"--task \"{task.kind}({first}'FILE')\" scores a file, dev='FILE' in it as the "
+        "dev part, --part test or --part train another part that the run names",
     )
 
 
@@ -142,7 +141,7 @@ def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage
         names = list(told_names(learned.answer)[:8]) or [f"a {learned.answer.kind}"]
         raise UsageError(
             f"the answers of the task {title} differ from those that its head was trained on",
-            help=f"its answers are {', '.join(names)}",
+            help=f"its answers are {', '.join(names)}: leave labels out",
         )
     if requested.reads != learned.reads and not imported(learned):
         raise UsageError(
@@ -161,6 +160,9 @@ def _completed(requested: AnyTask, learned: AnyTask) -> AnyTask:
     """Fill in unwritten arguments from the learned task."""
     written = {name: getattr(requested, name) for name in requested.model_fields_set}
     if type(requested) is type(learned):
+        match requested, learned:
+            case Classify(labels=Many(names=()) as many), Classify(labels=Many() as told):
+                written["labels"] = told.model_copy(update=many.model_dump(exclude_unset=True))
         if not {"data", *FILES}.isdisjoint(written):
             aside = {name: "" for name in OF_A_FILE if name in type(requested).model_fields}
             written = {**aside, "dev_examples": 0, **written}

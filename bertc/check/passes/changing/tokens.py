@@ -4,7 +4,7 @@ from typing import assert_never
 
 from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError
 from bertc.base.storage.plain_file import no_file
-from bertc.check.passes.settings.fixes import fix_argument
+from bertc.check.passes.settings.fixes import fix
 from bertc.check.passes.settings.stages import settled
 from bertc.ir.changing.growth import FromOther, Mean
 from bertc.ir.program.complete import Complete
@@ -33,15 +33,15 @@ def changed_tokens(
             size = base.size
         case Trimmed(tokens=size):
             least = staying(base)
-            nearest = str(min(max(size, least), base.size))
-            if size != int(nearest):
+            if not least <= size <= base.size:
+                fitting = f"trim(init, {base.size})" if size > base.size else "trim(init)"
                 diagnostics.error(
                     "E412",
                     f"of {base.size:,} tokens {size:,} cannot stay",
                     origin.parts.get(("tokens",), origin.span),
                     label=f"special tokens and bytes are {least:,} of them",
-                    help=f"vocab=trim(init, {nearest})",
-                    fix=fix_argument(origin, (), "tokens", nearest),
+                    help=f"vocab={fitting}",
+                    fix=None if vocab.multiple > 1 else fix(origin, f"vocab={fitting}"),
                 )
         case unreachable:
             assert_never(unreachable)
