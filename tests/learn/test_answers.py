@@ -70,11 +70,6 @@ def test_labels_and_scores(encoder):
     torch.testing.assert_close(found.sum, (said - torch.tensor([1.5, -1, 0])).square().sum())
 
 
-def of_trainer(logits, labels):
-    """The loss that transformers' Trainer gets from a classifier."""
-    return ForSequenceClassificationLoss(labels, logits, PreTrainedConfig(num_labels=3))
-
-
 LOSSES = {
     "plain": (PlainLoss(), 0),
     "weights": (WeightedLoss(weights=(1, 5, 0.5)), 0),
@@ -93,15 +88,16 @@ def test_classes_weigh_as_in_torch_over_all_parts_of_a_batch(name, encoder):
     flags = (rand(4, 1, 3) > 0).float()
     single = torch.nn.CrossEntropyLoss(vector, label_smoothing=smoothing)
     several = torch.nn.BCEWithLogitsLoss(pos_weight=vector)
-    if name == "plain":
-        single = several = of_trainer
     rows = (names, [[0], [1], [2], [1]], single), (Many(names=names), flags, several)
     for labels, targets, theirs in rows:
         task = Classify(name="t", labels=labels, loss=loss)
         head, states = head_of(task, encoder, weights), rand(4, 1, H)
         logits = head(states)[:, 0]
         likely = flags[:, 0] * (1 - smoothing) + smoothing / 2
-        wanted = theirs(logits, likely if targets is flags else torch.tensor(targets).flatten())
+        right = likely if targets is flags else torch.tensor(targets).flatten()
+        wanted = theirs(logits, right)
+        if name == "plain":  # what transformers' Trainer gets from a classifier
+            wanted = ForSequenceClassificationLoss(right, logits, PreTrainedConfig(num_labels=3))
         parts = [(asked(targets[at], [[1]] * 2), states[at]) for at in (slice(2), slice(2, 4))]
         sums = [answer_loss(task, given, part, head).sum for given, part in parts]
         counts = [TaskTensors(task).count(given) for given, _ in parts]
