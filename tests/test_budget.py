@@ -23,7 +23,7 @@ GOALS = {
 BUDGETS = {
     "core": 66_300,
     "lab": 8_830,
-    "tests": 42_070,
+    "tests": 42_080,
     "words of docs": 33_880,
     "lines of README": 120,
     "lines a kind": 420,

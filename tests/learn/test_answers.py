@@ -104,8 +104,7 @@ def test_classes_weigh_as_in_torch_over_all_parts_of_a_batch(name, encoder):
         ours = sum(sums) / sum(counts)
         torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-6)
         gradients = [torch.autograd.grad(value, head.parameters()) for value in (ours, wanted)]
-        for mine, other in zip(*gradients, strict=True):
-            torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
 
 
 def test_focal_losses_are_of_lin(encoder):

@@ -209,9 +209,9 @@ class TrainStep:
         for index, part in enumerate(parts):
             self._ranks.stop.check()
             self._seed(step, index)
-            # Without gradients other kernels run, which draw other dropout.
-            vectors, scores = self._batch_vectors(part)
-            of_parts.append((vectors.detach(), scores))
+            # Without gradients other kernels run, which draw other dropout. No name holds a graph.
+            vectors, scores = (tensor.detach() for tensor in self._batch_vectors(part))
+            of_parts.append((vectors, scores))
         return beside_all(parts, of_parts[:unrepeated], self.stage.batch, self._ranks)
 
     def _seed(self, step: int, index: int) -> None:
