@@ -35,7 +35,7 @@ def write_digests(run: Path, model: int | None = None) -> None:
     """Write the digests of ``tokenizer/``, and of ``model/`` as made after ``model`` steps."""
     parts = ["tokenizer", SENTENCES, *(["model"] if model is not None else [])]
     files = {
-        path.relative_to(run).as_posix(): durable.digest(path)
+        path.relative_to(run).as_posix(): _digest(path)
         for part in parts
         for path in sorted((run / part).rglob("*"))
         if is_file(path) and path.name not in EDITED
@@ -109,7 +109,7 @@ def _other_files(run: Path, stated: Mapping[str, Any]) -> Iterator[tuple[str, st
     as_it_is = f"restore a copy of it, or remove {run / DIGESTS} to use it as it is"
     for name, digest in _mapping(stated.get("files")).items():
         path = run / name
-        if is_file(path) and _digest(path, path.stat().st_size, path.stat().st_mtime_ns) != digest:
+        if is_file(path) and _digest(path) != digest:
             yield (f"{path} is not what this run wrote", as_it_is)
     made = _mapping(stated.get("weights"))
     if isinstance(made.get("step"), int) and is_folder(run / "model"):
@@ -134,9 +134,13 @@ def _digest_of_first(path: Path, count: int) -> str:
         return hashlib.sha256(file.read(max(0, count))).hexdigest()
 
 
+def _digest(path: Path) -> str:
+    """sha256 of a file; empty for what no run writes."""
+    return _digest_once(path, path.stat().st_size, path.stat().st_mtime_ns)
+
+
 @cache
-def _digest(path: Path, size: int, _: int) -> str:
-    """sha256 of a file, once for each age of it; empty for what no run writes."""
+def _digest_once(path: Path, size: int, _: int) -> str:
     weights = path.suffix == ".safetensors"
     return durable.digest(path) if weights or size <= LARGEST_FILE_BYTES else ""
 

@@ -111,6 +111,17 @@ def test_long_documents_come_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
         assert sentences == split_sentences(text, "split")
 
 
+def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PIECE_BYTES", 20)
+    monkeypatch.setattr(streams, "LARGEST_LINE_BYTES", 200)
+    path = tmp_path / "a.txt"
+    path.write_text(f"One hen.\n{'two ' * 40}\n", encoding="utf-8")
+    assert documents(path, sentences="lines")[0].count("two") == 40
+    path.write_text(f"One hen.\n{'two ' * 60}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a.txt:2: a line is longer than 256 MiB"):
+        documents(path, sentences="lines")
+
+
 def test_a_blank_line_ends_a_sentence() -> None:
     text = "A heading\r\n \r\nDr. Hen  came at\nnoon. Then she left."
     read = split_sentences(text, "split")

@@ -14,6 +14,8 @@ from bertc.base.storage.plain_file import not_utf8, refuse_utf_16
 from bertc.base.storage.remote import opened_anywhere, size_of
 from bertc.data.sources.source import PIECE_BYTES
 
+LARGEST_LINE_BYTES = 256 * 2**20
+
 
 class OpenFile:
     """An open file: ``stream`` has its decompressed bytes, ``amount`` counts those read on disk."""
@@ -72,15 +74,23 @@ def _unpacked(path: AnyFile, raw: BinaryIO) -> BinaryIO:
 
 def lines(file: OpenFile) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file, numbered from 1, without line ends."""
-    number, rest = 0, b""
+    number, rest = 0, list[bytes]()
     for chunk in chunks(file):
-        ended_lines, ended, rest = (rest + chunk).rpartition(b"\n")
+        ended_lines, ended, begun = chunk.rpartition(b"\n")
         if ended:
-            for line in decode(ended_lines, file.path, number + 1).split("\n"):
+            text = decode(b"".join((*rest, ended_lines)), file.path, number + 1)
+            rest = []
+            for line in text.split("\n"):
                 number += 1
                 yield number, line.removesuffix("\r")
-    if rest:
-        yield number + 1, decode(rest, file.path, number + 1).removesuffix("\r")
+        rest.append(begun)
+        if sum(map(len, rest)) > LARGEST_LINE_BYTES:
+            raise DataError(
+                f"{file.path}:{number + 1}: a line is longer than 256 MiB",
+                help="begin a new line with every document or row",
+            )
+    if last := b"".join(rest):
+        yield number + 1, decode(last, file.path, number + 1).removesuffix("\r")
 
 
 def chunks(file: OpenFile) -> Iterator[bytes]:
