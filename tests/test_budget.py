@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_300,
+    "core": 66_320,
     "lab": 8_830,
-    "tests": 42_080,
-    "words of docs": 33_880,
+    "tests": 42_090,
+    "words of docs": 33_870,
     "lines of README": 120,
     "lines a kind": 420,
     "floors": 10,
