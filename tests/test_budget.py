@@ -22,9 +22,9 @@ GOALS = {
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
     "core": 66_320,
-    "lab": 8_830,
-    "tests": 42_090,
-    "words of docs": 33_870,
+    "lab": 8_860,
+    "tests": 42_100,
+    "words of docs": 33_900,
     "lines of README": 120,
     "lines a kind": 420,
     "floors": 10,

@@ -45,6 +45,17 @@ shown = "percent"
 [[measures]]
 name = "both"
 mean = ["perplexity", "animals"]
+[[measures]]
+name = "work"
+score = 'mlm'
+better = "less"
+until = 99
+cost = "TFLOP"
+[[measures]]
+name = "never"
+score = 'mlm'
+better = "less"
+until = 0
 [[rows]]
 name = "one / first"
 spec = "layers=12"
@@ -125,7 +136,7 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     _, out, _ = call("depth.toml", "--show")
     assert "left out" not in out
     head, one, two, *_ = out.splitlines()
-    columns = ["row", "parameters", "flops", "perplexity", "published", "animals", "both"]
+    columns = ["row", "parameters", "flops", "perplexity", "published", "animals", "both", "work"]
     assert head.split() == columns
     assert one.split()[:3] == ["one", "/", "first"]
     (claim,) = (line for line in out.splitlines() if line.startswith("deeper is better"))
@@ -142,6 +153,7 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     (pair,) = found["claims"]
     assert (pair["better"], pair["verdict"]) == ("two", "undecided")
     first = found["rows"][0]["scores"]
+    assert first["work"]["1"] == pytest.approx(found["rows"][0]["flops"] / 2 / 1e12)  # step 2 of 4
     both = (first["perplexity"]["1"] + first["animals"]["1"]) / 2
     assert first["both"]["1"] == pytest.approx(both)
     assert (found["runs"], found["missing"]) == (4, 0)

@@ -12,7 +12,8 @@ from bertc import RunFolder
 from bertc.lab.reproduce.job import EVALUATION, SAME, Job
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES, Claim, Measure, Row, Table
-from bertc.lab.results.figures import figures
+from bertc.lab.results.curves import FlopsUntil
+from bertc.lab.results.figures import LineFigures, figures
 from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval_of_difference
 from bertc.lab.results.listing import list_runs
@@ -114,11 +115,27 @@ class TableResults:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The last figures of a run by name, its seconds, and whether it gave one answer to all."""
+    """The last figures of a run by name, its seconds, and whether it gave one answer to all.
+
+    ``lines`` are those of its metrics, ``flops`` the FLOPs until a step.
+    """
 
     values: Mapping[str, float]
     seconds: float
     same: bool
+    lines: Sequence[LineFigures] = ()
+    flops: Callable[[int], float] = float
+
+    def scored(self, measure: Measure, figure: str) -> float | None:
+        """The last value of a measure's figure, or the cost until it was reached."""
+        if measure.until is None:
+            return _SHOWN[measure.shown](self.values[figure])
+        sign = 1 if measure.better == "more" else -1
+        for line in self.lines:
+            if figure in line.values and sign * (line.values[figure] - measure.until) >= 0:
+                seconds = measure.cost == "seconds"
+                return line.seconds if seconds else self.flops(line.step) / 1e12
+        return None
 
 
 def results_of(jobs: Jobs, seeds: Sequence[int], left_out: Collection[str] = ()) -> TableResults:
@@ -153,8 +170,9 @@ def _row(
     same = dict[str, list[int]]()
     for job, outcome in finished:
         for measure in _scored(table, job):
-            value = outcome.values[figures[measure.name]]
-            scores[measure.name][job.seed] = _SHOWN[measure.shown](value)
+            value = outcome.scored(measure, figures[measure.name])
+            if value is not None:
+                scores[measure.name][job.seed] = value
             if job.measure and outcome.same:
                 same.setdefault(measure.name, []).append(job.seed)
     sizes: tuple[float | None, float | None] = None, None
@@ -192,11 +210,14 @@ def _outcome(job: Job) -> _Outcome:
         return _Outcome(values, 0.0, SAME in values)
     folder, seen = RunFolder(job.folder), dict[str, float]()
     lines = folder.read_metrics()
-    for point in figures(lines):
+    points = [*figures(lines)]
+    for point in points:
         seen |= point.values
-    seconds = max((line.get("seconds", 0.0) for line in lines), default=0.0)
+    seconds = max((point.seconds for point in points), default=0.0)
     evaluated = [line for line in lines if line["kind"] == "eval"]
-    return _Outcome(seen, seconds, bool(evaluated and evaluated[-1].get("always")))
+    same = bool(evaluated and evaluated[-1].get("always"))
+    flops = FlopsUntil(folder.read_resolved(), {point.step: point.tokens for point in points})
+    return _Outcome(seen, seconds, same, points, flops.at)
 
 
 def _figure(measure: Measure, runs: Sequence[Mapping[str, float]]) -> str:

@@ -103,7 +103,8 @@ class Measure(_Part):
 
     ``score`` is its name in evaluations. ``spec`` trains a task: ``$run`` is the row's run.
     ``eval`` are options of ``bertc eval`` for the row's run or that of the measure ``of``; without
-    them ``of`` is the measure whose run has this score too. ``rows``
+    them ``of`` is the measure whose run has this score too. With ``until`` it is the cost of a run
+    up to the first evaluation with a score as good, without value where none is. ``rows``
     and ``scales`` are those with this measure; none: all.
     """
 
@@ -113,6 +114,8 @@ class Measure(_Part):
     eval: Mapping[str, int | bool | str] = {}
     of: str = ""
     mean: tuple[Name, ...] = ()
+    until: FiniteFloat | None = None
+    cost: Literal["seconds", "TFLOP"] = "seconds"
     better: Literal["more", "less"] = "more"
     shown: Literal["as it is", "percent", "perplexity", "bits"] = "as it is"
     rows: tuple[Name, ...] = ()
@@ -195,6 +198,8 @@ class Table(_Part):
                 raise ValueError(f"measure {measure.name} needs a score, or a mean of others")
             if sum(map(bool, (measure.spec, measure.eval, measure.mean))) > 1:
                 raise ValueError(f"measure {measure.name} has one of spec, eval and mean")
+            if measure.until is not None and (measure.eval or measure.mean):
+                raise ValueError(f"measure {measure.name}: until is of a run's own evaluations")
         for where, names, known in self._names(rows, measures):
             for name in names:
                 if name not in known:
