@@ -122,7 +122,6 @@ AXES: Mapping[str, tuple[str, ...]] = {
         f"grow=identity norm=pre {GROWING}",
         PRUNING.format("heads(50%,every=25%,examples=8)"),
         PRUNING.format("neurons(25%,by=magnitude)"),
-        PRUNING.format("layers([1])"),
         "seq= steps= stage 'short' { seq=16 steps=2 } stage 'long' { seq=32 steps=2 }",
         "objective= steps= stage 'a' { objective=clm steps=2 } stage 'b' { objective=mlm steps=2 }",
     ),
