@@ -419,6 +419,7 @@ def test_a_store_that_answers_late_or_wrongly_is_read_again(store, program, tmp_
     [
         (TimeoutError("too slow"), LostStoreError, r"cannot .*: \d+ tries in 0 s, too slow"),
         (TimeoutError(), LostStoreError, "tries in 0 s, no whole answer came in time"),
+        (AttributeError("no attribute 'strip'"), LostStoreError, "no whole answer came in time"),
         (b"wrong", MissingInputError, "tries in 0 s, .* not what the manifest says"),
         (PermissionError("Forbidden"), MissingInputError, "cannot read .*: Forbidden"),
     ],

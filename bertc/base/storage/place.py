@@ -280,8 +280,9 @@ class FolderAt:
         self, name: str, writes: bool, error: BaseException, remedy: str, tries: str = ""
     ) -> BertcError:
         missing = LostStoreError if tries and str(error) != WRONG else MissingInputError
-        # An error of a store may name no secrets, but be long.
-        said = (str(error) or "no whole answer came in time").splitlines()[0][:200]
+        # An error of a store may name no secrets, but be long, or be a slip of its library.
+        text = "" if isinstance(error, AttributeError) else str(error)
+        said = (text or "no whole answer came in time").splitlines()[0][:200]
         kind, work = (CannotWriteError, "write") if writes else (missing, "read")
         return kind(f"cannot {work} {self.address}{f'/{name}' * bool(name)}: {tries}{said}", remedy)
 
