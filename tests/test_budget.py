@@ -24,7 +24,7 @@ BUDGETS = {
     "core": 66_320,
     "lab": 8_860,
     "tests": 42_100,
-    "words of docs": 33_890,
+    "words of docs": 33_900,
     "lines of README": 120,
     "lines a kind": 420,
     "floors": 10,
