@@ -23,8 +23,8 @@ GOALS = {
 BUDGETS = {
     "core": 66_320,
     "lab": 8_860,
-    "tests": 42_100,
-    "words of docs": 33_900,
+    "tests": 42_110,
+    "words of docs": 33_990,
     "lines of README": 120,
     "lines a kind": 420,
     "floors": 10,

@@ -15,7 +15,6 @@ import pytest
 import torch
 import typer.main
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM
 
 import bertc
 from bertc import lang
@@ -319,7 +318,7 @@ def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):
     assert 'positive="' in (tmp_path / "pairs.bertc").read_text()
 
 
-def test_the_commands_of_the_page_on_little_text_run(run, tmp_path):
+def test_the_commands_of_the_page_on_little_text_run(run, tmp_path, call):
     lines = "".join(f"the henhouse and the duckpond of farm {n}.\n\n" for n in range(60))
     (tmp_path / "mine.txt").write_text(lines)
     for folder in ("train_10M", "blimp", "ewok", "glue_filtered"):
@@ -343,9 +342,19 @@ def test_the_commands_of_the_page_on_little_text_run(run, tmp_path):
         said += run(*words, *(task if words[0] == "glue" else more))
     assert "scored by mntp" in said
     assert "babylm of runs/baby" in said
-    for folder in ("baby", "baby/chck_0.0001M"):
-        model = AutoModelForMaskedLM.from_pretrained(tmp_path / folder, trust_remote_code=True)
-        assert model(torch.tensor([[2, 5, 6]])).logits.isfinite().all()
+    (page,) = blocks(ROOT / "docs" / "how-to" / "babylm.md", "python")
+    made: dict[str, Any] = {}
+    exec(page.replace("chck_1M", "chck_0.0001M"), made)
+    for folder, model in (("baby", made["last"]), ("baby/chck_0.0001M", made["early"])):
+        card = (tmp_path / folder / "README.md").read_text().partition("## Use\n\n")[2]
+        lines = [line.strip() for line in card.splitlines() if line.startswith("    ")]
+        exec("\n".join(lines).replace("FOLDER", folder), made)
+        ids = made["tokenizer"]("the hen", return_tensors="pt")["input_ids"]
+        assert made["model"](ids).logits.isfinite().all()
+        assert torch.equal(made["model"].model(ids)[0], model(ids)[0])
+    assert not torch.equal(made["last"](ids)[0], made["early"](ids)[0])
+    code, _, error = call("eval", "baby", "--pairs", "blimp/")
+    assert (code, "take the run that it was exported from" in error) == (65, True)
 
 
 def entailed(folder: Path) -> None:

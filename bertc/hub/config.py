@@ -129,9 +129,11 @@ def family_of(path: Path, raw: Mapping[str, Any]) -> Family:
             return named[0] if named else BERT
     if not isinstance(model_type, str) or model_type not in known:
         why = families.OTHERS.get(model_type, "") if isinstance(model_type, str) else ""
+        brought = str(model_type).startswith("bertc_")  # as export writes classes of a program
+        run = "take the run that it was exported from, or model/ in its folder"
         raise DataError(
             f"{path}: unsupported model_type {shown(model_type)}{why and ': '}{why}",
-            help=f"take a folder of one of the layouts {', '.join(known)}",
+            help=run if brought else f"take a folder of one of the layouts {', '.join(known)}",
         )
     return families.family_named(model_type)
 

@@ -26,6 +26,9 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import answered_by
 from bertc.ir.vocabulary import ByteBpe
 
+CODE = "code"
+"""The layout of folders that bring their classes."""
+
 BESIDE = "bertc_heads.safetensors"
 """Weights that the folder's class cannot hold, by their bertc names."""
 

@@ -11,7 +11,7 @@ from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_text
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.adapter_folder import ADAPTER
-from bertc.hub.exporting import Exported
+from bertc.hub.exporting import CODE, Exported
 from bertc.hub.families.family import Obstacle
 from bertc.hub.folders import checkpoint_at
 from bertc.hub.networks import alone
@@ -152,6 +152,7 @@ def _body(
     elif exported.layout == ADAPTER:
         yield from exported.notes
     elif name := exported.architecture:
+        called += ", trust_remote_code=True" if exported.layout == CODE else ""
         yield f"    from transformers import AutoTokenizer, {name}"
         yield f"    model = {name}.from_pretrained({called})"
         yield f"    tokenizer = AutoTokenizer.from_pretrained({called})"

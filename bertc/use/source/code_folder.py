@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
-from bertc.hub.exporting import BESIDE, TRANSFORMERS, Exported, save_tokenizer
+from bertc.hub.exporting import BESIDE, CODE, TRANSFORMERS, Exported, save_tokenizer
 from bertc.hub.families.tokens import Tokens
 from bertc.hub.folder import replacing
 from bertc.hub.target import beyond_last
@@ -61,7 +61,7 @@ def export_code(
     if beside:
         parts = sorted({".".join(key.split(".")[:2]) for key in beside})
         notes.append(f"{listed(parts)}: written to {BESIDE}, for bertc alone")
-    return Exported(folder, "code", f"{name}{kind}", tuple(notes))
+    return Exported(folder, CODE, f"AutoModel{kind.removeprefix('Model')}", tuple(notes))
 
 
 def _refuse_unsayable(resolved: Resolved) -> None:
