@@ -85,7 +85,9 @@ class Settings(Node):
         "Hugging Face BertConfig hidden_act",
         "activation of feed-forward parts, gated or not, and of heads",
     )
-    norm: Norm = default(PostNorm(), BERT, "placement of the norms; their `function` is `layer`, `rms` or `tanh`")
+    norm: Norm = default(
+        PostNorm(), BERT, "placement of the norms; their `function` is `layer`, `rms` or `tanh`"
+    )
     residual: Residual = default(PLAIN_STREAM, BERT, "what parts read of what was computed before")
     positions: Positions = derived(
         "longest seq; none where attention knows distances", "position embeddings"
