@@ -23,7 +23,7 @@ GOALS = {
 BUDGETS = {
     "core": 66_330,
     "lab": 8_860,
-    "tests": 42_110,
+    "tests": 42_160,
     "words of docs": 33_990,
     "lines of README": 120,
     "lines a kind": 420,

@@ -1,4 +1,4 @@
-"""LTG-BERT, ELC-BERT and GPT-BERT against their definition in plain functions of torch."""
+"""LTG-, ELC-, GPT- and crammed BERT against their definition in plain functions of torch."""
 
 import math
 
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertc.api import resolve
-from bertc.model import EncoderInputs, build
+from bertc.model import EncoderInputs, Model, build
 from bertc.model.heads import TokenHead
 from tests.model.material import ROWS, assert_counted, drawn
 
@@ -96,12 +96,17 @@ def by_definition(weights: dict[str, Tensor], kind: str, causal: bool) -> Tensor
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_and_gradients_are_those_of_the_definition(kind, objective):
     model = drawn(resolve(f"{KINDS[kind]} objective={objective}"), 0.3)
+    weights = dict(model.named_parameters())
+    assert_scores(model, objective, by_definition(weights, kind, objective == "clm"))
+
+
+def assert_scores(model: Model, objective: str, expected: Tensor) -> None:
+    """Scores are the expected ones, and so are their gradients."""
     weights, real = dict(model.named_parameters()), REAL if objective == "mlm" else None
     head = model.heads[objective]
     assert isinstance(head, TokenHead)
     states = model.read(EncoderInputs(IDS, attention_mask=real))
     scores = head.scores(states, weights["encoder.embeddings.token.weight"])
-    expected = by_definition(weights, kind, objective == "clm")
     if real is not None:
         scores, expected = scores[real], expected[real]
     torch.testing.assert_close(scores, expected, atol=1e-4, rtol=1e-4)
@@ -112,6 +117,45 @@ def test_scores_and_gradients_are_those_of_the_definition(kind, objective):
     )
     for name, one, other in zip(weights, made, wanted, strict=True):
         torch.testing.assert_close(one, other, atol=2e-4, rtol=1e-3, msg=name)
+
+
+def crammed(weights: dict[str, Tensor]) -> Tensor:
+    """Scores (b, s, v) of every token by crammed BERT, with the parts that there are weights of."""
+    body = {name.removeprefix("encoder."): w for name, w in weights.items()}
+
+    def mapped(x: Tensor, name: str) -> Tensor:
+        return F.linear(x, body[f"{name}.weight"], body.get(f"{name}.bias"))
+
+    def normed(x: Tensor, name: str) -> Tensor:
+        return F.layer_norm(x, (HIDDEN,), body[f"{name}.weight"], body[f"{name}.bias"], 1e-12)
+
+    angles = torch.arange(SEQ)[:, None] / 10_000 ** (torch.arange(0, HIDDEN, 2) / HIDDEN)
+    waves, scale = torch.cat([angles.sin(), angles.cos()], 1), body.get("embeddings.position.scale")
+    places = body["embeddings.position.weight"] if scale is None else scale * waves
+    x = normed(body["embeddings.token.weight"][IDS] + places, "embeddings.norm")
+    for at, ffn in ((f"attention.{layer}", f"ffn.{layer}") for layer in range(LAYERS)):
+        y = normed(x, f"{at}.norm")
+        parts = (mapped(y, f"{at}.{n}") for n in ("query", "key", "value"))
+        query, key, value = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in parts)
+        context = F.scaled_dot_product_attention(query, key, value, REAL[:, None, None])
+        x = x + mapped(context.transpose(1, 2).flatten(2), f"{at}.output")
+        y, gate = normed(x, f"{ffn}.norm"), f"{ffn}.gate"
+        inner = mapped(y, f"{ffn}.inner")
+        inner = F.gelu(mapped(y, gate)) * inner if f"{gate}.weight" in body else F.gelu(inner)
+        x = x + mapped(inner, f"{ffn}.outer")
+    if "norm.weight" in body:
+        return F.linear(normed(x, "norm"), body["embeddings.token.weight"])
+    x = normed(F.gelu(mapped(x, "heads.mlm.dense")), "heads.mlm.norm")
+    return F.linear(x, body["embeddings.token.weight"], body["heads.mlm.bias"])
+
+
+@pytest.mark.parametrize(("name", "bare"), [("crammed-bert", True), ("crammed-bert-simple", False)])
+def test_crammed_bert_is_that_of_its_definition(name, bare):
+    model = drawn(resolve(f"extends {name} {SIZES}"), 0.3)
+    weights = dict(model.named_parameters())
+    for part, there in (("scale", bare), ("gate", bare), ("r.norm", bare), ("y.bias", not bare)):
+        assert any(part in weight for weight in weights) == there
+    assert_scores(model, "mlm", crammed(weights))
 
 
 @pytest.mark.parametrize("kind", KINDS)
