@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from bertc.cost.batch import batch_bytes
 from bertc.cost.blocks import MemoryPoint, NetworkPass, block_bytes, largest_scores
 from bertc.cost.execution import FP32, DeviceBudget, passes_of
 from bertc.cost.figures import Parameters
+from bertc.cost.planning.plan import batches_at_once
 from bertc.cost.update import state_bytes, temporary_bytes
-from bertc.ir.program.stage import Stage
+from bertc.ir.program.reading import adaptive_unit
+from bertc.ir.program.stage import Stage, TaskStage
 
 CUBLAS_BYTES = 2**25
 """cuBLAS workspace (CUBLAS_WORKSPACE_CONFIG=:4096:8), taken from torch's allocator."""
@@ -25,6 +26,12 @@ CHUNK = {"cpu": 0, "cuda": 2**24}
 """Number of scores that the eager cross entropy casts to fp32 at once.
 
 On a CPU it is a row or, without a compiler, 2 MB."""
+LONG = 8
+"""Bytes of an id or position."""
+BY_TOKEN, BY_PREDICTION = 3, 4
+"""Numbers of a token: id, segment, masked id; of a predicted one: place, original, weight, row."""
+FETCHED_BYTES = 5
+"""Bytes per token id and segment id, as fetched."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class Step:
         # The memory of earlier segments (Transformer-XL), and the one that is being written.
         encoder, earlier = self.stage.encoder, self.stage.batch * self.stage.memory
         memory = 2 * encoder.depth * earlier * encoder.hidden * self.budget.execution.value_bytes
-        return states + workspace + batch_bytes(self.stage, self.budget) + memory
+        return states + workspace + _batch_bytes(self.stage, self.budget) + memory
 
     def _losses(self, one: NetworkPass) -> Iterator[MemoryPoint]:
         """Points in forward: at each loss in blocks, and when all losses are known."""
@@ -166,3 +173,15 @@ class Step:
         muon_bytes = self.budget.execution.value_bytes if self.budget.device == "cpu" else 2
         update = temporary_bytes(self.stage, self.parameters.trained, one_by_one, muon_bytes)
         yield MemoryPoint(self._start + held + update, 0)
+
+
+def _batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
+    """Bytes of all batches corrupted in one call, and on a CPU of the rows read for the next."""
+    at_once, ahead = 1, 2 * LONG
+    if not isinstance(stage, TaskStage):
+        ahead = FETCHED_BYTES
+        if not adaptive_unit(stage):
+            at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, budget.device))
+    row = LONG * ((BY_TOKEN + stage.pack) * stage.seq + BY_PREDICTION * stage.predictions())
+    beside = ahead * stage.seq if budget.device == "cpu" else 0
+    return at_once * stage.batch * stage.rows_an_example * (row + beside)

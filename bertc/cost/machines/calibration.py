@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from bertc.base.cores import system_text
 from bertc.base.diagnostics import BertcError
 from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import cache_folder, is_file
@@ -57,23 +58,16 @@ def cpu_flags() -> frozenset[str]:
 
 def cpu_info(field: str) -> str:
     """A field of the first processor in /proc/cpuinfo; empty where there is none."""
-    lines = (line.partition(":") for line in _read(CPU_INFO).splitlines())
+    lines = (line.partition(":") for line in system_text(CPU_INFO).splitlines())
     return next((value.strip() for name, _, value in lines if name.strip() == field), "")
 
 
 def _clock() -> float:
     """Hertz: the highest clock, else the present one, else ``ASSUMED_CLOCK``."""
-    for text, unit in ((_read(CLOCK), 1e3), (cpu_info("cpu MHz"), 1e6)):
+    for text, unit in ((system_text(CLOCK), 1e3), (cpu_info("cpu MHz"), 1e6)):
         with suppress(ValueError):
             return unit * float(text) or ASSUMED_CLOCK
     return ASSUMED_CLOCK
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 MAX_FILE_BYTES = 2**20
