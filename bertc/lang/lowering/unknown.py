@@ -39,7 +39,7 @@ def unknown_setting(item: Setting, block: str, spec: SpecContext, diagnostics: D
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
     usual_name = OTHER_TOOLS.get(name.lower(), "")
-    argument = _argument_meant(name, known)
+    argument = name if _holders(name, known) else usual_name or name
     if usual_name not in known and _holders(argument, known):
         _report_argument(item, argument, known, spec, diagnostics)
         return
@@ -79,11 +79,6 @@ def _report_argument(
         f"{listed(list(dict.fromkeys(kind for _, kind in holders)), limit=40)}",
         help=f"{setting}={call_text(kind, '...', f'{argument}={value}')}",
     )
-
-
-def _argument_meant(name: str, known: Collection[str]) -> str:
-    """The argument of this name, or the one that other tools give this name."""
-    return name if _holders(name, known) else OTHER_TOOLS.get(name.lower(), name)
 
 
 def _holders(argument: str, known: Iterable[str]) -> list[tuple[str, str]]:
