@@ -52,10 +52,7 @@ class PreparedCorpus:
     fingerprint: str
     texts: tuple[Tokenised, ...]
     stages: tuple[AnyData, ...]
-
-    def stage(self, index: int) -> AnyData:
-        """The batches of a stage by its index in ``resolved.stages``."""
-        return self.stages[index]
+    """The batches of the stages, in the order of ``resolved.stages``."""
 
 
 def prepare(
@@ -108,7 +105,7 @@ def counts_of_rows(corpus: PreparedCorpus, index: int) -> dict[str, float]:
 
     The words are the tokens of a row times the words for each token of the text.
     """
-    stages, data = corpus.resolved.stages, corpus.stage(index)
+    stages, data = corpus.resolved.stages, corpus.stages[index]
     assert not isinstance(data, TaskData), "a stage of text"
     every = dict.fromkeys(text for stage in stages for _, text in texts_of(stage))
     facts = {text: known.facts for text, known in zip(every, corpus.texts, strict=True)}

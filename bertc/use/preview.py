@@ -72,7 +72,7 @@ def preview(
     shown = resolved.stages if step is None else (resolved.stage_at(step),)
     parts = [LEGEND] if any(isinstance(stage, TextStage) for stage in shown) else []
     for stage in shown:
-        data = corpus.stage(resolved.stages.index(stage))
+        data = corpus.stages[resolved.stages.index(stage)]
         at = 0 if step is None else stage.first_batch + step - stage.first_step
         if isinstance(data, TaskData):
             parts.append(f"stage {stage.name}: {several(stage.batch, 'example')} a step")

@@ -136,7 +136,7 @@ def main() -> None:
         folder = Path(name).resolve()
         settings = make(folder, options.shards, options.shard_mb << 20, options.cache)
         begun, processor = time.time(), time.process_time()
-        data = prepare(resolve(settings, []), folder / "cache", Silent()).stage(0)
+        data = prepare(resolve(settings, []), folder / "cache", Silent()).stages[0]
         took = time.time() - begun, time.process_time() - processor
         print(f"begun in {took[0]:.1f} s ({took[1]:.1f} s of the processor), {memory()} MiB")
         rows, each = [], options.steps // STRETCHES

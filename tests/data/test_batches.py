@@ -31,7 +31,7 @@ def test_permutations_of_several_addresses_differ() -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_shape_of_rows(made: Make, form: str) -> None:
     corpus = made(SETTINGS, f"format={form} objective=mlm")
-    vocabulary, stage = corpus.vocabulary, corpus.stage(0)
+    vocabulary, stage = corpus.vocabulary, corpus.stages[0]
     for batch in map(stage.train, range(3)):
         assert batch.token_ids.shape == batch.segment_ids.shape == (8, 32)
         assert (batch.token_ids[:, 0] == vocabulary.cls).all()
@@ -53,8 +53,8 @@ def test_shape_of_rows(made: Make, form: str) -> None:
 @pytest.mark.parametrize("form", [*FORMATS, "segment-pair pack=true"])
 def test_any_order_any_slice(made: Make, form: str) -> None:
     settings = (SETTINGS, f"format={form} objective=mlm")
-    forward = [made(*settings).stage(0).train(step) for step in range(40)]
-    stage = made(*settings).stage(0)
+    forward = [made(*settings).stages[0].train(step) for step in range(40)]
+    stage = made(*settings).stages[0]
     for step in (39, 0, 17, 17, 3):
         assert same(stage.train(step), forward[step])
     assert same(joined(stage.train(7, slice(0, 3)), stage.train(7, slice(3, None))), forward[7])
@@ -62,7 +62,7 @@ def test_any_order_any_slice(made: Make, form: str) -> None:
 
 
 def test_a_pass_reads_every_row_once(made: Make) -> None:
-    stage = made(SETTINGS, "format=doc-sentences objective=mlm").stage(0)
+    stage = made(SETTINGS, "format=doc-sentences objective=mlm").stages[0]
     steps = 2 * stage.examples // 8 + 1
     ids = np.concatenate([stage.train(step).example_ids for step in range(steps)])
     copies = np.concatenate([stage.train(step).copies for step in range(steps)])
@@ -70,13 +70,13 @@ def test_a_pass_reads_every_row_once(made: Make) -> None:
         assert sorted(ids[copies == epoch]) == sorted(set(ids[: stage.examples]))
     assert not np.array_equal(ids[: stage.examples], ids[stage.examples : 2 * stage.examples])
     assert (np.diff(copies) >= 0).all()
-    stage = made(SETTINGS, "format=doc-sentences objective=mlm(masking=static(2))").stage(0)
+    stage = made(SETTINGS, "format=doc-sentences objective=mlm(masking=static(2))").stages[0]
     assert {int(c) for s in range(2 * steps) for c in stage.train(s).copies} == {0, 1}
 
 
 def test_weights_set_the_mixture(made: Make, farm: object) -> None:
     data = f'4*files("{farm}") + files("{farm}", sentences=lines)'
-    stage = made(SETTINGS, "format=doc-sentences objective=mlm steps=400", data=data).stage(0)
+    stage = made(SETTINGS, "format=doc-sentences objective=mlm steps=400", data=data).stages[0]
     ids = np.concatenate([stage.train(step).example_ids for step in range(400)])
     sources = ids >> 54
     rows = [len(source.copies[0]) for source in stage.train_sources]
@@ -86,7 +86,7 @@ def test_weights_set_the_mixture(made: Make, farm: object) -> None:
 
 def test_heldout_rows_are_whole_batches_and_no_training_text(made: Make) -> None:
     corpus = made(SETTINGS, "format=doc-sentences objective=mlm holdout=0.2")
-    stage = corpus.stage(0)
+    stage = corpus.stages[0]
     batches = list(stage.heldout(4, 10**6))
     assert all(batch.token_ids.shape == (4, 32) for batch in batches)
     rows = len(stage.heldout_sources[0].copies[0])
@@ -126,8 +126,8 @@ def test_rows_of_natural_lengths_are_nearly_full() -> None:
 @pytest.mark.parametrize("form", OF_EXAMPLES)
 def test_packing_moves_examples_and_changes_none(made: Make, form: str) -> None:
     corpus = made(PACKED, f"format={form} objective=mlm")
-    vocabulary, stage = corpus.vocabulary, corpus.stage(0)
-    plain = made(PACKED.replace("pack=true", ""), f"format={form} objective=mlm").stage(0)
+    vocabulary, stage = corpus.vocabulary, corpus.stages[0]
+    plain = made(PACKED.replace("pack=true", ""), f"format={form} objective=mlm").stages[0]
     sources = stage.train_sources[0], plain.train_sources[0]
     packs, rows = (source.copies[0].opened(0)[1] for source in sources)
     assert isinstance(packs, Packs)
@@ -154,7 +154,7 @@ def test_packing_moves_examples_and_changes_none(made: Make, form: str) -> None:
 
 
 def test_rows_have_room_for_as_many_examples_as_the_fullest_holds(made: Make) -> None:
-    stage = made(PACKED, "format=sentence-pair objective=mlm").stage(0)
+    stage = made(PACKED, "format=sentence-pair objective=mlm").stages[0]
     packs = [rows.opened(0)[1] for source in stage.train_sources for rows in source.copies]
     assert all(isinstance(rows, Packs) for rows in packs)
     held = [len(rows.unpack(np.array([n]))[1]) for rows in packs for n in range(len(rows))]

@@ -105,7 +105,7 @@ SETTINGS = "vocab=wordpiece(300) seq=16 batch=8 holdout=0.1"
 def drawn(corpus: PreparedCorpus, steps: int = 300) -> Counter[tuple[str, str]]:
     """How many rows were drawn of each language, or direction."""
     names = (*corpus.resolved.languages, "")
-    batch = corpus.stage(0).train(0, steps=steps)
+    batch = corpus.stages[0].train(0, steps=steps)
     return Counter((names[one], names[two]) for one, two in batch.languages.tolist())
 
 
@@ -116,7 +116,7 @@ def test_sampling_follows_the_power_of_the_share(made, several, exponent):
     tokens = [text.facts["train"]["tokens"] for text in corpus.texts]
     shares = np.array(tokens) / sum(tokens)
     wanted = shares**exponent / (shares**exponent).sum()
-    stage = corpus.stage(0)
+    stage = corpus.stages[0]
     counts = drawn(corpus, -(-stage.examples // 8))
     found = np.array([counts[name, name] for name in LANGUAGES]) / sum(counts.values())
     assert np.abs(found - wanted).max() < 0.015  # quotas are whole rows
@@ -147,11 +147,11 @@ def test_pairs_are_smoothed_by_themselves_and_weights_multiply() -> None:
 def test_a_batch_of_one_language_at_a_time(made: Make, several: dict[str, str]) -> None:
     data = "+".join(several.values())
     corpus = made(SETTINGS, "mixing=batches objective=mlm+tlm", data=data)
-    stage = corpus.stage(0)
+    stage = corpus.stages[0]
     for step in range(40):
         assert len({tuple(pair) for pair in stage.train(step).languages.tolist()}) == 1
     mixed = made(SETTINGS, "objective=mlm+tlm", data=data)
-    assert len({tuple(pair) for pair in mixed.stage(0).train(0).languages.tolist()}) > 1
+    assert len({tuple(pair) for pair in mixed.stages[0].train(0).languages.tolist()}) > 1
     # As often as row by row, and any step by itself.
     passes = -(-stage.examples // 8)
     for name, count in drawn(corpus, passes).items():
@@ -164,18 +164,18 @@ def test_a_part_of_what_is_drawn_are_translations(made, several, mixing):
     settings = f"{SETTINGS.replace('batch=8', 'batch=1')} smoothing=0 objective=mlm+tlm"
     data = "+".join(several.values())
     corpus = made(settings, f"mixing={mixing}(translations=50%)", data=data)
-    counts = drawn(corpus, corpus.stage(0).examples)
+    counts = drawn(corpus, corpus.stages[0].examples)
     pairs = sum(count for (one, two), count in counts.items() if one != two)
     assert pairs / sum(counts.values()) == pytest.approx(0.5, abs=0.02)
     assert corpus.vocabulary.unigram.sum() == pytest.approx(1)
-    assert np.array_equal(corpus.stage(0).vocabulary.unigram, corpus.vocabulary.unigram)
+    assert np.array_equal(corpus.stages[0].vocabulary.unigram, corpus.vocabulary.unigram)
 
 
 def test_pairs_are_read_in_both_orders_as_often(made: Make, several: dict[str, str]) -> None:
     settings = (SETTINGS, "objective=mlm+tlm steps=5")
     data = f"{several['en']} + {several['en-fr']}"
-    once = made(*settings, data=data).stage(0)
-    both = made(*settings, "mixing=rows(both_orders=true)", data=data).stage(0)
+    once = made(*settings, data=data).stages[0]
+    both = made(*settings, "mixing=rows(both_orders=true)", data=data).stages[0]
     _, one, other = both.train_sources
     assert (one.languages, other.languages) == ((0, 1), (1, 0))
     for mine, its in (("a", "b"), ("a_length", "b_length")):
@@ -194,7 +194,7 @@ def test_a_translation_stands_as_it_would_alone(made: Make, aligned: Parallel) -
             f"vocab=wordpiece(200) seq=64 batch=4 objective=tlm pack={pack} steps=5",
             data=f'pairs(en="{en}", fr="{fr}")',
         )
-        vocabulary, batch = corpus.vocabulary, corpus.stage(0).train(0)
+        vocabulary, batch = corpus.vocabulary, corpus.stages[0].train(0)
         assert batch.languages.tolist() == [[0, 1]] * 4
         for row in range(4):
             starts = [s for s in batch.starts[row].tolist() if s < 64]
@@ -214,7 +214,7 @@ def test_long_translations_are_cut_at_the_end_of_the_longer(made: Make, tmp_path
         for name, lengths in (("en", (3, 30, 30, 9)), ("fr", (4, 4, 30, 9)))
     )
     settings = "vocab=wordpiece(500) seq=16 batch=4 objective=tlm steps=5 holdout=0.01"
-    stage = made(settings, data=f'pairs(en="{one}", fr="{two}")').stage(0)
+    stage = made(settings, data=f'pairs(en="{one}", fr="{two}")').stages[0]
     batch = stage.train(0, steps=3)
     assert (batch.lengths <= 16).all()
     assert stage.lost > 0
@@ -237,7 +237,7 @@ def test_pairs_without_tlm_are_texts_of_one_language(program: Callable[..., Reso
 
 def test_a_pair_and_its_sides_are_held_out_together(made: Make, several: dict[str, str]) -> None:
     corpus = made(SETTINGS, "objective=mlm+tlm", data=several["en-fr"])
-    pairs, english, _ = corpus.stage(0).heldout_sources
+    pairs, english, _ = corpus.stages[0].heldout_sources
     ids, rows = pairs.copies[0].opened(0)
     held = [tuple(ids[row["a"] : row["a"] + row["a_length"]]) for row in rows]
     alone = english.copies[0].opened(0)[0].tolist()
@@ -247,7 +247,7 @@ def test_a_pair_and_its_sides_are_held_out_together(made: Make, several: dict[st
 
 def test_held_out_batches_are_of_one_language_and_leave_none_out(made, several):
     corpus = made(SETTINGS, "objective=mlm+tlm", data="+".join(several.values()))
-    stage = corpus.stage(0)
+    stage = corpus.stages[0]
     met: Counter[tuple[int, int]] = Counter()
     for batch in stage.heldout(4, 20):
         assert batch.token_ids.shape == (4, 16)

@@ -80,7 +80,7 @@ def test_rows_of_many_parts_are_read_once_and_any_step_at_once(tmp_path, monkeyp
     data = f'data=files("{tmp_path}/a.jsonl") holdout=10% format={form} objective={objective}'
     program = resolved(data, "vocab=wordpiece(300) seq=48 batch=4 steps=40 pack=false")
     corpus = prepare(program, tmp_path / "cache", Silent())
-    batches = corpus.stage(0)
+    batches = corpus.stages[0]
     steps = [batches.train(step) for step in range(batches.examples // 4 + 1)]
     again = batches.train(7)
     assert np.array_equal(again.token_ids, steps[7].token_ids)

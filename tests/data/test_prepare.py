@@ -52,7 +52,7 @@ def written(path: Path, *texts: str) -> Path:
 @pytest.mark.parametrize("vocab", ["wordpiece(200)", "bpe(400)", "unigram(200)"])
 def test_tokens_are_those_of_the_sentences(made: Make, farm: Path, vocab: str) -> None:
     corpus = made(f"vocab={vocab} objective=mlm format=doc-sentences seq=64 batch=4 holdout=0.3")
-    (source,) = corpus.stage(0).train_sources
+    (source,) = corpus.stages[0].train_sources
     expected = []
     for text, _, _, _ in open_source(Files(path=str(farm))).read():
         if part_of_document(text.encode(), 0.3) == "train":
@@ -94,7 +94,7 @@ def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(made, tmp
             made(settings, data=f'"{path}"')
     path = written(tmp_path / "a.jsonl", "One [SEP] and [MASK] hen. Two.", "Three [CLS] hens.")
     corpus = made(settings, data=f'"{path}"')
-    (source,) = corpus.stage(0).train_sources
+    (source,) = corpus.stages[0].train_sources
     ids = source.copies[0].opened(0)[0].tolist()
     assert corpus.vocabulary.mask not in ids
     assert ids.count(corpus.vocabulary.sep) == corpus.texts[0].facts["train"]["documents"]
@@ -118,7 +118,7 @@ def test_a_part_is_always_held_out(made, tmp_path, texts, train, heldout):
     counts = [corpus.texts[0].facts[part]["sentences"] for part in ("train", "heldout")]
     assert sum(counts) == sum(len(split_sentences(text, "split")) for text in texts)
     assert counts == [pytest.approx(train, abs=2), pytest.approx(heldout, abs=1)]
-    for source in (*corpus.stage(0).train_sources, *corpus.stage(0).heldout_sources):
+    for source in (*corpus.stages[0].train_sources, *corpus.stages[0].heldout_sources):
         ids, _ = source.copies[0].opened(0)
         assert ids[-1] == corpus.vocabulary.sep
         assert (ids == corpus.vocabulary.sep).sum() >= 1
@@ -162,13 +162,13 @@ def damage(path: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["flip", "cut", "remove"])
 def test_damage_is_detected_and_repaired(farm, tmp_path, program, how):
     wanted = program(FARM.format(farm))
-    good = prepare(wanted, tmp_path, Silent()).stage(0).train(3)
+    good = prepare(wanted, tmp_path, Silent()).stages[0].train(3)
     files = [p for p in tmp_path.rglob("*") if p.is_file() and p.stat().st_size]
     assert len(files) >= 12
     for path in files:
         damage(path, how)
         notes = Notes()
-        batch = prepare(wanted, tmp_path, notes).stage(0).train(3)
+        batch = prepare(wanted, tmp_path, notes).stages[0].train(3)
         assert any("damaged" in note for note in notes.notes), path
         assert np.array_equal(batch.token_ids, good.token_ids)
         assert obtain(path.parent, never, Silent()) is not None
@@ -193,12 +193,12 @@ class Stopping(Silent):
 
 def test_stopping_at_any_word_leaves_nothing_half_made(farm, tmp_path, program):
     wanted = program(FARM.format(farm))
-    good = prepare(wanted, tmp_path / "good", Silent()).stage(0).train(3)
+    good = prepare(wanted, tmp_path / "good", Silent()).stages[0].train(3)
     for after in [*range(0, 12), *range(50, 80, 3)]:
         with suppress(Stop):
             prepare(wanted, tmp_path / "cache", Stopping(after))
         assert not list((tmp_path / "cache").rglob("*.tmp-*"))
-    batch = prepare(wanted, tmp_path / "cache", Silent()).stage(0).train(3)
+    batch = prepare(wanted, tmp_path / "cache", Silent()).stages[0].train(3)
     assert np.array_equal(batch.token_ids, good.token_ids)
 
 

@@ -110,11 +110,11 @@ def reading(to: str, tokenizer: Path, more: str = "", cache: str = "") -> Resolv
 @pytest.mark.parametrize("more", [*(f"format={form}" for form in FORMATS), "pack=true"])
 def test_rows_are_the_same_from_everywhere(text: Path, tmp_path: Path, more: str) -> None:
     program = spec(text, more)
-    straight = prepare(program, tmp_path / "cache", Silent()).stage(0)
+    straight = prepare(program, tmp_path / "cache", Silent()).stages[0]
     for to, shares in ((f"{tmp_path}/here", 1), (f"memory://{tmp_path.name}/{more}", 3)):
         made(program, to, tmp_path / "made", shares)
         there = reading(to, tmp_path / "here/tokenizer", more, ", cache=20k")
-        read = prepare(there, tmp_path / "other", Silent()).stage(0)
+        read = prepare(there, tmp_path / "other", Silent()).stages[0]
         assert read.examples == straight.examples
         for step in (0, 3, 11, 12, *range(20, 30)):
             assert same(read.train(step), straight.train(step))
@@ -155,7 +155,7 @@ def test_a_damaged_part_is_found_and_made_again(program, place, straight, tmp_pa
 
 
 def read_all(to: str, cache: Path) -> None:
-    batches = prepare(reading(to, tokenizer_at(to, cache)), cache, Silent()).stage(0)
+    batches = prepare(reading(to, tokenizer_at(to, cache)), cache, Silent()).stages[0]
     for step in range(batches.examples // 4 + 1):
         batches.train(step)
 
@@ -262,8 +262,8 @@ def test_where_no_document_is_held_out_the_last_ones_are(text, tmp_path, to):
     tokenizer = tokenizer_at(place.address, tmp_path / "cache")
     read = prepare(reading(place.address, tokenizer), tmp_path / "other", Silent())
     assert np.array_equal(read.texts[0].counts, straight.texts[0].counts)
-    assert read.stage(0).examples == straight.stage(0).examples
-    pairs = zip(read.stage(0).heldout(2, 8), straight.stage(0).heldout(2, 8), strict=True)
+    assert read.stages[0].examples == straight.stages[0].examples
+    pairs = zip(read.stages[0].heldout(2, 8), straight.stages[0].heldout(2, 8), strict=True)
     assert all(same(one, other) for one, other in pairs)
 
 
@@ -405,10 +405,10 @@ def store(program: Resolved, tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_store_that_answers_late_or_wrongly_is_read_again(store, program, tmp_path):
-    straight = prepare(program, tmp_path / "cache", Silent()).stage(0)
+    straight = prepare(program, tmp_path / "cache", Silent()).stages[0]
     there = reading(store, tokenizer_at(store, tmp_path / "cache"))
     Faulty.faults[:] = [TimeoutError(), b"cut", ConnectionError(), OSError("503 slow down")]
-    read = prepare(there, tmp_path / "other", Silent()).stage(0)
+    read = prepare(there, tmp_path / "other", Silent()).stages[0]
     for step in range(8):
         Faulty.faults[:] = [TimeoutError(), b"wrong"]
         assert same(read.train(step), straight.train(step))
@@ -426,7 +426,7 @@ def test_a_store_that_answers_late_or_wrongly_is_read_again(store, program, tmp_
 )
 def test_a_store_that_stays_wrong_is_named(store, tmp_path, fault, kind, said):
     there = reading(store, tokenizer_at(store, tmp_path / "cache"))
-    read = prepare(there, tmp_path / "other", Silent()).stage(0)
+    read = prepare(there, tmp_path / "other", Silent()).stages[0]
     Faulty.faults[:] = [fault] * 1000
     with pytest.raises(kind, match=said):
         [read.train(step) for step in range(40)]
@@ -539,7 +539,7 @@ def test_damage_of_the_same_size_in_a_store_is_mended_as_its_message_says(
 
     def read() -> None:
         other = tmp_path / f"cache{next(cache)}"
-        data = prepare(reading(to, tokenizer_at(to, other)), other, Silent()).stage(0)
+        data = prepare(reading(to, tokenizer_at(to, other)), other, Silent()).stages[0]
         [data.train(step) for step in range(40)]
 
     whole = place.read(file, 1 << 20)

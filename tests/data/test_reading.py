@@ -102,7 +102,7 @@ def test_copies_that_others_have_begun_are_counted_before_another_begins(tmp_pat
 
 def test_a_cache_that_others_filled_is_read_without_writing(tmp_path, monkeypatch, place):
     program = reading(place.address, tokenizer_at(place.address, tmp_path / "cache"))
-    read = prepare(program, tmp_path / "cache", Silent()).stage(0)
+    read = prepare(program, tmp_path / "cache", Silent()).stages[0]
     straight = [read.train(step) for step in range(8)]
 
     def refuse(*args: object, **kwargs: object) -> None:
@@ -110,7 +110,7 @@ def test_a_cache_that_others_filled_is_read_without_writing(tmp_path, monkeypatc
 
     for name in ("utime", "mkdir", "rename", "rmdir", "unlink"):
         monkeypatch.setattr(os, name, refuse)
-    again = prepare(program, tmp_path / "cache", Silent()).stage(0)
+    again = prepare(program, tmp_path / "cache", Silent()).stages[0]
     assert all(same(again.train(step), batch) for step, batch in enumerate(straight))
     with pytest.raises(CannotWriteError, match="read-only file system") as error:
         prepare(program, tmp_path / "other", Silent())
@@ -120,7 +120,7 @@ def test_a_cache_that_others_filled_is_read_without_writing(tmp_path, monkeypatc
 def test_the_budget_holds_but_for_the_shards_of_two_windows(tmp_path: Path, place) -> None:
     tokenizer = tokenizer_at(place.address, tmp_path / "cache")
     program = reading(place.address, tokenizer, cache=", cache=20k").model_copy()
-    read = prepare(program, tmp_path / "other", Silent()).stage(0)
+    read = prepare(program, tmp_path / "other", Silent()).stages[0]
     for step in range(2 * read.examples // 4):
         read.train(step)
         there = names(tmp_path / "other/shards")
@@ -154,7 +154,7 @@ def test_the_listed_documents_are_those_of_the_batch(tmp_path: Path, more: str) 
     lines = [json.loads(line) for line in listed]
     assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
     for step in range(3, 9):
-        for row, ids in enumerate(corpus.stage(0).train(step).token_ids.tolist()):
+        for row, ids in enumerate(corpus.stages[0].train(step).token_ids.tolist()):
             tokens = []
             for line in (line for line in lines if (line["step"], line["row"]) == (step, row)):
                 assert line.get("files") == (str(tmp_path / "a.jsonl") if of_files else None)
@@ -174,7 +174,7 @@ def test_a_preview_of_a_step_shows_its_batch(tmp_path: Path) -> None:
     program = spec(tmp_path / "a.jsonl", "format=doc-sentences")
     corpus = prepare(program, tmp_path / "cache", Silent())
     text = preview(program, 2, color=False, cache=tmp_path / "cache", step=17)
-    lengths = corpus.stage(0).train(17).lengths.tolist()[:2]
+    lengths = corpus.stages[0].train(17).lengths.tolist()[:2]
     assert re.findall(r"row \d, (\d+) tokens", text) == list(map(str, lengths))
     with pytest.raises(UsageError, match="step 40 is none of 40"):
         preview(program, 2, color=False, cache=tmp_path / "cache", step=40)

@@ -161,9 +161,9 @@ def test_the_documents_are_those_written(tmp_path, documents, monkeypatch, writt
     make_parts(work, pickle.loads(pickle.dumps(work)).plan.parts, Silent())
     finish_preparing(place, Silent())
     there = resolved(spec(f'prepared("{place.address}")', "format=doc-sentences"))
-    read = prepare(there, tmp_path / "third", Silent()).stage(0)
+    read = prepare(there, tmp_path / "third", Silent()).stages[0]
     for step in range(20):
-        assert same(read.train(step), straight.stage(0).train(step))
+        assert same(read.train(step), straight.stages[0].train(step))
 
 
 def changed(path: str, old: str, new: str) -> Callable[[], object]:

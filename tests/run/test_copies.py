@@ -74,7 +74,7 @@ def test_copies_are_examples_like_others(runs, tmp_path):
     task = 'glue(rte, "RTE", dropout=0)'
     (resolved,) = points(spec("glue", objective=task, augment=both(runs)))
     networks = TrainedNetworks("cpu")
-    data = prepare(resolved, tmp_path, Silent(), networks).stage(0)
+    data = prepare(resolved, tmp_path, Silent(), networks).stages[0]
     (task_set,) = data.sets
     assert 48 + 72 < task_set.units <= 48 + 2 * 48 + 24
     mask = data.vocabulary.mask

@@ -67,7 +67,7 @@ def test_tasks_in_any_order_killed_and_repeated_make_the_same_text(tmp_path: Pat
     splits = [corpora[0].facts[split]["documents"] for split in ("train", "heldout")]
     assert sum(splits) == 60
     program = resolve(SPEC.replace('vocab="vocab.txt"', 'data=prepared("one")'))
-    batches = prepare(program, tmp_path / "cache", Silent()).stage(0)
+    batches = prepare(program, tmp_path / "cache", Silent()).stages[0]
     assert batches.train(3).token_ids.shape == (4, 32)
 
 

@@ -43,7 +43,7 @@ def test_what_prepares_text_does_not_count_it_first(monkeypatch, tmp_path):
 
 def test_epochs_end_with_the_step_that_completes_them(read):
     (program,) = points(f"{SMALL} steps=3 epochs")
-    data, steps = read(program).stage(0), program.steps
+    data, steps = read(program).stages[0], program.steps
     assert steps == math.ceil(3 * data.examples / 4)
     times = Counter(data.train(0, steps=steps).example_ids.tolist())
     assert min(times.values()) == 3
@@ -56,14 +56,14 @@ def test_epochs_end_with_the_step_that_completes_them(read):
 def test_growing_batches_and_stages_read_their_epochs(read):
     (rising,) = points(f"{SMALL} steps=2 epochs batch_warmup=rising(2, 50%, by=3)", ["batch=8"])
     assert [stage.batch for stage in rising.stages] == [2, 5, 8]
-    rows = 2 * read(rising).stage(0).examples
+    rows = 2 * read(rising).stages[0].examples
     done = sum(stage.steps * stage.batch for stage in rising.stages)
     assert 0 <= done - rows < 8
     half = sum(stage.steps for stage in rising.stages[:2])
     assert half == pytest.approx(rising.steps / 2, abs=1)
     base = f'{SMALL} stage "a" {{ steps=9 }} stage "b" {{ seq=32 steps=1 }}'
     (ten,) = points(base, ["steps=10 epochs"])
-    rows = [read(ten).stage(index).examples for index in (0, 1)]
+    rows = [read(ten).stages[index].examples for index in (0, 1)]
     shares = 10 * 9 * 16 / (9 * 16 + 32), 10 * 32 / (9 * 16 + 32)
     assert [stage.steps for stage in ten.stages] == [
         math.ceil(share * count / 4) for share, count in zip(shares, rows, strict=True)
@@ -79,7 +79,7 @@ def test_words_are_those_of_the_text(read):
     facts = text.texts[0].facts
     tokens = facts["train"]["tokens"] + facts["heldout"]["tokens"]
     words = len((FARM / "farm.txt").read_text().split()) / tokens
-    of_rows = text.stage(0).tokens / text.stage(0).examples
+    of_rows = text.stages[0].tokens / text.stages[0].examples
     assert stage.row_words == pytest.approx(of_rows * words)
     assert program.words_by(program.steps - 1) < 1000 <= program.words_by(program.steps)
     (stream,) = points(f"{SMALL} objective=clm steps=1k words")

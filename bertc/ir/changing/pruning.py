@@ -90,8 +90,3 @@ def units(encoder: Encoder, part: SharedPart) -> dict[int, int]:
         layer: encoder.layers[layer].heads if part == "attention" else encoder.layers[layer].ffn
         for layer in sorted(set(encoder.owners[part]))
     }
-
-
-def number_to_remove(counts: list[int], share: float) -> int:
-    """A share of the heads or neurons of these layers, of which each keeps one."""
-    return min(round(share * sum(counts)), sum(counts) - len(counts))

@@ -33,11 +33,6 @@ READ_IN_ORDER: tuple[Role, ...] = ("sampled", "frozen", "trained")
 """Roles in the order of forward passes."""
 
 
-def teacher_name(number: int) -> str:
-    """The name of a frozen network, counted from 0."""
-    return f"teacher-{number + 1}" if number else "teacher"
-
-
 @dataclass(frozen=True)
 class Network:
     """A network of a stage; weights in ``ties`` belong to another network, or are added to its.

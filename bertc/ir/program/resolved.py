@@ -10,7 +10,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import Init
-from bertc.ir.changing.pruning import Units
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Share
 from bertc.ir.learning.objective import Term
@@ -157,11 +156,6 @@ class Resolved(Node):
             min(s.steps, max(0, step - s.first_step)) * s.batch * s.row_words for s in self.stages
         )
         return round(sum(read))
-
-    @property
-    def prunes(self) -> bool:
-        """True if a stage removes heads or neurons, which are cut out when the run ends."""
-        return any(isinstance(stage.prune, Units) for stage in self.stages)
 
     def terms(self) -> tuple[Term, ...]:
         """One term for each name trained in any stage, in order of appearance."""

@@ -19,7 +19,7 @@ from bertc.ir.learning.task import Task
 from bertc.ir.mixing import Mixing
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.program.network import MAIN, Freeze, Network, at_work, learner, teacher_name
+from bertc.ir.program.network import MAIN, Freeze, Network, at_work, learner
 from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.masking import Masks
@@ -153,10 +153,10 @@ class Stage(Node):
         if self.generator is not None and isinstance(source, GeneratorNetwork):
             networks = [Network(MAIN, self.encoder, "trained", source.encoder_ties)]
             networks.append(Network("generator", self.generator, "sampled", source.ties))
-        taught_by = [(n, t, t.shape) for n, t in enumerate(self.teacher) if t.shape]
         networks += [
-            Network(teacher_name(n), shape.body, "frozen", share=teacher.weight)
-            for n, teacher, shape in taught_by
+            Network(f"teacher-{n + 1}" if n else "teacher", t.shape.body, "frozen", share=t.weight)
+            for n, t in enumerate(self.teacher)
+            if t.shape
         ]
         return tuple(networks)
 

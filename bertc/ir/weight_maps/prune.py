@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, get_args
 
-from bertc.ir.changing.pruning import AXES, NOTHING, Units, number_to_remove, units
+from bertc.ir.changing.pruning import AXES, NOTHING, Units, units
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.network import MAIN
@@ -72,7 +72,8 @@ def chosen_by_score(
     taken = {layer: set(gone.get(layer, ())) for layer in scores}
     groups = [[layer] for layer in scores] if kind.within == "layer" else [list(scores)]
     for layers in groups:
-        missing = number_to_remove([len(scores[layer]) for layer in layers], share)
+        total = sum(len(scores[layer]) for layer in layers)
+        missing = min(round(share * total), total - len(layers))
         missing -= sum(len(taken[layer]) for layer in layers)
         ranked = sorted(
             (score, unit, layer)

@@ -68,11 +68,11 @@ def open_run(
             if not lock:
                 kinds = {share.corpus.kind for part in resolved.stages for share in part.data}
                 display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
-            data = read_text(folder, resolved, where, watched).stage(index)
+            data = read_text(folder, resolved, where, watched).stages[index]
         is_stream = trained.format.kind == "stream"
         if manner.data or manner.objective or (manner.sliding and not is_stream):
             program = evaluated_alone(resolved, stage, folder.path, manner.data)
-            data, stage = prepare(program, where, watched, networks).stage(0), program.stages[0]
+            data, stage = prepare(program, where, watched, networks).stages[0], program.stages[0]
         microbatch, examples = plan.microbatches[index], resolved.run.eval_examples
         yield OpenRun(model, stage, data, microbatch, examples, ranks, stop)
 

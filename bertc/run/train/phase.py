@@ -171,7 +171,7 @@ class TaskPhase(Phase):
 def open_phase(session: Session, index: int) -> Phase:
     """The stage of this index, by its data."""
     stage, fitting = session.resolved.stages[index], session.plan.microbatches[index]
-    match session.start.corpus.stage(index):
+    match session.start.corpus.stages[index]:
         case TaskData() as data:
             return TaskPhase(session, stage, data, fitting)
         case data:

@@ -56,7 +56,7 @@ def write_training(
     where, networks = cache or cache_folder(), TrainedNetworks(resolved.run.device)
     with watching(AGAIN) as watched:
         corpus = prepare(resolved, where, watched, networks)
-    data = corpus.stage(0)
+    data = corpus.stages[0]
     assert isinstance(data, TextData), "a stage of tasks is refused"
     vocab = vocab_tensors(data.vocabulary, torch.device("cpu"))
     source = emit_source(resolved, settings, vocab)
