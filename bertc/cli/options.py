@@ -104,7 +104,6 @@ def app_for(words: list[str]) -> typer.Typer:
 
 
 def _name(command: CommandInfo) -> str:
-    """The name of a command in a terminal."""
     called = command.callback.__name__ if command.callback else ""
     return command.name or called.replace("_", "-")
 

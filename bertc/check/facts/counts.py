@@ -20,8 +20,6 @@ from bertc.ir.program.written import Given, Origin, Program
 
 LITTLE_BYTES = 16 << 20
 """Text that a check reads; of more it says that it is not counted."""
-
-
 OF_THE_TEXT = Origin("derived", source="counted in the text")
 
 

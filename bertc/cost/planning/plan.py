@@ -147,7 +147,6 @@ def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:
 
 
 def _precision_reason(machine: Machine) -> str:
-    """The reason for the precision: the arithmetic of the machine."""
     has = f"bf16: {machine.name} has" if machine.fast_bf16 else f"fp32: {machine.name} has no"
     if machine.device == "cpu":
         return f"{has} bf16 instructions, which halve the time of a step"

@@ -64,7 +64,7 @@ class ShardedRows:
 
 
 class ShardEntries(NamedTuple):
-    """ShardEntries of the index of a shard, and the row of the batch that each is in."""
+    """Entries of the index of a shard, and the row of the batch that each is in."""
 
     source: int
     shard: int

@@ -222,7 +222,6 @@ class _Counting(Silent):
         self._report = report
 
     def advance(self, amount: int) -> None:
-        """Advance it."""
         self._report(amount)
 
 

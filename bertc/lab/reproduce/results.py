@@ -204,7 +204,6 @@ def _scored(table: Table, job: Job) -> list[Measure]:
 
 
 def _outcome(job: Job) -> _Outcome:
-    """The outcome of a finished job."""
     if job.eval is not None:
         values = json.loads((job.folder / EVALUATION).read_text(encoding="utf-8"))
         return _Outcome(values, 0.0, SAME in values)

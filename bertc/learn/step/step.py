@@ -262,7 +262,6 @@ class TrainStep:
 
 
 def _seed_draws(device: torch.device, seed: int) -> None:
-    """Seed the draws of dropout on a device."""
     if device.type == "cpu":  # torch.manual_seed also queues the seed for GPUs, for 0.1 ms
         torch.default_generator.manual_seed(seed)
     else:

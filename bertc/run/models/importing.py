@@ -95,7 +95,6 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
 
 
 def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
-    """Import one network with its heads."""
     inner = network_folder(folder)
     config, classes = read_config(inner / "config.json"), named_classes(inner / "config.json")
     family = family_named(config.model_type)

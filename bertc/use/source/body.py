@@ -213,7 +213,6 @@ class ForwardBody:
         return text
 
     def _call(self, call: Call) -> str:
-        """The expression of a call."""
         if call.body:
             return call_expression(self.path(call.body.path), [*map(self.value, read_by(call))])
         args = [self._argument(argument) for argument in call.args]
