@@ -109,14 +109,14 @@ def assert_scores(model: Model, objective: str, expected: Tensor) -> None:
     scores = head.scores(states, weights["encoder.embeddings.token.weight"])
     if real is not None:
         scores, expected = scores[real], expected[real]
-    torch.testing.assert_close(scores, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(scores, expected, atol=3e-5, rtol=1e-5)
     upstream = torch.linspace(-1, 1, VOCAB)
     wanted, made = (
         torch.autograd.grad((x * upstream).sum(), list(weights.values()))
         for x in (expected, scores)
     )
     for name, one, other in zip(weights, made, wanted, strict=True):
-        torch.testing.assert_close(one, other, atol=2e-4, rtol=1e-3, msg=name)
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4, msg=name)
 
 
 def crammed(weights: dict[str, Tensor]) -> Tensor:
