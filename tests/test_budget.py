@@ -24,7 +24,7 @@ BUDGETS = {
     "core": 66_280,
     "lab": 8_860,
     "tests": 42_160,
-    "words of docs": 33_990,
+    "words of docs": 33_950,
     "lines of README": 120,
     "lines a kind": 420,
     "floors": 10,
