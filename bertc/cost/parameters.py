@@ -7,7 +7,7 @@ from bertc.cost.execution import networks_of
 from bertc.cost.figures import Parameters
 from bertc.ir.base import Weight
 from bertc.ir.learning.objective import Term
-from bertc.ir.network.body import counted_weights
+from bertc.ir.network.body import Body, counted_weights
 from bertc.ir.program.model import frozen_weights
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
@@ -19,14 +19,8 @@ Tally = Counter[str]
 
 def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Parameters:
     """Count a stage's networks, or those that it trains, and the heads of ``terms``."""
-    # Terms may share a head.
-    heads = _tally(
-        {
-            weight.name: weight
-            for term in terms
-            for weight in weights_of_head(term.objective, stage.learner(term.objective).body)
-        }.values()
-    )
+    bodies = ((term, stage.learner(term.objective).body) for term in terms)
+    heads = _tally(_heads(bodies))
     learning = {network.name for network in networks_of(stage) if network.terms}
     counted = [one for one in stage.learned if one.name in learning or not trained]
     names = {one.name for one in counted}
@@ -69,12 +63,13 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
 
 def of_heads(network: Network) -> int:
     """Number of weights of a network's heads, of which terms may share one."""
-    weights = {
-        weight.name: weight.numel
-        for term in network.terms
-        for weight in weights_of_head(term.objective, network.body)
-    }
-    return sum(weights.values())
+    return sum(weight.numel for weight in _heads((term, network.body) for term in network.terms))
+
+
+def _heads(terms: Iterable[tuple[Term, Body]]) -> Iterable[Weight]:
+    """Weights of the heads of terms on these networks; of a head that terms share once."""
+    weights = (w for term, body in terms for w in weights_of_head(term.objective, body))
+    return {weight.name: weight for weight in weights}.values()
 
 
 def stored(network: Network) -> Iterator[tuple[Weight, int]]:
