@@ -255,6 +255,11 @@ def test_text_that_is_not_utf8_is_told_before_any_is_read(tmp_path, monkeypatch)
         (tmp_path / "c.txt").write_bytes(text.encode("utf-16-le") * 9)
         with pytest.raises(DataError, match="c.txt: .* bytes are 0; it seems to be UTF-16LE"):
             check("data=files('*.txt*')")
+    (tmp_path / "c.txt").write_bytes(b"")
+    assert check("data=files('*.txt*')") == 1
+    for look in (lambda: check("data=files('c.txt')"), lambda: survey("c.txt")):
+        with pytest.raises(DataError, match="c.txt is empty"):
+            look()
 
 
 def test_identity_follows_the_content_and_missing_files_have_none(tmp_path: Path) -> None:

@@ -100,7 +100,8 @@ def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
     if rows >= batch:
         fault, wrong = f"begins with {rows} examples, but batch = {batch}", "batch"
     elif over >= steps:
-        fault, wrong = f"takes {over} steps, and stage {stage.name} ends after {steps}", "steps"
+        end = f"and has to end before stage {stage.name} does, after {steps}"
+        fault, wrong = f"takes {over} steps, {end}", "steps"
     elif microbatch and math.gcd(rows, rising.by) % microbatch:
         by = rising.by or rows
         fault = f"rises by {by} examples, which is no multiple of microbatch = {microbatch}"

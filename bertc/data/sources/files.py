@@ -102,7 +102,13 @@ def matching_files(name: str) -> list[AnyFile]:
 
 
 def begin_as_text(paths: Sequence[AnyFile]) -> None:
-    """Decode the beginning of each file here, long before all of it is read; small ones whole."""
+    """Decode the beginning of each file here, long before all of it is read; small ones whole.
+
+    Raises:
+        DataError: if one is no UTF-8, or all are empty.
+    """
+    if paths and not any(map(size_of, paths)):
+        raise DataError(f"{paths[0]} is empty", "name a file that has text")
     share = max(SAMPLED_BYTES, DECODED_BYTES // max(1, len(paths)))
     _ = [*all_of(partial(_begin, path, share) for path in paths)]
 

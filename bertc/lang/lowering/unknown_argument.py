@@ -14,6 +14,7 @@ OTHER_TOOLS = {
     "train_batch_size": "batch",
     "per_device_train_batch_size": "batch",
     "max_seq_length": "seq",
+    "max_length": "seq",
     "num_train_epochs": "epochs",
     "max_steps": "steps",
     "learning_rate": "lr",
