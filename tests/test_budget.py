@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_290,
+    "core": 66_280,
     "lab": 8_860,
     "tests": 42_160,
     "words of docs": 33_950,

@@ -187,7 +187,7 @@ def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
     (tmp_path / "depth.toml").write_text(
         text.replace('layers=24"\npub', "data=files('empty.txt')\"\npub")
     )
-    (tmp_path / "empty.txt").touch()
+    (tmp_path / "empty.txt").write_text(" \n")  # an empty file is refused before any run
     (tmp_path / "said.tsv").unlink()
     code, out, err = call(*TRAIN)
     assert code == 65

@@ -29,8 +29,7 @@ PART_BYTES = 128 << 20
 PACKED_BYTES = 3
 """Bytes of text in a byte of a compressed file, about."""
 
-_BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
-_LINE_END = re.compile(rb"\n")
+_BLANK_LINE, _LINE_END = re.compile(rb"\n[ \t\r]*\n"), re.compile(rb"\n")
 
 
 class Span(NamedTuple):
@@ -102,11 +101,7 @@ def matching_files(name: str) -> list[AnyFile]:
 
 
 def begin_as_text(paths: Sequence[AnyFile]) -> None:
-    """Decode the beginning of each file here, long before all of it is read; small ones whole.
-
-    Raises:
-        DataError: if one is no UTF-8, or all are empty.
-    """
+    """Decode the beginning of each file here, small ones whole; one has to have text."""
     if paths and not any(map(size_of, paths)):
         raise DataError(f"{paths[0]} is empty", "name a file that has text")
     share = max(SAMPLED_BYTES, DECODED_BYTES // max(1, len(paths)))
@@ -299,8 +294,7 @@ def _aligned(files: list[OpenFile]) -> Iterator[Both]:
         if all(pair):
             yield pair[0][1], pair[1][1]
     if ends[0] != ends[1]:
-        first, second = (file.path for file in files)
         raise DataError(
-            f"{first} has {ends[0]:,} lines, {second} has {ends[1]:,}",
+            f"{files[0].path} has {ends[0]:,} lines, {files[1].path} has {ends[1]:,}",
             "line n of one must be the translation of line n of the other",
         )
