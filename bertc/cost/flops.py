@@ -34,7 +34,7 @@ def stage_flops(
     match convention:
         case "exact":
             forward, train, _, frozen = executed
-            update = sum(n * cost(product, ANY).flops for product, n in update_products(stage))
+            update = _update_flops(stage)
         case "electra":
             costs = [
                 (network, electra.network_flops(network, stage.seq) * one.batch)
@@ -123,16 +123,20 @@ def _mean(total: int, count: int) -> int:
 
 
 def step_flops(resolved: Resolved, tokens: Mapping[int, int]) -> tuple[int, ...]:
-    """FLOPs of a training step of each stage, without those of the update.
+    """FLOPs of a training step of each stage, with those of the update.
 
     ``tokens`` are those read until some steps. Rows of a task are as long on average as those that
     were read, with what fills the shorter ones of a batch; others are full, as in estimates.
     """
     return tuple(
-        stage.batch * executed_flops(short, stage.batch).train
+        stage.batch * executed_flops(short, stage.batch).train + _update_flops(stage)
         for stage in resolved.stages
         for short in [stage.model_copy(update={"seq": _row_tokens(stage, tokens)})]
     )
+
+
+def _update_flops(stage: Stage) -> int:
+    return sum(times * cost(product, ANY).flops for product, times in update_products(stage))
 
 
 def _row_tokens(stage: Stage, tokens: Mapping[int, int]) -> int:

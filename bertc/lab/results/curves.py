@@ -16,7 +16,7 @@ XAxis = Literal["step", "tokens", "seconds", "flops"]
 class MetricsPoint(LineFigures):
     """A line of metrics with the FLOPs until then, of training in the exact convention.
 
-    They are without those of the update.
+    They include those of the update.
     """
 
     flops: float
