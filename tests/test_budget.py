@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_280,
+    "core": 66_290,
     "lab": 8_860,
-    "tests": 42_160,
+    "tests": 42_170,
     "words of docs": 33_950,
     "lines of README": 120,
     "lines a kind": 420,

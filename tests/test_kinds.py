@@ -97,7 +97,7 @@ def _built_and_trained(resolved: Resolved) -> None:
     assert counted.heads == sum(weight.numel for weight in head_weights(resolved))
     first, *later = resolved.stages
     step = make_step(resolved.as_in(first), first.batch)
-    micro_batches = _micro_batches(step)
+    micro_batches = random_micro_batches(step)
     for number in range(2):
         step.gradients(micro_batches, number)
     learned = {name: w.grad for name, w in step.parameters.items() if w.grad is not None}
@@ -112,7 +112,7 @@ def _built_and_trained(resolved: Resolved) -> None:
         assert chosen.why
 
 
-def _micro_batches(step: TrainStep) -> list[MicroBatch]:
+def random_micro_batches(step: TrainStep) -> list[MicroBatch]:
     """A batch of random tokens, of a task one example a row."""
     stage = step.stage
     text = RandomText(stage, stage.encoder.vocab_size).train(0)

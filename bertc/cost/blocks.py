@@ -157,14 +157,19 @@ class NetworkPass:
     @cached_property
     def in_blocks(self) -> tuple[LossBytes, ...]:
         """The losses that are made in blocks, in the order of forward."""
-        how, saved, losses = self.how, self.body_kept, []
-        examples = self.stage.microbatch or self.stage.batch
+        how, saved, squares, losses = self.how, self.body_kept, 0, []
+        # A part of a batch is compared with all of it.
+        compares = any(task.compares_examples for task in self.stage.tasks)
+        examples = (not compares and self.stage.microbatch) or self.stage.batch
         of_one, of_all = (self.network.head_operations(count) for count in (1, examples))
         for one, all_at_once in zip(of_one, of_all, strict=True):
             alone, together = cost(one, how), cost(all_at_once, how)
             saved += alone.kept
+            squares += together.kept - examples * alone.kept  # of a batch compared with itself
             if together.block:
-                losses.append(LossBytes(saved, alone.kept, together.block, together.table))
+                losses.append(
+                    LossBytes(saved, alone.kept, together.block + squares, together.table)
+                )
         return tuple(losses)
 
     @property

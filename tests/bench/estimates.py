@@ -27,12 +27,13 @@ from torch.autograd.profiler import profile
 from bertc.api import resolve
 from bertc.cost import device_named, estimate
 from bertc.ir.program.resolved import Resolved
-from bertc.learn.step.feed import Feed
+from bertc.learn.step.feed import Feed, split
 from bertc.machine.machine import determinism
 from bertc.machine.memory import keep_freed_memory
 from bertc.run.beginning.synthetic import RandomText
 from tests.bench.rig import SHIPPED, make_step, random_rows
 from tests.kinds import PAIRS
+from tests.test_kinds import random_micro_batches
 
 SMALL = "layers=2 hidden=64 heads=2 vocab=8k seq=64"
 MINI = "layers=4 hidden=256 vocab=30522 seq=128"
@@ -116,6 +117,10 @@ def allocated_bytes(resolved: Resolved) -> int:
 def _steps(resolved: Resolved) -> None:
     stage = resolved.stages[0]
     step = make_step(resolved, stage.microbatch or stage.batch)
+    if stage.tasks:
+        rows = (stage.microbatch or stage.batch) * stage.rows_an_example
+        step.gradients(split(*random_micro_batches(step), rows), 0)
+        return
     text = RandomText(stage, resolved.encoder.vocab_size)
     cpu = torch.device("cpu")
     with determinism(), Feed(text, 0, stage.steps, cpu, step.corrupt) as feed:

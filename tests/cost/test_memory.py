@@ -107,6 +107,7 @@ LEDGER = [
     "batch=16 precision=fp32 vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k])",
     "batch=16 precision=bf16 vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k], div=1)",
     "batch=16 microbatch=4 precision=fp32 vocab=20k generator=unigram objective=rtd",
+    "batch=16 microbatch=4 precision=bf16 task=embed('-', positive=b, pooling=tokens, examples=16)",
     # What the frozen layers need forward, and a device without bf16 beside each product.
     "batch=64 precision=bf16 freeze=3 objective=mlm(1%)",
     "batch=16 precision=fp32 dropout=0 adapt=lora(4)",

@@ -249,12 +249,15 @@ class TokenVectorHead:
             beside = examples * others
             compared = op.Product(examples * query, width, beside * seq, maps=0)
         found = examples * query * beside
+        # Lists are compared at once, and else some queries at a time.
+        row = found * seq if self.scored else query * beside * seq
         return (
             op.Product(rows, encoder.hidden, width),
-            op.Pointwise("add", rows * width, kept=2 * rows * width),
+            op.Pointwise("add", rows * width),
             compared,
-            op.LossInBlocks(found * seq, beside * seq, TOKEN_PAIRS, held=2, kept=0),
             op.Loss(found, kept=2 * found),
+            # Vectors of the whole batch: as read, as put together, and as they are compared.
+            op.LossInBlocks(found * seq, row, TOKEN_PAIRS, held=4, kept=0, table=3 * rows * width),
         )
 
 
