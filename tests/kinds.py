@@ -196,8 +196,11 @@ NETWORKS: dict[str, dict[str, str]] = {
         "vectors": "init=vectors('vectors.txt')",
     },
     "embeddings": {
-        kind: f"init=run('bert', embeddings={kind})"
-        for kind in ("same", "mean", "overlap", "random", "focus")
+        **{
+            kind: f"init=run('bert', embeddings={kind})"
+            for kind in ("same", "mean", "overlap", "random", "focus")
+        },
+        "wechsel": "init=run('bert', embeddings=wechsel('vectors.txt', 'vectors.txt'))",
     },
     "grow": {
         **{

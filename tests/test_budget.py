@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_290,
+    "core": 66_430,
     "lab": 8_860,
-    "tests": 42_170,
-    "words of docs": 33_950,
+    "tests": 42_210,
+    "words of docs": 33_980,
     "lines of README": 120,
     "lines a kind": 420,
     "floors": 10,

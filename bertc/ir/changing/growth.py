@@ -146,7 +146,21 @@ class Focus(Node):
     positional = ("vectors",)
 
 
-TokenRows = Annotated[SameTokens | Mean | Overlap | Redrawn | Focus, BY_KIND]
+class Wechsel(Node):
+    """Means of the ten most similar old rows, by vectors of words of both languages.
+
+    The two files are of one space, or are brought into one by the pairs of words of ``dictionary``
+    (WECHSEL, Minixhofer et al. 2022, 3). Tokens without a vector are as by ``overlap``.
+    """
+
+    kind: Literal["wechsel"] = "wechsel"
+    vectors: Annotated[str, Field(min_length=1)]
+    theirs: Annotated[str, Field(min_length=1)]
+    dictionary: str = ""
+    positional = ("vectors", "theirs")
+
+
+TokenRows = Annotated[SameTokens | Mean | Overlap | Redrawn | Focus | Wechsel, BY_KIND]
 """Ways in which rows of the token tables of init become those of another vocabulary."""
 _SAME = SameTokens()
 
@@ -254,5 +268,20 @@ class FromVectors(Node):
 
 
 Init = Annotated[Drawn | FromRun | FromLayers | FromVectors, BY_KIND]
+
+
+def vector_files(init: Init) -> tuple[str, ...]:
+    """Files of word vectors that a run begins with."""
+    match init:
+        case FromVectors(path=name):
+            return (name,)
+        case FromOther(embeddings=Focus(vectors=name)) if name:
+            return (name,)
+        case FromOther(embeddings=Wechsel(vectors=name, theirs=theirs)):
+            return name, theirs
+        case _:
+            return ()
+
+
 Beginning = GrowthKind | Turned | FromLayers
 """Ways for a network to begin with the layers of another."""
