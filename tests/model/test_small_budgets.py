@@ -1,6 +1,8 @@
 """LTG-, ELC-, GPT- and crammed BERT against their definition in plain functions of torch."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -17,6 +19,8 @@ SIZES = f"layers={LAYERS} hidden={HIDDEN} heads={HEADS} ffn={FFN} vocab={VOCAB} 
 SIZES += "batch=2 batch_warmup=none dropout=0"
 LTG = f"extends ltg {SIZES} attention=disentangled({BUCKETS}, {FAR}, beyond=false)"
 GPT = f"extends gpt-bert {SIZES} attention=disentangled({BUCKETS}, {FAR}, beyond=false, gate=gelu)"
+STD = 0.15
+"""Of weights, so that scores have the size of real ones: .8 on average, 3 at most."""
 KINDS = {"ltg": LTG, "elc": f"{LTG} residual=elc", "gpt": GPT}
 IDS = torch.randint(5, VOCAB, (2, SEQ), generator=torch.Generator().manual_seed(1))
 REAL = torch.arange(SEQ) < torch.tensor([[SEQ], [SEQ - 13]])
@@ -95,28 +99,31 @@ def by_definition(weights: dict[str, Tensor], kind: str, causal: bool) -> Tensor
 @pytest.mark.parametrize("objective", ["mlm", "clm"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_and_gradients_are_those_of_the_definition(kind, objective):
-    model = drawn(resolve(f"{KINDS[kind]} objective={objective}"), 0.3)
-    weights = dict(model.named_parameters())
-    assert_scores(model, objective, by_definition(weights, kind, objective == "clm"))
+    model = drawn(resolve(f"{KINDS[kind]} objective={objective}"), STD)
+    assert_scores(model, objective, partial(by_definition, kind=kind, causal=objective == "clm"))
 
 
-def assert_scores(model: Model, objective: str, expected: Tensor) -> None:
-    """Scores are the expected ones, and so are their gradients."""
+def assert_scores(
+    model: Model, objective: str, defined: Callable[[dict[str, Tensor]], Tensor]
+) -> None:
+    """Scores and their gradients are those of a definition in double precision."""
     weights, real = dict(model.named_parameters()), REAL if objective == "mlm" else None
+    exact = {name: weight.detach().double().requires_grad_() for name, weight in weights.items()}
     head = model.heads[objective]
     assert isinstance(head, TokenHead)
     states = model.read(EncoderInputs(IDS, attention_mask=real))
     scores = head.scores(states, weights["encoder.embeddings.token.weight"])
+    expected = defined(exact)
     if real is not None:
         scores, expected = scores[real], expected[real]
-    torch.testing.assert_close(scores, expected, atol=3e-5, rtol=1e-5)
+    torch.testing.assert_close(scores.double(), expected, atol=1e-5, rtol=0)
     upstream = torch.linspace(-1, 1, VOCAB)
-    wanted, made = (
-        torch.autograd.grad((x * upstream).sum(), list(weights.values()))
-        for x in (expected, scores)
+    made, wanted = (
+        torch.autograd.grad((x * upstream).sum(), list(leaves.values()))
+        for x, leaves in ((scores, weights), (expected, exact))
     )
     for name, one, other in zip(weights, made, wanted, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4, msg=name)
+        torch.testing.assert_close(one.double(), other, atol=1e-4, rtol=1e-4, msg=name)
 
 
 def crammed(weights: dict[str, Tensor]) -> Tensor:
@@ -129,7 +136,7 @@ def crammed(weights: dict[str, Tensor]) -> Tensor:
     def normed(x: Tensor, name: str) -> Tensor:
         return F.layer_norm(x, (HIDDEN,), body[f"{name}.weight"], body[f"{name}.bias"], 1e-12)
 
-    angles = torch.arange(SEQ)[:, None] / 10_000 ** (torch.arange(0, HIDDEN, 2) / HIDDEN)
+    angles = torch.arange(SEQ).double()[:, None] / 10_000 ** (torch.arange(0, HIDDEN, 2) / HIDDEN)
     waves, scale = torch.cat([angles.sin(), angles.cos()], 1), body.get("embeddings.position.scale")
     places = body["embeddings.position.weight"] if scale is None else scale * waves
     x = normed(body["embeddings.token.weight"][IDS] + places, "embeddings.norm")
@@ -151,11 +158,11 @@ def crammed(weights: dict[str, Tensor]) -> Tensor:
 
 @pytest.mark.parametrize(("name", "bare"), [("crammed-bert", True), ("crammed-bert-simple", False)])
 def test_crammed_bert_is_that_of_its_definition(name, bare):
-    model = drawn(resolve(f"extends {name} {SIZES}"), 0.3)
+    model = drawn(resolve(f"extends {name} {SIZES}"), STD)
     weights = dict(model.named_parameters())
     for part, there in (("scale", bare), ("gate", bare), ("r.norm", bare), ("y.bias", not bare)):
         assert any(part in weight for weight in weights) == there
-    assert_scores(model, "mlm", crammed(weights))
+    assert_scores(model, "mlm", crammed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
