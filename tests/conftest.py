@@ -119,3 +119,13 @@ def call(
 ) -> Callable[..., tuple[int, str, str]]:
     """The same with what it prints: its exit code, stdout and stderr."""
     return lambda *arguments: (command(*arguments), *capsys.readouterr())
+
+
+@pytest.fixture
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Code of folders is copied here, and forgotten."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
+        del sys.modules[name]

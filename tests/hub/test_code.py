@@ -1,7 +1,5 @@
 """Folders with a program's own classes: transformers loads them, equal to bertc's modules."""
 
-import sys
-
 import pytest
 import torch
 from transformers import (
@@ -17,6 +15,7 @@ from bertc.model import build
 from bertc.use.source.code_folder import export_code
 from tests.hub.programs import tensors, words
 
+pytestmark = pytest.mark.usefixtures("own_modules")
 TINY = "layers=3 hidden=24 vocab=wordpiece(97) seq=16 steps=1 objective=mlm"
 PROGRAMS = {
     "shared attention": "heads=3 share=attention E=16",
@@ -24,16 +23,6 @@ PROGRAMS = {
     "a head without weights": "heads=3 head=linear(bias=false) norm=pre(last=false) segments=0",
     "pre-norm": "heads=3 norm=sandwich(function=rms) segments=0 activation=geglu positions=rotary",
 }
-
-
-@pytest.fixture(autouse=True)
-def own_modules(tmp_path, monkeypatch):
-    """Code of folders is copied here, and forgotten."""
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield
-    for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
-        del sys.modules[name]
 
 
 @pytest.mark.parametrize("settings", PROGRAMS.values(), ids=PROGRAMS)
