@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from bertc.api import resolve
 from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.learn.objectives.draws import earliest_cover, first_come, union
@@ -43,6 +44,14 @@ def test_lengths_are_geometric_with_a_mean_of_3_797_words():
     expected = [p * len(drawn) for p in odds]
     assert stats.chisquare(counts.numpy(), expected).pvalue > 1e-4
     assert drawn.double().mean().item() == pytest.approx(3.797, abs=0.05)
+
+
+def test_spans_of_ltg_bert_have_its_lengths():
+    """dataset.py takes geometric lengths modulo 10; a span of 0 tokens masks nothing."""
+    stage = resolve("extends ltg hidden=16 layers=1 heads=1 ffn=16 vocab=90 steps=1").stages[0]
+    drawn = [sum((2 / 3) ** (n - 1) for n in range(rest, 300, 10)) for rest in range(1, 10)]
+    below = [sum(drawn[:most]) / sum(drawn) for most in range(1, 10)]
+    assert lengths_below(stage.objective[0].objective.unit) == pytest.approx(below, abs=1e-5)
 
 
 def test_rows_are_filled():
