@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.custom_task import TASKS
+from bertc.ir.network.attention_node import Gate
 from bertc.ir.program.settings import Settings
 
 PAIRS = 'data=pairs(en="a.en", fr="a.fr")'
@@ -75,6 +76,7 @@ UNIONS: dict[str, set[str]] = defaultdict(set)
 """The kinds of every closed union of a spec, by setting."""
 for _field, _kind in kinds_of(Settings):
     UNIONS["vocab" if _field == "vocabulary" else _field].add(_kind)
+UNIONS["gate"] = {*get_args(Gate)}
 FORMAT_KINDS, UNIT_KINDS, TEXT_KINDS = UNIONS["format"], UNIONS["unit"], UNIONS["objective"] - TASKS
 PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
 """Those of a transformer, in the order in which tables have them."""
@@ -84,7 +86,14 @@ CHOICES = '"choose.train.tsv", "choose.dev.tsv"'
 EMBED = f"task=embed({CHOICES}, text=question, positive=a"
 GROWING = "layers= steps= stage 'one' {{ {} steps=2 }} stage 'two' {{ {} steps=2 }} grow={}"
 TAUGHT = TEACHER.replace("vocab=500", "vocab=100")
+ALIKE = {
+    "norm": "norm={}", "residual": "residual={} norm=pre", "activation": "activation={}",
+    "gate": "attention=full(gate={})", "initializer": "initializer={}", "optimizer": "optimizer={}",
+    "schedule": "optimizer=adamw(schedule={})",
+}  # fmt: skip
+"""Settings of which every kind can be written alike, and a new one is tried as it is."""
 NETWORKS: dict[str, dict[str, str]] = {
+    **{of: {kind: spec.format(kind) for kind in sorted(UNIONS[of])} for of, spec in ALIKE.items()},
     "attention": {
         "full": "attention=full",
         "local": "attention=local(4)",
@@ -104,13 +113,6 @@ NETWORKS: dict[str, dict[str, str]] = {
         "groups": "share=groups(1)",
         "map": "share=map([0, 1])",
     },
-    "norm": {kind: f"norm={kind}" for kind in ("post", "pre", "sandwich")},
-    "residual": {
-        kind: f"residual={kind} norm=pre" for kind in ("plain", "elc", "dwa", "unet", "value")
-    },
-    "activation": {
-        kind: f"activation={kind}" for kind in ("gelu", "gelu-tanh", "relu", "silu", "tanh")
-    },
     "ffn": {
         "mlp": "activation=relu",
         **{kind: f"activation={kind}" for kind in ("geglu", "geglu-tanh", "swiglu")},
@@ -124,22 +126,12 @@ NETWORKS: dict[str, dict[str, str]] = {
         "plain": 'task=squad(".", version=2)',
         "conditioned": 'task=squad(".", version=2, head=conditioned)',
     },
-    "initializer": {
-        kind: f"initializer={kind}" for kind in ("truncated-normal", "normal", "fan-in", "uniform")
-    },
     "body": {"transformer": "", "bilstm": "body=bilstm(8)"},
     "generator": {
         "none": "generator=none",
         "network": "generator=0.5 objective=rtd+mlm",
         "unigram": "generator=unigram objective=rtd",
         "random": "generator=random objective=rtd",
-    },
-    "optimizer": {
-        kind: f"optimizer={kind}" for kind in ("adam", "adamw", "lamb", "stable-adamw", "muon")
-    },
-    "schedule": {
-        kind: f"optimizer=adamw(schedule={kind})"
-        for kind in ("polynomial", "cosine", "constant", "inverse-sqrt", "wsd")
     },
     "average": {"none": "average=none", "ema": "average=ema(2)"},
     "batch_warmup": {"none": "batch_warmup=none", "rising": "batch_warmup=rising(2, 2)"},

@@ -8,16 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from bertc.ir.network.attention_node import GatedAttention
+from bertc.ir.network.attention_node import Gate, GatedAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import Residual as Kinds
 from bertc.model.body import Projected
 from bertc.model.dropout import dropout
-from bertc.model.ffn import FeedForward
+from bertc.model.ffn import FeedForward, activate
 from bertc.model.inputs import EncoderInputs
 from bertc.model.masks import AttentionMask
 from bertc.model.norm import AnyNorm, norm_if_any, sum_and_norm
@@ -125,7 +124,7 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
         self.key = Linear(table, f"{name}.key")
         self.value = Linear(table, f"{name}.value")
         kind, gate = node.attention.at(layer), f"{name}.context_gate"
-        self.gate = kind.gate if isinstance(kind, GatedAttention) else "none"
+        self.gate: Gate = kind.gate if isinstance(kind, GatedAttention) else "none"
         self.context_gate = None if self.gate == "none" else Linear(table, gate)
         within = node.norm.within("attention")
         self.inner_norm = norm_if_any(table, f"{name}.inner_norm", within)
@@ -149,9 +148,9 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
         self, x_bqh: Float[Tensor, "b q h"], mixed_bqw: Float[Tensor, "b q w"]
     ) -> Float[Tensor, "b q h"]:
         """New states of the queries ``x``, from what heads give: gated, normed and mapped."""
-        if self.context_gate is not None:
+        if self.context_gate is not None and self.gate != "none":
             gate_bqw = self.context_gate(x_bqh)
-            opened = F.gelu(gate_bqw) if self.gate == "gelu" else gate_bqw.sigmoid()
+            opened = gate_bqw.sigmoid() if self.gate == "sigmoid" else activate(self.gate, gate_bqw)
             mixed_bqw = mixed_bqw * opened
         if self.inner_norm is not None:
             mixed_bqw = self.inner_norm(mixed_bqw)

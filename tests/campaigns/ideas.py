@@ -6,6 +6,7 @@ Paths are those of ``tests/net/farm`` and of a run folder beside it, ``bert``, o
 import re
 from collections.abc import Mapping
 
+from tests.kinds import UNIONS
 from tests.net.programs import TOY
 
 BASE = {**TOY, "layers": "4"}
@@ -30,7 +31,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "attention=relative",
         "attention=relative(untie=true,segments=true)",
         "attention=disentangled(8,16)",
-        "attention=full(gate=sigmoid)",
+        *(f"attention=full(gate={gate})" for gate in sorted(UNIONS["gate"] - {"none"})),
         "attention=disentangled(8,16,beyond=false,gate=gelu)",
     ),
     "activation": ("activation=relu", "activation=geglu", "activation=swiglu(bias=false)"),
@@ -46,9 +47,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "residual": (
         "residual=elc norm=pre",
         "residual=elc(zero=true) norm=pre",
-        "residual=dwa",
-        "residual=unet",
-        "residual=value",
+        *(f"residual={kind}" for kind in sorted(UNIONS["residual"] - {"plain", "elc"})),
     ),
     "head": ("head=linear", "head=linear(tied=false)", "head=transform(affine=false,dropout=0.1)"),
     "pooler": ("pooler=mean-gelu", "pooler=transform"),

@@ -119,11 +119,12 @@ class GatedAttention(AttentionNode):
         """The operations of the gate before those of attention, and before its output map."""
         if self.gate == "none":
             return (), ()
-        values, by_result = call.states * widths.inner, self.gate == "sigmoid"
+        values = call.states * widths.inner
+        function: op.Function = "tanh" if self.gate == "sigmoid" else self.gate
         # A sigmoid costs what tanh does; a product outside of kernels what a sum does, and it saves
         # both factors.
         made = op.Product(call.states, widths.hidden, widths.inner, keeps_rows=False)
-        opened = op.Pointwise("tanh" if by_result else "gelu", values, 0 if by_result else values)
+        opened = op.Pointwise(function, values, 0 if function == "tanh" else values)
         return (made, opened), (op.Pointwise("add", values, kept=2 * values),)
 
 
