@@ -11,7 +11,6 @@ import pytest
 
 from bertc.base.diagnostics import Diagnostic, render
 from bertc.base.diagnostics.render import MOST_LINES
-from bertc.cli.emit import emit
 from tests.fixes import apply_fixes, found
 
 FOLDER = Path(__file__).parent / "golden"
@@ -97,15 +96,6 @@ def test_fixes_keep_what_else_is_written_and_lead_to_a_spec_that_checks(spec):
     mended = apply_fixes(source, mistakes)
     assert mended.strip() == KEPT[spec]
     assert find(mended) == []
-
-
-@pytest.mark.parametrize(
-    "spec",
-    ["mbert", "bert-stacked", "electra-small", "objective=rtd+mlm generator=network(hidden=64)"],
-)
-def test_what_is_resolved_reads_back(spec):
-    text = emit(spec, (), "resolved")
-    assert find(text) == []
 
 
 def test_titles_are_unique():

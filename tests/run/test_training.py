@@ -271,12 +271,6 @@ def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path):
                 assert other["loss"] == pytest.approx(one["loss"], rel=1e-5)
 
 
-def test_a_run_out_of_memory_goes_on_with_smaller_micro_batches(go, tiny, monkeypatch):
-    stop_after(monkeypatch, 5, lambda: go(tiny()))
-    report = go(tiny(microbatch=2), resume=True)
-    assert report.step == 12
-
-
 def test_stages_change_what_is_trained_and_share_the_state(resumes, tiny, tmp_path):
     denser = (Term(objective=Mlm(p=0.3)),)
     stages = {
