@@ -21,9 +21,9 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_430,
+    "core": 66_440,
     "lab": 8_860,
-    "tests": 42_220,
+    "tests": 42_260,
     "words of docs": 33_980,
     "lines of README": 120,
     "lines a kind": 420,

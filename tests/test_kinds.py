@@ -18,7 +18,7 @@ from bertc.hub.exporting import export_model
 from bertc.hub.families.family import Obstacle
 from bertc.hub.target import target_of
 from bertc.ir.base import Node
-from bertc.ir.learning.answer import Several, Span, Tags, Vector
+from bertc.ir.learning.answer import Score, Several, Span, Tags, Vector
 from bertc.ir.network import sharing
 from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
@@ -121,9 +121,9 @@ def random_micro_batches(step: TrainStep) -> list[MicroBatch]:
     (task,) = stage.tasks
     rows, answer = stage.batch * stage.rows_an_example, task.answer
     ids = np.resize(text.token_ids, (rows, stage.seq))
-    read = 2 if isinstance(answer, Tags) else 1
-    several = isinstance(answer, Span | Several)
-    by_token = isinstance(answer, Span) or (isinstance(answer, Vector) and answer.by_token)
+    read = stage.seq if isinstance(answer, Tags) else 1
+    several = isinstance(answer, Span | Several | Score) and answer.width > 1
+    by_token = isinstance(answer, Span) or (isinstance(answer, Vector) and answer.pooling != "cls")
     shape = (rows, 1, answer.width) if several else (rows, read)
     batch = TaskBatch(
         task.title,

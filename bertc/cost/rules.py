@@ -110,6 +110,8 @@ def _product(product: op.Product, how: Execution) -> Cost:
         flops=flops,
         train_flops=flops * passes,
         kept=rows * inner * product.times * how.value_bytes * product.keeps_rows,
+        # The gradient of its input takes the place of the input, unless that was not saved.
+        transient=rows * inner * how.value_bytes * (product.frozen and not product.keeps_rows),
         copies=inner * columns * FP32 * joined,
         moved=passes * factors * product.times * how.value_bytes,
         starts=10 + 2 * product.maps if product.maps else 4,

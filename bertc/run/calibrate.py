@@ -121,11 +121,13 @@ def _products(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> tuple[Point, .
     """FLOPs a second of products as in layers of encoders, and as in heads over a vocabulary."""
     layers = [(sizes.rows // 2, width, 3 * width) for width in sizes.widths]
     heads = [(sizes.predicted, width, sizes.vocab) for width in sizes.widths[:3]]
+    pair = (sizes.rows // 2, sizes.widths[-1], NARROW // 2)
     points = []
-    for rows, inner, columns in layers + heads:
+    for rows, inner, columns in (*layers, *heads, pair):
         inputs = [_random(dtype, *of) for of in ((rows, inner), (columns, inner), (columns,))]
         seconds = timer.both_ways(partial(F.linear, *inputs), *inputs)
-        points.append(Point(at=(inner, columns), rate=6 * rows * inner * columns / seconds))
+        at = min(inner, columns), max(inner, columns)
+        points.append(Point(at=at, rate=6 * rows * inner * columns / seconds))
     return tuple(points)
 
 

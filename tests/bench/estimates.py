@@ -20,6 +20,7 @@ import gc
 import os
 import statistics
 import time
+from itertools import count, repeat
 
 import torch
 from torch.autograd.profiler import profile
@@ -27,7 +28,8 @@ from torch.autograd.profiler import profile
 from bertc.api import resolve
 from bertc.cost import device_named, estimate
 from bertc.ir.program.resolved import Resolved
-from bertc.learn.step.feed import Feed, split
+from bertc.learn.step.feed import Batch, Feed, split
+from bertc.learn.step.step import TrainStep
 from bertc.machine.machine import determinism
 from bertc.machine.memory import keep_freed_memory
 from bertc.run.beginning.synthetic import RandomText
@@ -41,6 +43,7 @@ BASE = "layers=12 hidden=768 vocab=30522 seq=128"
 STUDENT = "layers=3 hidden=256 heads=4 vocab=8k seq=128 batch=16 precision=fp32"
 TEACHER = "teacher=spec('layers=6 hidden=256 heads=4 vocab=8k seq=128')"
 WIDE = "teacher=spec('layers=6 hidden=512 heads=4 vocab=8k seq=128')"
+LISTS = "'lists.jsonl', text=a, positive=b, negative=c, examples=1000"
 CONFIGURATIONS = (
     f"{SMALL} batch=16 precision=fp32",
     f"{SMALL} batch=64 precision=fp32 dropout=0",
@@ -94,6 +97,25 @@ CONFIGURATIONS = (
     f"{STUDENT} objective=kd(attention,of=probabilities)+mlm {TEACHER}",
     f"{STUDENT} objective=kd(attention,of=probabilities,loss=kl) {TEACHER}",
     f"{STUDENT} objective=mlm+kd(relations,heads=16) {WIDE}",
+    *(
+        f"{MINI} batch={batch} precision={precision} task={task}"
+        for batch, task in (
+            (32, "classify('a.tsv', labels=[no, yes], examples=1000)"),
+            (32, "classify('a.tsv', labels=[no, yes], examples=1000) adapt=lora(on=attention+ffn)"),
+            (32, "classify('a.tsv', label=[farm, sea, sky], examples=1000, loss=focal(2))"),
+            (32, "regress('a.tsv', label=[x, y], examples=1000)"),
+            (32, "tag('a.tsv', labels=[O, B, I], examples=1000, loss=weights([1, 2, 3]))"),
+            (32, "read('a.jsonl', examples=1000)"),
+            (8, "choose('a.tsv', choices=[b, c, d, e], examples=1000)"),
+            (16, "embed('a.tsv', text=a, positive=b, examples=1000)"),
+            (16, "embed('a.tsv', text=a, positive=b, examples=1000) microbatch=4"),
+            (16, f"embed({LISTS}, widths=[256, 128, 64])"),
+            (16, f"embed({LISTS}, score=s, loss=margin)"),
+            (16, f"embed({LISTS}, pooling=tokens(128))"),
+            (16, f"rerank({LISTS})"),
+        )
+        for precision in ("fp32", "bf16")
+    ),
 )
 STEPS, SECONDS = 2, 4.0
 
@@ -118,8 +140,8 @@ def _steps(resolved: Resolved) -> None:
     stage = resolved.stages[0]
     step = make_step(resolved, stage.microbatch or stage.batch)
     if stage.tasks:
-        rows = (stage.microbatch or stage.batch) * stage.rows_an_example
-        step.gradients(split(*random_micro_batches(step), rows), 0)
+        for number in range(min(STEPS, stage.steps)):
+            step(_of_task(step), number, 1e-4)
         return
     text = RandomText(stage, resolved.encoder.vocab_size)
     cpu = torch.device("cpu")
@@ -128,17 +150,24 @@ def _steps(resolved: Resolved) -> None:
             step(feed.take(), number, 1e-4)
 
 
+def _of_task(step: TrainStep) -> Batch:
+    rows = (step.stage.microbatch or step.stage.batch) * step.stage.rows_an_example
+    return Batch(None, split(*random_micro_batches(step), rows))
+
+
 def quickest_seconds(resolved: Resolved) -> float:
     """Processor seconds of the quickest step, out of at least two."""
     stage = resolved.stages[0]
     step = make_step(resolved, stage.microbatch)
     inputs = random_rows(resolved)
+    texts = (step.read(inputs) for _ in count())
+    batches = repeat(_of_task(step)) if stage.tasks else texts
     seconds: list[float] = []
     with determinism(), keep_freed_memory():
-        step(step.read(inputs), 0, 1e-4)
+        step(next(batches), 0, 1e-4)
         while len(seconds) < 2 or sum(seconds) < SECONDS:
             start = time.process_time()
-            step(step.read(inputs), len(seconds) + 1, 1e-4)
+            step(next(batches), len(seconds) + 1, 1e-4)
             seconds.append(time.process_time() - start)
     return min(seconds)
 

@@ -3,6 +3,9 @@
     python tests/bench/kills.py --kills 25
     python tests/bench/kills.py --set objective=clm --set attention=relative --set memory=48
     python tests/bench/kills.py --also 'stage "a" {layers=1 steps=20} stage "b" {steps=100}'
+    python tests/bench/kills.py --begun 'init="base" task=classify("rows.tsv", "rows.tsv")'
+
+With ``--begun`` the run begins with another, ``base``, and ``rows.tsv`` has examples of tasks.
 
 Weights, optimiser state and metrics (but for their seconds) must be the same to the bit. Prints a
 JSON object with the figures; exits 1 if anything differs or a run needs a person's hand.
@@ -11,21 +14,28 @@ JSON object with the figures; exits 1 if anything differs or a run needs a perso
 import argparse
 import hashlib
 import json
+import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 WORDS = ("hens", "ducks", "geese", "cackle", "quack", "hiss", "the", "old", "red", "barn", "pond")
-SPEC = """
-layers=2 hidden=64 heads=2 seq=32 batch=16 steps=120 vocab=wordpiece(300)
-objective=mlm optimizer=adamw(lr=1e-3, warmup=10) data=files("{corpus}", sentences=lines)
-holdout=10% save_every=7 eval_every=20 log_every=3 keep=2 device=cpu
-{also}
+TEXT = """
+layers=2 hidden=64 heads=2 vocab=wordpiece(300) objective=mlm
+data=files("farm.txt", sentences=lines) holdout=10%
 """
+STEPS = """
+seq=32 batch=16 steps=120 optimizer=adamw(lr=1e-3, warmup=10)
+save_every=7 eval_every=20 log_every=3 keep=2 device=cpu
+"""
+COLUMNS = (
+    "text", "positive", "negative", "label", "labels", "score", "tags", "long", "tags_of_long",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -34,28 +44,46 @@ def main() -> int:
     options.add_argument("--kills", type=int, default=25)
     options.add_argument("--set", action="append", default=[], help="a setting of the runs")
     options.add_argument("--also", default="", help="more of the spec, such as stages")
+    options.add_argument("--begun", default="", help="a program that begins with the run base")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
-        command = _command(folder, chosen.also)
+        os.chdir(folder)
+        command = _command(folder, chosen.begun, chosen.also)
         command += [word for setting in chosen.set for word in ("--set", setting)]
         started = time.monotonic()
         _must(subprocess.run([*command, "--out", folder / "straight"], capture_output=True))
+        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")  # vocabularies, mined negatives again
         figures = _torment(folder, command, chosen.kills, time.monotonic() - started)
         different = _differences(folder / "straight", folder / "killed")
     print(json.dumps({"kills": chosen.kills, **figures, "different": different}))
     return 1 if different else 0
 
 
-def _command(folder: Path, also: str) -> list[str | Path]:
-    draw, corpus = random.Random(1), folder / "farm.txt"
+def _command(folder: Path, begun: str, also: str) -> list[str | Path]:
+    draw, corpus, spec = random.Random(1), folder / "farm.txt", folder / "farm.bertc"
     documents = (
         "\n".join(" ".join(draw.choices(WORDS, k=9)) + "." for _ in range(12)) for _ in range(200)
     )
     corpus.write_text("\n\n".join(documents) + "\n")
-    spec = folder / "farm.bertc"
-    spec.write_text(SPEC.format(corpus=corpus, also=also))
-    return [sys.executable, "-m", "bertc.cli", "train", spec]
+    train: list[str | Path] = [sys.executable, "-m", "bertc.cli", "train"]
+    if begun:
+        (folder / "rows.tsv").write_text("\n".join(["\t".join(COLUMNS), *_rows(draw, 200)]) + "\n")
+        base = [*train, f"{TEXT} {STEPS}", "--out", folder / "base"]
+        _must(subprocess.run(base, capture_output=True))
+    spec.write_text(f"{begun or TEXT} {STEPS} {also}")
+    return [*train, spec]
+
+
+def _rows(draw: random.Random, number: int) -> Iterator[str]:
+    """Rows of examples, of which a task reads some columns."""
+    for _ in range(number):
+        words, long = draw.choices(WORDS, k=9), draw.choices(WORDS, k=60)
+        positive, negative = (" ".join(draw.choices(WORDS, k=9)) for _ in range(2))
+        label, labels = words[0], ",".join(sorted({*words} & {"hens", "barn"}))
+        tags, tags_of_long = (" ".join(w[0] for w in text) for text in (words, long))
+        texts = (" ".join(words), positive, negative, label, labels, str(draw.random()), tags)
+        yield "\t".join((*texts, " ".join(long), tags_of_long))
 
 
 def _torment(
