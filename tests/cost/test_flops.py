@@ -262,6 +262,7 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
         "freeze=2 norm=pre E=16",
         "freeze=1 share=attention",
         "freeze=1 share=all",
+        "freeze=2 attention=full(gate=gelu)",
         "freeze=2 attention=relative",
         "freeze=1 attention=relative(untie=true,segments=true) share=attention",
         "freeze=2 attention=disentangled(8,16)",

@@ -125,7 +125,7 @@ class GatedAttention(AttentionNode):
         # both factors.
         made = op.Product(call.states, widths.hidden, widths.inner, keeps_rows=False)
         opened = op.Pointwise(function, values, 0 if function == "tanh" else values)
-        return (made, opened), (op.Pointwise("add", values, kept=2 * values),)
+        return (made,), (opened, op.Pointwise("add", values, kept=2 * values))
 
 
 class ContentAttention(GatedAttention):
