@@ -32,13 +32,19 @@ def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> 
     step = undivided
     if (accumulating, fit.recompute) != (step.accumulating, step.recompute):
         step = replace(step, accumulating=accumulating, recompute=fit.recompute)
+    *others, most = by_direction(stage)
+    parts = [(step, min(microbatch, most.batch))]
+    for one in others:  # they come first, so that there are no gradients yet to add to
+        masked, rows = one.model_copy(update={"batch": stage.batch}), min(microbatch, one.batch)
+        again = budget.strategy == "ddp" or microbatch < one.batch
+        parts.append((replace(step, stage=masked, accumulating=again), rows))
     return Memory(
         weights_bytes=parameters.total * FP32,
         gradients_bytes=parameters.trained * FP32,
         optimizer_bytes=state_bytes(stage, parameters.total),
         average_bytes=average_bytes(stage, parameters.total),
-        activations_bytes=microbatch * step.kept,
-        peak_bytes=max(point.at(microbatch) for point in step.points),
+        activations_bytes=max(rows * part.kept for part, rows in parts),
+        peak_bytes=max(point.at(rows) for part, rows in parts for point in part.points),
         microbatch=microbatch,
         largest_microbatch=fit.examples,
         recompute=fit.recompute,

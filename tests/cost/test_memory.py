@@ -106,6 +106,8 @@ LEDGER = [
     "batch=16 precision=bf16 vocab=20k objective=plm",
     "batch=16 precision=fp32 vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k])",
     "batch=16 precision=bf16 vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k], div=1)",
+    "batch=16 precision=fp32 vocab=20k objective=15*mntp+clm",
+    "batch=16 microbatch=8 precision=bf16 vocab=20k objective=mntp+15*clm",
     "batch=16 microbatch=4 precision=fp32 vocab=20k generator=unigram objective=rtd",
     "batch=16 microbatch=4 precision=bf16 task=embed('-', positive=b, pooling=tokens, examples=16)",
     # What the frozen layers need forward, and a device without bf16 beside each product.
