@@ -44,8 +44,7 @@ def reproduce(
     """
     from bertc.base.failures import BAD_SPEC
     from bertc.lab.reproduce import reproduce as tables
-    from bertc.lab.reproduce.listing import listing
-    from bertc.lab.reproduce.reading import read_table
+    from bertc.lab.reproduce.reading import listing, read_table
     from bertc.lab.reproduce.table import PAPERS
 
     _refuse_unlike(table, show, estimate, plot)

@@ -55,12 +55,6 @@ def languages(program: Complete) -> tuple[str, ...]:
     return tuple(sorted(names - {""}))
 
 
-def _positions(program: Complete) -> LearnedPositions | NoPositions:
-    if program.attention.distances:
-        return NoPositions()
-    return LearnedPositions(rows=program.longest_seq)
-
-
 def _head(program: Complete) -> TransformHead | LinearHead | AdaptiveHead:
     if program.table.kind == "adaptive":
         return AdaptiveHead()
@@ -81,7 +75,9 @@ DERIVED: tuple[dict[str, Callable[[Complete], object]], ...] = (
         "ffn": lambda p: 4 * p.hidden,
         "embedding": lambda p: p.hidden,
         "languages": languages,
-        "positions": _positions,
+        "positions": lambda p: (
+            NoPositions() if p.attention.distances else LearnedPositions(rows=p.longest_seq)
+        ),
         "pooler": lambda p: any(t.objective.states.pooled for s in p.stages for t in s.objective),
         "head": _head,
         "format": lambda p: stages.default_format(p.objective, p.pack),

@@ -1,5 +1,6 @@
 """Tables read from their files; errors name the key."""
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from bertc import DataError, MissingInputError, shipped_specs
+from bertc import Table as TextTable
 from bertc.lab.reproduce.table import Before, Claim, Measure, Need, Row, Scale, Table
 
 TOML = ".toml"
@@ -30,6 +32,17 @@ def shipped_tables() -> dict[str, Path]:
     """Shipped tables: files by name."""
     paths = sorted(_folder().glob(f"*{TOML}"))
     return {path.stem: path for path in paths if path.stem != SCALES}
+
+
+def listing(as_json: bool) -> str:
+    """A line a shipped table, or all as one JSON object."""
+    tables = [*map(read_table, shipped_tables())]
+    if as_json:
+        facts = {"name", "paper", "place", "asks"}
+        rows = [{**t.model_dump(include=facts), "rows": len(t.rows)} for t in tables]
+        return json.dumps({"schema": 1, "tables": rows}, indent=1)
+    lines = [(t.name, str(len(t.rows)), f"{t.asks} {t.paper}, {t.place}") for t in tables]
+    return str(TextTable(("table", "rows", "question and paper"), lines))
 
 
 def read_table(name: str) -> Table:

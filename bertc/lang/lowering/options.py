@@ -23,18 +23,16 @@ def option_of(value: Value, shape: shapes.EitherShape) -> shapes.Shape:
     if isinstance(value, Call):
         return next((o for o in kinds if value.name.text in o.options), (kinds or shape.options)[0])
     for option in shape.options:
-        match option:
-            case shapes.ListShape() if isinstance(value, Series | Sum):
-                return option
-            case shapes.TextShape() if isinstance(value, String):
-                return option
-            case shapes.ChoiceShape(words) if isinstance(value, Name) and value.text in words:
-                return option
-            case shapes.KindShape(words) if isinstance(value, Name) and value.text in words:
-                return option
-            case shapes.RealShape() if isinstance(value, Number) and isinstance(value.value, float):
-                return option
-            case shapes.WholeShape() if isinstance(value, Number) and isinstance(value.value, int):
+        match option, value:
+            case ((shapes.ChoiceShape() | shapes.KindShape()), Name(text=text)):
+                if text in option.options:
+                    return option
+            case (
+                (shapes.ListShape(), Series() | Sum())
+                | (shapes.TextShape(), String())
+                | (shapes.RealShape(), Number(value=float()))
+                | (shapes.WholeShape(), Number(value=int()))
+            ):
                 return option
     named = [
         option

@@ -10,13 +10,11 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from bertc.base.diagnostics import DataError, UsageError, listed, several
 from bertc.base.storage.foreign import as_data_error
@@ -34,9 +32,8 @@ from bertc.machine.display import choose
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.manner import Manner
-from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE
 from bertc.run.evaluation.without import without_heads
-from bertc.run.evaluation.word_networks import learned_terms, token_scores
+from bertc.run.evaluation.word_networks import TextRow, in_batches, learned_terms, token_scores
 from bertc.run.models.loading import load, newest_step, placed
 from bertc.run.train.report import Report
 
@@ -49,19 +46,18 @@ HOW = {
 """A score in words, by what a term fills."""
 
 
-class Sentence(NamedTuple):
-    """Tokens of a sentence, and the places of those that are scored."""
+@dataclass(frozen=True, order=True)
+class Sentence(TextRow):
+    """A sentence, and the places of the tokens that are scored."""
 
-    token_ids: tuple[int, ...]
-    segment_ids: tuple[int, ...]
     places: tuple[int, ...]
 
 
-class ScoredRow(NamedTuple):
-    """A row to read: the tokens that the network sees of a sentence, and the places it predicts."""
+@dataclass(frozen=True)
+class ScoredRow(TextRow):
+    """The tokens that the network sees of a sentence, and the places that it predicts."""
 
     sentence: Sentence
-    token_ids: tuple[int, ...]
     places: tuple[int, ...]
 
 
@@ -154,50 +150,34 @@ def _scores(
     distinct = sorted({*sentences}, key=lambda sentence: (len(sentence.token_ids), sentence))
     rows = [row for sentence in distinct for row in _rows(term, sentence, vocabulary.mask)]
     scores = dict.fromkeys(distinct, 0.0)
-    device, begin = next(model.parameters()).device, 0
     progress.begin("scoring sentences", len(rows), "rows")
-    while begin < len(rows):
-        # Rows are in order of length, so those after the first are longer: halved until all fit.
-        end = min(len(rows), begin + ROWS_AT_ONCE)
-        tokens = TOKENS_AT_ONCE[device.type]
-        while end > begin + 1 and (end - begin) * len(rows[end - 1].token_ids) > tokens:
-            end = begin + (end - begin) // 2
-        for row, nats in zip(
-            rows[begin:end], _read(model, term, rows[begin:end], vocabulary.mask), strict=True
-        ):
+    for part, inputs in in_batches(model, rows):
+        for row, nats in zip(part, _read(model, term, part, inputs, vocabulary.mask), strict=True):
             scores[row.sentence] -= nats
-        progress.advance(end - begin)
-        begin = end
+        progress.advance(len(part))
     progress.end()
     return scores
 
 
 def _rows(term: Objective, sentence: Sentence, mask: int) -> Iterator[ScoredRow]:
     """The one row of a causal network, or for each scored token one in which it is masked."""
-    ids = sentence.token_ids
+    ids, segments = sentence.token_ids, sentence.segment_ids
     if term.fills == "end":
-        yield ScoredRow(sentence, ids, sentence.places)
+        yield ScoredRow(ids, segments, sentence, sentence.places)
         return
     for at in sentence.places:
-        yield ScoredRow(sentence, (*ids[:at], mask, *ids[at + 1 :]), (at,))
+        yield ScoredRow((*ids[:at], mask, *ids[at + 1 :]), segments, sentence, (at,))
 
 
 @torch.inference_mode()
-def _read(model: Model, term: Objective, rows: Sequence[ScoredRow], mask: int) -> list[float]:
+def _read(
+    model: Model, term: Objective, rows: list[ScoredRow], inputs: EncoderInputs, mask: int
+) -> list[float]:
     """The summed nats of the scored tokens of each row."""
-    device = next(model.parameters()).device
-
-    def padded(parts: Iterator[tuple[int, ...]]) -> Tensor:
-        return pad_sequence([torch.tensor(part, device=device) for part in parts], True)
-
-    ids_bs = padded(row.token_ids for row in rows)
-    lengths_b = torch.tensor([len(row.token_ids) for row in rows], device=device)
-    real_bs = torch.arange(ids_bs.shape[1], device=device) < lengths_b[:, None]
-    known = model.resolved.encoder.languages
-    languages_bs = torch.full_like(ids_bs, len(known)) if known else None
-    segments_bs = padded(row.sentence.segment_ids for row in rows)
-    causal = term.order == "forward" or None
-    inputs = EncoderInputs(ids_bs, segments_bs, real_bs, language_ids=languages_bs, causal=causal)
+    device, inputs = (
+        inputs.token_ids.device,
+        inputs._replace(causal=term.order == "forward" or None),
+    )
     counts_b = torch.tensor([len(row.places) for row in rows], device=device)
     of_row_n = torch.arange(len(rows), device=device).repeat_interleave(counts_b)
     at_n = torch.tensor([at for row in rows for at in row.places], device=device)

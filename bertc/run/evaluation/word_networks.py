@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -43,13 +44,22 @@ GUESSING = ("masks", "end")
 
 
 @dataclass(frozen=True)
-class MaskedRow:
+class TextRow:
+    """A row of text, of which a network predicts some tokens."""
+
+    token_ids: tuple[int, ...]
+    segment_ids: tuple[int, ...]
+
+
+RowT = TypeVar("RowT", bound=TextRow)
+
+
+@dataclass(frozen=True)
+class MaskedRow(TextRow):
     """A row with a mask at ``at``, in the place of a word of one of the texts."""
 
     text: int
     place: int
-    token_ids: tuple[int, ...]
-    segment_ids: tuple[int, ...]
     at: int
 
 
@@ -149,8 +159,7 @@ class _MaskedWords:
         self.model, self.vocabulary, self.term, self.number = model, vocabulary, term, number
         self.template = template_of(vocabulary)
         body = model.resolved.encoder
-        self.room, self.last_segment = body.room or LONGEST_ROW, max(0, body.kinds_of_segments - 1)
-        self.device = next(model.parameters()).device
+        self.room = body.room or LONGEST_ROW
         self.words: dict[int, str] = {}
 
     def read(
@@ -168,16 +177,10 @@ class _MaskedWords:
             rows += [row for place, piece in single if (row := masked(place, piece))]
         rows.sort(key=lambda row: len(row.token_ids))
         candidates: list[dict[int, tuple[str, ...]]] = [{} for _ in texts]
-        at_once, begin = TOKENS_AT_ONCE[self.device.type], 0
-        while begin < len(rows):
-            # Rows are sorted, so those after the first are longer: halved until all fit.
-            end = min(len(rows), begin + ROWS_AT_ONCE)
-            while end > begin + 1 and (end - begin) * len(rows[end - 1].token_ids) > at_once:
-                end = begin + (end - begin) // 2
-            for row, likely in zip(rows[begin:end], self._likeliest(rows[begin:end]), strict=True):
+        for part, inputs in in_batches(self.model, rows):
+            for row, likely in zip(part, self._likeliest(part, inputs), strict=True):
                 if likely:
                     candidates[row.text][row.place] = likely
-            begin = end
         return candidates
 
     def _row(self, text: int, ids: list[int], place: int, piece: int) -> MaskedRow | None:
@@ -189,21 +192,13 @@ class _MaskedWords:
                 parts = zip(*fill_template(self.template, masked, second), strict=True)
                 ids_row, segments_row = (tuple(chain.from_iterable(of)) for of in parts)
                 at = len(self.template.before[0]) + piece
-                return MaskedRow(text, place, ids_row, segments_row, at)
+                return MaskedRow(ids_row, segments_row, text, place, at)
         return None
 
     @torch.inference_mode()
-    def _likeliest(self, rows: Sequence[MaskedRow]) -> list[tuple[str, ...]]:
+    def _likeliest(self, rows: list[MaskedRow], inputs: EncoderInputs) -> list[tuple[str, ...]]:
         """The words among the likeliest tokens at each mask."""
-        ids_bs, segments_bs = (
-            pad_sequence([torch.tensor(ids, device=self.device) for ids in of_rows], True)
-            for of_rows in ([r.token_ids for r in rows], [r.segment_ids for r in rows])
-        )
-        lengths_b = torch.tensor([len(row.token_ids) for row in rows], device=self.device)
-        real_bs = torch.arange(ids_bs.shape[1], device=self.device) < lengths_b[:, None]
-        at_b = torch.tensor([row.at for row in rows], device=self.device)
-        segments_bs = segments_bs.clamp(max=self.last_segment)
-        inputs = EncoderInputs(ids_bs, segments_bs, real_bs)
+        at_b = torch.tensor([row.at for row in rows], device=inputs.token_ids.device)
         inputs, states_at_b = tensors_of(self.term).ask(inputs, at_b, self.vocabulary.mask)
         logits_bv = token_scores(self.model, self.term, inputs, states_at_b)
         best_bk = logits_bv.topk(min(self.number, logits_bv.shape[1])).indices.tolist()
@@ -238,6 +233,25 @@ def learned_terms(model: Model) -> list[Objective]:
         f"this run was trained with {' + '.join(kinds)}, which predicts no tokens",
         help=f"fill needs a model trained with {', '.join(others)} or {last}",
     )
+
+
+def in_batches(model: Model, rows: list[RowT]) -> Iterator[tuple[list[RowT], EncoderInputs]]:
+    """Rows in order of their length, as many at once as a device has room for, and as inputs."""
+    body, device, begin = model.resolved.encoder, next(model.parameters()).device, 0
+    while part := rows[begin : begin + ROWS_AT_ONCE]:
+        # Those after the first are longer: halved until all fit.
+        while len(part) > 1 and len(part) * len(part[-1].token_ids) > TOKENS_AT_ONCE[device.type]:
+            part = part[: len(part) // 2]
+        begin += len(part)
+        ids, segments = ([row.token_ids for row in part], [row.segment_ids for row in part])
+        ids_bs, segments_bs, real_bs = (
+            pad_sequence([torch.tensor(of_row, device=device) for of_row in column], True)
+            for column in (ids, segments, [[True] * len(of_row) for of_row in ids])
+        )
+        segments_bs = segments_bs.clamp(max=max(0, body.kinds_of_segments - 1))
+        known = body.languages  # the text is of none
+        languages_bs = torch.full_like(ids_bs, len(known)) if known else None
+        yield part, EncoderInputs(ids_bs, segments_bs, real_bs, language_ids=languages_bs)
 
 
 def token_scores(
