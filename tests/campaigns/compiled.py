@@ -1,9 +1,9 @@
-"""The compiled step against the eager one: every weight's gradient, over all ideas that combine.
+"""The compiled step against the eager one: every weight's gradient, over two ideas at a time.
 
     python -m tests.campaigns.compiled [--processes 2] [--most N] [--only TEXT]
 
-Cases are every sharing x norm x way of running a step, and beyond them so many that any two values
-of any two axes meet (AXES). Each compiles the step of a toy of 3 to 6 layers and compares:
+Cases are a sample of all pairs of ideas (``ideas.py``) x way of running a step. Each compiles the
+step of a toy of 4 layers and compares:
 
 * fp32 without dropout: each weight's gradient with the eager step's, to 1e-3 of its largest entry;
 * bf16: how far each is from the fp32 gradient, which may be twice the eager step's distance;
@@ -19,13 +19,14 @@ import itertools
 import os
 import platform
 import random
+import re
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -33,117 +34,45 @@ from torch import Tensor
 
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
-from bertc.ir.program.stage import Stage
+from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import Inputs, MicroBatch
 from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.objective import divisors, term_weights
 from bertc.learn.step.step import TrainStep
 from bertc.run.beginning.synthetic import PAD, SEP, RandomText
 from tests.bench.rig import make_step
+from tests.campaigns.ideas import AXES, written
+from tests.campaigns.pairs import material, pairs
 
-BATCH, SEQ, VOCAB = 8, 32, 300
-TEACHER = f"teacher=spec('layers=12 hidden=32 heads=2 ffn=32 seq={SEQ} vocab={VOCAB}')"
-AXES: Mapping[str, tuple[str, ...]] = {
-    "objective": (
-        "mlm",
-        "mlm(unit=word)+nsp",
-        "span+sbo+sop",
-        "clm",
-        "clm table=adaptive([100,200])",
-        "plm",
-        "50*rtd+mlm generator=0.5",
-        "rtd(over=masked)+mlm+sop generator=network(0.5,tie=none)",
-        "rtd generator=unigram",
-        "mlm+tlm",
-        f"mlm+kd(logits)+kd(hidden)+kd(embeddings)+kd(cls) {TEACHER}",
-        f"mlm+kd(attention)+kd(relations,heads=4) {TEACHER}",
-    ),
-    "share": ("none", "all", "attention", "ffn", "groups(2)", "map([0,1,0,1])"),
-    "norm": ("post", "pre", "sandwich(function=rms)"),
-    "step": ("whole", "accumulated", "recomputed"),
-    "attention": (
-        "full",
-        "relative",
-        "relative(untie=true,segments=true)",
-        "local(8,global_every=2,kv_heads=1) positions=rotary",
-        "full positions=alibi",
-        "full positions=bucketed(64)",
-        "disentangled(8,16)",
-    ),
-    "activation": ("gelu", "geglu", "swiglu(bias=false)"),
-    "pack": ("false", "true"),
-    "precision": ("fp32", "bf16"),
-    "dropout": ("0", "0.1"),
-    "embedding": ("64", "32"),
-    "layers": ("3", "4", "6"),
-}
-Case = dict[str, str]
-"""A value for each axis."""
-Pair = tuple[tuple[str, str], tuple[str, str]]
+WAYS = ("batch=8", "batch=8 microbatch=4", "recompute=on", "precision=bf16")
+UNCOMPILED = frozenset(
+    value
+    for axis in ("vocab", "initializer", "optimizer", "batches", "stages", "init", "freeze")
+    for value in AXES[axis]
+)
+"""Ideas that leave a step's graphs as they are, or are among WAYS."""
 
 
-def cases(seed: int = 0) -> list[Case]:
-    """Every sharing x norm x step, then as many as it takes for any two values to meet."""
-    draw = random.Random(seed)
-    open_pairs = {
-        ((a, x), (b, y))
-        for a, b in itertools.combinations(AXES, 2)
-        for x in AXES[a]
-        for y in AXES[b]
-    }
-    chosen: list[Case] = []
-    for at, core in enumerate(itertools.product(AXES["share"], AXES["norm"], AXES["step"])):
-        first = {axis: values[at % len(values)] for axis, values in AXES.items()}
-        chosen.append(
-            _fitting({**first, **dict(zip(("share", "norm", "step"), core, strict=True))})
-        )
-        open_pairs -= _pairs(chosen[-1])
-    for _ in range(200):
-        drawn = [_fitting({a: draw.choice(AXES[a]) for a in AXES}) for _ in range(200)]
-        best = max(drawn, key=lambda case: len(open_pairs & _pairs(case)))
-        if open_pairs & _pairs(best):
-            open_pairs -= _pairs(best)
-            chosen.append(best)
-        if not open_pairs:
-            break
-    return chosen
+def cases(seed: int = 0) -> list[str]:
+    """Specs of two ideas and a way of running a step, shuffled."""
+    specs = list[str]()
+    for pair, way in itertools.product(pairs(), WAYS):
+        rounds = "bf16" in way and "dropout" in "".join(pair)  # no finite difference is so exact
+        if UNCOMPILED.isdisjoint(pair) and ".tsv" not in "".join(pair) and not rounds:
+            specs.append(written(*pair, way))
+    random.Random(seed).shuffle(specs)
+    return specs
 
 
-def _pairs(case: Case) -> set[Pair]:
-    return set(itertools.combinations(case.items(), 2))
+def draws(resolved: Resolved) -> bool:
+    """Whether a step drops anything out."""
+    return bool(re.search(r'"(hidden|dropout)":0\.[1-9]', resolved.model_dump_json()))
 
 
-def _fitting(case: Case) -> Case:
-    """The nearest case that is no contradiction: a map names four layers, bf16 is without draws."""
-    case = dict(case)
-    if case["share"].startswith("map"):
-        case["layers"] = "4"
-    if case["share"].startswith("groups") and case["layers"] == "3":
-        case["layers"] = "6"
-    if case["objective"] == "plm":
-        case["pack"] = "false"
-    if "adaptive" in case["objective"]:
-        case["embedding"] = "64"
-    if case["dropout"] != "0":
-        case["precision"] = "fp32"
-    return case
-
-
-def spec(case: Case) -> str:
-    """The program of a case."""
-    how = {"whole": "", "accumulated": "microbatch=4", "recomputed": "recompute=on"}
-    text = (
-        f"hidden=64 heads=2 ffn=128 vocab={VOCAB} seq={SEQ} batch={BATCH} steps=10 "
-        f"{how[case['step']]} "
-    )
-    if "tlm" in case["objective"]:
-        text += "data=files('a',language='en')+pairs(en='b',fr='c') language_embeddings=true "
-    return text + " ".join(f"{axis}={case[axis]}" for axis in case if axis != "step")
-
-
-def rows(stage: Stage, seed: int) -> Inputs:
+def rows(resolved: Resolved, seed: int) -> Inputs:
     """Random tokens in rows of other lengths; packed ones hold two examples."""
-    raw = RandomText(stage, VOCAB).train(seed)
+    stage = resolved.stages[0]
+    raw = RandomText(stage, resolved.encoder.vocab_size).train(seed)
     ids, half = raw.token_ids.copy(), stage.seq // 2
     draw = np.random.default_rng(seed)
     lengths = draw.integers(half + 4, stage.seq + 1, len(ids), dtype=np.int32)
@@ -178,29 +107,29 @@ def gradients(step: TrainStep, micro_batches: list[MicroBatch]) -> dict[str, Ten
     }
 
 
-def differing(case: Case) -> tuple[int, dict[str, float]]:
+def differing(spec: str) -> tuple[int, dict[str, float]]:
     """How many weights have gradients, and how far those are off that should not be.
 
     Raises:
         SpecError: if the spec is refused.
     """
     torch.manual_seed(0)
-    resolved = resolve(spec(case))
+    resolved = resolve(spec)
     stage = resolved.stages[0]
     microbatch = stage.microbatch or stage.batch
     compiled = make_step(resolved, microbatch, compiled=True)
     eager = make_step(resolved, microbatch)
-    micro_batches = compiled.corrupt(rows(stage, 1), stage.batch)[0]
-    if resolved.run.precision == "bf16" or stage.encoder.dropout.hidden:
+    micro_batches = compiled.corrupt(rows(resolved, 1), stage.batch)[0]
+    if resolved.run.precision == "bf16" or draws(resolved):
         # Rounding, and a weight that is moved, would let guesses fall otherwise: a loss that jumps
         # has no finite difference. The lowest chance is the first token's.
         micro_batches = [_with_first_guess(part) for part in micro_batches]
     ours, plain = gradients(compiled, micro_batches), gradients(eager, micro_batches)
     if ours.keys() != plain.keys():
         return len(plain), {name: float("inf") for name in ours.keys() ^ plain.keys()}
-    if case["dropout"] != "0":
-        off = _against_differences(case, compiled, micro_batches, ours, plain)
-    elif case["precision"] == "bf16":
+    if draws(resolved):
+        off = _against_differences(spec, compiled, micro_batches, ours, plain)
+    elif resolved.run.precision == "bf16":
         run = resolved.run.model_copy(update={"precision": "fp32"})
         exact = make_step(resolved.model_copy(update={"run": run}), microbatch)
         off = _against_exact(ours, plain, gradients(exact, micro_batches))
@@ -239,7 +168,7 @@ def _against_exact(
 
 
 def _against_differences(
-    case: Case,
+    spec: str,
     step: TrainStep,
     micro_batches: list[MicroBatch],
     ours: dict[str, Tensor],
@@ -247,7 +176,7 @@ def _against_differences(
 ) -> dict[str, float]:
     """Gradients against finite differences of the loss with the same draws, in twentieths."""
     top = max(float(g.norm()) for g in plain.values())
-    off, turn = {}, random.Random(str(tuple(case.values())))
+    off, turn = {}, random.Random(spec)
     for name, gradient in plain.items():
         norm = float(gradient.norm())
         if norm < 1e-3 * top:  # too flat to measure: that it is small is held
@@ -276,37 +205,38 @@ def _moved(step: TrainStep, micro_batches: list[MicroBatch], weight: Tensor, by:
     return float((torch.stack(sums).double().sum(0) * factors).sum())
 
 
-def outcome(case: Case) -> tuple[Case, str, dict[str, float]]:
+def outcome(spec: str) -> tuple[str, dict[str, float]]:
     """Try one case: how it went in words, and the weights that are off, and how far."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.compiler.reset()
     start = time.perf_counter()
     try:
-        weights, off = differing(case)
+        weights, off = differing(spec)
     except SpecError as error:
-        return case, error.diagnostics[0].message, {}
+        return error.diagnostics[0].message, {}
     except Exception as error:  # of whatever the compiler makes: the other cases go on
-        return case, "failed", {f"{type(error).__name__}: {str(error)[:200]}": float("inf")}
-    return case, f"{len(off)} of {weights} differ ({time.perf_counter() - start:.0f} s)", off
+        return "failed", {f"{type(error).__name__}: {str(error)[:200]}": float("inf")}
+    return f"{len(off)} of {weights} differ ({time.perf_counter() - start:.0f} s)", off
 
 
 def main() -> int:
     """Run the campaign."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--most", type=int, help="at most so many cases")
+    parser.add_argument("--most", type=int, default=100, help="at most so many cases")
     parser.add_argument("--only", default="", help="cases whose spec has this text")
     options = parser.parse_args()
-    chosen = [case for case in cases() if options.only in spec(case)][: options.most]
+    chosen = [spec for spec in cases() if options.only in spec][: options.most]
     print(f"{len(chosen)} cases, torch {torch.__version__}, {platform.machine()}", flush=True)
     differ = 0
     with tempfile.TemporaryDirectory() as folder:
+        material(Path(folder))
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # inherited: no code of another day
         with get_context("spawn").Pool(options.processes, maxtasksperchild=6) as pool:
-            for number, (case, words, off) in enumerate(pool.imap(outcome, chosen), 1):
+            for spec, (words, off) in zip(chosen, pool.imap(outcome, chosen), strict=True):
                 differ += bool(off)
-                print(f"{number}/{len(chosen)} {spec(case)}: {words}", flush=True)
+                print(f"{spec}: {words}", flush=True)
                 for name, value in list(off.items())[:5]:
                     print(f"    {name}: {value:.3g} times what is allowed", flush=True)
     return int(differ > 0)

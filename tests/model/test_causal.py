@@ -6,13 +6,11 @@ import pytest
 import torch
 
 from bertc.api import points, resolve
-from bertc.ir.learning.objective import Plm
 from bertc.learn.objectives import corrupt
 from bertc.model import EncoderInputs, Memory, Model, PermutationMask
 from bertc.model.masks import mask_of
 from tests.learn.material import rows, vocab
-from tests.model import material
-from tests.model.material import assert_alone, assert_counted, drawn
+from tests.model.material import assert_alone, drawn
 from tests.model.test_relative import wave
 
 SIZE = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
@@ -243,10 +241,3 @@ def test_what_is_told_next_has_not_been_seen():
     assert (moved.filled, moved.advance) == (9, 6)
     # Nine positions remembered: of six the last three, and the next six.
     torch.testing.assert_close(moved.states[:, :, :3], after[0].states[:, :, 6:], atol=0, rtol=0)
-
-
-@pytest.mark.parametrize("extra", KINDS)
-def test_products_are_those_that_torch_counts(extra):
-    resolved = resolve(f"layers=3 {BASE}{ROWS}{extra} {material.ROWS}")
-    assert isinstance(resolved.stages[0].objective[0].objective, Plm)
-    assert_counted(resolved, train=1e-3)

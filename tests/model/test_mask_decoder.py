@@ -8,7 +8,7 @@ from bertc.base.diagnostics import SpecError
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.model import trained_names
 from bertc.model import EncoderInputs, Model, gather_positions
-from tests.model.material import ROWS, assert_counted, drawn
+from tests.model.material import drawn
 from tests.model.test_disentangled import IDS, KIND, MASK, NAMES, SEQ, B, H, N, V, deberta
 from tests.model.test_disentangled import LAYERS as DEPTH
 
@@ -103,15 +103,6 @@ def test_recomputed_gradients_are_the_same():
         assert (plain is None) == (recomputed is None)
         if plain is not None:
             torch.testing.assert_close(plain, recomputed)
-
-
-@pytest.mark.parametrize(
-    "extra",
-    ["objective=mlm+nsp pack=true format=sentence-pair", "norm=pre objective=mlm(p=100%)",
-     "objective=rtd*50+mlm generator=0.5 share=all E=16"],
-)  # fmt: skip
-def test_products_are_counted_as_torch_counts_them(extra):
-    assert_counted(resolve(f"{BASE}{extra} steps=10 {ROWS}"), rel=1e-4)
 
 
 def test_only_a_network_that_predicts_masked_tokens_has_one():

@@ -1,4 +1,4 @@
-"""The compiled step's gradients are the eager step's: three cases of tests/campaigns/compiled.py.
+"""The compiled step's gradients are the eager step's, as in tests/campaigns/compiled.py.
 
 One is compiled whole. Of the others the graphs are traced and run as they are: two streams and
 recomputation show in those, and what kernels make of them the campaign holds.
@@ -19,18 +19,13 @@ from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.codecache import CppPythonBindingsCodeCache
 from torch.fx import GraphModule
 
-from tests.campaigns.compiled import AXES, Case, differing
+from tests.campaigns.compiled import differing
 from tests.traced import traced
 
-GROUPED = {"objective": "clm", "share": "groups(2)", "layers": "4"}
-XLNET = {
-    "objective": "plm", "attention": "relative(untie=true,segments=true)", "step": "accumulated",
-    "layers": "2",
-}  # fmt: skip
-RECOMPUTED = {
-    "objective": "mlm", "norm": "pre", "pack": "true", "step": "recomputed", "share": "all",
-    "layers": "2",
-}  # fmt: skip
+TOY = "hidden=64 heads=2 ffn=128 vocab=300 seq=32 batch=8 steps=10 dropout=0 precision=fp32 "
+GROUPED = f"{TOY} objective=clm share=groups(2) layers=4"
+XLNET = f"{TOY} objective=plm attention=relative(untie=true,segments=true) microbatch=4 layers=2"
+RECOMPUTED = f"{TOY} objective=mlm norm=pre pack=true recompute=on share=all layers=2"
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # The compiler's own.
     pytest.mark.usefixtures("nothing_compiled"),
@@ -82,31 +77,26 @@ class Kernels:
         self.waiting.clear()
 
 
-def case(changed: dict[str, str]) -> Case:
-    """The first value of every axis, but for those changed."""
-    return {axis: values[0] for axis, values in AXES.items()} | changed
-
-
 def test_compiled_gradients_are_those_of_the_eager_step(monkeypatch):
     kernels = Kernels()
     monkeypatch.setattr(AsyncCompile, "cpp_pybinding", kernels.bind)
     # A cached graph may be for other vector instructions than those that torch is held to now.
     monkeypatch.setattr(inductor, "fx_graph_cache", False)
-    weights, off = differing(case(GROUPED))
+    weights, off = differing(GROUPED)
     assert weights > 20
     assert not off
     assert kernels.compiled
 
 
 @pytest.mark.parametrize(
-    ("changed", "scattered"),
+    ("spec", "scattered"),
     [
         (XLNET, {"index_put": 1}),  # states that were asked for: every place at most a few times
         (RECOMPUTED, {}),
     ],
     ids=["xlnet", "recomputed"],
 )
-def test_gradients_of_compiled_graphs_are_those_of_the_eager_step(changed, scattered):
+def test_gradients_of_compiled_graphs_are_those_of_the_eager_step(spec, scattered):
     names = list[str]()
 
     def look(graph: GraphModule) -> None:
@@ -114,7 +104,7 @@ def test_gradients_of_compiled_graphs_are_those_of_the_eager_step(changed, scatt
         names.extend(getattr(target, "_opname", "") for target in called)
 
     with traced(look):
-        weights, off = differing(case(changed))
+        weights, off = differing(spec)
     assert weights > 20
     assert not off
     assert names
