@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from bertc.base.diagnostics import BertcError, Table
 from bertc.data.examples.encode import encode
@@ -54,7 +54,7 @@ from tests.hub.hf_tokenizers import (
     Words,
 )
 from tests.hub.test_round_trip import encoded, mlm_logits
-from tests.hub.test_weights import in_parts, old_pickle, pickled, safe
+from tests.hub.test_weights import FILES, old_pickle, pickled, safe
 
 TOLERANCE, LONGEST, LINES = 1e-5, 24, 200
 TASK = Classify(train="-", labels=("x", "y"))
@@ -100,10 +100,8 @@ ARRANGEMENTS: dict[str, Callable[[Tensors, Path], None]] = {
     "as saved": safe,
     "pickled": pickled,
     "2019": old_pickle,
-    "parts": lambda tensors, folder: in_parts(tensors, folder, "model.safetensors", save_file),
-    "pickles in parts": lambda tensors, folder: in_parts(
-        tensors, folder, "pytorch_model.bin", torch.save
-    ),
+    "parts": FILES["in parts"],
+    "pickles in parts": FILES["pickles in parts"],
     "fp16": lambda tensors, folder: pickled({n: t.half() for n, t in tensors.items()}, folder),
     "others": with_others,
     "within": lambda tensors, folder: safe({f"module.{n}": tensors[n] for n in tensors}, folder),

@@ -12,7 +12,7 @@ from pyarrow.parquet import read_table
 from safetensors.torch import save_file
 
 import bertc
-from bertc.base.diagnostics import DataError, SpecError
+from bertc.base.diagnostics import DataError
 from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.softmax.similarities import related_losses
@@ -21,7 +21,7 @@ from bertc.run.models.runs import export_run, import_run
 from bertc.run.models.vectors import Embedded
 from bertc.use.embed import write_vectors
 from tests.hub.test_sentences import folder_of, modules, write
-from tests.hub.test_vectors import TOY, search
+from tests.hub.test_vectors import search
 
 TEXTS = ["a b c", "b", "", "a ! b , c d e f g h " * 9, "h g : query"]
 LISTS = {"text": "a", "positive": "b", "negative": "c", "pooling": TokenVectors(width=6, query=5)}
@@ -140,21 +140,6 @@ def test_folders_are_those_of_the_library_and_leave_as_they_came(name, theirs, t
     compare(bertc.load(run), theirs(tmp_path / "left"))
     library.save(str(tmp_path / "theirs"))  # as sentence-transformers 6 lays it out
     compare(bertc.load(tmp_path / "theirs"), library)
-
-
-REFUSED = {
-    "pooling=tokens, similarity=dot": ("similarity=dot is of one vector a text", "pooling=mean"),
-    "pooling=tokens(8), widths=[16]": ("widths has a prefix of 16 numbers, and vectors have 8", ""),
-    "pooling=tokens(8, 40)": ("queries are filled to 40 tokens, and rows have 32", "query=32"),
-}
-
-
-@pytest.mark.parametrize("arguments", REFUSED)
-def test_what_does_not_fit_is_refused_with_a_way_out(arguments):
-    task = f"task=embed('-', text=a, positive=b, examples=9, {arguments})"
-    with pytest.raises(SpecError) as error:
-        bertc.resolve(f"{TOY} {task}")
-    assert all(part in str(error.value) for part in REFUSED[arguments])
 
 
 FOREIGN = {

@@ -1,6 +1,5 @@
 """Rerankers: lists and pairs, their losses and ranks, and folders of CrossEncoder."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 
 import bertc
-from bertc.base.diagnostics import DataError, SpecError
+from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import TextExample
 from bertc.data.metrics.metrics import judge
 from bertc.ir.learning.vector_task import Rerank
@@ -93,21 +92,3 @@ def test_passages_of_a_query_are_ranked_and_queries_without_a_right_one_left_out
     }
     with pytest.raises(DataError, match="no query has a passage with a label above 0"):
         judge(Rerank(), examples[3:], [0.3])
-
-
-REFUSED = {
-    "positive=b": "positive=..., negative=...; or passage=..., label=...",
-    "negative=b": "positive=..., negative=...; or passage=..., label=...",
-    "positive=b, negative=b": "leave it out",
-    "text=b, passage=b, label=s": "a number from 0 to 1",
-    "positive=b, negatives=mined('r', top=2, number=3)": "top=3, or more",
-}
-
-
-@pytest.mark.parametrize("arguments", REFUSED)
-def test_columns_that_do_not_fit_are_refused_with_a_way_out(arguments, tmp_path):
-    (tmp_path / "t.jsonl").write_text(json.dumps({"query": "x", "b": "y", "s": 3}))
-    toy = "layers=1 hidden=8 heads=1 vocab=64 seq=32"
-    with pytest.raises((SpecError, DataError)) as error:
-        bertc.resolve(f"{toy} task=rerank('{tmp_path}/t.jsonl', {arguments})")
-    assert REFUSED[arguments] in f"{error.value} {getattr(error.value, 'help', '')}"

@@ -142,27 +142,48 @@ def test_a_search_without_its_documents_is_refused(name, tmp_path):
     assert "classify" not in refused.value.help
 
 
+EITHER = "positive=..., negative=...; or passage=..., label=..."
 REFUSED = {
-    "text=a, positive=b, negative=c": ("t.jsonl:1: a negative is the positive itself", ""),
-    "text=a, positive=b, negative=d, negatives=column(3)": (
+    "embed(FILE, text=a, positive=b, negative=c)": (
+        "t.jsonl:1: a negative is the positive itself", ""
+    ),
+    "embed(FILE, text=a, positive=b, negative=d, negatives=column(3))": (
         "2 negatives, 3 expected", "negatives=column(2), or a longer list in 'd'"
     ),
-    "text=a, positive=b, negative=d, negatives=column(2), score=s, loss=kl": (
+    "embed(FILE, text=a, positive=b, negative=d, negatives=column(2), score=s, loss=kl)": (
         "2 scores in 's', and 3 texts to score", "a list of scores"
     ),
-    "text=a, positive=b, score=s, loss=kl": ("loss=kl compares the scores", "negative=..."),
-    "text=a, negatives=mined(r)": ("negatives=mined(...) needs positive", "positive=..."),
-    "text=a, positive=b, widths=[8, 16]": ("from the widest to", "that is 16, 8"),
-    "text=a, positive=b, corpus=c": ("a search has", "queries=..., relevant=..."),
+    "embed(FILE, text=a, positive=b, score=s, loss=kl)": (
+        "loss=kl compares the scores", "negative=..."
+    ),
+    "embed(FILE, text=a, negatives=mined(r))": (
+        "negatives=mined(...) needs positive", "positive=..."
+    ),
+    "embed(FILE, text=a, positive=b, widths=[8, 16])": ("from the widest to", "that is 16, 8"),
+    "embed(FILE, text=a, positive=b, corpus=c)": ("a search has", "queries=..., relevant=..."),
+    "embed(FILE, text=a, positive=b, pooling=tokens, similarity=dot)": (
+        "similarity=dot is of one vector a text", "pooling=mean"
+    ),
+    "embed(FILE, text=a, positive=b, pooling=tokens(8), widths=[16])": (
+        "widths has a prefix of 16 numbers, and vectors have 8", ""
+    ),
+    "embed(FILE, text=a, positive=b, pooling=tokens(8, 40))": (
+        "queries are filled to 40 tokens, and rows have 32", "query=32"
+    ),
+    "rerank(FILE, positive=b)": ("", EITHER),
+    "rerank(FILE, negative=b)": ("", EITHER),
+    "rerank(FILE, positive=b, negative=b)": ("", "leave it out"),
+    "rerank(FILE, text=b, passage=b, label=n)": ("a number from 0 to 1", ""),
+    "rerank(FILE, positive=b, negatives=mined('r', top=2, number=3))": ("", "top=3, or more"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", REFUSED)
-def test_columns_that_do_not_fit_are_refused_with_a_way_out(arguments, tmp_path):
-    row = {"a": "x", "b": "y", "c": "y", "d": ["z", "w"], "s": [1, 2]}
+@pytest.mark.parametrize("task", REFUSED)
+def test_what_does_not_fit_is_refused_with_a_way_out(task, tmp_path):
+    row = {"a": "x", "b": "y", "c": "y", "d": ["z", "w"], "s": [1, 2], "n": 3, "query": "x"}
     (tmp_path / "t.jsonl").write_text(json.dumps(row))
-    message, help = REFUSED[arguments]
+    message, help = REFUSED[task]
     with pytest.raises((SpecError, DataError)) as error:
-        bertc.resolve(f"{TOY} task=embed('{tmp_path}/t.jsonl', {arguments})")
+        bertc.resolve(f"{TOY} task={task.replace('FILE', repr(str(tmp_path / 't.jsonl')))}")
     assert message in str(error.value)
     assert help in f"{error.value} {getattr(error.value, 'help', '')}"

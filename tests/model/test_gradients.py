@@ -9,20 +9,15 @@ from torch import Tensor
 
 from bertc.model.relative import gather_distances
 from bertc.model.weights import picked
+from tests.traced import traced
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the compiler's own
 
 
 def compiled(function: Callable[..., Any], operations: set[str]) -> Callable[..., Any]:
     """The function as the compiler has it before it writes code, whose operations are noted."""
-    from functorch.compile import make_boxed_func
-    from torch._dynamo.backends.common import aot_autograd
-    from torch._inductor.decomposition import select_decomp_table
-
-    def note(graph: Any, _: Any) -> Any:
-        operations.update(str(node.target) for node in graph.graph.nodes)
-        return make_boxed_func(graph.forward)
-
-    backend = aot_autograd(fw_compiler=note, bw_compiler=note, decompositions=select_decomp_table())
-    return torch.compile(function, fullgraph=True, dynamic=False, backend=backend)
+    with traced(lambda graph: operations.update(str(node.target) for node in graph.graph.nodes)):
+        return torch.compile(function, fullgraph=True, dynamic=False)
 
 
 @pytest.mark.parametrize("rows", [2, 5])

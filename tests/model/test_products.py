@@ -10,6 +10,7 @@ from tests.model import test_positions as positions
 from tests.model import test_relative as relative
 from tests.model import test_two_streams as streams
 from tests.model.material import ROWS, assert_counted
+from tests.run import test_gdes as gdes
 
 NEAR_AND_FAR = f"{disentangled.BASE}{disentangled.KIND} steps=10 "
 SPECS = [
@@ -21,6 +22,7 @@ SPECS = [
         "objective=mlm", "objective=clm", "objective=plm", "objective=mlm share=attention E=16",
         "objective=clm memory=32 format=stream",
     )),
+    *(f"{gdes.SPEC} steps=10 {extra}" for extra in ("", "pack=true")),
     *(f"{relative.BASE}{kind} head=linear" for kind in relative.KINDS),
     f"{relative.BASE}attention=relative".replace("seq=16", "seq=300"),  # worked on in strips
 ]  # fmt: skip

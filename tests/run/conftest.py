@@ -165,7 +165,8 @@ def same_tensors(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -
 def go(tmp_path: Path, cache: Path) -> Callable[..., Report]:
     """Train into a folder, quietly, with one cache for all runs of a test."""
 
-    def run(resolved: Resolved, name: str = "run", **options: Any) -> Report:
+    def run(program: Resolved | str, name: str = "run", **options: Any) -> Report:
+        resolved = points(program)[0] if isinstance(program, str) else program
         return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
 
     return run

@@ -28,21 +28,15 @@ STAGES: dict[str, dict[str, object]] = {
 FAST = Adam(lr=1e-2, warmup=0, schedule=ConstantRate())
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("average")
-
-
 def made(tiny: Any) -> Any:
     return tiny(stages=STAGES, optimizer=FAST, save_every=1, keep="all", eval_every=1)
 
 
-@pytest.fixture
-def run(tiny: Any, folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def run(tiny: Any, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with an average in two of three stages, a checkpoint a step."""
-    found = folder / "run"
-    if not found.exists():
-        train(made(tiny), found, cache=folder / "cache", quiet=True)
+    found = tmp_path_factory.mktemp("average") / "run"
+    train(made(tiny), found, cache=cache, quiet=True)
     return found
 
 
@@ -77,12 +71,12 @@ def stood_at(run: Path, step: int, name: str = "at") -> Path:
     return copy
 
 
-def test_the_average_is_what_is_evaluated_and_loaded(run, folder):
+def test_the_average_is_what_is_evaluated_and_loaded(run, cache):
     shown = {line["step"]: line["losses"] for line in lines(run, "eval")}
     for step, kind in ((6, "average"), (9, "average"), (11, "weights")):
         read = read_model(stood_at(run, step))[1]
         assert all(torch.equal(read[n], t) for n, t in tensors(run, step, kind).items())
-        again = evaluate_run(stood_at(run, step), cache=folder / "cache", quiet=True)
+        again = evaluate_run(stood_at(run, step), cache=cache, quiet=True)
         assert again.evaluation.losses == pytest.approx(shown[step], rel=1e-6)
         assert any("of the average" in note for note in again.notes) == (kind == "average")
     raw = read_checkpoint(run, 6, raw=True)[1]
@@ -90,34 +84,34 @@ def test_the_average_is_what_is_evaluated_and_loaded(run, folder):
 
 
 @pytest.mark.parametrize("step", [6, 8])
-def test_resumed_at_any_step_it_is_the_same(run, tiny, folder, step):
+def test_resumed_at_any_step_it_is_the_same(run, tiny, cache, step):
     resumed = stood_at(run, step, "resumed")
-    train(made(tiny), resumed, cache=folder / "cache", quiet=True, resume=True)
+    train(made(tiny), resumed, cache=cache, quiet=True, resume=True)
     same_run(run, resumed)
 
 
 @pytest.mark.parametrize(("settings", "kind"), [({"layers": 2}, "average"), ({}, "weights")])
 def test_a_stage_begins_anew_with_the_average_and_goes_on_with_the_weights(
-    tiny, folder, run, settings, kind
+    tiny, go, tmp_path, run, settings, kind
 ):
     """Its rate is too small to move a weight; those of the stage before are no average's."""
     first = {**STAGES["moving"], "average": Ema(half_life=3), "optimizer": FAST}
     still = {"layers": 1, "steps": 1, "optimizer": Adam(lr=1e-30, warmup=0)}
     stages = {"moving": first, "next": {**still, **settings}}
     resolved = tiny(stages=stages, save_every=6, keep="all", eval_every=9)
-    train(resolved, folder / kind, cache=folder / "cache", quiet=True)
-    before, after = tensors(folder / kind, 6, kind), tensors(folder / kind, 7)
+    go(resolved, kind)
+    before, after = tensors(tmp_path / kind, 6, kind), tensors(tmp_path / kind, 7)
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
-    assert averaged_steps(folder / kind) == [6]
-    raw = tensors(folder / kind, 6)
+    assert averaged_steps(tmp_path / kind) == [6]
+    raw = tensors(tmp_path / kind, 6)
     assert all(torch.equal(raw[name], weight) for name, weight in tensors(run, 6).items())
 
 
-def test_what_is_pruned_is_gone_of_the_average_too(tiny, folder):
+def test_what_is_pruned_is_gone_of_the_average_too(tiny, go, tmp_path, cache):
     prune = Neurons(share=0.5, every=0.25, examples=8)
     resolved = tiny(prune=prune, average=Ema(half_life=3), steps=6, save_every=6)
-    report = train(resolved, folder / "pruned", cache=folder / "cache", quiet=True)
-    again = evaluate_run(folder / "pruned", cache=folder / "cache", quiet=True)
+    report = go(resolved, "pruned")
+    again = evaluate_run(tmp_path / "pruned", cache=cache, quiet=True)
     assert again.evaluation.loss == pytest.approx(report.evaluation.loss, rel=1e-5)
     assert "parameters are left" in report.notes[0]
 

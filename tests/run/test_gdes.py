@@ -5,7 +5,6 @@ import torch
 import transformers
 
 from bertc.api import resolve
-from bertc.cost import estimate
 from bertc.hub.exporting import export_model
 from bertc.hub.networks import parted, summed, tensors_alone
 from bertc.ir.program.model import model_weights
@@ -13,7 +12,6 @@ from bertc.model import EncoderInputs, build
 from bertc.model.heads import Detector
 from tests.hub.programs import Wordless
 from tests.model.material import drawn
-from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 SPEC = """layers=2 hidden=32 heads=4 vocab=300 seq=32 segments=0 norm=post(1e-7) dropout=0
 attention=disentangled(16, 64) objective=rtd(add_cls=true)*10+mlm(replace=100/0/0)
@@ -92,14 +90,3 @@ def test_the_two_are_exported_each_whole(tmp_path):
             found = model.read(EncoderInputs(ids, attention_mask=mask), name)
             torch.testing.assert_close(found[mask], states[mask], atol=1e-4, rtol=1e-4)
     assert any("rtd" in note for note in exported.notes)
-
-
-@pytest.mark.parametrize("extra", ["", "pack=true"])
-def test_its_products_are_those_that_torch_counts(extra):
-    resolved = resolve(f"{SPEC} steps=10 batch={BATCH} microbatch={BATCH} {extra}")
-    forward, train = counted_by_torch(resolved, resolved.stages[0])
-    counted = estimate(resolved).stages[0].parameters
-    assert counted.total == sum(weight.numel for weight in model_weights(resolved))
-    found = estimate(resolved).stages[0].flops
-    assert found.forward_per_example == pytest.approx(forward, rel=1e-4)
-    assert found.train_per_example == pytest.approx(train, rel=1e-4)

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import random
 import re
 from statistics import fmean, stdev
 from typing import get_args
@@ -28,6 +27,7 @@ from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
 from bertc.use.predict import predict, predicted_parts, write_answers
 from bertc.use.preview import preview
+from tests.net.programs import FARM, copied
 from tests.run.conftest import final_tensors, lines, weights
 
 BIRDS, PLACES = ("hens", "ducks", "geese"), ("barn", "pond", "gate")
@@ -39,90 +39,31 @@ PLAIN = "bias_correction=true, schedule=polynomial"
 FAST = f"optimizer=adam(lr=5e-3, warmup=2, {PLAIN}) "
 
 
-def sentences(count, seed):
-    draw = random.Random(seed)
-    return [
-        (f"the old {bird} sit in the {place}", bird, place)
-        for bird, place in ((draw.choice(BIRDS), draw.choice(PLACES)) for _ in range(count))
-    ]
+def sentences(part):
+    """Texts of the farm, who sits there, and where."""
+    rows = (FARM / f"birds.{part}.tsv").read_text().splitlines()[1:]
+    return [(*row.split("\t"), row.split()[-2]) for row in rows]
 
 
 @pytest.fixture
 def farm(tmp_path, corpus_file):
     """Files of every kind of task about who sits where, and for each kind what names them."""
-
-    def table(name, header, rows):
-        lines = ["\t".join(header), *("\t".join(map(str, row)) for row in rows)]
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
-
-    def glue(folder, header, row):
-        (tmp_path / folder).mkdir()
-        for part, size, seed in (("train", 48, 1), ("dev", 12, 2)):
-            table(f"{folder}/{part}.tsv", header, map(row, sentences(size, seed)))
-
-    for part, size, seed in (("train", 48, 1), ("dev", 12, 2)):
-        found = sentences(size, seed)
-        table(f"birds.{part}.tsv", ("text", "label"), [(t, b) for t, b, _ in found])
-        table(f"score.{part}.tsv", ("text", "label"), [(t, BIRDS.index(b)) for t, b, _ in found])
-        table(f"both.{part}.tsv", ("text", "topics"), [(t, f"{p}; {b}") for t, b, p in found])
-        numbers = [(t, BIRDS.index(b), PLACES.index(p) - 1) for t, b, p in found]
-        table(f"numbers.{part}.tsv", ("text", "x", "y"), numbers)
-        table(
-            f"choose.{part}.tsv",
-            ("question", "a", "b", "c", "label"),
-            [(t, *_turned(n), _turned(n).index("ducks")) for n, (t, _, _) in enumerate(found)],
-        )
-        pairs = [(t, of, int(of == b)) for t, b, _ in found for of in BIRDS]
-        table(f"pairs.{part}.tsv", ("query", "passage", "label"), pairs)
-        table(
-            f"tag.{part}.tsv",
-            ("words", "tags"),
-            [(t, "O O B-BIRD O O O B-PLACE") for t, _, _ in found],
-        )
-        table(
-            f"read.{part}.tsv",
-            ("context", "question", "answer", "start"),
-            [(t, "who sits there", b, t.index(b)) for t, b, _ in found],
-        )
-        passages = [
-            {
-                "context": t,
-                "qas": [
-                    {
-                        "id": f"{part}{n}",
-                        "question": "who sits there",
-                        "answers": [{"text": b, "answer_start": t.index(b)}] if n % 4 else [],
-                        "is_impossible": n % 4 == 0,
-                    }
-                ],
-            }
-            for n, (t, b, _) in enumerate(found)
-        ]
-        squad = {"version": "v2.0", "data": [{"title": "farm", "paragraphs": passages}]}
-        (tmp_path / f"{part}-v2.0.json").write_text(json.dumps(squad))
-        (tmp_path / "tags").mkdir(exist_ok=True)
-        with (tmp_path / "tags" / f"{part}.conll").open("w") as file:
-            for text, _, _ in found:
-                tags = ["O", "O", "B-BIRD", "O", "O", "O", "B-PLACE"]
-                lines = (f"{w} X Y {t}" for w, t in zip(text.split(), tags, strict=True))
-                file.write("\n".join(lines) + "\n\n")
-        (tmp_path / "xnli").mkdir(exist_ok=True)
-        label = dict(zip(BIRDS, ("entailment", "neutral", "contradiction"), strict=True))
-        rows = ["\t".join((t, b, label[b])) for t, b, _ in found]
-        (tmp_path / "xnli" / f"{part}-en.tsv").write_text("\n".join(rows) + "\n")
-        for number, (text, bird, _) in enumerate(found[:12]):
-            folder = tmp_path / "race" / part / "high"
-            folder.mkdir(parents=True, exist_ok=True)
-            content = {
-                "article": text,
-                "questions": ["the _ sit there"],
-                "options": [[*BIRDS, "nobody"]],
-                "answers": ["ABC"[BIRDS.index(bird)]],
-                "id": f"high{number}.txt",
-            }
-            (folder / f"{number}.txt").write_text(json.dumps(content))
-    glue("RTE", ("index", "sentence1", "sentence2", "label"), _entailed)
-    glue("SST-2", ("sentence", "label"), lambda row: (row[0], int(row[1] == "hens")))
+    copied(FARM, tmp_path)
+    for part in ("train", "dev"):
+        found = sentences(part)
+        tables = {
+            "both": ["text\ttopics", *(f"{t}\t{p}; {b}" for t, b, p in found)],
+            "numbers": [
+                "text\tx\ty",
+                *(f"{t}\t{BIRDS.index(b)}\t{PLACES.index(p) - 1}" for t, b, p in found),
+            ],
+            "pairs": [
+                "query\tpassage\tlabel",
+                *(f"{t}\t{of}\t{int(of == b)}" for t, b, _ in found for of in BIRDS),
+            ],
+        }
+        for name, rows in tables.items():
+            (tmp_path / f"{name}.{part}.tsv").write_text("\n".join(rows) + "\n")
     at = tmp_path
     return {
         "glue": f"glue(rte, '{at}/RTE')",
@@ -143,26 +84,6 @@ def farm(tmp_path, corpus_file):
         "rerank": f"rerank('{at}/pairs.train.tsv', '{at}/pairs.dev.tsv')",
         "text": f"data=files('{corpus_file}', sentences=lines) ",
     }
-
-
-def _turned(number):
-    turn = number * 7 % 3
-    return (*BIRDS[turn:], *BIRDS[:turn])
-
-
-def _entailed(row):
-    text, bird, place = row
-    claimed = bird if len(place) == 4 else "hens"
-    return 0, text, f"the {claimed}", "entailment" if claimed == bird else "not_entailment"
-
-
-@pytest.fixture
-def go(go):
-    def run(spec, name="run", **options):
-        resolved = bertc.resolve(spec)
-        return go(resolved, name, **options)
-
-    return run
 
 
 ANSWERED = {
@@ -228,7 +149,7 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
     assert re.search(r"dev: calibration error 0.\d+, 0.\d+ with the temperature .* here", notes)
     after = predict(run, file, device="cpu", quiet=True)
     assert "that bertc eval fitted on dev" in after.summary()
-    texts = [text for text, *_ in sentences(12, 2)]
+    texts = [text for text, *_ in sentences("dev")]
     labels = [row["labels"] for row in bertc.load(run).predict(texts)]
     assert labels == after.answers.given, "in memory too"
     scores = judge(after.task, read_examples(after.task, DataPart(file)), after.answers.given)
@@ -266,7 +187,7 @@ def test_labels_of_one_probability_are_named():
 
 def test_answers_go_to_files_in_parts_with_the_columns_of_nested_rows(go, farm, tmp_path, capsys):
     go(f"{NETWORK}{farm['text']}{FAST}task={farm['several']} steps=4")
-    nested = [{"doc": {"body": t, "n": 1}, "key": None} for t, _, _ in sentences(12, 5)]
+    nested = [{"doc": {"body": t, "n": 1}, "key": None} for t, _, _ in sentences("dev")]
     file = tmp_path / "in.jsonl"
     file.write_text("\n".join(map(json.dumps, nested)))
     asked = "classify(text='doc.body')"

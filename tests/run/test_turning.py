@@ -28,16 +28,11 @@ STAGES = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("turning")
-
-
-@pytest.fixture
-def run(tiny: Any, folder: Path) -> Path:
+def run(tiny: Any, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """clm, mlm and clm again, three steps each, with a checkpoint at each seam."""
-    if not (folder / "run").exists():
-        train(made(tiny), folder / "run", cache=folder / "cache", quiet=True)
-    return folder / "run"
+    found = tmp_path_factory.mktemp("turning") / "run"
+    train(made(tiny), found, cache=cache, quiet=True)
+    return found
 
 
 def made(tiny: Any) -> Any:
@@ -65,18 +60,18 @@ def test_tokens_see_later_ones_in_stages_of_both_directions_alone(run, step, cau
 
 
 @pytest.mark.parametrize("step", [3, 6])
-def test_resumed_at_a_seam_it_is_the_same(run, tiny, folder, step):
+def test_resumed_at_a_seam_it_is_the_same(run, tiny, cache, step):
     resumed = stood_at(run, step, "resumed")
-    train(made(tiny), resumed, cache=folder / "cache", quiet=True, resume=True)
+    train(made(tiny), resumed, cache=cache, quiet=True, resume=True)
     same_run(run, resumed)
 
 
-def test_each_stage_is_evaluated_used_and_exported_in_its_direction(run, folder, tmp_path):
+def test_each_stage_is_evaluated_used_and_exported_in_its_direction(run, cache, tmp_path):
     shown = {line["step"]: line["losses"] for line in lines(run, "eval")}
     kinds = ["mlm", "mlm_masked", "mlm_replaced", "mlm_visible"]
     assert [[*losses] for losses in shown.values()] == [["clm"], kinds, ["clm"]]
     for step in (3, 6):
-        again = evaluate_run(stood_at(run, step), cache=folder / "cache", quiet=True)
+        again = evaluate_run(stood_at(run, step), cache=cache, quiet=True)
         assert again.evaluation.losses == pytest.approx(shown[step], rel=1e-6)
     assert len(fill(stood_at(run, 6), "old hens [MASK] in [MASK]").masks) == 2
     assert len(fill(run, "old hens cackle").masks) == 1
