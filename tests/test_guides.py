@@ -22,6 +22,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check import passes
 from bertc.cli import starting
 from bertc.cli.app import app
+from tests.hub.programs import bert_folder
 from tests.net.programs import FARM
 
 ROOT = Path(__file__).parents[1]
@@ -298,14 +299,7 @@ def test_the_commands_of_the_page_on_beginning_run(run, tmp_path, monkeypatch):
     (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
     (tmp_path / "pairs.tsv").write_text("a\tb\n" + "a hen\ta duck of a pond\n" * 9)
     (tmp_path / "texts.txt").write_text("the hen and a duck\nthe pond of a reed\n" * 30)
-    config = {
-        "model_type": "bert", "vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1,
-        "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 512,
-    }  # fmt: skip
-    (tmp_path / "minilm").mkdir()
-    (tmp_path / "minilm" / "config.json").write_text(json.dumps(config))
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 156))]
-    (tmp_path / "minilm" / "vocab.txt").write_text("\n".join(words))
+    bert_folder(tmp_path / "minilm", map(chr, range(97, 156)))
     page = commands(ROOT / "docs" / "how-to" / "begin.md")
     answers_given = iter(["texts.txt", "en", "14M", "pretrain", "cpu"])
     monkeypatch.setattr(starting, "is_terminal", lambda: "mine.bertc" in sys.argv)

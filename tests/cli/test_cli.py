@@ -32,6 +32,7 @@ from bertc.base.resources import shipped_specs
 from bertc.cli import options
 from bertc.cli.app import app as commands
 from bertc.cli.options import HELP_GROUPS
+from tests.hub.programs import bert_folder
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -297,13 +298,7 @@ def test_an_error_of_a_spec_says_place_and_way_out_in_python_too() -> None:
     ],
 )
 def test_check_holds_a_network_against_that_of_init(call, tmp_path, settings, said):
-    config = {
-        **{"model_type": "bert", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3},
-        **{"num_attention_heads": 2, "intermediate_size": 128, "max_position_embeddings": 64},
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(95))]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    bert_folder(tmp_path, (f"w{n}" for n in range(95)), hidden=64, layers=3)
     code, out, _ = call("check", f"init='{tmp_path}' seq=32 steps=10 {settings}")
     assert code == (1 if said else 0)
     assert all(line in out for line in said.split("\n"))

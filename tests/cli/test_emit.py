@@ -1,6 +1,5 @@
 """What ``build --emit`` shows is what estimate and train use, files that decide it included."""
 
-import json
 import re
 from pathlib import Path
 
@@ -10,12 +9,9 @@ from bertc.api import points, resolve
 from bertc.base.resources import shipped_specs
 from bertc.cli.emit import emit
 from bertc.ir.learning.objective import Mlm
+from tests.hub.programs import bert_folder
 from tests.kinds import OBJECTIVES
 
-CONFIG = {
-    "model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
-    "intermediate_size": 1536, "vocab_size": 500,
-}  # fmt: skip
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=32 batch=4"
 
 
@@ -27,8 +23,8 @@ def examples(tmp_path: Path) -> str:
 
 
 def test_the_network_of_init_is_shown(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    text = emit(f'init="{tmp_path}" vocab=500 steps=10', (), "resolved")
+    bert_folder(tmp_path, "abcdefghijk", hidden=384, layers=6)
+    text = emit(f'init="{tmp_path}" vocab=16 steps=10', (), "resolved")
     assert re.search("layers = 6 +# derived: that of init", text)
     assert re.search("hidden = 384 +# derived: that of init", text)
 

@@ -142,18 +142,6 @@ def test_shares_stops_and_second_starts_change_nothing(program, straight, tmp_pa
         assert contents(place.folder) == straight
 
 
-def test_a_damaged_part_is_found_and_made_again(program, place, straight, tmp_path):
-    (tmp_path / "to/00002/train.ids").write_bytes(b"")
-    (tmp_path / "to/corpus.json").unlink()
-    assert "00002" in standing(place.address)[0]
-    with pytest.raises(DataError, match="0 parts missing, 1 damaged, the first is 00002"):
-        finish_preparing(place, Silent())
-    with pytest.raises(MissingInputError, match="not prepared to its end"):
-        open_prepared(Prepared(path=place.address), "", tmp_path / "cache", Silent())
-    made(program, place.address, tmp_path / "cache")
-    assert contents(place.folder) == straight
-
-
 def read_all(to: str, cache: Path) -> None:
     batches = prepare(reading(to, tokenizer_at(to, cache)), cache, Silent()).stages[0]
     for step in range(batches.examples // 4 + 1):
@@ -238,8 +226,12 @@ def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(
     assert contents(place.folder) == straight
     (tmp_path / "to/corpus.json").unlink()
     assert "not finished: --finish" in standing(place.address)[0]
+    with pytest.raises(MissingInputError, match="not prepared to its end"):
+        open_prepared(Prepared(path=place.address), "", tmp_path / "cache", Silent())
     (tmp_path / "to/00003/train.ids").write_bytes(b"")
     (tmp_path / "to/00004/manifest.json").unlink()
+    with pytest.raises(DataError, match="1 part missing, 1 damaged, the first is 00003"):
+        finish_preparing(place, Silent())
     text, complete = standing(place.address)
     assert not complete
     assert "missing  1: 00004" in text

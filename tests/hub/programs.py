@@ -1,6 +1,8 @@
 """Small programs of our own, and their tensors."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,6 +54,18 @@ def assert_same(ours: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Ten
     """The same names, and the same bits."""
     assert ours.keys() == wanted.keys()
     assert all(torch.equal(ours[name], wanted[name]) for name in wanted)
+
+
+def bert_folder(folder: Path, words: Iterable[str], hidden: int = 16, layers: int = 1) -> None:
+    """A folder of BERT without weights: its configuration, and a vocabulary of these words."""
+    config = {
+        "model_type": "bert", "hidden_size": hidden, "num_hidden_layers": layers,
+        "num_attention_heads": 2, "intermediate_size": 2 * hidden, "max_position_embeddings": 512,
+    }  # fmt: skip
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": len(tokens)}))
+    (folder / "vocab.txt").write_text("\n".join(tokens))
 
 
 def words(pad: int = 0) -> Wordless:

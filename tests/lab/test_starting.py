@@ -18,6 +18,7 @@ from bertc.lab.starting.columns import roles_of
 from bertc.lab.starting.init import NEEDS, Answers, purposes, start
 from bertc.lang.write.format import format_text
 from bertc.run.train.clock import evaluations_due
+from tests.hub.programs import bert_folder
 
 ROWS = "Review,id,stars\n" + "".join(
     f'"A hen, a duck and the {word} by that pond.",{i},{i % 3}\n'
@@ -303,15 +304,7 @@ def test_a_budget_that_is_not_used_up_is_explained(data, limit, purpose, why):
 
 
 def test_a_network_to_begin_from_keeps_its_size(data):
-    config = {
-        **{"model_type": "bert", "vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 3},
-        **{"num_attention_heads": 2, "intermediate_size": 128, "max_position_embeddings": 512},
-    }
-    (data / "model").mkdir()
-    (data / "model" / "config.json").write_text(json.dumps(config))
-    (data / "model" / "vocab.txt").write_text(
-        "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + "\n".join(map(chr, range(97, 156)))
-    )
+    bert_folder(data / "model", map(chr, range(97, 156)), hidden=64, layers=3)
     tagged = resolve(start(survey("conll"), Answers(init="model")))
     assert len(tagged.encoder.layers) == 3
     read_on = resolve(start(survey("text"), Answers(init="model", budget=Budget("time", 60))))

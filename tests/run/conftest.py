@@ -5,7 +5,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -133,6 +133,19 @@ def tiny(corpus_file: Path) -> Callable[..., Resolved]:
         return resolve(Program("tiny", given(values), blocks))
 
     return make
+
+
+def leave_run(
+    folder: Path, resolved: Resolved, evaluated: Iterable[object], step: int, finished: bool
+) -> Path:
+    """Leave what a run leaves, but for weights: lines of metrics, and a checkpoint of a step."""
+    (folder / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
+    (folder / "resolved.json").write_text(resolved.model_dump_json())
+    (folder / "lock.json").write_text("{}")
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in evaluated))
+    if finished:
+        (folder / "digests.json").write_text(json.dumps({"weights": {"step": step}}))
+    return folder
 
 
 def final_tensors(run: Path) -> dict[str, torch.Tensor]:

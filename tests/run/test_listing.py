@@ -18,6 +18,7 @@ from bertc.lab.results.listing import list_runs
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lines import Attempt
 from bertc.run.train.loop import train
+from tests.run.conftest import leave_run
 
 
 def line(step, loss):
@@ -30,17 +31,11 @@ def run(tiny, tmp_path):
     """Leave a run with these held-out losses by step."""
 
     def make(name, losses, finished=False, host="", **settings):
-        folder = tmp_path / "runs" / name
-        steps = tiny(**settings).steps
-        (folder / "checkpoints" / f"step-{steps if finished else 0:08d}").mkdir(parents=True)
-        (folder / "resolved.json").write_text(tiny(**settings).model_dump_json())
-        (folder / "lock.json").write_text("{}")
-        lines = (json.dumps(line(step, loss)) + "\n" for step, loss in losses.items())
-        (folder / "metrics.jsonl").write_text("".join(lines))
+        resolved, lines = tiny(**settings), (line(*each) for each in losses.items())
+        step = resolved.steps if finished else 0
+        folder = leave_run(tmp_path / "runs" / name, resolved, lines, step, finished)
         attempt = Attempt(0, 0.0, host or platform.node(), "cpu", 1)
         (folder / "attempts.jsonl").write_text(json.dumps(vars(attempt)) + "\n")
-        if finished:
-            (folder / "digests.json").write_text(json.dumps({"weights": {"step": steps}}))
         return folder
 
     return make

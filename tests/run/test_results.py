@@ -14,6 +14,7 @@ from bertc.ir.learning.optimizer import Adam
 from bertc.ir.learning.task import Glue
 from bertc.lab.results.compare import results
 from bertc.lab.results.groups import glue_average
+from tests.run.conftest import leave_run
 
 TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 
@@ -30,16 +31,8 @@ def run(tiny, tmp_path):
 
     def make(name, shown, done=True, part="dev", **settings):
         resolved = tiny(**{"steps": 12, **settings})
-        folder = tmp_path / name
-        (folder / "checkpoints" / f"step-{max(shown):08d}").mkdir(parents=True)
-        (folder / "resolved.json").write_text(resolved.model_dump_json())
-        (folder / "lock.json").write_text("{}")
-        (folder / "metrics.jsonl").write_text(
-            "".join(json.dumps(line(resolved, step, part, v)) + "\n" for step, v in shown.items())
-        )
-        if done:
-            (folder / "digests.json").write_text(json.dumps({"weights": {"step": max(shown)}}))
-        return folder
+        lines = (line(resolved, step, part, value) for step, value in shown.items())
+        return leave_run(tmp_path / name, resolved, lines, max(shown), done)
 
     return make
 
