@@ -190,26 +190,24 @@ class Capped(FullAttention):
     cap: int = 0
 
 
-@pytest.mark.parametrize(
-    ("attention", "setting"),
-    [(Windowed(), "attention=windowed"), (Capped(cap=3), "attention=full(cap=3)")],
-)
-def test_a_kind_that_no_family_lists_is_never_written_as_another(attention, setting, monkeypatch):
-    monkeypatch.setattr(families, "FAMILIES", (families.BERT,))
-    assert_refused(program().encoder.model_copy(update={"attention": attention}), setting)
-
-
 class Turned(Encoder):
     """A setting of the network that no family knows."""
 
     turns: int = 0
 
 
-def test_a_setting_that_no_family_lists_is_never_left_out():
-    assert_refused(Turned(**dict(program().encoder), turns=2), "kind=turned")
+OWN = program().encoder
 
 
-def assert_refused(encoder: Encoder, setting: str) -> None:
+@pytest.mark.parametrize(
+    ("encoder", "setting"),
+    [
+        (OWN.model_copy(update={"attention": Windowed()}), "attention=windowed"),
+        (OWN.model_copy(update={"attention": Capped(cap=3)}), "attention=full(cap=3)"),
+        (Turned(**dict(OWN), turns=2), "kind=turned"),
+    ],
+)
+def test_what_no_family_lists_is_never_left_out_or_written_as_another(encoder, setting):
     resolved = program()
     (stage,) = resolved.stages
     found = family_for(

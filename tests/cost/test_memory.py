@@ -15,19 +15,15 @@ from bertc.cost.rules import flash_bytes
 from bertc.ir.program.model import trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import (
-    Boundaries,
     Losses,
-    MicroBatch,
-    PairTargets,
-    Predictions,
-    with_output_positions,
 )
 from bertc.learn.objectives.softmax.cross_entropy import GPU_CHUNK
 from bertc.learn.step.memory import beginning
-from bertc.model import EncoderInputs, PermutationMask, build
+from bertc.model import build
 from bertc.model.body import Outputs
 from tests.bench.estimates import allocated_bytes
 from tests.kinds import PAIRS
+from tests.specs.test_flop_counter import micro_batch
 
 GIB = 2**30
 
@@ -115,6 +111,13 @@ LEDGER = [
     "batch=16 precision=fp32 dropout=0 adapt=lora(4)",
     "batch=16 microbatch=4 precision=bf16 adapt=lora(8, on=attention+ffn) optimizer=lamb",
 ]
+LSTM = [
+    "body=bilstm(64) embedding=64 precision=fp32",
+    "body=bilstm(64, layers=2) embedding=64 precision=fp32 dropout=0",
+    "body=bilstm(150) embedding=300 precision=fp32",
+    "body=bilstm(64) embedding=64 precision=bf16",
+    "body=bilstm(64) embedding=64 precision=fp32 objective=mlm+nsp",
+]
 TEACHER = "teacher=spec('layers=6 hidden=128 heads=4 vocab=2k seq=64')"
 TAUGHT = [
     f"batch=16 precision=fp32 objective=mlm+kd(logits,T=2) {TEACHER}",
@@ -124,9 +127,10 @@ TAUGHT = [
 ]
 
 
-@pytest.mark.parametrize("extra", LEDGER + TAUGHT)
+@pytest.mark.parametrize("extra", LEDGER + LSTM + TAUGHT)
 def test_the_peak_is_what_the_allocator_gave_out(extra: str) -> None:
-    spec = f"layers=3 hidden=64 heads=4 seq=64 {extra} steps=100 compile=off device=cpu"
+    size = "batch=16" if extra in LSTM else "layers=3 hidden=64 heads=4"
+    spec = f"{size} seq=64 {extra} steps=100 compile=off device=cpu"
     spec += " vocab=2k" * ("vocab" not in extra)
     asked = resolve(spec).stages[0]
     resolved = resolve(spec, [f"microbatch={asked.microbatch or asked.batch}"])
@@ -176,7 +180,7 @@ KEPT = [
 ]
 
 
-def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
+def bytes_saved(resolved: Resolved, dtype: torch.dtype, count: int) -> int:
     """Bytes of all distinct tensors that autograd saves in a forward pass, and of its states."""
     model, stage = build(resolved), resolved.stages[0]
     model.compute_dtype = dtype
@@ -189,29 +193,14 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
         found[storage.data_ptr()] = storage
         return tensor
 
-    ids = torch.zeros(batch, stage.seq, dtype=torch.long)
-    asked = torch.zeros(batch, stage.predictions(), dtype=torch.long)
-    targets = {
-        "mlm": Predictions(asked, asked, asked.float()),
-        "plm": Predictions(asked, asked, asked.float()),
-        "sbo": Boundaries(asked, asked, asked, asked, asked.float()),
-        "sop": PairTargets(ids[:, :1], ids[:, :1], ids[:, :1].float()),
-    }
-    batch = MicroBatch(
-        reading=EncoderInputs(
-            token_ids=ids,
-            segment_ids=torch.zeros_like(ids),
-            permutation=PermutationMask(ids, ids, asked) if stage.row.queries else None,
-            memory=beginning(model, stage, batch, torch.device("cpu")),
-            backward=torch.arange(batch) % 2 if stage.format.directions > 1 else None,
-        ),
-        originals=ids,
-        terms={term.name: targets[term.name] for term in stage.objective},
-    )
-    batch = with_output_positions(stage, batch)
+    batch = micro_batch(stage, count)
+    reading = batch.reading._replace(
+        segment_ids=torch.zeros_like(batch.reading.token_ids), attention_mask=None,
+        memory=beginning(model, stage, count, torch.device("cpu")),
+    )  # fmt: skip
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        hidden = note(model.read(batch.reading))
-        Losses(model, stage, stage.networks()[-1])(batch, Outputs(hidden))
+        hidden = note(model.read(reading))
+        Losses(model, stage, stage.networks()[-1])(batch._replace(reading=reading), Outputs(hidden))
     return sum(storage.nbytes() for storage in found.values())
 
 

@@ -10,7 +10,6 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 import bertc
 from bertc.base.diagnostics import DataError
-from bertc.data.cache.store import Silent
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.encode import encode
 from bertc.data.examples.remarks import notes_on_cuts, notes_on_shared
@@ -23,6 +22,7 @@ from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import from_tokenizer
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.vocabulary import ByteBpe
+from tests.data.test_prepare import Notes
 
 WORDS = [f"w{n}" for n in range(40)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -287,19 +287,8 @@ def test_a_batch_is_the_same_however_it_is_cut(bert):
     assert all(batch.token_ids.size <= 160 for batch in batches)
 
 
-class Reports(Silent):
-    def __init__(self):
-        self.notes, self.begun = [], []
-
-    def note(self, message):
-        self.notes.append(message)
-
-    def begin(self, task, total, unit):
-        self.begun.append(task)
-
-
 def test_what_is_cut_lost_or_too_little_is_reported(bert, tmp_path):
-    reports = Reports()
+    reports = Notes()
     (tmp_path / "short.tsv").write_text("text\tlabel\nw1 w2\tno\nw3 w4 w5 w6 w7 w8 w9\tyes\n")
     (tmp_path / "asked.jsonl").write_text(
         '{"context": "w1 w2 w3 w4 w5 w6", "question": "a", "answer": "w1 w2 w3 w4 w5"'
@@ -326,10 +315,10 @@ def test_a_task_of_two_stages_is_read_once(bert, tmp_path):
     task = f"classify('{tmp_path}/a.tsv')"
     blocks = f"stage 'a' {{ task={task} }} stage 'b' {{ task={task} batch=2 }}"
     resolved = bertc.resolve(f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) seq=8 {blocks}")
-    reports, known = Reports(), {}
+    reports, known = Notes(), {}
     copier = Copier(tmp_path, None, "[MASK]", reports)
     first, second = (read_tasks(s, bert, 1, copier, reports, known) for s in resolved.stages)
-    assert reports.begun == ["reading classify", "encoding classify"]
+    assert reports.tasks == ["reading classify", "encoding classify"]
     assert first.sets[0] is second.sets[0]
     assert (first.batch, second.batch) == (resolved.stages[0].batch, 2)
 

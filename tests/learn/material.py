@@ -25,13 +25,19 @@ def vocab(continues: int = CONTINUES) -> VocabTensors:
     )  # fmt: skip
 
 
-def rows(count: int, seq: int, *, full: bool = False, pairs: bool = True, seed: int = 1) -> Inputs:
-    """[CLS] A [SEP] B [SEP] or [CLS] A [SEP], of any length from 4 to ``seq`` unless ``full``."""
+def rows(
+    count: int, seq: int, *, full: bool = False, pairs: bool = True, seed: int = 1,
+    long: tuple[int, ...] = (),
+) -> Inputs:  # fmt: skip
+    """[CLS] A [SEP] B [SEP] or [CLS] A [SEP], of any length from 4 to ``seq`` unless ``full``.
+
+    ``long``: the length of each.
+    """
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(ORDINARY, VOCAB, (count, seq), generator=generator)
     lengths = torch.randint(4, seq + 1, (count,), generator=generator)
-    if full:
-        lengths = torch.full((count,), seq)
+    if full or long:
+        lengths = torch.tensor(long or [seq] * count)
     lane = torch.arange(seq)
     ids[:, 0] = CLS
     ids[lane == lengths[:, None] - 1] = SEP

@@ -13,7 +13,6 @@ from bertc.ir.terms.masking import Replace, SpanUnit
 from bertc.run.models.loading import load, read_model
 from bertc.run.models.runs import import_run
 from bertc.use.fill_mask import fill
-from bertc.use.preview import preview
 from tests.run.conftest import final_tensors, lines
 
 MASKS = Mlm(replace=Replace(mask=85, random=0, keep=15), distinct=False)
@@ -108,9 +107,3 @@ def test_a_generator_no_layout_can_say_is_kept_all_the_same(go, tiny, tmp_path):
     assert all(torch.equal(found[name], wanted[name]) for name in found)
     alone = read_model(model / "generator")[1]
     assert torch.equal(alone["heads.mlm.bias"], wanted["heads.mlm.bias"])
-
-
-@pytest.mark.parametrize("name", ["electra", "unigram"])
-def test_a_preview_shows_what_is_replaced(tiny, tmp_path, name, cache):
-    text = preview(tiny(**RUNS[name]), 2, color=False, cache=cache)
-    assert "rtd: " in text

@@ -18,8 +18,8 @@ from bertc.machine.signals import Stop
 from bertc.run.records import mirror
 from bertc.run.records.fetching import fetch
 from bertc.run.records.folder import RunFolder
-
-from .conftest import same_run, stop_after
+from tests.data.test_prepare import Notes
+from tests.run.conftest import same_run, stop_after
 
 
 class Store(MemoryFileSystem):
@@ -32,14 +32,6 @@ class Store(MemoryFileSystem):
         if self.is_down:
             raise TimeoutError("no answer")
         super().put_file(*arguments, **options)
-
-
-class Notes(Display):
-    def __init__(self):
-        self.lines = []
-
-    def note(self, message):
-        self.lines.append(message)
 
 
 @pytest.fixture
@@ -70,7 +62,7 @@ def test_a_run_goes_on_from_its_mirror_as_if_never_stopped(
     monkeypatch.chdir(tmp_path)
     out = Path("runs") / at.split("/")[-1]
     assert fetch(f"{at}/", None, notes) == out
-    assert notes.lines[-1] == f"{at}/ is {out} here"
+    assert notes.notes[-1] == f"{at}/ is {out} here"
     out.rename("other")
     go(program, "other", resume=True, mirror=at)
     same_run(tmp_path / "straight", tmp_path / "other")
@@ -81,7 +73,7 @@ def test_a_run_goes_on_from_its_mirror_as_if_never_stopped(
     fetch(at, tmp_path / "run", notes)
     assert RunFolder(tmp_path / "run").saved_step == 12
     assert (tmp_path / "run.step-00000007").is_dir()
-    assert "going on from" in notes.lines[-1]
+    assert "going on from" in notes.notes[-1]
     go(program, "run", resume=True)
     assert RunFolder(tmp_path / "run").read_attempts()[-1].mirror == at, "it stays the same"
 
@@ -118,7 +110,7 @@ def test_a_damaged_checkpoint_there_is_passed_over(at, tiny, go, tmp_path):
     place.write("checkpoints/step-00000008/weights.safetensors", b"other")
     fetch(at, tmp_path / "other", notes)
     assert RunFolder(tmp_path / "other").saved_step == 4
-    assert "passed over" in notes.lines[-3]
+    assert "passed over" in notes.notes[-3]
     place.write("checkpoints/step-00000004/manifest.json", b"{}")
     with pytest.raises(DataError, match="every checkpoint at .* is damaged") as caught:
         fetch(at, tmp_path / "third", notes)
@@ -180,5 +172,5 @@ def test_the_newest_checkpoint_waits_and_another_process_ends_the_sending(
     sender.begin(resume=True)
     sender.offer(made)
     assert "step-00000004" in sender.close()
-    assert "another process has sent step-00000005" in notes.lines[0]
+    assert "another process has sent step-00000005" in notes.notes[0]
     assert "checkpoints/step-00000005/manifest.json" in FolderAt(at).sizes(below=True)

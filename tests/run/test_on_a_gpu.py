@@ -6,15 +6,14 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from bertc.api import resolve
 from bertc.cost import estimate
 from bertc.cost.planning.plan import Plan
+from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
-from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import TextExample
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.engines import gathered
@@ -23,6 +22,7 @@ from bertc.model import Model
 from bertc.run.beginning.synthetic import RandomText, first_step
 from bertc.run.evaluation import task_inference
 from bertc.run.evaluation.task_inference import answer
+from tests.data.test_encode import bert_vocabulary, word_tokenizer
 from tests.kinds import OBJECTIVES
 from tests.pretended import CUDA, META, Gpu
 
@@ -107,15 +107,8 @@ def test_answers_to_a_task_wait_once_for_all_batches(tmp_path, monkeypatch):
     spec = f"{TOY} task=classify('{tmp_path}/train.tsv', labels=[x, y])"
     stage = resolve(spec, ["steps=10"]).stages[0]
     (task,), many = stage.tasks, 40
-    rows = TaskRows(
-        token_ids=np.ones(8 * many, np.int32), segment_ids=np.zeros(8 * many, np.uint8),
-        begins=8 * np.arange(many + 1), owners=np.arange(many), targets=np.zeros((many, 1)),
-        there=np.ones(many, np.bool_), words=np.zeros(0, np.int64),
-        word_begins=np.zeros(many + 1, np.int64), tags=np.zeros(0, np.int64),
-        offsets=np.zeros((8 * many, 2), np.int32), uses=np.zeros(0, np.uint8),
-        firsts=np.zeros(many, np.int64), cls_last=False, seq=24,
-    )  # fmt: skip
-    examples = [TextExample(str(n), ("hens",), "x") for n in range(many)]
+    examples = [TextExample(str(n), ("w1 w2 w3 w4 w5 w6",), "x") for n in range(many)]
+    rows = encode(task, examples, bert_vocabulary(word_tokenizer()), 24, 2)
     with Gpu() as gpu:
         with META:
             model = Model(resolve(spec))

@@ -14,16 +14,16 @@ from bertc.learn.objectives import (
     PairTargets,
     Predictions,
     ReplacedTokens,
-    VocabTensors,
     corrupt,
     with_output_positions,
 )
 from bertc.learn.step.objective import make_objective
 from bertc.model import EncoderInputs, build
 from bertc.model.masks import end_to_end
+from tests.learn.material import VOCAB, rows, vocab
 
 PACKS = [[0, 1, 2], [3, 4], [5], [6, 7, 8, 9]]
-ROOM, VOCAB = 48, 90
+ROOM = 48
 LENGTHS = (12, 9, 20, 30, 18, 48, 7, 8, 11, 5)
 SPECS = [
     "objective=mlm+sop",
@@ -41,35 +41,7 @@ def program(extra: str) -> Resolved:
 
 
 def examples() -> Inputs:
-    """[CLS] A [SEP] B [SEP] of these lengths, a row each."""
-    draw = torch.Generator().manual_seed(0)
-    lane, lengths = torch.arange(ROOM), torch.tensor(LENGTHS)
-    ids = torch.randint(5, VOCAB, (len(LENGTHS), ROOM), generator=draw)
-    middle, last = lengths[:, None] // 2, lengths[:, None] - 1
-    ids = torch.where((lane == middle) | (lane == last), 3, ids)
-    ids[:, 0] = 2
-    inside = lane <= last
-    number = torch.arange(len(LENGTHS))
-    return Inputs(
-        token_ids=torch.where(inside, ids, 0),
-        segment_ids=((lane > middle) & inside).long(),
-        lengths=lengths,
-        example_ids=number,
-        copies=torch.zeros_like(number),
-        starts=torch.zeros_like(number)[:, None],
-        pair_labels=(number % 2)[:, None],
-        languages=torch.zeros(len(number), 2, dtype=torch.long),
-        following=torch.full_like(number, -1),
-        backward=torch.zeros_like(number),
-    )
-
-
-def vocab() -> VocabTensors:
-    ids = torch.arange(VOCAB)
-    return VocabTensors(
-        size=VOCAB, pad=0, cls=2, sep=3, mask=4, word_start=ids % 3 > 0, special=ids < 5,
-        unigram_cdf=torch.linspace(0, 1, VOCAB), frequency=torch.ones(VOCAB).double(),
-    )  # fmt: skip
+    return rows(len(LENGTHS), ROOM, long=LENGTHS)
 
 
 def packed(stage: Stage, batch: MicroBatch) -> MicroBatch:

@@ -123,6 +123,12 @@ def test_checkpoints_at_words_stay_and_are_exported(go, monkeypatch, tmp_path, c
         ("optimizer=adamw(schedule=cosine(cooldown=1%))", "falls from the final rate, which is 0"),
         ("optimizer=adamw(warmup=50%, schedule=cosine(10%, cooldown=60%))", "the cooldown takes"),
         ("steps=1h optimizer=adamw(schedule=cosine(10%, cooldown=9))", "decay by the clock"),
+        ("steps=1h optimizer=adamw(warmup=100)", "warm-up by the clock is a share"),
+        ("steps=1h optimizer=adamw(schedule=wsd(100))", "decay by the clock is a share"),
+        ("steps=1h optimizer=adamw(schedule=polynomial(over=100))", "ends when its time does"),
+        ("steps=1h batch_warmup=rising(1, 10)", "batch_warmup counts steps"),
+        ("steps=1h average=ema(1%)", "half_life is a number of steps"),
+        ("steps=1h task=glue(rte, 'RTE', examples=2490)", "told in epochs"),
     ],
 )
 def test_what_cannot_be_is_refused(settings, message):

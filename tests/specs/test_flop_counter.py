@@ -37,12 +37,12 @@ from tests.shipped import PROGRAMS, STRUCTURES
 BATCH = 2
 
 
-def micro_batch(stage: Stage) -> MicroBatch:
+def micro_batch(stage: Stage, count: int = BATCH) -> MicroBatch:
     """A batch without values."""
-    rows = torch.zeros(BATCH, stage.seq, dtype=torch.long)
-    asked = torch.zeros(BATCH, stage.predictions(), dtype=torch.long)
+    rows = torch.zeros(count, stage.seq, dtype=torch.long)
+    asked = torch.zeros(count, stage.predictions(), dtype=torch.long)
     weights = asked.float()
-    starts = torch.zeros(BATCH, stage.texts, dtype=torch.long)
+    starts = torch.zeros(count, stage.texts, dtype=torch.long)
     pairs, predicted = (
         PairTargets(starts, starts, starts.float()),
         Predictions(asked, asked, weights),
@@ -64,8 +64,8 @@ def micro_batch(stage: Stage) -> MicroBatch:
         segment_ids=rows,
         attention_mask=rows.bool() if stage.padded else None,
         sequence_ids=rows if stage.pack else None,
-        memory=remembered(stage),
-        backward=torch.zeros(BATCH, dtype=torch.long) if stage.format.directions > 1 else None,
+        memory=remembered(stage, count),
+        backward=torch.arange(count) % 2 if stage.format.directions > 1 else None,
         permutation=PermutationMask(rows, rows, asked) if stage.row.queries else None,
         causal=stage.encoder.causal or None,
     )
@@ -80,11 +80,11 @@ def micro_batch(stage: Stage) -> MicroBatch:
     )
 
 
-def remembered(stage: Stage) -> Memory | None:
+def remembered(stage: Stage, count: int) -> Memory | None:
     """A memory without values."""
     if not stage.memory:
         return None
-    shape = (len(stage.encoder.layers), BATCH, stage.memory, stage.encoder.hidden)
+    shape = (len(stage.encoder.layers), count, stage.memory, stage.encoder.hidden)
     return Memory(
         torch.zeros(shape), torch.zeros((), dtype=torch.long), stage.format.parts(stage.seq)[0]
     )
