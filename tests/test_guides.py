@@ -23,7 +23,7 @@ from bertc.check import passes
 from bertc.cli import starting
 from bertc.cli.app import app
 from tests.hub.programs import bert_folder
-from tests.net.programs import FARM
+from tests.net.programs import FARM, copied
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -351,21 +351,12 @@ def test_the_commands_of_the_page_on_little_text_run(run, tmp_path, call):
     assert (code, "take the run that it was exported from" in error) == (65, True)
 
 
-def entailed(folder: Path) -> None:
-    """A toy of GLUE's RTE, the only task that is there."""
-    folder.mkdir(parents=True)
-    rows = [f"{n}\ta hen {n}\ta duck\t{'not_' * (n % 2)}entailment" for n in range(8)]
-    for part in ("train", "dev"):
-        lines = ["index\tsentence1\tsentence2\tlabel", *rows]
-        (folder / f"{part}.tsv").write_text("\n".join(lines) + "\n")
-
-
 def test_the_commands_of_the_page_on_a_day_run(run, tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "farm.txt").write_text(
         "".join(f"the henhouse and the duckpond of farm {n}.\n\n" for n in range(60))
     )
-    entailed(tmp_path / "glue" / "RTE")
+    copied(FARM / "RTE", tmp_path / "glue" / "RTE")
     smaller = [word for setting in SMALLER.split() for word in ("--set", setting)]
     task = ["--seeds", "1", "--set", "steps=2", "--set", "batch=4", "--set", "seq=16"]
     said = ""

@@ -97,6 +97,14 @@ def farm_run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[
     return trained
 
 
+@pytest.fixture(scope="session")
+def finished(tiny: Callable[..., Resolved], tmp_path_factory: Any, cache: Path) -> Path:
+    """The run of the tiny program, which no test changes."""
+    folder: Path = tmp_path_factory.mktemp("finished") / "run"
+    train(tiny(), folder, cache=cache, quiet=True)
+    return folder
+
+
 def text(settings: dict[str, str], **changed: str) -> str:
     """The spec of settings; those that are empty are left out."""
     return " ".join(f"{name}={value}" for name, value in {**settings, **changed}.items() if value)

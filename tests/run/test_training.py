@@ -48,16 +48,9 @@ IN_ORDER = {
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    return tmp_path_factory.mktemp("finished") / "run"
-
-
 @pytest.fixture
-def begun(finished, tiny, tmp_path, cache):
+def begun(finished, tmp_path):
     """A copy of the finished run of the tiny program, by its name."""
-    if not finished.exists():
-        train(tiny(), finished, cache=cache, quiet=True)
     return lambda name="run": shutil.copytree(finished, tmp_path / name)
 
 

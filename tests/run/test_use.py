@@ -20,21 +20,13 @@ from bertc.run.evaluation import evaluate as evaluating
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import load
 from bertc.run.models.runs import model_after
-from bertc.run.train.loop import train
 from bertc.use import fill_mask as filling
 from bertc.use.fill_mask import _Reader, fill
 
 
-@pytest.fixture(scope="module")
-def run(tiny, tmp_path_factory, cache):
-    folder = tmp_path_factory.mktemp("used") / "run"
-    train(tiny(), folder, cache=cache, quiet=True)
-    return folder
-
-
-def test_eval_repeats_the_last_evaluation_of_the_run(run, cache):
-    report = evaluate_run(run, cache=cache, quiet=True)
-    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+def test_eval_repeats_the_last_evaluation_of_the_run(finished, cache):
+    report = evaluate_run(finished, cache=cache, quiet=True)
+    last = json.loads((finished / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["kind"] == "eval"
     assert report.evaluation is not None
     assert report.evaluation.loss == pytest.approx(last["loss"], rel=1e-6)
@@ -45,20 +37,20 @@ def test_eval_repeats_the_last_evaluation_of_the_run(run, cache):
     assert report.notes[-1] == "read in full-sentences rows of 24 tokens"
 
 
-def test_a_stopped_evaluation_begins_again(run, cache, monkeypatch):
+def test_a_stopped_evaluation_begins_again(finished, cache, monkeypatch):
     monkeypatch.setattr(evaluating, "heldout_rows", lambda *_: signal.raise_signal(signal.SIGTERM))
     monkeypatch.setattr(evaluating, "counted", lambda *_: [None])
     with pytest.raises(StoppedError) as stopped:
-        evaluate_run(run, cache=cache, quiet=True)
+        evaluate_run(finished, cache=cache, quiet=True)
     assert stopped.value.help == "the same command begins again"
 
 
-def test_eval_refuses_other_text(run, corpus_file, cache):
+def test_eval_refuses_other_text(finished, corpus_file, cache):
     before = corpus_file.read_text()
     corpus_file.write_text(before + "\nOne more.\n")
     try:
         with pytest.raises(DataError, match="text files have changed"):
-            evaluate_run(run, cache=cache, quiet=True)
+            evaluate_run(finished, cache=cache, quiet=True)
     finally:
         corpus_file.write_text(before)
 
@@ -68,9 +60,9 @@ def test_eval_of_no_run(tmp_path):
         evaluate_run(tmp_path, quiet=True)
 
 
-def test_a_checkpoint_that_is_passed_over_is_named(run, tmp_path, capfd):
+def test_a_checkpoint_that_is_passed_over_is_named(finished, tmp_path, capfd):
     copy = tmp_path / "run"
-    shutil.copytree(run, copy)
+    shutil.copytree(finished, copy)
     older, newest = sorted((copy / "checkpoints").glob("step-*"))[-2:]
     weights = newest / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"lost")
@@ -82,8 +74,8 @@ def test_a_checkpoint_that_is_passed_over_is_named(run, tmp_path, capfd):
     assert " ".join(capfd.readouterr().err.split()).count(said) == 1
 
 
-def test_fill_gives_the_likeliest_tokens_of_each_mask(run):
-    found = fill(run, "Hens [MASK] and ducks [MASK].", top=3)
+def test_fill_gives_the_likeliest_tokens_of_each_mask(finished):
+    found = fill(finished, "Hens [MASK] and ducks [MASK].", top=3)
     assert len(found.masks) == 2
     for candidates in found.masks:
         probabilities = [c.probability for c in candidates]
@@ -93,16 +85,16 @@ def test_fill_gives_the_likeliest_tokens_of_each_mask(run):
     assert found.summary().startswith("mask 1:\n")
     assert json.loads(found.as_json())["masks"][0][0].keys() == {"token", "probability"}
     with pytest.raises(UsageError, match="no \\[MASK\\]"):
-        fill(run, "Hens cackle.")
+        fill(finished, "Hens cackle.")
 
 
-def test_messages_spell_the_mask_as_the_vocabulary_does(run, monkeypatch):
+def test_messages_spell_the_mask_as_the_vocabulary_does(finished, monkeypatch):
     monkeypatch.setattr(Vocabulary, "token", lambda *_: "<mask>")
     with pytest.raises(UsageError, match="the text has no <mask>"):
-        fill(run, "Hens and ducks.")
+        fill(finished, "Hens and ducks.")
 
 
-def test_fill_sees_long_texts_around_each_mask(run, monkeypatch):
+def test_fill_sees_long_texts_around_each_mask(finished, monkeypatch):
     """Every mask stands in its own row, inside it, with as much text as fits."""
     rows = []
     real = filling.token_scores
@@ -113,7 +105,7 @@ def test_fill_sees_long_texts_around_each_mask(run, monkeypatch):
 
     monkeypatch.setattr(filling, "token_scores", watched)
     text = "Hens cackle. " * 40
-    found = fill(run, f"[MASK] {text} [MASK] {text} [MASK]", top=1)
+    found = fill(finished, f"[MASK] {text} [MASK] {text} [MASK]", top=1)
     assert len(found.masks) == 3
     assert rows == [3]
 
