@@ -4,12 +4,12 @@ import pytest
 
 from bertc.api import resolve
 from bertc.base.diagnostics import ResumeRefusedError
-from bertc.machine.display import Display
 from bertc.machine.machine import detect
 from bertc.run.records.changes import refuse_another_program
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.longer import longer
 from bertc.run.train import start
+from tests.data.test_prepare import Notes
 
 STAGES = 'stage "short" { steps=60 seq=16 } stage "long" { steps=40 seq=32 }'
 SMALL = "hidden=64 layers=2 vocab=1000 steps=3000"
@@ -89,14 +89,6 @@ def test_steps_counted_from_epochs_are_named_as_others(steps, said, tmp_path):
     assert ("init=" in caught.value.help) == (steps > 30)
 
 
-class Noting(Display):
-    def __init__(self):
-        self.notes = []
-
-    def note(self, message):
-        self.notes.append(message)
-
-
 def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, go):
     """They draw dropout another way than torch's, so what follows is another run."""
     resolved = tiny(steps=3)
@@ -108,7 +100,7 @@ def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, go):
         ("", "no compiler", "started with kernels for this processor, now without them"),
         ("no compiler", "", "started without kernels for this processor, now with them"),
     ):
-        noting = Noting()
+        noting = Notes()
         lock.machine["without_kernels"] = before
         monkeypatch.setattr(start, "missing", lambda value, now=now: now)
         start.plan_of(resolved, detect("cpu"), lock, noting)
@@ -118,6 +110,6 @@ def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, go):
 
 def test_text_that_no_one_named_is_said(tiny):
     for resolved, said in ((resolve("layers=1"), True), (tiny(), False)):
-        noting = Noting()
+        noting = Notes()
         start.plan_of(resolved, detect("cpu"), None, noting)
         assert ("1,000,000 steps on docstrings" in noting.notes[-1]) == said

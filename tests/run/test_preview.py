@@ -1,12 +1,11 @@
 """Examples as a person reads them: every objective, row format and shipped spec."""
 
-import json
-
 import pytest
 
 from bertc.api import points, resolve
 from bertc.use.preview import preview
 from tests.kinds import OBJECTIVES
+from tests.net.programs import FARM, copied
 from tests.shipped import PRETRAINING
 
 TOY = ("layers=1 hidden=16 heads=2 seq=32 batch=4 steps=2 vocab=wordpiece(500) holdout=0.2 "
@@ -14,29 +13,25 @@ TOY = ("layers=1 hidden=16 heads=2 seq=32 batch=4 steps=2 vocab=wordpiece(500) h
 
 
 @pytest.fixture(scope="module")
-def folder(corpus_file, tmp_path_factory):
+def folder(tmp_path_factory):
     """The files that the small specs name."""
     folder = tmp_path_factory.mktemp("texts")
-    lines = [line for line in corpus_file.read_text().splitlines() if line]
-    (folder / "a.txt").write_text("\n\n".join(lines))
-    (folder / "a.en").write_text("\n".join(lines))
-    (folder / "a.fr").write_text("\n".join(" ".join(reversed(line.split())) for line in lines))
+    copied(FARM, folder)
+    (folder / "farm.txt").rename(folder / "a.txt")
     return folder
 
 
-def shown(objective, corpus_file, folder, monkeypatch, **settings):
+def shown(objective, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    overrides = [f"{name}={value}" for name, value in settings.items()]
-    if "data=" not in objective:
-        overrides.append(f"data=files({json.dumps(str(corpus_file))}, sentences=lines)")
-    resolved = resolve(f"{TOY} {objective}", overrides)
+    data = "" if "data=" in objective else "data=files('a.txt', sentences=lines)"
+    resolved = resolve(f"{TOY} {objective} {data}")
     text = preview(resolved, 4, color=False, cache=folder / "cache")
     return resolved.stages[0], text
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
-def test_a_preview_tells_what_every_term_asks(objective, corpus_file, folder, monkeypatch):
-    stage, text = shown(objective, corpus_file, folder, monkeypatch)
+def test_a_preview_tells_what_every_term_asks(objective, folder, monkeypatch):
+    stage, text = shown(objective, folder, monkeypatch)
     assert text.count("row ") >= 2
     for term in stage.objective:
         assert f"  {term.objective.kind}: " in text
@@ -68,8 +63,8 @@ def test_pieces_of_bytes_are_read_as_text_and_labels_act_on_no_terminal(
     assert "\x1b" not in text.replace("\x1b[1m", "").replace("\x1b[0m", "")
 
 
-def test_a_stream_pair_ends_with_a_segment_of_its_own(corpus_file, folder, monkeypatch):
-    _, text = shown(OBJECTIVES["xlnet"], corpus_file, folder, monkeypatch)
+def test_a_stream_pair_ends_with_a_segment_of_its_own(folder, monkeypatch):
+    _, text = shown(OBJECTIVES["xlnet"], folder, monkeypatch)
     assert [line for line in text.splitlines() if line == "  C [CLS]"]
     assert "row 1, 32 tokens, read from its end to its beginning" in text
 
