@@ -67,7 +67,8 @@ def evaluate_pairs(
     """Score the pairs that ``manner`` names with the newest weights of a run or a model folder.
 
     Networks compute in fp32. A tie counts as right, as in babylm/evaluation-pipeline-2025, which
-    takes the first of the highest scores.
+    takes the first of the highest scores. It adds up in fp32, so that scores of like sentences may
+    tie there alone: 3 of 17,000 pairs of BLiMP, with a small causal network.
 
     Raises:
         UsageError: if ``manner`` has more than those, an objective and a number of examples.
