@@ -112,9 +112,8 @@ class FeedForward(nn.Module):
 class Mlp(FeedForward):
     """W2 f(W1 x + b1) + b2 (Vaswani et al. 2017, 3.3)."""
 
-    def __init__(self, table: Table, name: str, node: MlpNode, rate: float) -> None:
+    def __init__(self, table: Table, name: str, node: MlpNode) -> None:
         super().__init__()
-        self.dropout = rate
         self.inner = Linear(table, f"{name}.inner")
         self.outer = Linear(table, f"{name}.outer")
         self.activation = node.activation
@@ -127,9 +126,8 @@ class Mlp(FeedForward):
 class Glu(FeedForward):
     """W3 (f(W1 x) * W2 x) (Shazeer 2020, section 2)."""
 
-    def __init__(self, table: Table, name: str, node: GluNode, rate: float) -> None:
+    def __init__(self, table: Table, name: str, node: GluNode) -> None:
         super().__init__()
-        self.dropout = rate
         self.gate = Linear(table, f"{name}.gate")
         self.inner = Linear(table, f"{name}.inner")
         self.outer = Linear(table, f"{name}.outer")
@@ -145,11 +143,12 @@ def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
     """Build the feed-forward part of one layer by its kind, with its norms."""
     match node.ffn:
         case MlpNode():
-            part: FeedForward = Mlp(table, name, node.ffn, node.dropout.ffn)
+            part: FeedForward = Mlp(table, name, node.ffn)
         case GluNode():
-            part = Glu(table, name, node.ffn, node.dropout.ffn)
+            part = Glu(table, name, node.ffn)
         case _:
             assert_never(node.ffn)
+    part.dropout = node.dropout.ffn
     part.norm = build_norm(table, f"{name}.norm", node.norm.of_layers)
     part.inner_norm = norm_if_any(table, f"{name}.inner_norm", node.norm.within("ffn"))
     part.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.after("ffn"))

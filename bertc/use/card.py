@@ -151,13 +151,12 @@ def _body(
         yield f'    SentenceTransformer({called}).encode(["a text"])'
     elif exported.layout == ADAPTER:
         yield from exported.notes
-    elif name := exported.architecture:
+    else:
         called += ", trust_remote_code=True" if exported.layout == CODE else ""
+        name = exported.architecture
         yield f"    from transformers import AutoTokenizer, {name}"
         yield f"    model = {name}.from_pretrained({called})"
         yield f"    tokenizer = AutoTokenizer.from_pretrained({called})"
-    else:
-        yield from ("    import bertc", '    bertc.load("FOLDER")')
     yield ""
     yield f"Rows have at most {encoder.room or last.seq:,} tokens."
 

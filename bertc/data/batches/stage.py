@@ -174,8 +174,6 @@ class StageData:
 
     def _places(self, positions: NDArray[np.int64]) -> Places:
         """The places of positions in the endless sequence of examples; caches the current block."""
-        if not len(positions):
-            return self._look_up(positions)
         # Of little text a block of thousands would be hundreds of passes, each with its own order.
         size = min(BLOCK_POSITIONS, max(self.examples, self.batch))
         first, last = int(positions[0]) // size, int(positions[-1]) // size
