@@ -7,6 +7,7 @@ from bertc.base.diagnostics import DataError
 from bertc.data.cache.store import Silent
 from bertc.data.examples.mined import mined
 from bertc.ir.learning.mining import Mined
+from tests.data.test_prepare import Notes
 
 # Angles of texts: the cosine of two is that of their difference.
 ANGLES = {"q": 0.0, "near": 5, "p": 10, "p2": 12, "a": 14, "b": 30, "c": 50, "d": 90, "r": 95}
@@ -52,13 +53,7 @@ def test_negatives_are_the_nearest_that_are_not_too_near(name, tmp_path):
 
 
 def test_random_passages_fill_up_and_repeated_ones_are_one(tmp_path):
-    class Told(Silent):
-        notes: list[str] = []
-
-        def note(self, text):
-            self.notes.append(text)
-
-    progress = Told()
+    progress = Notes()
     node = Mined(run="r", margin=0.5, number=4)
     pairs = [*PAIRS, ("q", "P  ")]
     found = mined(node, "e", pairs, Angles(), tmp_path, progress)

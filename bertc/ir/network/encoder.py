@@ -102,9 +102,10 @@ class Encoder(BodyNode):
         )
 
     def attended(self, layer: int) -> Attended | None:
-        one = self.layer(layer - 1)
-        alone = one.attention.content_alone and not self.positions.biases_scores
-        return Attended(one.widths, alone) if one.attention.projects else None
+        kind, sizes = self.attention.at(layer - 1), self.layers[layer - 1]
+        widths = op.Widths(self.hidden, sizes.heads, sizes.head_dim, sizes.ffn)
+        alone = kind.content_alone and not self.positions.biases_scores
+        return Attended(widths, alone) if kind.projects else None
 
     def settings(self) -> dict[str, Any]:
         return {
