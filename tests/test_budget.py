@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_440,
+    "core": 66_430,
     "lab": 8_860,
     "tests": 41_850,
     "words of docs": 33_980,

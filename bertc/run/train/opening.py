@@ -14,6 +14,7 @@ from bertc.base.diagnostics import StoppedError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_taken
 from bertc.cost.planning.world import Layout
+from bertc.cost.units import duration_text
 from bertc.data.corpus import contents
 from bertc.hub.belonging import ORIGIN, write_digests
 from bertc.hub.sentences import vectors_of_init, write_sentences
@@ -132,7 +133,8 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
     for text in source.lines() if source else ():
         note(text)
     if outside.checkpoint:
-        of = f"{resolved.run.clock:g} h" if resolved.run.clock else f"{resolved.steps:,}"
+        hours = resolved.run.clock
+        of = duration_text(3600 * hours) if hours else f"{resolved.steps:,}"
         note(f"resuming at step {outside.checkpoint.step:,} of {of}")
     if not resolved.run.clock and time.seconds_total > SHORTEST_FORECAST_SECONDS:
         note(f"{resolved.steps:,} steps are estimated to take {time.total_text} on {time.device}")
