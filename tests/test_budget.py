@@ -21,10 +21,10 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_430,
+    "core": 66_440,
     "lab": 8_860,
-    "tests": 41_850,
-    "words of docs": 33_980,
+    "tests": 41_860,
+    "words of docs": 33_990,
     "lines of README": 120,
     "lines a kind": 420,
     "floors": 10,

@@ -158,7 +158,7 @@ def test_rows_of_translated_words_are_those_of_the_nearest_ones(tmp_path: Path) 
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     old, new = (
         from_tokenizer(bert_tokenizer([*specials, *tokens], lower=False), "test")
-        for tokens in (backwards, [*words, "new"])
+        for tokens in ([*backwards, "w0"], [*words, "new"])
     )
     kind = Wechsel(vectors=str(ours), theirs=str(theirs), dictionary=str(pairs))
     sums = token_sums(old, new, kind, *aligned_vectors(kind, new, old, Silent()))

@@ -142,6 +142,14 @@ def test_a_search_without_its_documents_is_refused(name, tmp_path):
     assert "classify" not in refused.value.help
 
 
+def test_two_documents_of_one_key_are_refused(tmp_path):
+    asked = search(tmp_path, "query-id\tcorpus-id", "q0\td0")
+    (tmp_path / "corpus.jsonl").write_text('{"_id": 1, "text": "a"}\n{"_id": 1, "text": "b"}\n')
+    resolved = bertc.resolve(f"{TOY} task=embed('-', examples=1, {asked})")
+    with pytest.raises(DataError, match="corpus.jsonl:2: an earlier line has the _id '1' too"):
+        part_examples(resolved.stages[0].tasks[0], "dev-corpus")
+
+
 EITHER = "positive=..., negative=...; or passage=..., label=..."
 REFUSED = {
     "embed(FILE, text=a, positive=b, negative=c)": (

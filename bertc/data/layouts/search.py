@@ -1,7 +1,5 @@
 """A search in the files of BEIR: a corpus, queries, and the documents relevant to each."""
 
-from collections.abc import Iterator
-
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import user_path
 from bertc.data.layouts.example import SearchExample
@@ -19,9 +17,10 @@ def read_search(task: Embed) -> list[SearchExample]:
     """The queries that have relevant documents, then the documents.
 
     Raises:
-        DataError: with the place of a relevant document that is not in the corpus.
+        DataError: with the place of a relevant document that is not in the corpus, or of a key that
+            an earlier line has.
     """
-    documents, queries = dict(_texts(task.corpus)), dict(_texts(task.queries))
+    documents, queries = _texts(task.corpus), _texts(task.queries)
     relevant: dict[str, dict[str, float]] = {}
     path = user_path(task.relevant)
     for place, cells in table(path, ColumnSelection(RELEVANT[:2], RELEVANT[2:])):
@@ -43,12 +42,18 @@ def read_search(task: Embed) -> list[SearchExample]:
     return asked + [SearchExample(key, words, None) for key, words in documents.items()]
 
 
-def _texts(file: str) -> Iterator[tuple[str, str]]:
-    """Keys and texts of a corpus or of queries, a title before its text."""
-    path = user_path(file)
+def _texts(file: str) -> dict[str, str]:
+    """Texts of a corpus or of queries by their keys, a title before its text."""
+    path, texts = user_path(file), dict[str, str]()
     with opened_file(path) as stream:
         names = column_names(stream)
     key = next((name for name in _KEYS if name in names), _KEYS[0])
     for place, (of, words, title) in table(path, ColumnSelection((key, "text"), ("title",))):
         parts = [text(title, place, "title")] if title else []
-        yield label(of, place, key), " ".join([*parts, text(words, place, "text")])
+        if (name := label(of, place, key)) in texts:
+            raise DataError(
+                f"{place}: an earlier line has the {key} {name[:60]!r} too",
+                "a separate one for every text: relevant documents are named by it",
+            )
+        texts[name] = " ".join([*parts, text(words, place, "text")])
+    return texts

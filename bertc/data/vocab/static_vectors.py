@@ -83,7 +83,7 @@ def vectors_of_words(name: str, vocabulary: Vocabulary, progress: Progress) -> N
     for token, word in words.items():
         if (row := rows.get(word, rows.get(word.lower(), -1))) >= 0:
             vectors[token] = known.vectors[row]
-    return vectors
+    return _not_empty(vectors, name)
 
 
 def aligned_vectors(
@@ -109,7 +109,8 @@ def aligned_vectors(
         here, there = map(list, zip(*pairs, strict=True))
         left, _, right = np.linalg.svd(others.vectors[there].T @ ours.vectors[here])
         others = replace(others, vectors=(others.vectors @ left @ right).astype(np.float32))
-    return _vectors_of_pieces(ours, vocabulary), _vectors_of_pieces(others, theirs)
+    of_ours, of_theirs = _vectors_of_pieces(ours, vocabulary), _vectors_of_pieces(others, theirs)
+    return _not_empty(of_ours, kind.vectors), _not_empty(of_theirs, kind.theirs)
 
 
 def _vectors_of_pieces(words: WordVectors, vocabulary: Vocabulary) -> NDArray[np.float32]:
@@ -128,3 +129,12 @@ def _vectors_of_pieces(words: WordVectors, vocabulary: Vocabulary) -> NDArray[np
             totals[ids] += 1 / rank
     sums[vocabulary.special] = 0
     return (sums / np.maximum(totals, np.finfo(np.float32).tiny)).astype(np.float32)
+
+
+def _not_empty(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+    if not vectors.any():
+        raise DataError(
+            f"no word of {name} is a token of the vocabulary",
+            "vectors are of whole words, as in vocab=words(20k)",
+        )
+    return vectors

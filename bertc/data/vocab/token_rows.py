@@ -84,7 +84,9 @@ def token_sums(
             assert theirs is not None, "they are read together"
             known = np.flatnonzero(theirs.any(1))
             near = Anchors(theirs[known], known, NEAREST, _sharp)
-            sums |= _similar(vectors, np.flatnonzero(vectors.any(1)), near)
+            nearest = _similar(vectors, np.flatnonzero(vectors.any(1)), near)
+            count -= sum(token in sums for token in nearest)
+            sums |= nearest
         case unreachable:
             assert_never(unreachable)
     terms = [(n, source, w) for n, sum_ in sums.items() for source, w in sum_.items()]

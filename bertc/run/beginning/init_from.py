@@ -135,11 +135,6 @@ def _from_vectors(init: growth.FromVectors, resolved: Resolved, vocabulary: Voca
             help=f"embedding={width}",
         )
     known = np.flatnonzero(vectors.any(1))
-    if not len(known):
-        raise DataError(
-            f"no word of {init.path} is a token of the vocabulary",
-            help="vectors are of whole words, as in vocab=words(20k)",
-        )
     table_ve = initial_values(weight, resolved.run.seed)
     table_ve[torch.from_numpy(known)] = torch.from_numpy(vectors[known])
     count, size = len(known), vocabulary.size
