@@ -1,8 +1,6 @@
 """Stores that fsspec knows: the package of each, the settings of its client, and writing."""
 
-import asyncio
 import re
-from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +56,9 @@ def opened(address: str) -> tuple[Any, str]:
 
 def send(files: Any, content: bytes | Path, path: str) -> None:
     """Put content, or that of a file, at a path of a store, while it makes headway."""
+    import asyncio  # slow to import, and needed for stores alone
+    from concurrent.futures import wait
+
     from fsspec.callbacks import Callback  # type: ignore[import-untyped]
 
     sent, seen, options = Callback(), 0, dict[str, Any]()
