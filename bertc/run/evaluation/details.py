@@ -75,7 +75,7 @@ class Details:
             after = several_answers(task.answer, answers.scores, fit).given
             scores = judge(task, examples, after)
             names = zip(task.answer.names, fit.thresholds, strict=True)
-            at = ", ".join(f"{name} {least:.2f}" for name, least in names)
+            at = ", ".join(f"{name} {least:.4g}" for name, least in names)
             told = ", ".join(f"{metric} {value:.4f}" for metric, value in scores.items())
             self.notes.append(f"{where}: {told} with the thresholds {at}")
             self.notes += _alike(where, task.answer.names, parts_nc)
