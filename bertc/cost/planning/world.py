@@ -96,5 +96,5 @@ def refuse_too_many(resolved: Resolved, world: World) -> None:
             raise UsageError(
                 f"stage {stage.name}: a batch of {stage.batch} examples cannot be shared by "
                 f"{world.size} processes",
-                help=f"{stage.batch} processes at most, or a larger batch",
+                help="at most as many processes as examples, or a larger batch",
             )

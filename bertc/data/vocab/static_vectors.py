@@ -135,6 +135,6 @@ def _not_empty(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     if not vectors.any():
         raise DataError(
             f"no word of {name} is a token of the vocabulary",
-            "vectors are of whole words, as in vocab=words(20k)",
+            "vectors of words of this text; those that are tokens are many in vocab=words(20k)",
         )
     return vectors
