@@ -1,12 +1,11 @@
 """``bertc build --emit``: the value at one stage of the compiler, as text."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from pprint import pformat
 
 from bertc import lang
 from bertc.api import resolve, show
-from bertc.base.diagnostics import Diagnostics, UsageError, several
+from bertc.base.diagnostics import Diagnostics, UsageError
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.lab.drawing.columns import picture_of
@@ -45,30 +44,6 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
             check_source(source, resolved)
             return source
     raise UsageError(f"--emit {stage}: there is no such stage", help=f"one of {', '.join(STAGES)}")
-
-
-def training_file(spec: str, overrides: Sequence[str], stage: str, out: Path | None) -> str:
-    """Write the program with its training; returns what was written."""
-    from bertc.use.source.step.files import ENDING_OF_ROWS, write_training
-
-    if stage != "python" or out is None:
-        raise UsageError(
-            "--with-training writes a file of Python and one of rows next to it",
-            help="-o train.py, without --emit",
-        )
-    resolved = resolve(spec, overrides)
-    lines, steps = write_training(resolved, str(show(spec, overrides)), out)
-    first, *later = resolved.stages
-    rows, of = (
-        out.with_suffix(ENDING_OF_ROWS),
-        "" if steps == first.steps else f" of {first.steps:,}",
-    )
-    written = [f"{out}: {lines} lines", f"{rows}: the rows of {several(steps, 'step')}{of}"]
-    if later:
-        written.append(f"{several(len(later), 'later stage')} left out: the file has {first.name}")
-    if resolved.run.precision != "fp32":
-        written.append("the file computes in fp32, a run in bf16 where the hardware has it")
-    return "\n".join([*written, f"train by: python {out}"])
 
 
 def _weights(resolved: Resolved) -> str:

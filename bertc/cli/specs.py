@@ -206,16 +206,8 @@ def build(
     set: SetOption = None,
     emit: str = option("python", "tree, program, resolved, weights, module, dot, svg or python"),
     out: Path | None = option(None, "file to write [default: print it]", "--out", "-o"),
-    with_training: bool = option(
-        False, "also write how it is trained, and rows; needs -o", "--with-training"
-    ),
 ) -> None:
     """Compile a spec to one file of PyTorch alone, or print an earlier stage or a picture."""
-    if with_training:
-        from bertc.cli.emit import training_file
-
-        say(training_file(spec, set or (), emit, out))
-        return
     from bertc.base.storage.durable import replace
     from bertc.cli.emit import emit as show
 

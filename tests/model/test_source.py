@@ -5,13 +5,14 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError
 from bertc.cost import estimate
 from bertc.model import build
-from bertc.use.source.checking import check_source, loaded, random_weights
+from bertc.use.source.checking import check_source, loaded, random_weights, run_source
 from bertc.use.source.file import emit_source
 
 TINY = "layers=3 hidden=32 heads=2 seq=24 steps=1 vocab=wordpiece(60)"
@@ -82,3 +83,28 @@ def test_a_file_runs_alone_and_loads_the_weights_of_a_run(tmp_path):
     assert f"{sum(w.numel() for w in model.parameters()):,} parameters" in shown
     assert "mlm (2, 16, 60)" in shown
     assert float(loaded_sum) == float(model.encoder.tokens.weight.detach().sum())
+
+
+def test_a_file_can_be_trained_by_its_first_weights_and_its_loss():
+    source = emit_source(resolve(f"{TINY} objective=10*rtd+mlm generator=network(0.5) dropout=0"))
+    functions, token_ids = run_source(source), torch.arange(48).view(2, 24)
+    model, loss = functions["Model"](), functions["loss"]
+    functions["initialise"](model)
+    known = token_ids % 5 == 0
+    labels = {"mlm": token_ids.where(known, -100), "rtd": token_ids % 2}
+    scores = model(token_ids)
+    expected = -scores["mlm"].log_softmax(-1)[known].gather(1, token_ids[known][:, None]).mean()
+    torch.testing.assert_close(loss(scores["mlm"], labels["mlm"]), expected)
+    yes = scores["rtd"].sigmoid()
+    expected = -torch.where(token_ids % 2 == 1, yes, 1 - yes).log().mean()
+    torch.testing.assert_close(loss(scores["rtd"], labels["rtd"]), expected)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(5):
+        scores = model(token_ids)
+        total = sum(loss(scores[name], labels[name]) for name in labels)
+        losses.append(total.item())
+        total.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert losses[-1] < losses[0]

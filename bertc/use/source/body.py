@@ -43,8 +43,6 @@ class ForwardBody:
         self._containers, self._constants = containers, known
         self.names: dict[TensorValue, str] = {}
         self._sizes = AxisNames(self.free, self.names)
-        self.origins: dict[str, str] = {}
-        """Statements with the docstrings of the functions that they are of."""
         self._current: dict[str, TensorValue] = {}  # by the names that they have at a statement
         self._bound = set(self._bindings())
         self.names |= {v: self._called(v) for v in (*self.free, *self._bound)}
@@ -132,9 +130,7 @@ class ForwardBody:
         for call in self.calls:
             targets = [value for value in call.results if value in self._bound]
             if targets:
-                statement = self._statement(call, targets)
-                self.origins[statement] = call.origin
-                made.append((call.segment, statement))
+                made.append((call.segment, self._statement(call, targets)))
                 self._current |= {self.names[value]: value for value in targets}
         returned = [self.value(value) for value in self.scope.outputs]
         keys = list(self.scope.keys)

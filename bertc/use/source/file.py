@@ -11,7 +11,6 @@ from bertc.cost import estimate, units
 from bertc.ir.base import Node
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.learn.objectives import VocabTensors
 from bertc.model import EncoderInputs, Model
 from bertc.use.source.classes import Classes, scopes_in
 from bertc.use.source.constants import constants_of, named_constants
@@ -19,26 +18,22 @@ from bertc.use.source.expressions import code
 from bertc.use.source.initial import initial_function
 from bertc.use.source.outputs import program_outputs, recorded
 from bertc.use.source.recording import CallScope, LongList, Recorder
-from bertc.use.source.step.loop import training_source
 
 LEGEND = (
     "Names end in their axes: b rows, s positions, q queries, k keys, n heads, d width of a head,\n"
     "h hidden, e embedding, f feed-forward, w all heads side by side, p pairs, r or l distances,\n"
     "v token ids."
 )
-IMPORTABLE = ("hashlib", "json", "math", "pathlib", "sys")
+IMPORTABLE = ("json", "math", "pathlib")
 IMPORTS = """import torch
 import torch.nn.functional as F
 from torch import nn
 """
 OF_PROGRAM = "All networks of the program on the same rows, and the scores of their heads."
-OF_TRAINING = "All networks of the program, and the summed losses of its terms over some rows."
 OF_NETWORK = ("objective", "vocab")
-WITH_TRAINING = ("optimizer", "batch", "seq", "steps", "format", "data", "seed")
-"""Settings that the docstring has, next to those of the network."""
 LOADING = '''
-def read(path):
-    """The tensors of a file of safetensors, by name."""
+def load(model, path):
+    """Set the weights to those of a file of safetensors with their names, as a run saves them."""
     content = pathlib.Path(path).read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -47,12 +42,18 @@ def read(path):
         if name != "__metadata__":
             part = bytearray(data[slice(*entry["data_offsets"])])
             tensors[name] = torch.frombuffer(part, dtype=types[entry["dtype"]]).view(entry["shape"])
-    return tensors
+    model.load_state_dict(tensors)
 
 
-def load(model, path):
-    """Set the weights to those of a file with their names, as a run saves them."""
-    model.load_state_dict(read(path))
+def loss(scores, labels):
+    """The mean loss of a head that chooses; labels of -100 do not count.
+
+    ``scores`` have an axis of choices more than ``labels``, or are of yes (1) or no (0).
+    """
+    scores, labels = scores[labels != -100], labels[labels != -100]
+    if scores.ndim > labels.ndim:
+        return F.cross_entropy(scores, labels)
+    return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype))
 '''
 MAIN_BLOCK = """
 
@@ -64,31 +65,21 @@ if __name__ == "__main__":
         for name, output in model(torch.randint(VOCAB, (2, 16))).items():
             print(name, tuple(output.shape))
 """
-INTEGERS = """    types |= {"BOOL": torch.bool, "F64": torch.float64}
-    types |= {"I32": torch.int32, "I64": torch.int64}
-"""
 
 
-def emit_source(resolved: Resolved, settings: str = "", vocab: VocabTensors | None = None) -> str:
+def emit_source(resolved: Resolved, settings: str = "") -> str:
     """The program as one file of PyTorch that depends on nothing else.
 
-    ``settings`` is the text of its settings with their origins. With the ``vocab`` of its text, the
-    training of its first stage is part of the file.
+    ``settings`` is the text of its settings with their origins.
     """
-    loading = LOADING
-    if vocab is None:
-        (scope, model), last = recorded(resolved, _everything), MAIN_BLOCK
-    else:
-        scope, model, last = training_source(resolved, vocab)
-        loading = LOADING.replace("    tensors, ", f"{INTEGERS}    tensors, ")
+    scope, model = recorded(resolved, _everything)
     weights = {weight.name: weight for weight in model_weights(resolved)}
-    about = OF_PROGRAM if vocab is None else OF_TRAINING
-    classes = Classes(scopes_in(scope), weights, constants_of(resolved), about)
+    classes = Classes(scopes_in(scope), weights, constants_of(resolved), OF_PROGRAM)
     classes.add(model, "")
-    first_values = initial_function(weights.values(), seeded=vocab is not None)
-    text = f"{functions_of(scope)}\n{classes.text}\n{first_values}\n{loading}{last}"
+    first_values = initial_function(weights.values())
+    text = f"{functions_of(scope)}\n{classes.text}\n{first_values}\n{LOADING}{MAIN_BLOCK}"
     modules = [f"import {name}" for name in IMPORTABLE if f"{name}." in text]
-    head = [docstring(resolved, settings, trains=vocab is not None), "", *modules, ""]
+    head = [docstring(resolved, settings), "", *modules, ""]
     return "\n".join([*head, IMPORTS, *named_constants(classes.constants, text), "", text])
 
 
@@ -97,10 +88,9 @@ def _everything(model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, T
     return {name: tensor for name, tensor in results.items() if name != "first"}
 
 
-def docstring(resolved: Resolved, settings: str, *, trains: bool = False) -> str:
-    """The program, its costs, and where its settings come from; ``trains``: all of a stage too."""
+def docstring(resolved: Resolved, settings: str) -> str:
+    """The program, its costs, and where its settings come from."""
     costs, wanted = estimate(resolved, "h200"), {*resolved.encoder.settings(), *OF_NETWORK}
-    wanted |= {*WITH_TRAINING} if trains else set()
     stage = costs.stages[-1]
     flops, tokens = units.flops_text(stage.flops.forward_per_example), resolved.stages[-1].seq
     lines = [

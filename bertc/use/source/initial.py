@@ -14,14 +14,10 @@ def initialise(model):
     """Set the weights to random first values, from the distributions of the program."""
     for name, weight in model.named_parameters():
 '''
-SEED = '        torch.manual_seed(key("init", name))\n'
 
 
-def initial_function(weights: Iterable[Weight], *, seeded: bool = False) -> str:
-    """A function that sets first weights: exceptions by name, then matrices, then vectors.
-
-    ``seeded``: each has a seed of its name, as in a run.
-    """
+def initial_function(weights: Iterable[Weight]) -> str:
+    """A function that sets first weights: exceptions by name, then matrices, then vectors."""
     weights = tuple(weights)
     several = Counter(end for end, _ in {(_end(weight.name), _call(weight)) for weight in weights})
     calls = {
@@ -38,8 +34,7 @@ def initial_function(weights: Iterable[Weight], *, seeded: bool = False) -> str:
             exceptions.setdefault(f'elif name.endswith("{_shortest(end, others)}"):', call)
     lines = [f"{test}\n    nn.init.{call}" for test, call in (exceptions | usual).items()]
     text = textwrap.indent("\n".join(lines).removeprefix("el"), " " * 8)
-    seed = SEED if seeded else ""
-    return HEAD + seed + text + "\n"
+    return f"{HEAD}{text}\n"
 
 
 def _end(name: str) -> str:

@@ -1,7 +1,7 @@
 """Forward passes of a program: states and scores of its heads, and a pass as it is recorded."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import cast
 from unittest.mock import patch
@@ -110,10 +110,8 @@ ForwardPass = Callable[[Model, EncoderInputs, Recorder], dict[str, Tensor]]
 """A forward pass of a model, as results by name."""
 
 
-def recorded(
-    resolved: Resolved, forward: ForwardPass, taken: Iterable[int] = ()
-) -> tuple[CallScope, Model]:
-    """A forward pass in training, of values that are computed in bf16; ``taken``: more sizes."""
+def recorded(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
+    """A forward pass in training, of values that are computed in bf16."""
     model = build(resolved, device="meta").train().to(torch.bfloat16)
     model.compute_dtype = torch.bfloat16
     node = model.encoder.node
@@ -121,7 +119,7 @@ def recorded(
     with ExitStack() as stack:
         if decodes:
             stack.enter_context(patch.object(EncoderInputs, "keys", keys_of))
-        recorder = stack.enter_context(recording(model, _sizes(resolved, model, taken)))
+        recorder = stack.enter_context(recording(model, _sizes(resolved, model)))
         shape = recorder.sizes.rows, recorder.sizes.tokens
         passed_in = {name: torch.zeros(shape, dtype=torch.long) for name in PARAMETERS}
         for name, tensor in passed_in.items():
@@ -139,9 +137,8 @@ def recorded(
     return recorder.scope, model
 
 
-def _sizes(resolved: Resolved, model: Model, taken: Iterable[int]) -> BatchSizes:
+def _sizes(resolved: Resolved, model: Model) -> BatchSizes:
     """BatchSizes of a batch that nothing else in a program has."""
     numbers = {int(number) for number in re.findall(r"\d+", resolved.model_dump_json())}
-    numbers.update(taken)
     numbers.update(size for weight in model.parameters() for size in weight.shape)
     return BatchSizes(numbers, model.encoder.node.room or 64)

@@ -64,7 +64,6 @@ class Call:
     body: "CallScope | None" = None  # of a module that is written as a class
     several: bool = False  # its results are a tuple
     path: str = ""  # of one of torch's modules
-    origin: str = ""  # what the function that calls does, by its docstring
 
     @property
     def renames(self) -> bool:
@@ -151,7 +150,6 @@ class Recorder(TorchFunctionMode):
         read, named = self._seen(tuple(args)), self._seen(kwargs)
         path = "" if isinstance(function, str) else self.paths[function]
         call = Call(function, read, named, self._segment, several=several, path=path)
-        call.origin = _docstring(sys._getframe(2))
         self._add(call, tensors)
 
     def _add(self, call: Call, tensors: tuple[Tensor, ...]) -> None:
@@ -244,14 +242,6 @@ def in_place(function: str) -> bool:
 def within(path: str, module: str) -> bool:
     """Does a path lead to a module, or into it?"""
     return not module or path == module or path.startswith(f"{module}.")
-
-
-def _docstring(frame: FrameType | None) -> str:
-    """The first line of the docstring of the innermost function that has one."""
-    while frame and frame.f_globals.get("__name__", "").startswith((__name__, "torch")):
-        frame = frame.f_back
-    text = frame.f_code.co_consts[0] if frame and frame.f_code.co_consts else None
-    return text.partition("\n")[0] if isinstance(text, str) else ""
 
 
 def _depth(frame: FrameType | None) -> int:

@@ -49,24 +49,23 @@ def _computed(size: int) -> tuple[int, ...]:
 class BatchSizes:
     """The sizes of a batch: numbers of rows and tokens that no other size of a program has."""
 
-    def __init__(self, numbers: Collection[int], most: int = 0) -> None:
-        """Choose numbers unlike those of a program; ``most`` tokens (0: tokens are no axis)."""
+    def __init__(self, numbers: Collection[int], most: int) -> None:
+        """Choose numbers unlike those of a program, of tokens up to ``most``."""
         self._numbers, self._known = numbers, dict[int, BatchSize]()
         self.rows = next(n for n in LIKELY_ROWS if all(x % n or not x for x in numbers))
         free = (
             n for n in (*range(11, most + 1), *range(10, 1, -1)) if not {*_computed(n)} & {*numbers}
         )
-        self.tokens = next(free, 11) if most else 0
+        self.tokens = next(free, 11)
         self.axes = dict(zip(BATCH_AXES, (self.rows, self.tokens), strict=True))
         for axis, number in self.axes.items():
-            if number:
-                _computed(self.made(number, axis))
+            _computed(self.made(number, axis))
 
     def made(self, number: int, node: str) -> BatchSize:
         """A size with its expression, which tensors of that size have from now on."""
         size = BatchSize(number)
         size.node, size.sizes = node, self
-        if number not in self._numbers and number >= (self.tokens or self.rows) - 1:
+        if number not in self._numbers and number >= self.tokens - 1:
             self._known.setdefault(number, size)
         return size
 

@@ -1,1 +1,0 @@
-"""The training of a program, for its file."""
