@@ -188,11 +188,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "vectors": "init=vectors('vectors.txt')",
     },
     "embeddings": {
-        **{
-            kind: f"init=run('bert', embeddings={kind})"
-            for kind in ("same", "mean", "overlap", "random", "focus")
-        },
-        "wechsel": "init=run('bert', embeddings=wechsel('vectors.txt', 'vectors.txt'))",
+        kind: f"init=run('bert', embeddings={kind})" for kind in ("same", "mean", "random", "focus")
     },
     "grow": {
         **{

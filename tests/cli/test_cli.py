@@ -168,13 +168,8 @@ def test_check_looks_for_the_files_that_data_names(call: Call, here: Path) -> No
     assert call("check", spec.replace('files("text") + ', ""))[0] == 0
     assert call("estimate", spec)[0] == 0  # what a run costs needs no text
     assert "error[E265]" in call("check", 'init="runs/gone" vocab=1k')[1]
-    for rows in (
-        'focus("v.txt")',
-        'wechsel("v.txt", "w.txt")',
-        'wechsel("a.en", "a.en", dictionary="v.txt")',
-    ):
-        out = call("check", f'init=run("runs/gone", embeddings={rows}) vocab=wordpiece(1k)')[1]
-        assert "there is no file v.txt" in out
+    focused = 'init=run("runs/gone", embeddings=focus("v.txt")) vocab=wordpiece(1k)'
+    assert "there is no file v.txt" in call("check", focused)[1]
     (here / "runs" / "gone-on").mkdir(parents=True)
     code, out, _ = call("check", 'init="runs/gone" vocab=1k')
     assert code == 1

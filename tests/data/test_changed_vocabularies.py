@@ -1,7 +1,6 @@
 """Vocabularies made from others: words added, tokens removed, rows as sums of old rows."""
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +10,10 @@ from bertc.data.cache.store import Silent
 from bertc.data.vocab import changed
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import bert_tokenizer, learn
-from bertc.data.vocab.static_vectors import aligned_vectors, vectors_of_text
+from bertc.data.vocab.static_vectors import vectors_of_text
 from bertc.data.vocab.token_rows import sparsemax, token_sums
 from bertc.data.vocab.vocabulary import Vocabulary, characters_by_token, from_tokenizer
-from bertc.ir.changing.growth import Focus, Mean, Overlap, Redrawn, Wechsel
+from bertc.ir.changing.growth import Focus, Mean, Redrawn, SameTokens
 from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
 
 KINDS: dict[str, WordPiece | ByteBpe | Unigram] = {
@@ -124,7 +123,7 @@ def test_unused_tokens_give_way_to_words_before_the_table_grows() -> None:
 
 def test_rows_of_another_tokenizer_are_those_of_equal_tokens_and_sums() -> None:
     old, new = learned("wordpiece"), learned("bpe")
-    equal = token_sums(old, new, Overlap())
+    equal = token_sums(old, new, SameTokens())
     pairs = dict(zip(equal.tokens.tolist(), equal.sources.tolist(), strict=True))
     assert (equal.equal, equal.mixed) == (len(pairs), 0)
     for role in ("pad", "cls", "sep", "mask", "unk"):
@@ -143,40 +142,6 @@ def test_rows_of_another_tokenizer_are_those_of_equal_tokens_and_sums() -> None:
     assert focused.mixed > 3
     drawn = {*range(new.size)} - {*focused.tokens.tolist()}
     assert not vectors[sorted(drawn)].any()
-
-
-def test_rows_of_translated_words_are_those_of_the_nearest_ones(tmp_path: Path) -> None:
-    """By vectors of words, as WECHSEL has them: softmax of ten cosines, at a tenth."""
-    ours, theirs, pairs = (tmp_path / name for name in ("ours.txt", "theirs.txt", "pairs.txt"))
-    draw, words = np.random.default_rng(3), [f"w{n}" for n in range(24)]
-    backwards, there = [word[::-1] for word in words], draw.normal(size=(24, 6))
-    turned = there @ np.linalg.qr(draw.normal(size=(6, 6)))[0]
-    for file, names, values in ((ours, words, turned), (theirs, backwards, there)):
-        rows = zip(names, values, strict=True)
-        file.write_text("\n".join(" ".join([name, *map(str, row)]) for name, row in rows))
-    pairs.write_text("\n".join(map("\t".join, zip(words[:9], backwards[:9], strict=True))))
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    old, new = (
-        from_tokenizer(bert_tokenizer([*specials, *tokens], lower=False), "test")
-        for tokens in ([*backwards, "w0"], [*words, "new"])
-    )
-    kind = Wechsel(vectors=str(ours), theirs=str(theirs), dictionary=str(pairs))
-    sums = token_sums(old, new, kind, *aligned_vectors(kind, new, old, Silent()))
-    unit = there / np.linalg.norm(there, axis=1, keepdims=True)
-    for row, word in enumerate(words):
-        cosines = unit @ unit[row]
-        nearest = np.argsort(-cosines)[:10]
-        weights = np.exp(cosines[nearest] / 0.1)
-        of_word = sums.tokens == new.tokenizer.token_to_id(word)
-        order = np.argsort(-sums.weights[of_word])
-        sources = [old.tokenizer.token_to_id(backwards[n]) for n in nearest]
-        assert sums.sources[of_word][order].tolist() == sources
-        assert sums.weights[of_word][order] == pytest.approx(weights / weights.sum(), abs=1e-4)
-    assert new.tokenizer.token_to_id("new") not in sums.tokens
-    assert (sums.equal, sums.mixed) == (5, 24)
-    pairs.write_text("w1 1w w2")
-    with pytest.raises(DataError, match="no line has"):
-        aligned_vectors(kind, new, old, Silent())
 
 
 def test_sparsemax_is_the_nearest_point_of_the_simplex() -> None:

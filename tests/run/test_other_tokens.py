@@ -11,7 +11,7 @@ import bertc
 from bertc.api import points
 from bertc.base.diagnostics import DataError, Diagnostics, ResumeRefusedError
 from bertc.data.vocab.existing import vocabulary_of
-from bertc.ir.changing.growth import Focus, FromRun, Mean, Overlap, Redrawn, Wechsel
+from bertc.ir.changing.growth import Focus, FromRun, Mean, Redrawn
 from bertc.ir.data import Files, Share
 from bertc.ir.learning.objective import Mlm, Rtd, Term
 from bertc.ir.learning.optimizer import Adam
@@ -147,10 +147,7 @@ def test_text_that_changed_cannot_change_a_vocabulary_unseen(
 def test_another_tokenizer_takes_the_rows_of_equal_tokens(follow, tmp_path, options, monkeypatch):
     table = "encoder.embeddings.token.weight"
     begun = {}
-    words = tmp_path / "translated.vec"
-    words.write_text("hens 1 0\nducks 0 1")
-    translated = Wechsel(vectors=str(words), theirs=str(words))
-    for kind in (Mean(), Overlap(), Focus(), translated, Redrawn()):
+    for kind in (Mean(), Focus(), Redrawn()):
         resolved, folder = follow(ByteBpe(size=300), embeddings=kind)
         out = tmp_path / kind.kind
         begun[kind.kind] = first_weights(resolved, out, options, monkeypatch)[table]

@@ -30,7 +30,7 @@ from bertc.check.passes.settings.stages import settled
 from bertc.data.tokenizers import reading
 from bertc.data.tokenizers.by_transformers import FILE_NAMES
 from bertc.hub.published import or_hub
-from bertc.ir.changing.growth import TEACHER, FromOther, Wechsel, vector_files
+from bertc.ir.changing.growth import TEACHER, FromOther, vector_file
 from bertc.ir.data import Datatrove, Mds, Prepared, named_files
 from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.learning.mining import Mined
@@ -207,9 +207,8 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
         nowhere_to_begin(begins, program.span("init"), diagnostics)
     reported = {(diagnostic.message, diagnostic.span) for diagnostic in diagnostics.found}
     needed = list[tuple[Callable[[str], tuple[str, str] | None], str, Span | None]]()
-    needed += [(no_file, name, program.span("init")) for name in vector_files(init)]
-    if begins and isinstance(begins.embeddings, Wechsel) and begins.embeddings.dictionary:
-        needed.append((no_file, begins.embeddings.dictionary, program.span("init")))
+    if name := vector_file(init):
+        needed.append((no_file, name, program.span("init")))
     for stage in program.stages:
         for source in stage.augment:
             if isinstance(source.copies, ReplacedCopies):

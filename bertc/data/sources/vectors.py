@@ -1,6 +1,6 @@
 """Vectors of words in the text formats of GloVe and word2vec."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
 
@@ -57,21 +57,9 @@ def read_vectors(
     return WordVectors(tuple(vectors), stacked)
 
 
-def vectors_width(names: Sequence[str]) -> int:
-    """The number of numbers of the first word of each file.
-
-    Raises:
-        DataError: no vectors, or not of one width.
-    """
-    first, *others = (read_vectors(name, Silent(), wanted=(), most=2) for name in names)
-    width = int(first.vectors.shape[1])
-    for name, other in zip(names[1:], others, strict=True):
-        if (numbers := other.vectors.shape[1]) != width:
-            raise DataError(
-                f"{name} has {numbers} numbers for a word, and {names[0]} {width}",
-                "vectors of both languages in one width",
-            )
-    return width
+def vectors_width(name: str) -> int:
+    """The number of numbers of the first word of a file."""
+    return int(read_vectors(name, Silent(), wanted=(), most=2).vectors.shape[1])
 
 
 def nearest_words(

@@ -1,19 +1,15 @@
 """Static vectors of tokens, from their neighbours in a text, or from words of a file."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.paths import user_path
 from bertc.data.cache.store import Progress
-from bertc.data.sources.streams import lines, opened_stream
-from bertc.data.sources.vectors import WordVectors, read_vectors
+from bertc.data.sources.vectors import read_vectors
 from bertc.data.vocab.token_rows import spelling_of
 from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.ir.changing.growth import Wechsel
 
 NEIGHBOURS = 1000
 """The most frequent tokens, of which neighbours are counted."""
@@ -22,8 +18,6 @@ SMOOTHING = 0.75  # Levy, Goldberg and Dagan 2015, 3.2, as is the square root be
 DIMENSIONS = 200
 TOKENS_READ = 20_000_000
 TOKENS_AT_ONCE = 1 << 20
-MOST_WORDS = 200_000
-"""Words of a file that are read for the pieces of tokens."""
 
 
 def vectors_of_text(
@@ -84,51 +78,6 @@ def vectors_of_words(name: str, vocabulary: Vocabulary, progress: Progress) -> N
         if (row := rows.get(word, rows.get(word.lower(), -1))) >= 0:
             vectors[token] = known.vectors[row]
     return _not_empty(vectors, name)
-
-
-def aligned_vectors(
-    kind: Wechsel, vocabulary: Vocabulary, theirs: Vocabulary, progress: Progress
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Vectors (v, d) of the tokens of both vocabularies, in one space.
-
-    With a dictionary the words of the other file are turned to those that they mean, by the
-    orthogonal map of Procrustes' problem (Schoenemann 1966).
-    """
-    ours, others = (read_vectors(n, progress, most=MOST_WORDS) for n in (kind.vectors, kind.theirs))
-    if kind.dictionary:
-        with opened_stream(user_path(kind.dictionary)) as file:
-            fields = [line.split("\t" if "\t" in line else None) for _, line in lines(file)]
-        rows, their_rows = ({w: row for row, w in enumerate(v.words)} for v in (ours, others))
-        both = (f for f in fields if len(f) == 2 and f[0] in rows and f[1] in their_rows)
-        pairs = [(rows[word], their_rows[means]) for word, means in both]
-        if not pairs:
-            raise DataError(
-                f"{kind.dictionary}: no line has a word of {kind.vectors} and one of {kind.theirs}",
-                "a line has a word of this text, a tab, and its translation",
-            )
-        here, there = map(list, zip(*pairs, strict=True))
-        left, _, right = np.linalg.svd(others.vectors[there].T @ ours.vectors[here])
-        others = replace(others, vectors=(others.vectors @ left @ right).astype(np.float32))
-    of_ours, of_theirs = _vectors_of_pieces(ours, vocabulary), _vectors_of_pieces(others, theirs)
-    return _not_empty(of_ours, kind.vectors), _not_empty(of_theirs, kind.theirs)
-
-
-def _vectors_of_pieces(words: WordVectors, vocabulary: Vocabulary) -> NDArray[np.float32]:
-    """Vectors (v, d) of tokens: the mean of those of the words that they are in.
-
-    Words count by Zipf's law: files of vectors begin with the most frequent ones.
-    """
-    sums = np.zeros((vocabulary.size, words.vectors.shape[1]), np.float32)
-    totals = np.zeros((vocabulary.size, 1), np.float32)
-    for before in ("", " "):  # as at the beginning of a text, and within it
-        texts = [before + word for word in words.words]
-        encoded = vocabulary.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        for rank, one in enumerate(encoded, 1):
-            ids = [*set(one.ids)]
-            sums[ids] += words.vectors[rank - 1] / rank
-            totals[ids] += 1 / rank
-    sums[vocabulary.special] = 0
-    return (sums / np.maximum(totals, np.finfo(np.float32).tiny)).astype(np.float32)
 
 
 def _not_empty(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:

@@ -1,6 +1,6 @@
 """Rows of a token table as weighted sums of the rows of another, from the two vocabularies."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -8,21 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.vocab.vocabulary import BEGINS, BLANK, ROLES, Vocabulary
-from bertc.ir.changing.growth import (
-    Focus,
-    Mean,
-    Overlap,
-    Redrawn,
-    SameTokens,
-    TokenRows,
-    Wechsel,
-)
+from bertc.ir.changing.growth import Focus, Mean, Redrawn, SameTokens, TokenRows
 
 Spelling = tuple[str, str] | tuple[bool, str]
 """A token as any kind of vocabulary may have it: whether it begins a word, and its text."""
 MOST_TERMS = 256
 """Similarities that may have a weight; sparsemax gives most of them none."""
-NEAREST, TEMPERATURE = 10, 0.1  # WECHSEL's
 ROWS_AT_ONCE = 512
 
 
@@ -42,32 +33,18 @@ class TokenSums:
     mixed: int
 
 
-@dataclass(frozen=True, eq=False)
-class Anchors:
-    """Old rows ``sources`` (n,) with ``vectors`` (n, d); the ``most`` similar ones are weighed."""
-
-    vectors: NDArray[np.float32]
-    sources: NDArray[np.int64]
-    most: int
-    weigh: Callable[[NDArray[np.float32]], NDArray[np.float32]]
-
-
 def token_sums(
     old: Vocabulary,
     new: Vocabulary,
     kind: TokenRows,
     vectors: NDArray[np.float32] | None = None,
-    theirs: NDArray[np.float32] | None = None,
 ) -> TokenSums:
-    """The rows of the new tokens; ``vectors`` (v, d) are of those, zero where one has none.
-
-    ``theirs`` are vectors of the old tokens in the same space.
-    """
+    """The rows of the new tokens; ``vectors`` (v, d) are of those, zero where one has none."""
     equal = _equal_tokens(old, new)
     sums = {token: {int(source): 1.0} for token, source in enumerate(equal) if source >= 0}
     count = len(sums)
     match kind:
-        case SameTokens() | Overlap():
+        case SameTokens():
             pass
         case Redrawn():
             sums = {}
@@ -77,16 +54,7 @@ def token_sums(
             assert vectors is not None, "vectors of tokens are made or read before"
             anchors = np.flatnonzero((equal >= 0) & vectors.any(1))
             others = np.flatnonzero((equal < 0) & vectors.any(1))
-            near = Anchors(vectors[anchors], equal[anchors], MOST_TERMS, sparsemax)
-            sums |= _similar(vectors, others, near)
-        case Wechsel():
-            assert vectors is not None, "vectors of tokens are made or read before"
-            assert theirs is not None, "they are read together"
-            known = np.flatnonzero(theirs.any(1))
-            near = Anchors(theirs[known], known, NEAREST, _sharp)
-            nearest = _similar(vectors, np.flatnonzero(vectors.any(1)), near)
-            count -= sum(token in sums for token in nearest)
-            sums |= nearest
+            sums |= _similar(vectors, others, anchors, equal)
         case unreachable:
             assert_never(unreachable)
     terms = [(n, source, w) for n, sum_ in sums.items() for source, w in sum_.items()]
@@ -156,20 +124,26 @@ def _means(old: Vocabulary, new: Vocabulary, tokens: Sequence[int]) -> dict[int,
 
 
 def _similar(
-    vectors: NDArray[np.float32], tokens: NDArray[np.int64], anchors: Anchors
+    vectors: NDArray[np.float32],
+    tokens: NDArray[np.int64],
+    anchors: NDArray[np.int64],
+    equal: NDArray[np.int64],
 ) -> dict[int, dict[int, float]]:
-    """Weights of old rows for tokens, by the similarity of their vectors to those of anchors."""
+    """Weights of old rows for tokens, by the similarity of their vectors to those of anchors.
+
+    ``anchors`` are new tokens that are ``equal`` to old ones.
+    """
     sums = dict[int, dict[int, float]]()
-    most, units = min(anchors.most, len(anchors.sources)), _unit(anchors.vectors)
+    most, units = min(MOST_TERMS, len(anchors)), _unit(vectors[anchors])
     for begin in range(0, len(tokens) if most else 0, ROWS_AT_ONCE):
         part = tokens[begin : begin + ROWS_AT_ONCE]
         cosines = _unit(vectors[part]) @ units.T
         best = np.argpartition(-cosines, most - 1, axis=1)[:, :most]
-        weights = anchors.weigh(np.take_along_axis(cosines, best, axis=1))
+        weights = sparsemax(np.take_along_axis(cosines, best, axis=1))
         for token, columns, row in zip(part.tolist(), best, weights, strict=True):
             terms = sums.setdefault(token, {})
             for column, weight in zip(columns[row > 0], row[row > 0], strict=True):
-                terms[int(anchors.sources[column])] = float(weight)
+                terms[int(equal[anchors[column]])] = float(weight)
     return sums
 
 
@@ -177,12 +151,6 @@ def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units: NDArray[np.float32] = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
     return units
-
-
-def _sharp(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-    powers = np.exp((cosines - cosines.max(1, keepdims=True)) / TEMPERATURE)
-    weights: NDArray[np.float32] = powers / powers.sum(1, keepdims=True)
-    return weights
 
 
 def sparsemax(scores: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -122,12 +122,6 @@ class Mean(Node):
     kind: Literal["mean"] = "mean"
 
 
-class Overlap(Node):
-    """Rows of equal tokens; others are drawn with the mean and deviation of the old rows."""
-
-    kind: Literal["overlap"] = "overlap"
-
-
 class Redrawn(Node):
     """All rows drawn with the mean and deviation of the old ones."""
 
@@ -138,7 +132,7 @@ class Focus(Node):
     """Rows of equal tokens; others are means of those, weighted by sparsemax of similarities.
 
     Cosines are of vectors of tokens, made from ``data``, or of words in a file (FOCUS, Dobler and
-    de Melo 2023, 3). Tokens without one are drawn as by ``overlap``.
+    de Melo 2023, 3). Tokens without one are drawn.
     """
 
     kind: Literal["focus"] = "focus"
@@ -146,21 +140,7 @@ class Focus(Node):
     positional = ("vectors",)
 
 
-class Wechsel(Node):
-    """Means of the ten most similar old rows, by vectors of words of both languages.
-
-    The two files are of one space, or are brought into one by the pairs of words of ``dictionary``
-    (WECHSEL, Minixhofer et al. 2022, 3). Tokens without a vector are as by ``overlap``.
-    """
-
-    kind: Literal["wechsel"] = "wechsel"
-    vectors: Annotated[str, Field(min_length=1)]
-    theirs: Annotated[str, Field(min_length=1)]
-    dictionary: str = ""
-    positional = ("vectors", "theirs")
-
-
-TokenRows = Annotated[SameTokens | Mean | Overlap | Redrawn | Focus | Wechsel, BY_KIND]
+TokenRows = Annotated[SameTokens | Mean | Redrawn | Focus, BY_KIND]
 """Ways in which rows of the token tables of init become those of another vocabulary."""
 _SAME = SameTokens()
 
@@ -270,17 +250,13 @@ class FromVectors(Node):
 Init = Annotated[Drawn | FromRun | FromLayers | FromVectors, BY_KIND]
 
 
-def vector_files(init: Init) -> tuple[str, ...]:
-    """Files of word vectors that a run begins with."""
+def vector_file(init: Init) -> str:
+    """The file of word vectors that a run begins with; '' for none."""
     match init:
-        case FromVectors(path=name):
-            return (name,)
-        case FromOther(embeddings=Focus(vectors=name)) if name:
-            return (name,)
-        case FromOther(embeddings=Wechsel(vectors=name, theirs=theirs)):
-            return name, theirs
+        case FromVectors(path=name) | FromOther(embeddings=Focus(vectors=name)):
+            return name
         case _:
-            return ()
+            return ""
 
 
 Beginning = GrowthKind | Turned | FromLayers

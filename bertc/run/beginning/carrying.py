@@ -12,12 +12,12 @@ from bertc.data.cache.store import Silent
 from bertc.data.corpus import PreparedCorpus, first_pieces
 from bertc.data.vocab.changed import tokens_a_word
 from bertc.data.vocab.existing import vocabulary_of
-from bertc.data.vocab.static_vectors import aligned_vectors, vectors_of_text, vectors_of_words
+from bertc.data.vocab.static_vectors import vectors_of_text, vectors_of_words
 from bertc.data.vocab.token_rows import TokenSums, token_sums
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.address import key
 from bertc.ir.base import Weight
-from bertc.ir.changing.growth import Focus, FromOther, Redrawn, Wechsel
+from bertc.ir.changing.growth import Focus, FromOther, Redrawn
 from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -76,7 +76,7 @@ def carrying(init: FromOther, old: Resolved, corpus: PreparedCorpus) -> Carrying
     Raises:
         DataError: no token is in both vocabularies, where rows of those are carried over.
     """
-    vocabulary, vectors, old_vectors = corpus.vocabulary, None, None
+    vocabulary, vectors = corpus.vocabulary, None
     theirs = vocabulary_of(Path(init.path), old.encoder.vocab_size)
     match init.embeddings:
         case Focus(vectors=""):
@@ -84,9 +84,7 @@ def carrying(init: FromOther, old: Resolved, corpus: PreparedCorpus) -> Carrying
             vectors = vectors_of_text(ids, vocabulary, Silent())
         case Focus(vectors=name):
             vectors = vectors_of_words(name, vocabulary, Silent())
-        case Wechsel() as kind:
-            vectors, old_vectors = aligned_vectors(kind, vocabulary, theirs, Silent())
-    sums = token_sums(theirs, vocabulary, init.embeddings, vectors, old_vectors)
+    sums = token_sums(theirs, vocabulary, init.embeddings, vectors)
     of_text = ~vocabulary.special[sums.tokens] & (sums.tokens != vocabulary.unk)
     if not of_text.any() and not isinstance(init.embeddings, Redrawn):
         raise DataError(

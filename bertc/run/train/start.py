@@ -17,7 +17,7 @@ from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.data.layouts.parts import dev_parts
 from bertc.data.sources.vectors import vectors_width
 from bertc.hub.belonging import refuse_strangers
-from bertc.ir.changing.growth import vector_files
+from bertc.ir.changing.growth import vector_file
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import Display, Watched
 from bertc.machine.machine import cost_on, detect, make_plan
@@ -142,8 +142,8 @@ def _planned(
             for task in (task for stage in resolved.stages for task in stage.tasks):
                 dev_parts(task)
             require_readable(init, resolved.stages[0].optimizer)
-            if names := vector_files(init):
-                vectors_width(names)
+            if name := vector_file(init):
+                vectors_width(name)
         plan = plan_of(resolved, machine, lock, place.display, ranks.world)
         refuse_what_cannot_fit(resolved, plan, machine, ranks.world)
     return plan

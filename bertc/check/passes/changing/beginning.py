@@ -4,7 +4,7 @@ from bertc.base.diagnostics import DataError, Diagnostics
 from bertc.base.storage.paths import is_file, user_path
 from bertc.check.passes.settings.fixes import note
 from bertc.ir.base import call_text
-from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromVectors, vector_files
+from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromVectors, vector_file
 from bertc.ir.network.table import AdaptiveTable
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import NoTeacher
@@ -50,13 +50,13 @@ def begins(program: Complete, diagnostics: Diagnostics) -> None:
 def vectors(program: Complete, diagnostics: Diagnostics) -> None:
     """Report word vectors that are no vectors, or of another width than the token table."""
     init, span = program.init, program.span("init")
-    names = vector_files(init)
-    if not names or not all(is_file(user_path(name)) for name in names):
+    name = vector_file(init)
+    if not name or not is_file(user_path(name)):
         return
     from bertc.data.sources.vectors import vectors_width  # numpy, which no other spec needs here
 
     try:
-        width = vectors_width(names)
+        width = vectors_width(name)
     except DataError as error:
         diagnostics.error("E401", error.message, span, help=error.help)
         return
