@@ -168,8 +168,6 @@ NETWORKS: dict[str, dict[str, str]] = {
         "hf": 'data=hf("nobody/nothing")',
         "pairs": f"objective=tlm {PAIRS}",
         "prepared": 'data=prepared("prepared")',
-        "mds": 'data=mds("mds") vocab="vocab.txt"',
-        "datatrove": 'data=datatrove("datatrove") vocab="vocab.txt"',
     },
     "mixing": {
         kind: f"objective=mlm+tlm {PAIRS}+files('a.en', language='en') languages=['en', 'fr'] "

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain
-from bertc.data.rows.cleaning import copies, keys_in, removal_text, rules_for
+from bertc.data.rows.cleaning import copies, keys_in, removal_text
 from bertc.data.rows.holdout import held_out_remark, join_held_out
 from bertc.data.rows.rewriting import Rewriting, hold_out_end, holds_out, rewrite, together, without
 from bertc.data.rows.tokenise import tokenise
@@ -62,7 +62,7 @@ def tokenise_source(
 ) -> Tokenised:
     """Tokenise a source part by part, or open what the cache has of it."""
     dtype, parts = token_dtype(vocabulary.size), source.parts or (source,)
-    holdout, rules = run.holdout, rules_for(source, run.clean)
+    holdout, rules = run.holdout, run.clean
     cleaned = () if rules == EVERY else (rules.model_dump(),)
 
     def made(part: TextSource) -> TokenFolder:

@@ -82,27 +82,6 @@ class Prepared(_OneLanguage):
     bare_string = ("path",)
 
 
-class Mds(_OneLanguage):
-    """Token ids in mosaicml-streaming's MDS, as ModernBERT and Ettin are trained on.
-
-    A folder with an ``index.json``, or of such folders, here or in a store. A sample is a document;
-    its ids are in ``column``.
-    """
-
-    kind: Literal["mds"] = "mds"
-    path: Annotated[str, Field(min_length=1)]
-    column: str = "input_ids"
-    positional = ("path",)
-
-
-class Datatrove(_OneLanguage):
-    """Token ids of datatrove's DocumentTokenizer: ``.ds`` files, each with its ``.ds.index``."""
-
-    kind: Literal["datatrove"] = "datatrove"
-    path: Annotated[str, Field(min_length=1)]
-    positional = ("path",)
-
-
 _TWO = 'name a file for each of two, as in data=pairs(en="a.en", fr="a.fr")'
 
 
@@ -134,7 +113,7 @@ class Parallel(Node):
         return tuple(language for language, _ in self.sides)
 
 
-Corpus = Annotated[Docstrings | Files | Hf | Parallel | Prepared | Mds | Datatrove, BY_KIND]
+Corpus = Annotated[Docstrings | Files | Hf | Parallel | Prepared, BY_KIND]
 
 
 class Share(Node):
@@ -259,8 +238,6 @@ Format = Annotated[
 ]  # fmt: skip
 PAIRED = ("segment-pair", "sentence-pair")
 RUNNING = ("stream", "stream-pair")
-OF_SENTENCES = (*PAIRED, "stream-pair")
-"""Formats whose segments end with sentences, which tokens of others do not tell."""
 """Formats in which rows continue from batch to batch."""
 FULL = ("blocks", *RUNNING)
 """Formats whose rows have no padding."""
@@ -277,5 +254,5 @@ def named_files(corpus: Corpus) -> tuple[tuple[str, str], ...]:
             return tuple((where, language) for language, where in corpus.sides)
         case Parallel():
             return ((corpus.path, "path"),)
-        case Docstrings() | Hf() | Prepared() | Mds() | Datatrove():
+        case Docstrings() | Hf() | Prepared():
             return ()

@@ -120,17 +120,6 @@ def test_sizes_and_passes_follow_from_files_and_weights(tmp_path):
     assert bertc.estimate(f'{SPEC} data="no such file.txt"').data is None
 
 
-def test_tokens_of_others_are_known_by_their_index(tmp_path):
-    (tmp_path / "a.ds").write_bytes(bytes(2 * 5000))
-    (tmp_path / "a.ds.index").write_bytes((5000).to_bytes(8, "little"))
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
-    spec = SPEC.replace("wordpiece(300)", f'"{tmp_path}/vocab.txt"')
-    data = bertc.estimate(f'{spec} data=datatrove("{tmp_path}")').data
-    clean = f'{spec} data=datatrove("{tmp_path}") objective=mlm clean=documents(unique=true)'
-    assert [remark.code for remark in bertc.api.findings(clean).remarks] == ["R120"]
-    assert (data.tokens, data.passes, data.prepare_seconds) == (5000, 4, 0)
-
-
 def test_prepared_text_is_known_by_its_manifest():
     counts = {"tokens": 5000, "sentences": 100, "documents": 1}
     part = PreparedPart("00000", "", {"train": counts, "heldout": counts})

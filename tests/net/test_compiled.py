@@ -20,7 +20,6 @@ UNTRIED = {
     *(("embeddings", kind) for kind in UNIONS["embeddings"]),
     ("corpus", "hf"),  # needs a network
     ("corpus", "prepared"),  # tests/data/test_prepared.py
-    ("corpus", "mds"), ("corpus", "datatrove"),  # tests/data/test_tokens_of_others.py
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
     ("residual", "plain"),

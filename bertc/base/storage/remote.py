@@ -1,13 +1,12 @@
 """Files to read wherever they are: paths on this machine, or addresses in a store."""
 
-import glob
 import io
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import BinaryIO, cast
 
 from bertc.base.storage import plain_file
-from bertc.base.storage.paths import AnyFile, FileAt, files_matching, user_path
+from bertc.base.storage.paths import AnyFile, FileAt, files_matching
 from bertc.base.storage.place import FolderAt
 
 BLOCK_BYTES = 4 << 20
@@ -60,18 +59,6 @@ def files_anywhere(name: str) -> Iterator[AnyFile]:
         yield from (FileAt(*facts) for facts in FolderAt(name).matching())
     else:
         yield from files_matching(name.removeprefix("file://"))
-
-
-def files_below(folder: str) -> dict[str, AnyFile]:
-    """The files in a folder and in those below it, by their names from there; none of no folder."""
-    if not is_address(folder):
-        base = user_path(folder.removeprefix("file://"))
-        below = files_matching(f"{glob.escape(str(base))}/**/*")
-        return {path.relative_to(base).as_posix(): path for path in below}
-    root = FolderAt(folder).root
-    start = len(root.partition("://")[2] or root) + 1
-    files = files_anywhere(f"{folder.rstrip('/')}/**")
-    return {str(file).partition("://")[2][start:]: file for file in files}
 
 
 def opened_anywhere(file: AnyFile) -> AbstractContextManager[BinaryIO]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.place import FolderAt
-from bertc.ir.data import Corpus, Datatrove, Docstrings, Hf, Mds, Prepared, named_files
+from bertc.ir.data import Corpus, Docstrings, Hf, Prepared, named_files
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 
@@ -65,13 +65,6 @@ def _looked_at(corpus: Corpus, id_bytes: int) -> "TextFacts | None":
     from bertc.cost.texts import TextFacts, unread
 
     try:
-        if isinstance(corpus, Mds | Datatrove):
-            from bertc.data.sources.opening import token_files
-
-            files = token_files(corpus)
-            tokens = sum(one.tokens for one in files)
-            size = sum(one.size for one in files)
-            return TextFacts(corpus.path, size, tokens, 0, id_bytes, counted=True)
         if not isinstance(corpus, Prepared):
             from bertc.data.sources.files import matching_files, unpacked_bytes
 

@@ -13,7 +13,7 @@ from bertc.check.passes.settings.stages import fitting_heads, key_heads
 from bertc.check.passes.terms import check_terms
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.changing.growth import OF_INIT, FromOther
-from bertc.ir.data import FILLED, OF_SENTENCES, PAIRED
+from bertc.ir.data import FILLED, PAIRED
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import SHORTEST
 from bertc.ir.program.complete import Complete, StageSettings
@@ -127,12 +127,6 @@ def _full(stage: StageSettings) -> bool:
     return stage.format.kind in FILLED and not stage.translation_term
 
 
-def _of_tokens(stage: StageSettings) -> str:
-    """The first kind of data that is tokens of others, "" without."""
-    kinds = (share.corpus.kind for share in stage.data)
-    return next((kind for kind in kinds if kind in ("mds", "datatrove")), "")
-
-
 def _segments(stage: StageSettings) -> int:
     if stage.format.kind == "stream-pair":
         return 3
@@ -163,10 +157,6 @@ _OF_FORMATS: tuple[Rule[StageSettings], ...] = (
          lambda s: s.pairing and s.pooler and POOLINGS[s.pooler].mean != "none",
          lambda s: f"{s.pairing} reads the first state of each pair, but pooler = {s.pooler}",
          also=("pooler", "the pooler makes one state of a whole row"), help="pooler=true"),
-    Rule("E296", "format", lambda s: _of_tokens(s) and s.format.kind in OF_SENTENCES,
-         lambda s: f"{s.format.kind} rows end with sentences, but {_of_tokens(s)}(...) tells only "
-         "where documents end",
-         also=("data", "the tokens are named here"), help="format=doc-sentences"),
     Rule("E216", "pack", lambda s: s.pack and _full(s) and s.memory,
          lambda s: f"pack = true needs rows with room left, but {s.format.kind} rows are always "
          "full",

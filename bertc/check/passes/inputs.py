@@ -31,7 +31,7 @@ from bertc.data.tokenizers import reading
 from bertc.data.tokenizers.by_transformers import FILE_NAMES
 from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, vector_file
-from bertc.ir.data import Datatrove, Mds, Prepared, named_files
+from bertc.ir.data import Prepared, named_files
 from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.learning.mining import Mined
 from bertc.ir.program.complete import Complete
@@ -79,7 +79,6 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
                 program = settled(program, {"vocab": setting})
     vocab = program.vocab
     if not isinstance(vocab, TokenizerFile):
-        _tokens_without_theirs(program, diagnostics)
         return _of_another(program, diagnostics)
     folder = reading.tokenizer_folder(user_path(vocab.path))
     if folder != user_path(vocab.path):
@@ -119,19 +118,6 @@ def _of_another(program: Complete, diagnostics: Diagnostics) -> Complete:
         return changed_tokens(program, vocab, base, diagnostics)
     except (DataError, MissingInputError, UnsafeError) as error:
         return _unreadable(program, error, origin, diagnostics)
-
-
-def _tokens_without_theirs(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report tokens of others whose vocabulary is not named."""
-    for stage in program.stages:
-        for kind in (s.corpus.kind for s in stage.data if isinstance(s.corpus, Mds | Datatrove)):
-            diagnostics.error(
-                "E296",
-                f"{kind}(...) has token ids, but their vocabulary is not named",
-                stage.span("data"),
-                help="name the folder of the tokenizer that made them with vocab",
-            )
-            return
 
 
 def _gives_way(vocab: Given, init: Origin) -> bool:
@@ -230,8 +216,6 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
             try:
                 if isinstance(share.corpus, Prepared) and not known & {"E212", "E307"}:
                     _require_prepared(share.corpus, program.vocab)
-                if isinstance(share.corpus, Mds | Datatrove):
-                    _require_tokens(share.corpus, program.vocab)
             except (DataError, MissingInputError, UnsafeError) as error:
                 diagnostics.error("E307", error.message, span, help=error.help)
             for name, argument in named_files(share.corpus):
@@ -262,18 +246,6 @@ def _require_prepared(text: Prepared, vocab: Vocabulary) -> None:
     if isinstance(vocab, TokenizerFile):
         digest = spelling(load_vocabulary(vocab))
     refuse_other_tokenizer(text, corpus, digest)
-
-
-def _require_tokens(text: Mds | Datatrove, vocab: Vocabulary) -> None:
-    """Refuse tokens of others that are not there, or not what their index or the spec says."""
-    from bertc.data.sources.opening import token_files
-
-    largest = min(file.largest for file in token_files(text))
-    if isinstance(vocab, TokenizerFile) and largest < vocab.size - 1:
-        raise DataError(
-            f"{text.path} has ids up to {largest:,}, but the vocabulary has {vocab.size:,} tokens",
-            "vocab names the tokenizer that made them",
-        )
 
 
 def _missing(

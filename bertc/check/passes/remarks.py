@@ -7,7 +7,7 @@ from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks, reads_on
 from bertc.ir.changing.growth import Drawn, FromOther
-from bertc.ir.data import Datatrove, Mds, Prepared
+from bertc.ir.data import Prepared
 from bertc.ir.learning.answer import Labels
 from bertc.ir.learning.objective import in_directions
 from bertc.ir.network.adapter import NO_ADAPTER
@@ -91,10 +91,8 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          lambda p: f"the text decides how many of {p.vocab.size:,} tokens stay: sizes are upper "
          "bounds", help="trim(init, 16k) keeps as many"),
     Rule("R120", ("clean", "holdout"),
-         lambda p: any(
-             p.origins[name].kind in ("written", "set")
-             and all(isinstance(d.corpus, kinds) for s in p.stages for d in s.data)
-             for name, kinds in (("clean", Prepared | Mds | Datatrove), ("holdout", Prepared))),
+         lambda p: any(p.origins[name].kind in ("written", "set") for name in ("clean", "holdout"))
+         and all(isinstance(d.corpus, Prepared) for s in p.stages for d in s.data),
          "tokens are read as they are: no document is cleaned away, and which ones prepared text "
          "holds out is settled",
          help="give clean and holdout to bertc prepare, with the text"),

@@ -22,7 +22,6 @@ from bertc.data.corpus import vocabulary_for
 from bertc.data.prepared.manifest import part_at, put_folder
 from bertc.data.prepared.opening import copy_part
 from bertc.data.prepared.plan import TOKENIZER, PreparationPlan, part_names, write_plan
-from bertc.data.rows.cleaning import rules_for
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import open_tokens, token_dtype
 from bertc.data.shards import spelling
@@ -56,26 +55,23 @@ def begin_preparing(
     cache: Path,
     progress: Progress,
     command: str = "bertc prepare SPEC",
-    source: TextSource | None = None,
     skip_damaged: bool = False,
 ) -> Preparation:
     """Settle what every worker has to have alike: the parts, the rows, and the tokenizer.
 
     What is known before any text is read is put first, so a place that cannot be written, or holds
     something else, is refused at once. The tokenizer is the one that the first worker put there.
-    ``source`` is text that is read once, if it is not that of the program. ``skip_damaged``: the
-    rest of a file that cannot be read is left out, and its error is in the manifest.
+    ``skip_damaged``: the rest of a file that cannot be read is left out, and its error is in the
+    manifest.
     """
-    source, texts = _opened(resolved, source, skip_damaged)
+    text = only_text(resolved)
+    source = _opened(text, skip_damaged)
     plan = _plan(resolved, source, command)
     if empty := [file[0] for file in source.identity if identifies_file(file) and not file[1]]:
         progress.note(f"{several(len(empty), 'input')} without text: {listed(empty)}")
 
-    if rules_for(source, resolved.run.clean) != resolved.run.clean:
-        progress.note("tokens of others are not cleaned")
-
     def completed() -> tuple[Vocabulary, PreparationPlan]:
-        vocabulary = vocabulary_for(resolved, texts, cache, progress, None)
+        vocabulary = vocabulary_for(resolved, {text: source}, cache, progress, None)
         dtype = np.dtype(token_dtype(vocabulary.size)).name
         return vocabulary, replace(
             plan, tokenizer=spelling(vocabulary), dtype=dtype, separator=vocabulary.sep
@@ -117,7 +113,7 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
         dtype="",
         separator=0,
         holdout=resolved.run.holdout,
-        clean=rules_for(source, resolved.run.clean).model_dump(exclude_defaults=True),
+        clean=resolved.run.clean.model_dump(exclude_defaults=True),
         read=read,
         parts=part_names(len(parts)),
         rows=tuple(rows),
@@ -136,25 +132,13 @@ def _vocabulary_at(place: FolderAt, plan: PreparationPlan) -> Vocabulary | None:
         return load_vocabulary(TokenizerFile(path=name))
 
 
-def _opened(
-    resolved: Resolved, source: TextSource | None, skip_damaged: bool
-) -> tuple[TextSource, dict[CorpusText, TextSource]]:
-    """The text to prepare, and that from which a vocabulary is learned."""
-    if source is None:
-        text = only_text(resolved)
-        if not skip_damaged:
-            source = open_source(*text)
-        elif isinstance(text.corpus, Files):
-            source = open_files(text.corpus, id)  # parts list errors as they are read
-        else:
-            raise UsageError("--skip-damaged is for files(...)", "leave it out")
-        return source, {text: source}
-    if not isinstance(resolved.vocabulary, TokenizerFile):
-        raise UsageError(
-            "documents of a pipeline come once, so no vocabulary is learned from them",
-            'vocab="FOLDER" names a tokenizer; bertc prepare learns one from a sample',
-        )
-    return source, {}
+def _opened(text: CorpusText, skip_damaged: bool) -> TextSource:
+    """The source of the text to prepare."""
+    if not skip_damaged:
+        return open_source(*text)
+    if isinstance(text.corpus, Files):
+        return open_files(text.corpus, id)  # parts list errors as they are read
+    raise UsageError("--skip-damaged is for files(...)", "leave it out")
 
 
 def _saved(vocabulary: Vocabulary, folder: Path) -> Facts:

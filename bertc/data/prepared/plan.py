@@ -72,9 +72,7 @@ class PreparationPlan:
         finish = f"bertc prepare --to {address} --finish"
         if [*names] == [HELD_OUT]:
             return f"{finish} makes it again"
-        if not (command := self.read.get("command")):
-            again = f"run these tasks of the pipeline again: {listed(names)}"
-            return f"{again} (without their completions/ in its logs); then {finish}"
+        command = self.read.get("command") or "bertc prepare SPEC"
         at = self.parts.index(names[0]) + 1 if names[0] in self.parts else 1
         share, makes = f" --part {at}/{len(self.parts)}", "makes it"
         if len(names) > 1:

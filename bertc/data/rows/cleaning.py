@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import several
 from bertc.data.cache.store import Facts
 from bertc.data.rows.tokens import SPLITS, TokenWriter
-from bertc.data.sources.source import TextSource
-from bertc.data.sources.tokens import TokenSource
 from bertc.ir.cleaning import EVERY, Documents
 
 UNICODE = 0x110000
@@ -145,11 +143,6 @@ class CleanWriter:
 def keys_in(folder: Path) -> NDArray[np.uint64]:
     """The keys of the documents of both splits of a text."""
     return np.concatenate([np.fromfile(folder / f"{name}.hashes", np.uint64) for name in SPLITS])
-
-
-def rules_for(source: TextSource, clean: Documents) -> Documents:
-    """The rules for a source; tokens of others are read as they are."""
-    return EVERY if isinstance(source, TokenSource) else clean
 
 
 def copies(parts: Sequence[NDArray[np.uint64]]) -> dict[int, NDArray[np.uint64]]:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from bertc.base.storage.foreign import as_data_error
 from bertc.data.cache.store import Progress, fingerprint
 from bertc.data.cache.workers import processes, spread
-from bertc.data.rows.cleaning import CleanWriter, Measure, removal_text
+from bertc.data.rows.cleaning import CleanWriter, Measure, Traits, removal_text
 from bertc.data.rows.holdout import part_of_document
-from bertc.data.rows.others import Encoded, Run, ids_of_others
 from bertc.data.rows.rewriting import (
     PER_TOKEN,
     hold_out_end,
@@ -27,7 +27,6 @@ from bertc.data.rows.rewriting import (
 )
 from bertc.data.rows.tokens import token_dtype
 from bertc.data.sources.source import TextSource, split_sentences
-from bertc.data.sources.tokens import TokenSource
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary, splits
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Sentences
@@ -38,6 +37,10 @@ TEXT_BYTES_PER_PROCESS = 4 << 20
 
 RawPiece = tuple[str, bool]
 """A piece of a document, and whether text of the document precedes."""
+Run = tuple[bool, str, Traits]
+"""A piece being encoded: whether it starts a document, and its part and traits."""
+Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
+"""All token ids, the length of each sentence, the number of sentences of each piece."""
 
 
 def tokenise(
@@ -73,8 +76,7 @@ def tokenise(
     held = sum(counts["sentences"] for counts in split_facts(folder, dtype).values())
     if least and held < needed:
         count = "fewer than two" if holdout else "no"
-        ids = isinstance(source, TokenSource)
-        noun = "pairs" if source.paired else "documents" if ids else "sentences"
+        noun = "pairs" if source.paired else "sentences"
         after = f" where {removal_text(writer.removed)}" if writer.removed else ""
         raise too_little(source.name, f"{count} {noun}{after}")
     if holdout and least:
@@ -99,8 +101,6 @@ def _encoded(
     cores: int,
 ) -> Generator[tuple[tuple[list[Run], int], Encoded], None, None]:
     """Batches of documents: runs and the amount read for them, and their ids."""
-    if isinstance(source, TokenSource):
-        return ids_of_others(source, vocabulary, holdout, digest)
     encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
     number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS, cores)
     return spread(encode, _batches(source, holdout, digest, measure), number)
