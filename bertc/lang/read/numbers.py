@@ -17,7 +17,7 @@ NUMBER_UNITS = {
     "ms": Fraction(1, 1000),
     "%": Fraction(1, 100),
 }
-MAX_NUMBER_CHARACTERS = 32
+MAX_NUMBER_CHARACTERS = 40
 KEPT_NUMBERS = 1024
 """Values kept: a spec writes the same few numbers again and again, and each is read twice."""
 TOKENS_UNIT = "tokens"
@@ -28,9 +28,9 @@ HOURS_UNIT = "h"
 HOURS = {"s": Fraction(1, 3600), "min": Fraction(1, 60), "h": Fraction(1), "d": Fraction(24)}
 """Units of time, each in hours."""
 _LETTERS = re.compile(r"[A-Za-z]+$")
-_LITERAL = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]*%?)", re.ASCII)
-
-
+_LITERAL = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?(\d+))?)([A-Za-z]*%?)", re.ASCII)
+MOST_EXPONENT_DIGITS = 3
+"""Digits of an exponent: exact powers of ten of more take gigabytes."""
 _RANGE = re.compile(r"(.*?)[ \t]*\.\.[ \t]*([^: \t]*)")
 
 
@@ -45,12 +45,12 @@ class NotANumberError(ValueError):
 @lru_cache(KEPT_NUMBERS)
 def read_number(text: str) -> int | float:
     """The value of a literal: an int if it is whole, else a correctly rounded float."""
-    word = counted_in(text)
-    text = text.removesuffix(word).rstrip()
     if len(text) > MAX_NUMBER_CHARACTERS:
         raise NotANumberError(
             f"a number of {len(text)} characters; at most {MAX_NUMBER_CHARACTERS} are read"
         )
+    word = counted_in(text)
+    text = text.removesuffix(word).rstrip()
     if not word and text.isascii() and text.isdecimal():
         return int(text)  # as most numbers are: the way below takes ten times as long
     match = _LITERAL.fullmatch(text)
@@ -58,7 +58,9 @@ def read_number(text: str) -> int | float:
         plain = text.replace("_", "")
         instead = plain if plain != text and _LITERAL.fullmatch(plain) else ""
         raise NotANumberError(f"`{text}` is not a number", instead)
-    digits, unit = match.groups()
+    digits, exponent, unit = match.groups()
+    if len(exponent or "") > MOST_EXPONENT_DIGITS:
+        raise NotANumberError(f"`{text}` has an exponent of over {MOST_EXPONENT_DIGITS} digits")
     if unit == "m":
         raise NotANumberError("`m` is not a unit: M is a million, min a minute")
     if unit not in NUMBER_UNITS:
