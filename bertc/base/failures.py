@@ -20,7 +20,7 @@ from bertc.base.diagnostics import BertcError, SpecError, StoppedError, for_term
 from bertc.base.storage.durable import TOO_LITTLE_ELSE, TOO_LITTLE_ROOM
 from bertc.base.storage.plain_file import reason
 
-BAD_SPEC, MISSING, INTERNAL, CANNOT_WRITE, NO_MEMORY, INTERRUPTED = 65, 66, 70, 74, 78, 130
+MISSING, INTERNAL, CANNOT_WRITE, NO_MEMORY, INTERRUPTED = 66, 70, 74, 78, 130
 
 
 def exit_code(error: BaseException, color: bool) -> int:
@@ -32,7 +32,7 @@ def exit_code(error: BaseException, color: bool) -> int:
             from bertc.base.diagnostics.render import render
 
             print(render(error.diagnostics, color), file=sys.stderr)
-            return BAD_SPEC
+            return error.exit_code
         case StoppedError():
             # The requested stop happened: no error, though not the end either.
             _say(error.message + (f"\nhelp: {error.help}" if error.help else ""))

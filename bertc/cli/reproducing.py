@@ -42,7 +42,7 @@ def reproduce(
     The same command goes on where it was killed, and shares the rows with other processes that run
     it on the same folder.
     """
-    from bertc.base.failures import BAD_SPEC
+    from bertc.base.diagnostics import SpecError
     from bertc.lab.reproduce import reproduce as tables
     from bertc.lab.reproduce.reading import listing, read_table
     from bertc.lab.reproduce.table import PAPERS
@@ -54,7 +54,7 @@ def reproduce(
     if estimate:
         costs = tables.estimate_table(table, scale or PAPERS, data or (), out, device)
         say(costs.as_json() if json else costs.as_table())
-        raise typer.Exit(0 if costs.is_sound else BAD_SPEC)
+        raise typer.Exit(0 if costs.is_sound else SpecError.exit_code)
     failures = list[Exception]()
     if show:
         shown = tables.show_table(table, scale, out)

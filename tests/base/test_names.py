@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+import bertc
 from bertc import api
 from bertc.base.diagnostics import BertcError, DataError, SpecError
 from bertc.base.storage.paths import check_path
@@ -33,9 +34,14 @@ LONG = "x" * 300
 def test_every_name_gets_an_answer(tmp_path, monkeypatch, spec, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises((BertcError, SpecError)) as caught:
+    with pytest.raises(BertcError) as caught:
         api.check(spec.replace("{}", name))
     assert "Errno" not in str(caught.value)
+
+
+def test_every_error_that_users_meet_is_caught_as_one():
+    errors = {name for name in bertc.__all__ if name.endswith("Error")}
+    assert all(issubclass(getattr(bertc, name), BertcError) for name in errors)
 
 
 def test_a_spec_that_is_a_link_to_itself(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from bertc.api import points
-from bertc.base.diagnostics import BertcError, SpecError
+from bertc.base.diagnostics import BertcError
 from bertc.base.resources import shipped_specs
 from bertc.cost import estimate
 from bertc.ir.program.resolved import Resolved
@@ -63,7 +63,7 @@ def programs(pairs: int) -> Iterator[tuple[str, Resolved]]:
         values = [draw.choice(AXES[axis]) for axis in draw.choice(chosen)]
         try:
             (resolved,) = points(written(*values))
-        except (BertcError, SpecError, ValueError):
+        except (BertcError, ValueError):
             continue  # refused, or a grid
         pairs -= 1
         yield " ".join(values), resolved

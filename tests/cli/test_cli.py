@@ -19,6 +19,7 @@ from bertc import resolve
 from bertc.base.diagnostics import (
     CannotWriteError,
     DataError,
+    Diagnostic,
     MachineError,
     MissingInputError,
     ResumeRefusedError,
@@ -103,6 +104,7 @@ def test_help_has_every_command_once_in_its_group_with_a_sentence() -> None:
     ("error", "code"),
     [
         (UsageError("x"), 2),
+        (SpecError((Diagnostic("E101", "x"),)), 65),
         (DataError("x"), 65),
         (MissingInputError("x"), 66),
         (CannotWriteError("x"), 74),
@@ -120,8 +122,9 @@ def test_help_has_every_command_once_in_its_group_with_a_sentence() -> None:
 )
 def test_every_failure_has_its_code(error, code, capsys):
     assert exit_code(error, color=False) == code
+    assert getattr(error, "exit_code", code) == code  # as a script that catches it reads it
     stopped = isinstance(error, StoppedError)
-    assert capsys.readouterr().err.startswith("x" if stopped else "error: ")
+    assert capsys.readouterr().err.startswith("x" if stopped else "error")
 
 
 def test_a_mistake_of_ours_leaves_a_report_and_no_traceback(capsys, tmp_path, monkeypatch):

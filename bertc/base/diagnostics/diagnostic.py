@@ -1,7 +1,9 @@
 """A mistake in a spec as data: code, message, remedy, and its places in the text."""
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+
+from bertc.base.diagnostics.errors import BertcError
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,10 @@ def _one_line(diagnostic: Diagnostic) -> str:
     return f"{at}{diagnostic.code}: {diagnostic.message}{help}"
 
 
-class SpecError(Exception):
+class SpecError(BertcError):
     """A spec that cannot be used; carries all its diagnostics."""
+
+    exit_code: ClassVar[int] = 65
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         super().__init__("; ".join(map(_one_line, diagnostics)))

@@ -87,7 +87,7 @@ def glue(
     Raises:
         UsageError: if the table or a task is unknown.
         ResumeRefusedError: if the folder has runs of other weights.
-        BertcError, SpecError: as ``train_table``.
+        BertcError: as ``train_table``.
     """
     if name not in TABLES:
         help = f"--table {' or --table '.join(TABLES)}"

@@ -53,7 +53,7 @@ class Job:
         run = RunFolder(self.folder)
         try:
             return run.holds_a_run and run.is_finished(run.read_resolved())
-        except (BertcError, SpecError):
+        except BertcError:
             return False
 
     @property
@@ -72,7 +72,7 @@ class Job:
         """Compile it, perhaps with more overrides; the runs that it begins with have to be there.
 
         Raises:
-            SpecError, BertcError: with the table's file and the row.
+            BertcError: with the table's file and the row.
         """
         with self.placed():
             return bertc.resolve(self.text, (*self.overrides, *more))

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 import bertc
-from bertc import BertcError, SpecError, UsageError, quoted
+from bertc import BertcError, UsageError, quoted
 from bertc.lab.reproduce.files import Files
 from bertc.lab.reproduce.job import Job
 from bertc.lab.reproduce.table import (
@@ -193,7 +193,7 @@ class Jobs:
         """Sizes and steps of a spec as it is written; none if it needs another run first."""
         if not text:
             return {}
-        with suppress(SpecError, BertcError):
+        with suppress(BertcError):
             program = self._job(PRETRAINING, "", "", 1, text).program()
             last, steps = program.stages[-1], float(program.steps)
             of_rows = [steps_of(row.spec) for row in self.table.rows if not row.is_whole]

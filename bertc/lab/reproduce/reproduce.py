@@ -52,7 +52,7 @@ def train_table(
 
     Raises:
         MissingInputError, UsageError: of the scale or the data.
-        SpecError, BertcError: of the first run with a mistake.
+        BertcError: of the first run with a mistake.
         ResumeRefusedError: if the table says something else of a finished run.
         CannotWriteError, StoppedError: as ``train_all``.
     """

@@ -12,7 +12,6 @@ from bertc import (
     BertcError,
     Resolved,
     RunFolder,
-    SpecError,
     Table,
     changed,
     estimate,
@@ -160,7 +159,7 @@ def _program_with(spec: str, overrides: Sequence[str]) -> Resolved | None:
     """The program of a spec with settings; None if there is none."""
     try:
         (program,) = points(spec, overrides)
-    except (SpecError, BertcError):  # or a file that a run's spec names is no longer there
+    except BertcError:  # or a file that a run's spec names is no longer there
         return None
     return program
 

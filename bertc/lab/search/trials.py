@@ -187,9 +187,7 @@ def _ended(store: Store) -> list[Any]:
     return [trial for trial in store.trials if trial.state == complete]
 
 
-def _tell_failed(
-    store: Store, trial: Any, error: SpecError | BertcError, say: Callable[[str], None]
-) -> None:
+def _tell_failed(store: Store, trial: Any, error: BertcError, say: Callable[[str], None]) -> None:
     """Tell the store of a trial that is worth nothing, so that points like it are avoided."""
     reason = str(error).splitlines()[0]
     trial.set_user_attr("failed", reason)
