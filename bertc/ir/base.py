@@ -14,6 +14,7 @@ The axes used by every weight table, once for the whole project:
 """
 
 import math
+import re
 from dataclasses import dataclass
 from operator import not_
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -29,6 +30,8 @@ Part = Literal["embeddings", "attention", "ffn", "recurrence", "norm", "pooler",
 DeviceKind = Literal["cpu", "cuda"]
 Role = Literal["matrix", "table", "bias", "norm"]
 
+NAME_RULE = "at most 40 characters, without / and \\, and no dot first"
+"""The rule of names that users choose."""
 Width = Annotated[int, Field(ge=1, le=1_000_000)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
@@ -36,6 +39,18 @@ On = Annotated[bool, Field(exclude_if=bool)]
 """True in programs written before it was a setting: dumps omit it, so that fingerprints stay."""
 Off = Annotated[bool, Field(exclude_if=not_)]
 """The same, false before it was a setting."""
+
+
+def is_plain(name: str) -> bool:
+    """True of a name that can be printed and be part of a file's name."""
+    return len(name) <= 40 and name.isprintable() and not re.search(r"^\.|[/\\]", name)
+
+
+def plain_name(name: str) -> str:
+    """Check a name that the user has chosen."""
+    if not is_plain(name):
+        raise ValueError(f"{name[:40]!r} is no name", NAME_RULE)
+    return name
 
 
 class Node(BaseModel):

@@ -3,9 +3,9 @@
 from operator import not_
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from bertc.ir.base import BY_KIND, Node, Probability
+from bertc.ir.base import BY_KIND, Node, Probability, plain_name
 
 Sentences = Literal["split", "lines", "whole"]
 """Sentence boundaries.
@@ -13,7 +13,7 @@ Sentences = Literal["split", "lines", "whole"]
 ``split``: found by a library; ``lines``: one sentence per line, blank lines between documents;
 ``whole``: text stays unchanged, white space included."""
 
-Language = Annotated[str, Field(max_length=40)]
+Language = Annotated[str, AfterValidator(plain_name)]
 """The user's name for the language of a text, such as ``en``; empty for none."""
 
 

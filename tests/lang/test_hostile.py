@@ -10,6 +10,9 @@ from bertc import lang
 from bertc.base.diagnostics import Diagnostics, MissingInputError, codes, render
 from bertc.base.resources import shipped_specs
 from bertc.check import passes
+from bertc.ir.base import call_text
+from bertc.ir.program.settings import Settings
+from bertc.lang.read.shapes import arguments, kinds_in, required, setting_shape
 
 GRID = "={1,2,3,4,5,6,7,8,9,10}"
 HOSTILE = {
@@ -54,6 +57,32 @@ def test_hostile(title):
     for program in programs:
         passes.complete(program, diagnostics)
     assert max(map(len, render(diagnostics.found).splitlines())) < 500
+
+
+NAMES = ("../x", "a/b", "a\\\\b", ".", "\\u{1b}[1m", "\\u{202e}", "x" * 41)
+"""Names as written in a spec that no stage and no language has."""
+
+
+def named(name: str) -> Iterator[str]:
+    """Specs in which a stage, or a language wherever there is one, has a name."""
+    yield f'stage "{name}" {{ }}'
+    yield f'languages=["{name}"]'
+    for setting in Settings.model_fields:
+        for kind, node in kinds_in(setting_shape(setting)).items():
+            if "language" in arguments(node):
+                given = [f'{argument}="x"' for argument in required(node)]
+                call = call_text(kind, *given, f"language='{name}'")
+                yield f"{setting}={call}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_users_choose_are_no_paths_and_can_be_printed(name):
+    for spec in named(name):
+        diagnostics = Diagnostics()
+        lang.load(spec, (), diagnostics)
+        assert [each.code for each in diagnostics.found] in (["E109"], ["E114"]), spec
+    for spec in named("Old English"):
+        lang.load(spec)
 
 
 def test_what_is_shown_cannot_steer_a_terminal():

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics
-from bertc.ir.base import Node
+from bertc.ir.base import Node, is_plain
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.lang.lowering.convert import Converter
@@ -63,8 +63,9 @@ def values(shape: shapes.Shape) -> st.SearchStrategy[Any]:
         case shapes.TruthShape():
             return st.booleans()
         case shapes.TextShape():
-            plain = st.characters(exclude_categories=["Cs"])
-            return st.text(plain, min_size=max(1, shape.min_length), max_size=12)
+            characters = st.characters(exclude_categories=["Cs"])
+            texts = st.text(characters, min_size=max(1, shape.min_length), max_size=12)
+            return texts.filter(is_plain) if shape.plain else texts
         case shapes.ChoiceShape():
             return st.sampled_from(shape.options)
         case shapes.KindShape():

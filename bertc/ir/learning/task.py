@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from bertc.ir.base import Count
+from bertc.ir.data import Language
 from bertc.ir.learning.answer import (
     Answer,
     Choice,
@@ -173,7 +174,7 @@ class Xnli(Headed):
     kind: Literal["xnli"] = "xnli"
     name: Name = "xnli"
     data: Path
-    language: str = "en"
+    language: Language = "en"
     positional = ("data", "language")
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed
+from bertc.ir.base import NAME_RULE, is_plain
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Given, Origin, OriginKind, Program
 from bertc.lang.lowering.convert import Converter
@@ -219,7 +220,7 @@ class _Lowering:
         )
 
     def stage_names(self, stages: list[Scope]) -> None:
-        """Report stages without a name, and two with the same."""
+        """Report stages without a name, with one that is not plain, and two with the same."""
         first: dict[str, Scope] = {}
         for index, stage in enumerate(stages):
             assert stage.span is not None, "a stage was written somewhere"
@@ -233,10 +234,13 @@ class _Lowering:
                     help=f"stage{example}",
                     fix=Fix(after, example),
                 )
-            elif stage.name in first:
-                note = Note("the first one is here", first[stage.name].label)
-                message = f'two stages are called "{stage.name[:40]}"'
-                new_name = quoted(f"{stage.name}-{index + 1}")
+            elif (again := first.get(stage.name)) or not is_plain(stage.name):
+                message, note = f'two stages are called "{stage.name[:40]}"', Note(NAME_RULE)
+                new_name = quoted(f"{stage.name if again else 'stage'}-{index + 1}")
+                if again:
+                    note = Note("the first one is here", again.label)
+                else:
+                    message = f"a stage cannot be called {quoted(stage.name[:40])}"
                 self.diagnostics.error(
                     "E114",
                     message,

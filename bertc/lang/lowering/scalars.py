@@ -3,6 +3,7 @@
 from typing import Any, Final, NamedTuple, assert_never
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, nearest
+from bertc.ir.base import NAME_RULE, is_plain
 from bertc.lang.read import tree
 from bertc.lang.read.numbers import HOURS, TOKENS_UNIT, NotANumberError, counted_in, read_number
 from bertc.lang.read.shapes import ChoiceShape, Limits, RealShape, TextShape, TruthShape, WholeShape
@@ -132,6 +133,10 @@ class Scalars:
         text = value.value if isinstance(value, tree.String) else value.text
         if len(text) < shape.min_length:
             self.diagnostics.error("E109", f"`{slot.name}` is empty", value.span)
+            return BAD
+        if shape.plain and not is_plain(text):
+            problem = f"cannot be {value.span.text[:60]}"
+            slot.refuse(value, "E109", problem, self.diagnostics, note=NAME_RULE)
             return BAD
         return text
 

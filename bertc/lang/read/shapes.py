@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
 
-from bertc.ir.base import Node
+from bertc.ir.base import Node, plain_name
 from bertc.ir.program.settings import Settings
 
 
@@ -57,9 +57,10 @@ class TruthShape(NamedTuple):
 
 
 class TextShape(NamedTuple):
-    """Free text."""
+    """Free text, or a ``plain`` name."""
 
     min_length: int = 0
+    plain: bool = False
 
 
 class ChoiceShape(NamedTuple):
@@ -197,7 +198,8 @@ def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:
     if annotation is float:
         return RealShape(_bounds(metadata))
     if annotation is str:
-        return TextShape(_least(metadata))
+        plain = any(getattr(rule, "func", None) is plain_name for rule in metadata)
+        return TextShape(_least(metadata), plain)
     assert issubclass(annotation, Node), f"no way to write a {annotation}"
     return KindShape(
         {kind: annotation for kind in kinds_of(annotation)}, "kind" in annotation.model_fields
