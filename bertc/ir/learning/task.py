@@ -49,7 +49,6 @@ def told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
 Names = Annotated[tuple[str, ...], AfterValidator(told_apart)]
 
 UNKNOWN = ("?", "??")  # labels before the training file was read
-
 Sample = Annotated[int, Field(ge=0, exclude_if=lambda count: count == 0)]
 """A limit on the number of examples, 0: all; 0 is not dumped, so older programs stay the same."""
 
