@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from bertc.base.diagnostics import DataError, UnsafeError
 from bertc.base.storage.json_file import read_json, shown, shown_name
-from bertc.base.storage.paths import is_taken
+from bertc.base.storage.paths import is_file, is_taken
 from bertc.hub import families
 from bertc.hub.families.bert import BERT
 from bertc.hub.families.config import HfConfig, Single
@@ -192,7 +192,17 @@ def hf_config(family: Family, encoder: Encoder, tokens: Tokens, chosen: HfClass)
 def kept_settings(path: Path) -> dict[str, Any]:
     """Settings of a ``config.json`` that an export of its model copies."""
     copied = KEPT.union({"hidden_act"}, *(one.config.copied for one in families.FAMILIES))
-    return {name: value for name, value in read_json(path, MAX_BYTES).items() if name in copied}
+    return {name: value for name, value in with_scores(path).items() if name in copied}
+
+
+def with_scores(path: Path) -> dict[str, Any]:
+    """A ``config.json``, and what CrossEncoder writes next to it since version 5."""
+    raw, beside = read_json(path, MAX_BYTES), path.with_name("config_sentence_transformers.json")
+    said = read_json(beside, MAX_BYTES) if is_file(beside) else {}
+    if said.get("model_type") != "CrossEncoder":
+        return raw
+    read = {name: said.get(name) for name in ("activation_fn", "default_prompt_name")}
+    return {**raw, "sentence_transformers": read}
 
 
 def as_it_came(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:

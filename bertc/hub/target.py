@@ -14,7 +14,7 @@ from bertc.ir import vocabulary
 from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.learning.answer import Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.vector_task import Rerank
+from bertc.ir.learning.vector_task import Rerank, ScoreActivation
 from bertc.ir.network.body import first_position
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.complete import Complete
@@ -25,11 +25,13 @@ from bertc.ir.program.stage import AnyStage
 from bertc.ir.program.written import Origin
 from bertc.lang.write.show import show_value
 
-ACTIVATIONS = {
-    True: "torch.nn.modules.activation.Sigmoid",
-    False: "torch.nn.modules.linear.Identity",
+ACTIVATIONS: Mapping[ScoreActivation, str] = {
+    "sigmoid": "torch.nn.modules.activation.Sigmoid",
+    "identity": "torch.nn.modules.linear.Identity",
+    "tanh": "torch.nn.modules.activation.Tanh",
+    "relu": "torch.nn.modules.activation.ReLU",
 }
-"""Activations of scores in a CrossEncoder of sentence-transformers, by ``sigmoid``."""
+"""Activations of one score in a CrossEncoder of sentence-transformers."""
 
 
 def target_of(
@@ -111,7 +113,7 @@ def _of_task(task: AnyTask) -> Mapping[str, Any]:
     """Settings of ``config.json`` for a task: title and labels."""
     title = {"finetuning_task": task.title}
     if isinstance(task, Rerank):
-        said = {"activation_fn": ACTIVATIONS[task.sigmoid]}
+        said = {"activation_fn": ACTIVATIONS[task.activation]}
         return {**title, **_labels(("LABEL_0",)), "sentence_transformers": said}
     match task.answer:
         case Labels(names=names):

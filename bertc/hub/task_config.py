@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bertc.base.diagnostics import BertcError, DataError
 from bertc.base.storage.json_file import read_json, shown, shown_name
-from bertc.base.storage.paths import is_file
 from bertc.data.vocab.existing import vocabulary_of
-from bertc.hub.config import MAX_BYTES
+from bertc.hub.config import MAX_BYTES, with_scores
 from bertc.hub.families.config import HfConfig
 from bertc.hub.families.family import Family, HfClass, TaskClass
 from bertc.hub.keys import OF_HEADS, part_of
+from bertc.hub.target import ACTIVATIONS
 from bertc.ir.base import Probability
 from bertc.ir.learning.answer import Conditioned, told_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
@@ -25,13 +25,15 @@ from bertc.ir.learning.vector_task import Rerank
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-SETTINGS, CROSS = "config_sentence_transformers.json", "CrossEncoder"
 SUMMED = "summary_activation"
 SEVERAL = "multi_label_classification"
 PRETRAINED = frozenset({*OF_HEADS, *PRETRAINING})
 """Parts of a model that cannot be the name of a task."""
 SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_proj_to_labels": True}
 """Defaults of the pooling settings (SequenceSummary), unless a family has others."""
+_ACTIVATIONS: dict[str, str] = {name.rpartition(".")[2]: kind for kind, name in ACTIVATIONS.items()}
+_ACTIVATIONS |= {"Softmax": "softmax"}
+_MODULES = ("torch.nn", "torch.nn.modules.activation", "torch.nn.modules.linear")
 
 
 class _HfTask(BaseModel):
@@ -49,11 +51,25 @@ class _HfTask(BaseModel):
     sentence_transformers: dict[str, Any] | None = None
     sbert_ce_default_activation_function: str | None = None
 
-    @property
-    def activation(self) -> str:
-        """The activation of a CrossEncoder's scores; empty if it is none."""
-        told = self.sentence_transformers or {}
-        return str(told.get("activation_fn") or self.sbert_ce_default_activation_function or "")
+    def activation(self, count: int) -> str:
+        """The activation of a CrossEncoder's ``count`` scores; empty if it is none.
+
+        ``_NoTask`` if bertc does not compute it, or a prompt precedes the texts: a softmax of one
+        score is 1, and several have activations that make probabilities.
+        """
+        said = self.sentence_transformers or {}
+        if prompt := said.get("default_prompt_name"):
+            raise _NoTask("default_prompt_name", prompt)
+        named = said.get("activation_fn") or self.sbert_ce_default_activation_function
+        if named is None:
+            default = "sigmoid" if count == 1 else "identity"
+            return "" if self.sentence_transformers is None else default
+        module, _, name = str(named).rpartition(".")
+        activation = _ACTIVATIONS.get(name, "") if module in _MODULES else ""
+        computed = ACTIVATIONS if count == 1 else ("identity", "sigmoid", "softmax")
+        if activation not in computed:
+            raise _NoTask("activation_fn", named)
+        return activation
 
 
 @dataclass(frozen=True)
@@ -84,7 +100,7 @@ def read_task(
     path: Path, family: Family, config: HfConfig, modules: Collection[str]
 ) -> TaskOfFolder | str:
     """The task of the class that ``config.json`` names, or a note on why there is none."""
-    raw, heads, named = _settings(path), family.tasks, named_classes(path)
+    raw, heads, named = with_scores(path), family.tasks, named_classes(path)
     task_class = next((c for c in heads.classes if c.name in named), None)
     if task_class is None:
         return ""
@@ -130,14 +146,6 @@ def read_task(
     return TaskOfFolder(task, task_class.holding(task.title, pooled), task_class.always)
 
 
-def _settings(path: Path) -> dict[str, Any]:
-    """A ``config.json``, with what CrossEncoder writes next to it since version 5."""
-    raw, beside = read_json(path, MAX_BYTES), path.with_name(SETTINGS)
-    if is_file(beside) and (said := read_json(beside, MAX_BYTES)).get("model_type") == CROSS:
-        return {"sentence_transformers": said, **raw}
-    return raw
-
-
 def named_classes(path: Path) -> list[str]:
     """The classes of transformers that a ``config.json`` names."""
     names = read_json(path, MAX_BYTES).get("architectures")
@@ -163,17 +171,27 @@ def _task(task_class: TaskClass, settings: _HfTask, dropout: float) -> AnyTask:
         if len(names) != 2:
             raise _NoTask("num_labels", len(names))
         return Read(**common)
-    if settings.problem_type == SEVERAL and "tags" not in task_class.kinds and len(names) > 1:
-        return Classify(**common, labels=Many(names=names))
-    if settings.activation and len(names) == 1:
-        return Rerank(**common, sigmoid=not settings.activation.endswith("Identity"))
-    regression = (settings.problem_type or ("regression" * (len(names) == 1))) == "regression"
-    if "tags" not in task_class.kinds and regression:
-        return Regress(**common, **({"label": names} if len(names) > 1 else {}))
+    if "tags" not in task_class.kinds:
+        return _of_texts(common, names, settings)
     if len(names) < 2:
         raise _NoTask("num_labels", len(names))
-    kind = Tag if "tags" in task_class.kinds else Classify
-    return kind(**common, labels=names)
+    return Tag(**common, labels=names)
+
+
+def _of_texts(common: dict[str, Any], names: tuple[str, ...], settings: _HfTask) -> AnyTask:
+    """The task of a head for one or two texts: the activation of its scores, else its problem."""
+    activation, problem = settings.activation(len(names)), settings.problem_type
+    if len(names) == 1 and activation:
+        return Rerank(**common, activation=activation)
+    if len(names) == 1 and problem in (None, "regression"):
+        return Regress(**common)
+    if len(names) < 2:
+        raise _NoTask("num_labels", len(names))
+    if activation == "sigmoid" or (problem == SEVERAL and activation != "softmax"):
+        return Classify(**common, labels=Many(names=names))
+    if problem == "regression" and activation != "softmax":
+        return Regress(**common, label=names)
+    return Classify(**common, labels=names)
 
 
 def _is_name(title: str | None) -> bool:

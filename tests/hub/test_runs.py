@@ -16,6 +16,7 @@ from bertc.hub.exporting import export_model
 from bertc.hub.folders import read_resolved
 from bertc.ir.learning.answer import Conditioned, Plain, Span
 from bertc.ir.learning.augmentation import EditedCopies
+from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.mixing import MixedBatches
 from bertc.ir.network.sharing import ShareAttention
 from bertc.ir.program.resolved import Resolved
@@ -238,7 +239,9 @@ def test_a_folder_without_a_head_guesses_nothing(cls, kind, tmp_path):
 OLDER = Path(__file__).parent / "older_resolved.json"
 
 
-def test_copies_without_parts_of_speech_are_read_as_copies():
+def test_older_names_of_arguments_are_read_as_those_of_today():
+    assert Rerank.model_validate({"sigmoid": False}) == Rerank(activation="identity")
+    assert Rerank.model_validate({"sigmoid": True}) == Rerank()
     older = {"kind": "edit", "mask": 0.2, "pos": 0.0, "ngram": 0.1, "tagger": ""}
     assert EditedCopies.model_validate(older) == EditedCopies(mask=0.2, ngram=0.1)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
-from bertc.ir.base import Count, On, Probability, Width
+from bertc.ir.base import Count, Probability, Width
 from bertc.ir.learning.answer import (
     Answer,
     Choice,
@@ -24,6 +24,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.terms.node import RowShape
 
 Loss = Literal["order", "margin", "kl"]
+ScoreActivation = Literal["sigmoid", "identity", "tanh", "relu"]
 WAYS = (
     "pooling", "similarity", "normalise", "prompt", "query_prompt", "passage_prompt", "longest",
 )  # fmt: skip
@@ -190,7 +191,7 @@ class Rerank(OwnTask, Headed):
     Of lists, ``positive`` and ``negative`` (or mined ones) name columns of passages, and the loss
     is the cross entropy of the positive among them. Of pairs, ``passage`` is a column, ``label``
     is 1 or 0, or between, and the loss binary cross entropy. Both are judged as pairs: the
-    passages of each query by rank. ``sigmoid``: scores are from 0 to 1.
+    passages of each query by rank. ``activation`` makes scores of logits.
     """
 
     kind: Literal["rerank"] = "rerank"
@@ -201,7 +202,16 @@ class Rerank(OwnTask, Headed):
     positive: str = ""
     negative: str = ""
     negatives: Annotated[Negatives, Field(exclude_if=IN_COLUMN.__eq__)] = IN_COLUMN
-    sigmoid: On = True
+    activation: Annotated[ScoreActivation, Field(exclude_if="sigmoid".__eq__)] = "sigmoid"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older(cls, fields: Any) -> Any:
+        """Read programs that say ``sigmoid``, true or false."""
+        if not isinstance(fields, dict) or "sigmoid" not in fields:
+            return fields
+        others = {name: value for name, value in fields.items() if name != "sigmoid"}
+        return {**others, "activation": "sigmoid" if fields["sigmoid"] else "identity"}
 
     @model_validator(mode="after")
     def _columns(self) -> Self:

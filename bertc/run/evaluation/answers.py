@@ -25,7 +25,7 @@ from bertc.data.metrics.spans import Decoded, Window, decode_conditioned, decode
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Read
 from bertc.ir.learning.task import Squad
-from bertc.ir.learning.vector_task import Embed, Rerank
+from bertc.ir.learning.vector_task import Embed, Rerank, ScoreActivation
 from bertc.learn.objectives.softmax.similarities import (
     QUERIES_AT_ONCE,
     by_example,
@@ -77,8 +77,8 @@ def read_off(
             return several_answers(several, _pooled(rows, scored, len(examples)), fit)
         case Score() as score:
             values = _pooled(rows, scored, len(examples))
-            if isinstance(task, Rerank) and task.sigmoid:
-                values = 1 / (1 + np.exp(-values))
+            if isinstance(task, Rerank):
+                values = _activated(values, task.activation)
             return Answers([tuple(row) if score.names else row[0] for row in values.tolist()])
         case Choice() as choice:
             return _choices(choice, scored, len(examples))
@@ -103,6 +103,18 @@ def _pooled(rows: TaskRows, scored: Said, count: int) -> NDArray[np.float64]:
     firsts = np.searchsorted(rows.owners, np.arange(count))
     sums: NDArray[np.float64] = np.add.reduceat(in_order, firsts)
     return sums / np.bincount(rows.owners, minlength=count)[:, None]
+
+
+def _activated(logits_n1: NDArray[np.float64], activation: ScoreActivation) -> NDArray[np.float64]:
+    match activation:
+        case "sigmoid":
+            return np.asarray(1 / (1 + np.exp(-logits_n1)))
+        case "tanh":
+            return np.tanh(logits_n1)
+        case "relu":
+            return np.maximum(logits_n1, 0)
+        case "identity":
+            return logits_n1
 
 
 def _labels(labels: Labels, scores: NDArray[np.float64], fit: HeadFit) -> Answers:

@@ -101,7 +101,7 @@ class TrainedNetworks:
                 help="judge= names a run of task=rerank(...)",
             )
         stage, ranks = learned[-1]
-        task = ranks.judged.model_copy(update={"sigmoid": True})
+        task = ranks.judged.model_copy(update={"activation": "sigmoid"})
         examples = [TextExample(str(n), pair, None) for n, pair in enumerate(pairs)]
         rows = encode(task, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
         answers = answer(model, stage, TaskSet(task, rows, {}), examples, rows, vocabulary.pad)
