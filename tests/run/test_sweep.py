@@ -1,15 +1,20 @@
 """``bertc sweep``: trials in run folders, one store for several processes, stopped and gone on."""
 
+import itertools
 import json
 import logging
+import shutil
 import sqlite3
-from functools import partial
+from contextlib import suppress
+from functools import partial, partialmethod
 
 import pytest
 
+from bertc import space
 from bertc.base.diagnostics import CannotWriteError, DataError, MissingInputError, UsageError
 from bertc.lab.report.page import Section, document
-from bertc.lab.report.search import search_section
+from bertc.lab.report.search import search_section, values_picture
+from bertc.lab.search.drawing import drawing
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import read_outcome
 from bertc.lab.search.store import DATABASE, open_store, read_store, reading_store
@@ -77,32 +82,97 @@ def test_a_budget_ends_a_search_that_a_larger_one_goes_on_with(call, tmp_path):
 
 
 def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
-    one, other = (
-        open_store(tmp_path, GOAL, {"spec": "x", "score": "mlm"}, False) for _ in range(2)
-    )
-    with one.taken(2) as first:
-        first.suggest_float("lr", 0.0, 1.0)
-        with other.taken(2) as second:
-            assert (first.number, second.number) == (0, 1)
-            with one.taken(2) as third:
-                assert third is None, "two are enough"
-    with other.taken(2) as again:
+    one, other = (open_store(tmp_path, GOAL, {"spec": "x", "score": "mlm"}) for _ in range(2))
+    draw = drawing(space("dropout={0..0.3}"), 2).next
+    with one.taken(draw) as first, other.taken(draw) as second:
+        assert (first.number, second.number) == (0, 1)
+        with one.taken(draw) as third:
+            assert third is None, "two are enough"
+    with other.taken(draw) as again:
         assert again.number == 0
         assert again.params == first.params
-        assert again.suggest_float("lr", 0.0, 1.0) == first.params["lr"]
         other.study.tell(again, 0.5)
-    with other.taken(2) as last:
+    with other.taken(draw) as last:
         assert last.number == 1
         last.set_user_attr("failed", "$x$ <b>")
         other.study.tell(last, state=one.optuna.trial.TrialState.PRUNED)
     outcome = read_outcome(tmp_path)
     assert [trial.state for trial in outcome.trials] == ["finished", "failed"]
-    assert outcome.slices() == {"lr": [(first.params["lr"], 0.5)]}
+    assert outcome.slices() == {"dropout": [(first.params["dropout"], 0.5)]}
     assert outcome.importances() == {}
     found = str(document("", "", [Section("", search_section(tmp_path))]))
     assert f"mlm 0.5000 (trial {1 + first.number}). 2 trials took" in found
     with pytest.raises(UsageError, match="another spec"):
-        open_store(tmp_path, GOAL, {"spec": "y"}, False)
+        open_store(tmp_path, GOAL, {"spec": "y"})
+
+
+def searched(folder, spec, trials):
+    """Go on with a search to its end, without training; the values of its trials."""
+    store, draws = open_store(folder, GOAL, FACTS), drawing(space(spec), trials)
+    while True:
+        with store.taken(draws.next) as trial:
+            if trial is None:
+                return [trial.params for trial in store.trials]
+            store.study.tell(trial, len(trial.params))
+
+
+WRITES = ("create_new_trial", "set_trial_param", "set_trial_user_attr", "set_trial_state_values")
+
+
+def test_a_search_cut_before_any_write_tries_the_same_values(tmp_path, monkeypatch):
+    spec = "layers={2..30} dropout={0..0.3} optimizer=adamw({1e-5..1e-2:log})"
+    storage = type(open_store(tmp_path / "empty", GOAL, FACTS).study._storage)
+    wanted, cut, number = searched(tmp_path / "whole", spec, 3), True, 0
+    assert len({*map(repr, wanted)}) == 3
+
+    def counted(self, write, *arguments, **named):
+        if next(writes) == number:
+            raise KeyboardInterrupt
+        return write(self, *arguments, **named)
+
+    while cut:
+        writes, number = itertools.count(), number + 1
+        shutil.copytree(tmp_path / "empty", folder := tmp_path / str(number))
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            for name in WRITES:
+                patch.setattr(storage, name, partialmethod(counted, getattr(storage, name)))
+            searched(folder, spec, 3)
+            cut = False
+        assert searched(folder, spec, 3) == wanted
+    assert number > 5
+
+
+RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+LIST = f"optimizer=adamw({{{', '.join(map(str, RATES))}}})"
+
+
+def test_a_small_space_is_a_grid_and_no_point_is_tried_twice(tmp_path):
+    whole = searched(tmp_path / "whole", LIST, 6)
+    assert [float(value) for values in whole for value in values.values()] == [*RATES]
+    assert searched(tmp_path / "whole", LIST, 9) == whole
+    part = searched(tmp_path / "part", LIST, 5)
+    assert len({*map(repr, part)}) == len(part) == 5
+    every = searched(tmp_path / "part", LIST, 6)
+    assert every[:5] == part
+    assert sorted(map(repr, every)) == sorted(map(repr, whole))
+    nested = searched(tmp_path / "nested", "layers={2..4} optimizer={adam({1e-4, 1e-3}), lamb}", 9)
+    assert [[*values.values()][1:] for values in nested[:3]] == [
+        ["adam({1e-4, 1e-3})", "1e-4"],
+        ["adam({1e-4, 1e-3})", "1e-3"],
+        ["lamb"],
+    ]
+    assert len(nested) == 9
+    (rates,) = read_outcome(tmp_path / "whole").slices().values()
+    assert [value for value, _ in rates] == [*RATES]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [(RATES, "log"), ((1e-5, 5e-5), "log"), ((0.0, 0.3), "-"), (("none", "all"), "-")],
+)
+def test_the_axis_of_rates_is_logarithmic(values, kind):
+    picture = values_picture("a", [(value, 0.5) for value in values], 1)
+    assert picture.layout["xaxis"]["type"] == kind
 
 
 @pytest.mark.parametrize(
@@ -133,9 +203,8 @@ FACTS = {"spec": "x", "score": "mlm"}
 def stored(tmp_path_factory):
     """A search with one trial, in a folder whose name means something in addresses."""
     folder = tmp_path_factory.mktemp("stored") / "a?x=1 b%41c #c"
-    store = open_store(folder, GOAL, FACTS, False)
-    with store.taken(1) as trial:
-        trial.suggest_float("lr", 0.0, 1.0)
+    store = open_store(folder, GOAL, FACTS)
+    with store.taken(drawing(space("dropout={0..0.3}"), 1).next) as trial:
         trial.set_user_attr("settings", [])
         store.study.tell(trial, 0.5)
     return folder

@@ -9,6 +9,9 @@ from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, colour
 from bertc.lab.search.outcome import LEAST_TRIALS, read_outcome
 
+MAGNITUDE, SMALL = 10, 0.01
+"""The largest of values by the smallest, and the largest alone, for a logarithmic axis."""
+
 
 def search_section(folder: Path) -> Sequence[Part]:
     """The best trial, importances, and a picture of each setting.
@@ -38,20 +41,27 @@ def search_section(folder: Path) -> Sequence[Part]:
         element("p", "Best: ", element("strong", settings), named),
         *([Picture("What mattered", [bars], {"xaxis": {"tickformat": ".0%"}})] if shares else []),
         *(
-            _values(name, pairs, outcome.spans_decades(name), number)
+            values_picture(name, pairs, number)
             for number, (name, pairs) in enumerate(outcome.slices().items(), 1)
         ),
         remark(text),
     )
 
 
-def _values(
-    name: str, pairs: Sequence[tuple[float | str, float]], decades: bool, number: int
-) -> Picture:
+def values_picture(name: str, pairs: Sequence[tuple[float | str, float]], number: int) -> Picture:
     """The scores of trials over the values of one setting."""
     values = [in_picture(value) if isinstance(value, str) else value for value, _ in pairs]
     points = {
         "type": "scatter", "mode": "markers", "x": values, "y": [score for _, score in pairs],
         "marker": {"size": 8, "color": colour(number)},
     }  # fmt: skip
-    return Picture(f"Score by {name}", [points], {"xaxis": {"type": "log" if decades else "-"}})
+    kind = "log" if _is_logarithmic([value for value, _ in pairs]) else "-"
+    return Picture(f"Score by {name}", [points], {"xaxis": {"type": kind}})
+
+
+def _is_logarithmic(values: Sequence[float | str]) -> bool:
+    """True of numbers of several magnitudes, and of small ones, as rates are."""
+    numbers = [value for value in values if isinstance(value, float) and value > 0]
+    if len(numbers) < len(values):
+        return False
+    return max(numbers) < SMALL or max(numbers) >= MAGNITUDE * min(numbers)

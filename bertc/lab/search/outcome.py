@@ -82,11 +82,14 @@ class Outcome:
     def slices(self) -> dict[str, list[tuple[float | str, float]]]:
         """The values tried of each setting, each with the score that it came with."""
         scored = [trial for trial in self.trials if trial.score is not None]
-        names = dict.fromkeys(name for trial in scored for name in trial.values)
-        return {
-            name: [(t.values[name], t.score or 0.0) for t in scored if name in t.values]
-            for name in names
-        }
+        slices = {}
+        for name in dict.fromkeys(name for trial in scored for name in trial.values):
+            tried = [trial for trial in scored if name in trial.values]
+            values = _numbers([trial.values[name] for trial in tried])
+            slices[name] = [
+                (value, trial.score or 0.0) for value, trial in zip(values, tried, strict=True)
+            ]
+        return slices
 
     def as_table(self) -> str:
         """The best trials, and the importances."""
@@ -125,11 +128,13 @@ class Outcome:
         }
         return json.dumps(facts, indent=1)
 
-    def spans_decades(self, name: str) -> bool:
-        """True if the values tried of a setting are numbers of several magnitudes."""
-        values = [t.values[name] for t in self.trials if name in t.values]
-        numbers = [value for value in values if isinstance(value, float) and value > 0]
-        return len(numbers) == len(values) and max(numbers) / min(numbers) > 30
+
+def _numbers(values: list[float | str]) -> list[float] | list[float | str]:
+    """The values as numbers, if all of a list are."""
+    try:
+        return [float(value) for value in values]
+    except ValueError:
+        return values
 
 
 def outcome_of(store: Store, goal: Goal) -> Outcome:
@@ -173,7 +178,7 @@ def _tried(store: Store, trial: Any) -> Tried:
     if score is None and trial.intermediate_values:
         score = trial.intermediate_values[max(trial.intermediate_values)]
     values = {n: float(v) if isinstance(v, int) else v for n, v in trial.params.items()}
-    folder = run_folder(store.folder, trial.user_attrs.get("same_as", trial.number))
+    folder = run_folder(store.folder, trial.number)
     settings = tuple(trial.user_attrs.get("settings", ()))
     return Tried(trial.number + 1, state, score, values, settings, str(folder))
 

@@ -10,7 +10,7 @@ import logging
 import os
 import sqlite3
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -24,8 +24,6 @@ DATABASE = "sweep.db"
 STUDY = "sweep"
 BUSY_SECONDS = 120
 """Longest wait for another process that writes to the store."""
-REDUCTION = 2
-"""Halving: the share of trials that goes on at each evaluation 1, 2, 4, 8, ... is 1/2."""
 FACTS = "facts"
 LIBRARIES = ("optuna", "sqlalchemy", "sqlite3", "alembic")
 REFUSED = ("database or disk is full", "disk I/O error", "unable to open database file",
@@ -99,36 +97,28 @@ class Store:
         return list(self.study.get_trials(deepcopy=False))
 
     @contextmanager
-    def taken(self, most: int) -> Iterator[Any]:
-        """A trial for this process alone: one that another process left, else a new one.
+    def taken(self, draw: Callable[["Store"], Any]) -> Iterator[Any]:
+        """A trial for this process alone: one that another process left, else the next one drawn.
 
-        None if there are ``most`` already, and other processes have those that go on.
+        None if none is drawn any more, and other processes have those that go on.
         """
         with _locked(self.folder):
-            trial, descriptor = self._next(most)
+            trial, descriptor = self._next(draw)
         try:
             yield trial
         finally:
             if descriptor is not None:
                 os.close(descriptor)
 
-    def _next(self, most: int) -> tuple[Any, int | None]:
+    def _next(self, draw: Callable[["Store"], Any]) -> tuple[Any, int | None]:
         running = self.optuna.trial.TrialState.RUNNING
-        trials = self.trials
-        for earlier in trials:
+        for earlier in self.trials:
             if earlier.state == running and (descriptor := self._claim(earlier.number)) is not None:
-                self.study.sampler = self._sampler(earlier.number)
                 return self.optuna.trial.Trial(self.study, earlier._trial_id), descriptor
-        if len(trials) >= most:
+        if (drawn := draw(self)) is None:
             return None, None
-        # Seeded by the trial's number, so that a search is the same for any number of processes
-        # that end, as far as it can be.
-        self.study.sampler = self._sampler(len(trials))
-        trial = self.study.ask()
-        return trial, self._claim(trial.number)
-
-    def _sampler(self, number: int) -> Any:
-        return self.optuna.samplers.TPESampler(seed=number, constant_liar=True)
+        self.study.add_trial(drawn)  # with all its values, or not at all
+        return self._next(draw)
 
     def _claim(self, number: int) -> int | None:
         """The descriptor of a trial's locked file; None if another process has it."""
@@ -143,7 +133,7 @@ class Store:
         return descriptor
 
 
-def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any], halving: bool) -> Store:
+def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any]) -> Store:
     """Open the store of a search, or begin it.
 
     Raises:
@@ -156,13 +146,11 @@ def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any], halving: bool
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(folder, error) from error
-    halve = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
     with _locked(folder), reading_store(folder):
         study = optuna.create_study(
             study_name=STUDY,
             storage=_database(folder),
             direction="maximize" if goal.more_is_better else "minimize",
-            pruner=halve if halving else optuna.pruners.NopPruner(),
             load_if_exists=True,
         )
         known = study.user_attrs.get(FACTS)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bertc import Interval, Program, Resolved, UsageError, points, space, spec_text
 from bertc.lab.fit.budget import UNITS, budget
+from bertc.lab.search.drawing import drawing
 from bertc.lab.search.goal import goal_of
 from bertc.lab.search.outcome import Outcome, best_spec, outcome_of
 from bertc.lab.search.store import open_store, reading_store
@@ -54,8 +55,10 @@ def sweep(
     title = Path(spec).stem if spec_text(spec) != spec and spec != "-" else "spec"
     folder = out or Path("runs") / title
     facts = {"spec": text, "score": goal.name, "prune": prune or ""}
-    store = open_store(folder, goal, facts, prune == HALVING)
-    task = Search(where, goal, _resolved, text, trials, prune == HALVING, limits)
+    store, draws = open_store(folder, goal, facts), drawing(where, trials)
+    if draws.grid is not None:
+        say(f"a grid: each of {len(draws.grid):,} points has one trial")
+    task = Search(draws, goal, _resolved, text, prune == HALVING, limits)
     with reading_store(folder):
         search(task, store, say)
     with reading_store(folder):

@@ -2,27 +2,27 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from bertc import (
     BertcError,
     DataError,
     GivenUpError,
-    Interval,
     MachineError,
     Program,
     Resolved,
     RunFolder,
-    Space,
     SpecError,
     StoppedError,
     UsageError,
     train,
 )
 from bertc.lab.results.curves import Curves, curves
+from bertc.lab.search.drawing import Drawing
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import cost_of
-from bertc.lab.search.store import Store, reading_store, run_folder
+from bertc.lab.search.store import Store, run_folder
 from bertc.lab.trackers.sink import feeding
 
 MOST_FAILURES = 3
@@ -33,15 +33,14 @@ MOST_FAILURES = 3
 class Search:
     """A space to search, the score to search for, and the limits.
 
-    ``resolve`` makes a program of a point, ``spec_text`` stands in each run folder. ``trials`` is
-    the number in all, ``most`` a budget in seconds or FLOPs of all trials together, by name.
+    ``resolve`` makes a program of a point, ``spec_text`` is written into each run folder. ``most``
+    is a budget in seconds or FLOPs of all trials together, by name.
     """
 
-    space: Space
+    drawing: Drawing
     goal: Goal
     resolve: Callable[[Program], Resolved]
     spec_text: str
-    trials: int
     halving: bool
     most: Mapping[str, float]
 
@@ -60,7 +59,7 @@ def search(task: Search, store: Store, say: Callable[[str], None]) -> None:
     """
     failures = list[BertcError]()
     while not _spent(task, store):
-        with store.taken(task.trials) as trial:
+        with store.taken(task.drawing.next) as trial:
             if trial is None:
                 return
             try:
@@ -89,12 +88,7 @@ class _Trial:
         program, resolved = self._drawn()
         if program is None or resolved is None:
             return
-        place = f"trial {self.trial.number + 1} of {self.task.trials}"
-        if twin := self._twin():
-            self.trial.set_user_attr("same_as", twin.number)
-            self.store.study.tell(self.trial, twin.value)
-            self.say(f"{place}: as trial {twin.number + 1}, {program.name}")
-            return
+        place = f"trial {self.trial.number + 1} of {self.task.drawing.trials_in_all}"
         self.say(f"{place}: {program.name}")
         try:
             if not self._goes_on():
@@ -118,29 +112,15 @@ class _Trial:
 
     def _drawn(self) -> tuple[Program | None, Resolved | None]:
         """The program of the trial, written and resolved; None if refused, as the store learns."""
+        values = self.trial.params
         try:
-            with reading_store(self.store.folder):
-                point = self.task.space.point(self._draw)
+            point = self.task.drawing.space.point(lambda dimension: values[dimension.name])
             resolved = self.task.resolve(point.program)
         except SpecError as error:
             _tell_failed(self.store, self.trial, error, self.say)
             return None, None
         self.trial.set_user_attr("settings", list(point.settings))
         return point.program, resolved
-
-    def _draw(self, dimension: Any) -> float | str:
-        match dimension:
-            case Interval(name, low, high, log, integers):
-                if integers:
-                    return int(self.trial.suggest_int(name, int(low), int(high), log=log))
-                return float(self.trial.suggest_float(name, low, high, log=log))
-            case options:
-                return str(self.trial.suggest_categorical(options.name, options.texts))
-
-    def _twin(self) -> Any:
-        """A trial with the same values that has ended; training it again would tell nothing."""
-        same = (t for t in _ended(self.store) if t.params == self.trial.params)
-        return next(same, None)
 
     def _goes_on(self) -> bool:
         """Tell the store of new evaluations; false if the trial is to stop here."""
@@ -149,8 +129,21 @@ class _Trial:
         for number, value in enumerate(values, 1):
             if number not in known:
                 self.trial.report(value, number)
-                self.pruned = self.task.halving and self.trial.should_prune()
+        self.pruned = self.task.halving and self._is_behind(len(values))
         return not self.pruned and not _spent(self.task, self.store)
+
+    def _is_behind(self, evaluation: int) -> bool:
+        """True at evaluation 1, 2, 4, ... if half of the trials that came as far are better.
+
+        It follows from the scores alone: a search that was killed here finds the same again.
+        """
+        if not evaluation or evaluation & (evaluation - 1):
+            return False
+        seen = [trial.intermediate_values for trial in self.store.trials]
+        scores = [values[evaluation] for values in seen if evaluation in values]
+        numbers = [score for score in scores if not isnan(score)]
+        better = sorted(numbers, reverse=self.task.goal.more_is_better)[: max(1, len(scores) // 2)]
+        return seen[self.trial.number][evaluation] not in better
 
     def _curves(self) -> Curves | None:
         return curves(self.path) if RunFolder(self.path).holds_a_run else None
