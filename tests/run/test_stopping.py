@@ -29,6 +29,7 @@ from bertc.ir.vocabulary import TokenizerFile
 from bertc.learn.step import feed
 from bertc.machine.signals import Stop
 from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.records import checkpoints
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.longer import with_settings
 from bertc.run.train import loop, phase
@@ -226,6 +227,18 @@ def test_a_run_goes_on_where_its_text_is(tiny, tmp_path, monkeypatch):
     same_run(run.path, tmp_path / "straight")
     assert run.read_resolved().stages[0].data[0].corpus.path == f"{tmp_path}/moved"
     assert evaluate_run(run.path, cache=cache, quiet=True).evaluation.loss
+
+
+def test_older_checkpoints_that_a_kill_has_left_go_when_the_run_goes_on(
+    tiny, tmp_path, options, monkeypatch
+):
+    resolved, folder = tiny(keep=2, save_every=3), tmp_path / "run" / "checkpoints"
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "prune", lambda *_: None)
+        train(resolved, tmp_path / "run", **options)
+    assert len([*folder.iterdir()]) == 4
+    train(resolved, tmp_path / "run", resume=True, **options)
+    assert sorted(path.name for path in folder.iterdir()) == ["step-00000009", "step-00000012"]
 
 
 @pytest.fixture

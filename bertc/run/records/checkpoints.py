@@ -82,7 +82,7 @@ def save(
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-    _prune(parent, verify(final), keep, stay)
+    prune(parent, verify(final), keep, stay)
     return final
 
 
@@ -129,7 +129,7 @@ def _manifest(step: int, files: Mapping[str, Any], facts: Mapping[str, Any]) -> 
     return _render({"content": content, "sha256": digest})
 
 
-def _prune(
+def prune(
     parent: Path, newest: Checkpoint, keep: int | Literal["all"], stay: Collection[int]
 ) -> None:
     """Remove what ``newest`` replaced, and all but the newest ``keep``, damaged or not.

@@ -133,6 +133,9 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
     for text in source.lines() if source else ():
         note(text)
     if outside.checkpoint:
+        # A kill may have come before older ones went.
+        stay = [one.step for one in resolved.run.save_at]
+        checkpoints.prune(folder.checkpoints, outside.checkpoint, resolved.run.keep, stay)
         hours = resolved.run.clock
         of = duration_text(3600 * hours) if hours else f"{resolved.steps:,}"
         note(f"resuming at step {outside.checkpoint.step:,} of {of}")
