@@ -2,14 +2,15 @@
 
 import math
 
-from bertc.check.passes.settings.fixes import Way, argument, note
-from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import key_heads, layer_values, turns_pairs
 from bertc.cost.planning.plan import largest_divisor
+from bertc.ir.fixes import Way, argument, note
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.program.complete import Complete
+from bertc.ir.rules import Rule
 
 
 def check_attention(check: Checker[Complete]) -> None:

@@ -3,14 +3,15 @@
 from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.fixes import fix, written
-from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import settled
 from bertc.ir.changing.growth import FromVectors
+from bertc.ir.fixes import fix, written
 from bertc.ir.network.body_node import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.rules import Rule
 
 
 def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:

@@ -7,16 +7,17 @@ from bertc.check.passes.fitting import check_kept, check_lengths
 from bertc.check.passes.languages import check_languages
 from bertc.check.passes.residual import OF_STREAMS
 from bertc.check.passes.running import check_running
-from bertc.check.passes.settings.fixes import argument
-from bertc.check.passes.settings.rules import Also, Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import fitting_heads, key_heads
 from bertc.check.passes.terms import check_terms
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.changing.growth import OF_INIT, FromOther
 from bertc.ir.data import FILLED, PAIRED
+from bertc.ir.fixes import argument
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import SHORTEST
 from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.rules import Also, Rule
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.ir.vocabulary import table_rows
 

@@ -4,15 +4,16 @@ import math
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.lengths import reaching, steps_at
-from bertc.check.passes.settings.fixes import argument, written
-from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import has_tasks
+from bertc.ir.fixes import argument, written
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.batch_warmup import RisingBatch
 from bertc.ir.learning.equal import Words
 from bertc.ir.learning.optimizer import WarmupStableDecay
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.resolved import Kept
+from bertc.ir.rules import Rule
 
 
 def check_lengths(check: Checker[StageSettings], program: Complete) -> None:

@@ -1,14 +1,15 @@
 """Widths of the generator, and checks of its use."""
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.fixes import argument
-from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import fitting_heads, settled
+from bertc.ir.fixes import argument
 from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given
+from bertc.ir.rules import Rule
 
 WIDEST = 16.0
 """The largest ``size`` that a spec may give."""

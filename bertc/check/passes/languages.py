@@ -1,12 +1,13 @@
 """Checks of languages, and of objectives that read translation pairs."""
 
 from bertc.base.diagnostics import Diagnostics, listed
-from bertc.check.passes.settings.fixes import terms_written
-from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.data import Parallel
+from bertc.ir.fixes import terms_written
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.settings import Settings
+from bertc.ir.rules import Rule
 from bertc.ir.terms.node import translates
 
 

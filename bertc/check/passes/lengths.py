@@ -7,16 +7,17 @@ from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.dimensions import CONSTANT
-from bertc.check.passes.settings.fixes import argument, fix
-from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import DEFAULT_STAGE, has_tasks, typed
 from bertc.ir.base import Tokens
+from bertc.ir.fixes import argument, fix
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup, RisingBatch
 from bertc.ir.learning.equal import Epochs, Hours, Words
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
 from bertc.ir.program.complete import CompleteSettings, StageSettings
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
+from bertc.ir.rules import Rule
 
 Paces = Sequence[tuple[int, float]]
 """(number of steps, tokens or words of each), one after the other."""

@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 
 from bertc.base.diagnostics import Diagnostics, several
-from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import has_tasks, reads_on
 from bertc.ir.changing.growth import Drawn, FromOther
 from bertc.ir.data import Prepared
@@ -14,6 +14,7 @@ from bertc.ir.network.adapter import NO_ADAPTER
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.reading import causal_rows
+from bertc.ir.rules import Rule
 from bertc.ir.vocabulary import Bytes, Extended, TokenizerFile, Trimmed
 
 HEAD_WIDTH = 64

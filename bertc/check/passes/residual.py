@@ -1,8 +1,8 @@
 """Checks of residual streams: what cannot be weighted sums of earlier outputs."""
 
-from bertc.check.passes.settings.rules import Rule
 from bertc.ir.changing.growth import FromLayers
 from bertc.ir.program.complete import Complete
+from bertc.ir.rules import Rule
 
 
 def _depths(program: Complete) -> list[int]:

@@ -1,10 +1,11 @@
 """Checks of streams of text and of memory."""
 
-from bertc.check.passes.settings.fixes import written
-from bertc.check.passes.settings.rules import Also, Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import asks_about_pairs, has_tasks
 from bertc.ir.data import RUNNING, StreamPair
+from bertc.ir.fixes import written
 from bertc.ir.program.complete import StageSettings
+from bertc.ir.rules import Also, Rule
 
 SHORTEST_PAIR = 5
 """Minimum tokens of two segments: one each, a separator after each, and [CLS]."""

@@ -1,9 +1,9 @@
 """Checks of sharing: owner maps, and widths of the layers that share."""
 
 from bertc.base.diagnostics import Diagnostics, several
-from bertc.check.passes.settings.fixes import argument
-from bertc.check.passes.settings.rules import Checker
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
+from bertc.ir.fixes import argument
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, listed, several
-from bertc.check.passes.settings.fixes import argument, note, written
-from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.changing.pruning import NOTHING
+from bertc.ir.fixes import argument, note, written
 from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector, told_names
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import UNKNOWN, Task
@@ -16,6 +16,7 @@ from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import TablePositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Program
+from bertc.ir.rules import Rule
 from bertc.ir.terms.features import LAST
 
 

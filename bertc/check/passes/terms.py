@@ -2,9 +2,9 @@
 
 import math
 
-from bertc.check.passes.settings.fixes import argument, terms_written
-from bertc.check.passes.settings.rules import Checker
+from bertc.check.passes.settings.checker import Checker
 from bertc.cost.planning.plan import largest_divisor
+from bertc.ir.fixes import argument, terms_written
 from bertc.ir.program.complete import StageSettings
 from bertc.ir.terms.node import translates
 

@@ -1,17 +1,18 @@
 """Checks of an adapter: maps that it can stand next to, and settings that go with it."""
 
 from bertc.base.diagnostics import Diagnostics, listed
-from bertc.check.passes.settings.fixes import argument
-from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import layer_values
 from bertc.ir import operation as op
 from bertc.ir.base import Normal, Weight
 from bertc.ir.changing.pruning import NOTHING
+from bertc.ir.fixes import argument
 from bertc.ir.network.adapter import MAPS, Lora
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.rules import Rule
 
 
 def adapting(program: Complete, diagnostics: Diagnostics) -> None:

@@ -2,9 +2,9 @@
 
 from bertc.base.diagnostics import DataError, Diagnostics
 from bertc.base.storage.paths import is_file, user_path
-from bertc.check.passes.settings.fixes import note
 from bertc.ir.base import call_text
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromVectors, vector_file
+from bertc.ir.fixes import note
 from bertc.ir.network.table import AdaptiveTable
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import NoTeacher

@@ -4,10 +4,10 @@ from itertools import pairwise
 from typing import get_args
 
 from bertc.base.diagnostics import Diagnostics, Note, several
-from bertc.check.passes.settings.fixes import argument, fix, note, written
-from bertc.check.passes.settings.rules import Checker
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
 from bertc.ir.changing.growth import FromRun, Identity, Interleave, Stack, Tile, parted
+from bertc.ir.fixes import argument, fix, note, written
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin

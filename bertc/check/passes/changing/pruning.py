@@ -3,11 +3,12 @@
 from math import floor
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.fixes import argument, note
-from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import layer_values, owners
 from bertc.ir.changing.pruning import NoPruning, Units
+from bertc.ir.fixes import argument, note
 from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.rules import Rule
 
 
 def pruning(program: Complete, diagnostics: Diagnostics) -> None:

@@ -4,9 +4,9 @@ from typing import assert_never
 
 from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError
 from bertc.base.storage.plain_file import no_file
-from bertc.check.passes.settings.fixes import fix
 from bertc.check.passes.settings.stages import settled
 from bertc.ir.changing.growth import FromOther, Mean
+from bertc.ir.fixes import fix
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.written import Given
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed

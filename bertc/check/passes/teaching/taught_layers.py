@@ -4,10 +4,10 @@ import math
 from typing import TypeAlias, TypeVar
 
 from bertc.base.diagnostics import Diagnostics, Fix
-from bertc.check.passes.settings.fixes import Way, argument, written
-from bertc.check.passes.settings.rules import Checker
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import layer_values
 from bertc.cost.planning.plan import largest_divisor
+from bertc.ir.fixes import Way, argument, written
 from bertc.ir.learning.answer import Tags
 from bertc.ir.network.body import Body
 from bertc.ir.program.complete import StageSettings

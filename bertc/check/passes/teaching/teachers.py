@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.rules import Checker
+from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.teaching.taught_layers import layers_fit, of_layers
 from bertc.ir.base import call_text
 from bertc.ir.learning.answer import Choice, Plain, Score, Several, Span, Vector, alike, told_names

@@ -1,37 +1,15 @@
-"""Rules: what is wrong with settings that do not go together, as rows of tables."""
+"""The checker of settings: reports the rules that they break, and mistakes of other forms."""
 
-from collections.abc import Callable, Iterable
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Iterable
+from typing import Generic, NamedTuple, TypeVar
 
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Span
-from bertc.check.passes.settings.fixes import Way, note
+from bertc.ir.fixes import Way, note
 from bertc.ir.program.complete import CompleteSettings
+from bertc.ir.rules import Also, Of, Rule, Where
 
 _S = TypeVar("_S", bound=CompleteSettings)
 _T = TypeVar("_T")
-Of: TypeAlias = _T | Callable[[_S], _T]
-"""A value, or a function that computes it from the settings."""
-Where: TypeAlias = str | tuple[str, ...]
-"""Settings to point at, the first that is written; ``optimizer.lr`` is an argument of one."""
-Also: TypeAlias = tuple[str, str]
-"""Another setting to point at, and the words of that note."""
-
-
-class Rule(NamedTuple, Generic[_S]):
-    """A mistake (E...) or a remark (R...) about the settings of a run or a stage.
-
-    ``help`` is settings, as in ``a=1 b=2 or a=3``, which editors write, or advice in words; ``way``
-    is a help with an edit of another form.
-    """
-
-    code: str
-    at: Where
-    when: Callable[[_S], object]
-    says: Of[str, _S]
-    also: Of[Also | None, _S] = None
-    label: Of[str, _S] = ""
-    help: Of[str, _S] = ""
-    way: Callable[[_S], Way] | None = None
 
 
 class Checker(NamedTuple, Generic[_S]):
