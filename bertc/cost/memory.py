@@ -8,7 +8,7 @@ from bertc.cost.execution import FP32, DeviceBudget
 from bertc.cost.figures import Memory, Parameters
 from bertc.cost.memory_points import Step
 from bertc.cost.planning.plan import Fit, choose_fit, largest_divisor
-from bertc.cost.update import average_bytes, state_bytes
+from bertc.cost.update import methods_bytes, state_bytes
 from bertc.ir.program.reading import by_direction
 from bertc.ir.program.stage import Stage
 
@@ -42,7 +42,7 @@ def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> 
         weights_bytes=parameters.total * FP32,
         gradients_bytes=parameters.trained * FP32,
         optimizer_bytes=state_bytes(stage, parameters.total),
-        average_bytes=average_bytes(stage, parameters.total),
+        average_bytes=methods_bytes(stage, parameters.total),
         activations_bytes=max(rows * part.kept for part, rows in parts),
         peak_bytes=max(point.at(rows) for part, rows in parts for point in part.points),
         microbatch=microbatch,

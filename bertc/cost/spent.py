@@ -16,7 +16,7 @@ from bertc.cost.machines.device import LOADED_TOKENS, Device
 from bertc.cost.machines.rates import rate_at
 from bertc.cost.parameters import of_heads
 from bertc.cost.rules import Cost, cost, is_fused
-from bertc.cost.update import AVERAGE_BYTES, MOVED_BYTES, moves_as, update_products
+from bertc.cost.update import MOVED_BYTES, moves_as, update_products
 from bertc.ir import operation as op
 from bertc.ir.program.network import Network
 from bertc.ir.program.passing import heads_of
@@ -98,7 +98,7 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     # An update reads and writes several arrays at once, which is quicker than a copy.
     rates = device.rates
     update = 1 / rates.optimizers[kind] if rates else MOVED_BYTES[kind] / device.bandwidth
-    beside = NORM_BYTES + AVERAGE_BYTES * stage.average.kept
+    beside = NORM_BYTES + FP32 * sum(method.moved for method in stage.methods)
     beside += CLIP_BYTES * (stage.optimizer.clip_per == "tensor")
     update = weights * (update + beside / device.bandwidth)
     spent = Spent(memory=update, starts=STARTS_OF_A_STEP * device.seconds_a_start)

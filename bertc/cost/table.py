@@ -206,7 +206,7 @@ def _sections(run: Estimate) -> dict[str, list[Row]]:
     apart: Row = ("frozen, beside it", lambda c: f"{c.parameters.frozen:,}")
     frozen: Row = ("frozen, of it", lambda c: flops_text(c.flops.frozen_per_example))
     update: Row = ("optimiser, of it", lambda c: flops_text(c.flops.update_per_step))
-    average: Row = ("averages, of it", lambda c: bytes_text(c.memory.average_bytes))
+    means: Row = ("averages, of it", lambda c: bytes_text(c.memory.average_bytes))
     averaged = any(stage.memory.average_bytes for stage in run.stages)
     return {
         "parameters": [
@@ -230,7 +230,7 @@ def _sections(run: Estimate) -> dict[str, list[Row]]:
             ("weights", lambda c: bytes_text(c.memory.weights_bytes)),
             ("gradients", lambda c: bytes_text(c.memory.gradients_bytes)),
             ("optimiser", lambda c: bytes_text(c.memory.optimizer_bytes)),
-            *([average] if averaged else []),
+            *([means] if averaged else []),
             ("activations", lambda c: bytes_text(c.memory.activations_bytes)),
             ("peak", lambda c: bytes_text(c.memory.peak_bytes)),
             ("micro-batch", lambda c: f"{c.memory.microbatch:,}"),

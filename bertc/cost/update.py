@@ -15,13 +15,11 @@ from bertc.ir.program.stage import Stage
 MOVED_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
 """Bytes moved per weight: Adam reads four numbers and writes three; LAMB also computes norms, as
 StableAdamW does."""
-AVERAGE_BYTES = 3 * FP32
-"""Bytes moved per weight whose average is updated: both are read, the average is written."""
 
 
 def state_bytes(stage: Stage, total: int) -> int:
-    """Bytes of moments of ``total`` weights, two of each or of matrices one, and of averages."""
-    return FP32 * (2 * total - _spared(stage)) + average_bytes(stage, total)
+    """Bytes of moments of ``total`` weights, two of each or of matrices one, and of methods."""
+    return FP32 * (2 * total - _spared(stage)) + methods_bytes(stage, total)
 
 
 @once
@@ -33,9 +31,9 @@ def _spared(stage: Stage) -> int:
     return sum((2 - moments) * numel for moments, numel in counts)
 
 
-def average_bytes(stage: Stage, total: int) -> int:
-    """Bytes of the averages of ``total`` weights."""
-    return FP32 * total if stage.average.kept else 0
+def methods_bytes(stage: Stage, total: int) -> int:
+    """Bytes of what methods have on the devices for ``total`` weights."""
+    return FP32 * total * sum(bool(one.state) and one.on_devices for one in stage.methods)
 
 
 def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int) -> int:

@@ -16,6 +16,7 @@ from bertc.base.storage.paths import is_file, is_folder
 from bertc.base.storage.plain_file import opened
 from bertc.data.tokenizers.by_transformers import LARGEST_FILE_BYTES
 from bertc.hub.folders import SENTENCES, checkpoint_folders, checkpoint_name
+from bertc.ir.program.stage import STAND_INS
 
 DIGESTS = "digests.json"
 """sha256 of the files of ``tokenizer/``, ``sentences/`` and ``model/``, as a run wrote them."""
@@ -148,7 +149,8 @@ def _digest_once(path: Path, size: int, _: int) -> str:
 def _weights_of(checkpoint: Path) -> str:
     """sha256 of the weights that the run evaluated, as the manifest states it; or empty."""
     files = _mapping(_manifest(checkpoint).get("files"))
-    file = files.get("average.safetensors", files.get("weights.safetensors"))
+    evaluated = (files[name] for name in (*STAND_INS, "weights.safetensors") if name in files)
+    file = next(evaluated, None)
     return str(_mapping(file).get("sha256", ""))
 
 

@@ -8,8 +8,8 @@ from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
 from bertc.cli.emit import emit
 from bertc.cost.planning.schedules import rate
-from bertc.ir.learning.average import Ema
 from bertc.ir.learning.optimizer import Adam, WarmupStableDecay
+from bertc.ir.methods.average import Ema
 from bertc.lang import load
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
@@ -64,7 +64,7 @@ def test_an_average_is_of_its_stage_and_counts_its_tokens():
         'batch=8 average=ema(51200 tokens) stage "a" { seq=64 steps=100 } '
         'stage "b" { seq=128 steps=50 average=none } stage "c" { seq=256 steps=90 batch=16 }'
     ).stages
-    assert (a.average, b.average.kept) == (Ema(half_life=100, end=100), False)
+    assert (a.methods, b.methods) == ((Ema(half_life=100, end=100),), ())
     assert c.average == Ema(half_life=12, begin=150, end=240)
     rising = "batch=8 batch_warmup=rising(2, 9) steps=50"
     pieces = resolve(f"{rising} average=ema(20%)").stages

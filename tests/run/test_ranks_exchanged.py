@@ -12,7 +12,7 @@ import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
 from bertc.cost.planning.world import World
-from bertc.ir.learning.average import Ema
+from bertc.ir.methods.average import Ema
 from bertc.ir.network.sharing import ShareAttention
 from bertc.learn.step.step import TrainStep
 from bertc.machine import process_group

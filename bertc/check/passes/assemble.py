@@ -20,7 +20,7 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
-from bertc.ir.program.reading import share_falls
+from bertc.ir.program.reading import placed, share_falls
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
 from bertc.ir.terms.masking import Masks
@@ -130,7 +130,7 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
         rows_read = carried.rows if carried and not before else 0
         whole_run = "objective" not in stage.own
         begin, end = (0, program.total_steps) if whole_run else (first, first + stage.steps)
-        pieces = in_pieces(stage.batch_warmup, settled, rows_read)
+        pieces = in_pieces(stage.batch_warmup, placed(settled), rows_read)
         stages += [_falling(piece, begin, end) for piece in pieces]
         first += stage.steps
     return tuple(stages)
@@ -183,7 +183,7 @@ def _begins_anew(stage: StageSettings, before: AnyStage | None, facing: object) 
 
 _OF_STAGES = (
     "name", "steps", "batch", "seq", "microbatch", "teacher", "prune", "data", "smoothing",
-    "mixing", "format", "pack", "memory", "optimizer", "freeze", "row_words",
+    "mixing", "format", "pack", "memory", "optimizer", "freeze", "row_words", "average",
 )  # fmt: skip
 """Settings that a stage of a run has as they are."""
 
@@ -217,7 +217,6 @@ def _stage(
         schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
         counted_from=counted_from,
-        average=stage.average.of_stage(first, first + stage.steps),
         # Settings of the whole run may apply to its task stages only.
         patience=stage.patience if tuned else 0,
         augment=stage.augment if tuned else UNCHANGED,

@@ -5,37 +5,21 @@ import math
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.lengths import reaching, steps_at
 from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.fixes import argument, written
-from bertc.ir.learning.average import Ema
 from bertc.ir.learning.batch_warmup import RisingBatch
 from bertc.ir.learning.equal import Words
 from bertc.ir.learning.optimizer import WarmupStableDecay
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.resolved import Kept
-from bertc.ir.rules import Rule
 
 
 def check_lengths(check: Checker[StageSettings], program: Complete) -> None:
-    """Report warm-ups, decays and averages that do not fit in the steps there are."""
+    """Report warm-ups, decays and methods that do not fit in the steps there are."""
     stage = check.settings
     _warmup_fits(check, program)
-    check.rules(_OF_AVERAGES)
+    check.rules(rule for method in stage.methods for rule in method.rules)
     if isinstance(stage.batch_warmup, RisingBatch):
         _batch_rises(check, stage.batch_warmup)
-
-
-_OF_AVERAGES: tuple[Rule[StageSettings], ...] = (
-    Rule("E380", "average",
-         lambda s: isinstance(s.average, Ema) and not s.average.of_stage(0, s.steps).steps,
-         "average = ema: half_life is less than a step",
-         also=lambda s: ("steps", f"steps = {s.steps}"),
-         way=lambda s: argument("average", s.origins["average"], "half_life", "1")),
-    Rule("E381", "average", lambda s: s.average.kept and s.patience and has_tasks(s.objective),
-         lambda s: f"patience = {s.patience} ends with the weights of the best evaluation, not "
-         "with an average",
-         also=("patience", "patience is set here"), help="average=none"),
-)  # fmt: skip
 
 
 def kept_at(program: Complete) -> tuple[Kept, ...]:

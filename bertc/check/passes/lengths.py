@@ -11,10 +11,10 @@ from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import DEFAULT_STAGE, has_tasks, typed
 from bertc.ir.base import Tokens
 from bertc.ir.fixes import argument, fix
-from bertc.ir.learning.average import Ema
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup, RisingBatch
 from bertc.ir.learning.equal import Epochs, Hours, Words
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
+from bertc.ir.methods.method import Method
 from bertc.ir.program.complete import CompleteSettings, StageSettings
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.rules import Rule
@@ -40,7 +40,8 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     for stage in stages:
         named = stage.own if program.stages else stage.origins
         if "objective" in named and has_tasks(stage.objective):
-            rules = (rule for rule in _OF_TASKS if rule.at in named)
+            of_methods = (rule for method in stage.methods for rule in method.rules_of_tasks)
+            rules = (rule for rule in (*_OF_TASKS, *of_methods) if rule.at in named)
             Checker[CompleteSettings](stage, diagnostics).rules(rules)
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
     blocks = tuple(map(_counted, blocks, stages))
@@ -54,8 +55,7 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     if not program.stages:
         return replace(program, settings={**timed, **blocks[0].settings})
     first = {**program.settings, **blocks[0].settings}
-    lengths = ("steps", "batch_warmup", "average")
-    of_tokens = {name: first[name] for name in lengths if _in_tokens(timed[name].value)}
+    of_tokens = {n: first[n] for n, setting in timed.items() if _in_tokens(setting.value)}
     total = sum(stage.steps for stage in counted)
     if all("steps" in stage.own for stage in counted) and total != known.steps:
         of_tokens["steps"] = Given(total, Origin("default", source="the sum of its stages"))
@@ -67,7 +67,8 @@ def _by_the_clock(program: Program, diagnostics: Diagnostics) -> Program:
     known, setting = typed(program), program.settings["steps"]
     for stage in known.stages:
         if isinstance(stage.steps, Hours):
-            Checker[CompleteSettings](stage, diagnostics).rules(_OF_A_CLOCK)
+            of_methods = (rule for method in stage.methods for rule in method.rules_by_clock)
+            Checker[CompleteSettings](stage, diagnostics).rules((*_OF_A_CLOCK, *of_methods))
 
     def counted(settings: Mapping[str, Given]) -> Mapping[str, Given]:
         timed = "steps" in settings and isinstance(settings["steps"].value, Hours)
@@ -99,12 +100,13 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
 
 
 def _in_tokens(value: Any) -> bool:
-    length = value.half_life if isinstance(value, Ema) else getattr(value, "over", value)
-    return isinstance(length, Tokens | Epochs | Words)
+    if isinstance(value, Method):
+        return value.in_tokens
+    return isinstance(getattr(value, "over", value), Tokens | Epochs | Words)
 
 
 def _counted(block: StageGiven, stage: CompleteSettings) -> StageGiven:
-    """The stage with its ``steps``, ``batch_warmup`` and ``average`` in steps, not in tokens."""
+    """The stage with its ``steps``, ``batch_warmup`` and methods in steps, not in tokens."""
     in_block, rising, steps = dict(block.settings), stage.batch_warmup, stage.steps
     if has_tasks(stage.objective):  # what the run says is about its text
         rising, in_block["batch_warmup"] = FULL_BATCH, WITHOUT_WARMUP
@@ -117,10 +119,11 @@ def _counted(block: StageGiven, stage: CompleteSettings) -> StageGiven:
         steps = max(1, steps_at(tokens, paces, to)) if tokens else MOST_STEPS
         in_block["steps"] = Given(steps, stage.origins["steps"])
     assert isinstance(steps, int), "the first pass has left no budget"
-    if isinstance(stage.average, Ema) and _in_tokens(stage.average):
-        paces = _paces(stage, rising, steps)
-        average = stage.average.in_steps(lambda tokens: steps_at(tokens.tokens, paces))
-        in_block["average"] = Given(average, stage.origins["average"])
+    paces = _paces(stage, rising, steps)
+    for method in stage.methods:
+        if method.in_tokens:
+            timed = method.in_steps(lambda tokens: steps_at(tokens.tokens, paces))
+            in_block[method.setting] = Given(timed, stage.origins[method.setting])
     return replace(block, settings=in_block)
 
 
@@ -209,10 +212,6 @@ _OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
     Rule("E329", "optimizer", lambda s: bool(getattr(s.optimizer.schedule, "over", 0)),
          "a schedule by the clock ends when its time does: leave over out",
          help="schedule=cosine"),
-    Rule("E329", "average",
-         lambda s: isinstance(s.average, Ema) and isinstance(s.average.half_life, float),
-         "half_life is a number of steps: a clock does not say how many a share is",
-         way=lambda s: argument("average", s.origins["average"], "half_life", "700")),
     Rule("E329", "prune", lambda s: s.prune.kind != "none",
          "what is removed by when counts steps, and a clock does not say how many there are",
          help="prune=none"),
@@ -224,9 +223,6 @@ _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
     Rule("E327", "steps", lambda s: isinstance(s.steps, Tokens | Epochs | Words),
          "steps of a task are not counted in text: its rows are as long as its examples",
          way=lambda s: {"help": "epochs=3", "fix": fix(s.origins["steps"], "epochs=3")}),
-    Rule("E327", "average", lambda s: _in_tokens(s.average),
-         "half_life of a task is not counted in tokens: its rows are as long as its examples",
-         way=lambda s: argument("average", s.origins["average"], "half_life", "100")),
     Rule("E327", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
          "batch_warmup is of text: a task learns from batches of one size",
          help="batch_warmup=none"),

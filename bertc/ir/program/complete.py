@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from bertc.base.diagnostics import Span
 from bertc.ir.learning.task import Task
 from bertc.ir.program.settings import Positive, Settings
+from bertc.ir.program.stage import AnyMethod, methods_of
 from bertc.ir.program.written import Origin, Program
 from bertc.ir.terms.node import translates
 
@@ -22,6 +23,11 @@ class CompleteSettings(Settings):
     def span(self, setting: str) -> Span | None:
         """The span of a setting in its text, if written."""
         return self.origins[setting].span
+
+    @property
+    def methods(self) -> tuple[AnyMethod, ...]:
+        """What acts over the steps, in this order."""
+        return methods_of(self)
 
 
 class StageSettings(CompleteSettings):

@@ -1,11 +1,11 @@
-"""Readings of a stage: rows of two directions, masks that change."""
+"""Readings of a stage: rows of two directions, masks that change, methods at a step."""
 
 from collections.abc import Sequence
 from itertools import compress, pairwise
 
 from bertc.ir.learning.objective import Term
 from bertc.ir.once import once
-from bertc.ir.program.stage import Stage
+from bertc.ir.program.stage import AnyMethod, AnyStage, Stage
 from bertc.ir.terms.masking import AdaptiveUnit, Masks
 
 
@@ -53,3 +53,15 @@ def share_falls(stage: Stage) -> bool:
 def part_over(stage: Stage, number: int) -> float:
     """The part of a stage's steps before batch ``number`` of its text."""
     return max(0, number - stage.first_batch) / stage.steps
+
+
+def placed(stage: AnyStage) -> AnyStage:
+    """The stage with methods that know its first and its last step."""
+    steps = stage.first_step, stage.first_step + stage.steps
+    update = {method.setting: method.of_stage(*steps) for method in stage.methods}
+    return stage.model_copy(update=update)
+
+
+def stand_in(stage: Stage, step: int) -> AnyMethod | None:
+    """The method whose tensors stand for the weights after run step ``step``, if one does."""
+    return next((one for one in stage.methods if one.stands_in and one.begun(step)), None)

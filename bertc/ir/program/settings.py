@@ -16,11 +16,11 @@ from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Docstrings, Format, Language, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
-from bertc.ir.learning.average import NO_AVERAGE, Average
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup
 from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
+from bertc.ir.methods.average import NO_AVERAGE, Average
 from bertc.ir.mixing import MixedRows, Mixing
 from bertc.ir.network.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention, FullAttention

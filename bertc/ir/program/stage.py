@@ -1,7 +1,7 @@
 """A stage of a resolved program: one phase of a run, and the networks at work in it."""
 
 from operator import not_
-from typing import Annotated, Self, cast
+from typing import Annotated, Protocol, Self, cast, get_args
 
 from pydantic import Discriminator, Field, Tag
 
@@ -11,11 +11,12 @@ from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.data import Format, Share
 from bertc.ir.learning.answer import rows_an_example
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
-from bertc.ir.learning.average import NO_AVERAGE, Average
 from bertc.ir.learning.custom_task import TASKS, AnyTask
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
+from bertc.ir.methods.average import NO_AVERAGE, Average, Ema
+from bertc.ir.methods.method import Method
 from bertc.ir.mixing import Mixing
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
@@ -27,6 +28,24 @@ from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
+AnyMethod = Ema
+"""The closed union of methods."""
+METHODS: tuple[type[Method], ...] = get_args(AnyMethod) or (AnyMethod,)
+STAND_INS = tuple(method.file() for method in METHODS if method.stands_in)
+"""Files of checkpoints that are evaluated, exported and handed on where they are there."""
+
+
+class HasMethods(Protocol):
+    """Settings of a stage, written or resolved."""
+
+    @property
+    def average(self) -> Average: ...
+
+
+def methods_of(settings: HasMethods) -> tuple[AnyMethod, ...]:
+    """The methods of a stage, in the order in which they act."""
+    methods = (settings.average,)
+    return tuple(method for method in methods if isinstance(method, METHODS))
 
 
 class Stage(Node):
@@ -79,6 +98,11 @@ class Stage(Node):
     row_words: Annotated[float, Field(exclude_if=not_)] = 0.0
 
     @property
+    def methods(self) -> tuple[AnyMethod, ...]:
+        """What acts over its steps, in this order."""
+        return methods_of(self)
+
+    @property
     def layers(self) -> int:
         return self.encoder.depth
 
@@ -124,10 +148,6 @@ class Stage(Node):
     def translates(self) -> bool:
         """True if some rows are translation pairs."""
         return any(translates(term.objective) for term in self.objective)
-
-    def remembers(self, step: int) -> bool:
-        """True if the rows of the run's step ``step`` have a memory of earlier steps."""
-        return bool(self.memory) and self.first_step < step < self.first_step + self.steps
 
     def predictions(self) -> int:
         """Positions per row that are predicted or replaced; 0 if there are none."""

@@ -15,6 +15,11 @@ STATES, FILLED, TYPE_WEIGHTS, TYPE_COUNTS = "states", "filled", "weights", "coun
 Shapes = dict[str, tuple[int, ...]]
 
 
+def remembers(stage: Stage, step: int) -> bool:
+    """True if the rows of the run's step ``step`` have a memory of earlier steps of the stage."""
+    return bool(stage.memory) and stage.first_step < step < stage.first_step + stage.steps
+
+
 @dataclass
 class Remembered:
     """The memory that the next batch continues from, and weights of token types of adaptive masks.
@@ -36,7 +41,7 @@ class Remembered:
     def gathered(self, stage: Stage, step: int, ranks: ProcessGroup) -> dict[str, Tensor]:
         """The tensors that step ``step`` needs, in fp32 in main memory, in the first process."""
         tensors = dict[str, Tensor]()
-        if stage.remembers(step):
+        if remembers(stage, step):
             assert self.memory is not None, "the stage has a memory"
             rows = [ranks.world.rows(rank, stage.batch) for rank in range(ranks.world.size)]
             tensors[STATES] = ranks.gather(self.memory.states.float().cpu(), 1, rows)
@@ -68,7 +73,7 @@ def joined(parts: list[Memory | None]) -> Memory | None:
 def shapes(stage: Stage, step: int) -> Shapes:
     """Shapes of the tensors of ``gathered``."""
     encoder, of_all = stage.encoder, Shapes()
-    if stage.remembers(step):
+    if remembers(stage, step):
         of_all[STATES] = encoder.depth, stage.batch, stage.memory, encoder.hidden
         of_all[FILLED] = ()
     if adaptive_unit(stage):

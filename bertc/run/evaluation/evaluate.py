@@ -23,6 +23,7 @@ from bertc.data.batches.running import RunningData
 from bertc.data.examples.task_data import TaskData
 from bertc.data.vocab.vocabulary import characters_by_token
 from bertc.ir.changing.pruning import units
+from bertc.ir.program.reading import stand_in
 from bertc.learn.objectives import Losses, MicroBatch, NextTokenTargets
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.vocabulary import vocab_tensors
@@ -39,7 +40,7 @@ from bertc.run.evaluation.remarks import NextTokenCost, next_token_cost, plateau
 from bertc.run.evaluation.task_lookup import names_files, nothing_to_judge_by
 from bertc.run.evaluation.tasks import evaluate_files, evaluate_tasks, sources_told
 from bertc.run.evaluation.without import transformer_of, without_heads
-from bertc.run.models.loading import has_average, load
+from bertc.run.models.loading import load
 from bertc.run.records.checkpoints import newest
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
@@ -94,9 +95,8 @@ def evaluate_run(
             opening = open_run(folder, resolved, done.step, manner, cache, display)
             with opening as opened, without_heads(opened.model, without):
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
-    told = [f"of the average of the weights (average={trained.average.kind})"]
-    told = told if has_average(run, done.step) else []
-    notes = (*plateau_lines(evaluation), *notes, *told)
+    method = stand_in(trained, done.step)
+    notes = (*plateau_lines(evaluation), *notes, *([method.evaluated_as] if method else []))
     return Report(
         run, done.step, resolved.steps_by(done.step, done.seconds), done.tokens, done.seconds,
         evaluation, notes, reading, tuple(details.notes),

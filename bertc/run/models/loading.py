@@ -20,12 +20,14 @@ from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
 from bertc.hub.weights import SAFE
 from bertc.ir.program.model import model_weights
+from bertc.ir.program.reading import stand_in
 from bertc.ir.program.resolved import Resolved, RunPrecision
+from bertc.ir.program.stage import STAND_INS
 from bertc.machine.machine import dtype_of, make_plan
 from bertc.model import Model, build
 from bertc.model.weights import Linear
 from bertc.run.models.importing import import_model
-from bertc.run.records.checkpoints import AVERAGE, WEIGHTS, verify
+from bertc.run.records.checkpoints import WEIGHTS, verify
 
 _warn_once = cache(logging.getLogger(__name__).warning)
 
@@ -42,7 +44,7 @@ def load(folder: Path) -> Model:
 def read_checkpoint(run: Path, step: int, *, raw: bool) -> tuple[Resolved, dict[str, Tensor], Path]:
     """Program, weights and folder of a run's checkpoint after ``step`` steps, 0: the newest.
 
-    The weights are those that the run evaluated, an average where it has one, with adapters merged,
+    The weights are those that the run evaluated, or what stood for them, with adapters merged,
     unless ``raw``.
     """
     refuse_strangers(run)
@@ -63,10 +65,9 @@ def _of_checkpoint(
     run: Path, step: int, checkpoint: Path, raw: bool = False
 ) -> tuple[Resolved, dict[str, Tensor]]:
     resolved = folders.read_resolved(run / folders.RESOLVED)
-    resolved = resolved.as_in(resolved.trained_at(step))
-    average = checkpoint / AVERAGE
-    evaluated = average if is_file(average) and not raw else checkpoint / WEIGHTS
-    return resolved, _read_own(evaluated, resolved)
+    resolved = resolved.as_in(trained := resolved.trained_at(step))
+    method = None if raw else stand_in(trained, step)
+    return resolved, _read_own(checkpoint / (method.file() if method else WEIGHTS), resolved)
 
 
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
@@ -152,15 +153,10 @@ def newest_step(run: Path) -> int:
     return newest[0] if newest else 0
 
 
-def has_average(run: Path, step: int) -> bool:
-    """True if a run's checkpoint of a step has averages of weights, which stand for the weights."""
-    return is_file(run / "checkpoints" / folders.checkpoint_name(step) / AVERAGE)
-
-
 def _is_sound(folder: Path) -> bool:
-    """True if its weights, and their average if there is one, are what its manifest states."""
+    """True if its weights, and what stands for them, are what its manifest states."""
     try:
-        verify(folder, (WEIGHTS, AVERAGE))
+        verify(folder, (WEIGHTS, *STAND_INS))
     except (DataError, MissingInputError):
         return False
     return True

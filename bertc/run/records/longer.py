@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from bertc.base.diagnostics import Diagnostics, ResumeRefusedError, UsageError, listed
 from bertc.cost.planning.schedules import rate
 from bertc.ir.data import without_places
+from bertc.ir.program.reading import placed
 from bertc.ir.program.resolved import Resolved
 from bertc.lang import load
 
@@ -53,9 +54,8 @@ def longer(old: Resolved, steps: int) -> Resolved:
     stage_steps = last.steps + steps - old.steps
     total = last.optimizer.schedule_steps(stage_steps if last.schedule_start else steps)
     warmup = last.optimizer.warmup_steps(total)
-    average = last.average.of_stage(last.first_step, last.first_step + stage_steps)
     planned = {"steps": stage_steps, "schedule_steps": total, "warmup_steps": warmup}
-    last = last.model_copy(update={**planned, "average": average})
+    last = placed(last.model_copy(update=planned))
     return old.model_copy(update={"stages": (*before, last)})
 
 
@@ -73,7 +73,7 @@ def why_not_longer(old: Resolved, new: Resolved) -> str:
         kind = stage.optimizer.schedule.kind
         warmup = " and a warm-up that is a part of them" * isinstance(stage.optimizer.warmup, float)
         return f"its learning rate is made for {old.steps:,} steps (schedule={kind}{warmup})"
-    before, after = stage.average, new_stage.average
-    if any(before.share_at(step + 1) != after.share_at(step + 1) for step in compared):
-        return f"its average is made for {old.steps:,} steps (average={before.kind})"
+    for before, after in zip(stage.methods, new_stage.methods, strict=False):
+        if any(before.share_at(step + 1) != after.share_at(step + 1) for step in compared):
+            return f"its {before.setting} is made for {old.steps:,} steps ({before.text})"
     return ""

@@ -3,9 +3,10 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,6 +23,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.learn.step.feed import Batch, Feed, TaskFeed
+from bertc.learn.step.memory import remembers
 from bertc.learn.step.step import StepResult
 from bertc.machine.display import Watched, choose
 from bertc.machine.machine import kernels
@@ -32,6 +34,8 @@ from bertc.machine.signals import Stop
 from bertc.run.beginning.tracking import Tracking, refuse_untracked
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.remarks import loss_line, plateau_lines, score_lines
+from bertc.run.methods import acting_in
+from bertc.run.methods.acting import Acting
 from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
@@ -42,8 +46,10 @@ from bertc.run.train.opening import open_session, saying_nothing_began
 from bertc.run.train.phase import Phase, open_phase, update_rule
 from bertc.run.train.pruning import prune
 from bertc.run.train.report import Report
-from bertc.run.train.session import Session, in_average, update_average
+from bertc.run.train.session import Session
 from bertc.run.train.start import RunPlace, machine_of, settle
+
+Methods = tuple[Acting[Any], ...]
 
 
 def train(
@@ -113,7 +119,8 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
     if progress.step > end or progress.step == end == progress.evaluated:
         return
     session.enter(stage)
-    if not stage.remembers(progress.step):
+    methods = acting_in(session, stage)
+    if not remembers(stage, progress.step):
         session.remembered.memory = None
     phase = open_phase(session, index)
     compiled = session.plan.compile and progress.step < end
@@ -127,7 +134,7 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
         clock = Clock(session)
         while True:
             end = session.end_of(stage)
-            _pause(session, phase, end, clock, goes_on)
+            _pause(session, phase, methods, end, clock, goes_on)
             if progress.step == end:
                 return
             begun = time.perf_counter() - progress.seconds
@@ -141,8 +148,8 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
             learning_rate = rate(stage, at)
             result = clock.timed("steps", _step, session, phase, feed, batch, learning_rate)
             progress.step += 1
-            if stage.average.kept:
-                update_average(session)
+            for acting in methods:
+                acting.after_step()
             progress.tokens += phase.tokens(session, batch)
             progress.sums.add(result.loss, result.losses, result.grad_norm)
             session.count_seconds(time.perf_counter() - begun)
@@ -155,7 +162,12 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
 
 
 def _pause(
-    session: Session, phase: Phase, end: int, clock: Clock, goes_on: Callable[[], bool]
+    session: Session,
+    phase: Phase,
+    methods: Methods,
+    end: int,
+    clock: Clock,
+    goes_on: Callable[[], bool],
 ) -> None:
     """Between two steps: evaluate and save if due, and stop if a signal came."""
     run, progress, evaluated = session.resolved.run, session.progress, session.progress.evaluated
@@ -165,7 +177,7 @@ def _pause(
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
             started = time.perf_counter()
-            evaluation = clock.timed("evaluations", _evaluate, session, phase)
+            evaluation = clock.timed("evaluations", _evaluate, session, phase, methods)
             clock.evaluation_seconds = time.perf_counter() - started
             if phase.stage.patience:
                 update_patience(session, phase.stage, evaluation)
@@ -212,10 +224,12 @@ def _saved_without_text(session: Session) -> Iterator[None]:
         raise
 
 
-def _evaluate(session: Session, phase: Phase) -> Evaluation:
+def _evaluate(session: Session, phase: Phase, methods: Methods) -> Evaluation:
     """Evaluate on the held-out data, and write a line of metrics."""
     progress, stage = session.progress, phase.stage
-    with in_average(session):
+    with ExitStack() as around:
+        for acting in methods:
+            around.enter_context(acting.evaluating())
         evaluation = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
     bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:

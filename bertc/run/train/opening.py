@@ -20,6 +20,8 @@ from bertc.hub.belonging import ORIGIN, write_digests
 from bertc.hub.sentences import vectors_of_init, write_sentences
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
+from bertc.learn.step.engines import Engine
 from bertc.learn.step.memory import Remembered, shapes, taken_up
 from bertc.machine.display import SHORTEST_FORECAST_SECONDS
 from bertc.machine.process_group import ProcessGroup
@@ -50,11 +52,6 @@ def open_session(
     state = restored or begin(resolved, stage, outside.source if outside else None)
     if progress.step or not isinstance(resolved.run.init, Drawn):  # else all draw the same
         ranks.share_tensors({**dict(state.model.named_parameters()), **state.moments})
-    average = dict[str, Tensor]()
-    if stage.average.begun(progress.step):  # the first process has it from its checkpoint
-        named = state.model.named_parameters()
-        average = state.average or {name: torch.empty(weight.shape) for name, weight in named}
-        ranks.share_tensors(average)
     model, engine, moments = laid_out(state.model, state.moments, plan, ranks.world)
     device = torch.device(plan.device)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
@@ -75,7 +72,7 @@ def open_session(
             progress=progress,
             remembered=remembered,
             best=state.best if ranks.is_main else {},
-            average={name: engine.shard(mean, name) for name, mean in average.items()},
+            state=_state_of_methods(stage, state, progress.step, engine, ranks),
             saved=ranks.share(progress.step if checkpoint else -1),
             writers=ranks.aside() if Layout(ranks.world, plan.strategy).sharded else None,
         )
@@ -189,6 +186,19 @@ def _metrics(
         folder.noting_failure(),
     ):
         yield lines
+
+
+def _state_of_methods(
+    stage: Stage, state: State, step: int, engine: Engine, ranks: ProcessGroup
+) -> dict[str, dict[str, Tensor]]:
+    """What the methods of a stage have after a step, from the first process's checkpoint."""
+    held = {method.state: dict[str, Tensor]() for method in stage.methods if method.state}
+    for method in (method for method in stage.methods if method.begun(step)):
+        named = engine.parameters.items()
+        tensors = state.methods.get(method.state) or {n: torch.empty(w.shape) for n, w in named}
+        ranks.share_tensors(tensors)
+        held[method.state] = {name: engine.shard(one, name) for name, one in tensors.items()}
+    return held
 
 
 def _taken_up(

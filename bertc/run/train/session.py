@@ -1,7 +1,6 @@
 """A run in progress: opening or resuming it, entering stages, saving checkpoints."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -11,16 +10,16 @@ from torch import Tensor
 
 from bertc.cost.planning.plan import Plan
 from bertc.cost.planning.world import Layout, World
+from bertc.ir.program.reading import stand_in
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.optim.by_tensor import Moments
-from bertc.learn.step.engines import Engine, gathered, local_shard, local_shards, make_engine, parts
+from bertc.learn.step.engines import Engine, gathered, local_shard, make_engine, parts
 from bertc.learn.step.memory import Remembered
 from bertc.machine.display import Display
 from bertc.machine.machine import dtype_of
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Model
-from bertc.model.parts import profiled_as
 from bertc.run.beginning.growth import described, grown
 from bertc.run.records import checkpoints, sharded
 from bertc.run.records.folder import RunFolder, identity
@@ -35,8 +34,8 @@ from bertc.run.train.state import Progress
 class Session:
     """The state that the loop works on; ``stage`` is the one whose network ``model`` is.
 
-    ``best`` are the weights of the best evaluation, in the first process's main memory; ``average``
-    are the averages of weights, as this process holds those, {} in a stage without. ``saved`` is
+    ``best`` are the weights of the best evaluation, in the first process's main memory. ``state``
+    is what the methods of the stage have, by its name, as this process holds it. ``saved`` is
     the step of the last checkpoint; ``saving`` may still write it, with ``writers``, which a
     sharded run has. ``origin`` are the digests of the run's lock, which checkpoints repeat; {} but
     in the first process, which alone has ``metrics``.
@@ -57,7 +56,7 @@ class Session:
     progress: Progress
     remembered: Remembered
     best: dict[str, Tensor]
-    average: dict[str, Tensor]
+    state: dict[str, dict[str, Tensor]]
     saved: int
     writers: ProcessGroup | None
     saving: sharded.Saving | None = None
@@ -81,8 +80,8 @@ class Session:
         """Enter a stage; if its network differs, grow it from the current one.
 
         The last checkpoint stays of the old network; a resumed run grows it again, to the same
-        weights. It begins with the average of the weights, if there is one, unless it goes on with
-        the moments, which are those of the weights themselves.
+        weights. It begins with the weights that were evaluated, unless it goes on with the moments,
+        which are those of the weights themselves.
         """
         if stage.grow is not None and stage is not self.stage:
             # Each process makes the whole of the new network from the whole of the old one.
@@ -93,22 +92,21 @@ class Session:
             self.model, self.engine, self.moments = laid_out(
                 model, moments, self.plan, self.ranks.world
             )
-        if stage.average != self.stage.average:
-            self.average = {}
-        if stage.average.kept and not self.average:
-            weights_now = self.engine.parameters.items()
-            self.average = {name: weight.detach().clone() for name, weight in weights_now}
+        had = {one.state: self.state[one.state] for one in self.stage.methods if one.state}
+        self.state = {}
+        for method in (method for method in stage.methods if method.state):
+            tensors = had[method.state] if method in self.stage.methods else {}
+            if method.on_devices and not tensors:
+                weights_now = self.engine.parameters.items()
+                tensors = {name: weight.detach().clone() for name, weight in weights_now}
+            self.state[method.state] = tensors
         self.stage = stage
 
     @property
-    def averages(self) -> bool:
-        """True if there is an average of the weights by now."""
-        return self.stage.average.begun(self.progress.step)
-
-    @property
     def evaluated(self) -> Mapping[str, Tensor]:
-        """The weights that are evaluated, as this process holds them: their average, if any."""
-        return self.average if self.averages else self.engine.parameters
+        """The weights that are evaluated, or what stands for them, as this process holds them."""
+        method = stand_in(self.stage, self.progress.step)
+        return self.state[method.state] if method else self.engine.parameters
 
     def weights(self) -> dict[str, Tensor]:
         """Gather all weights in the first process's main memory; every process takes part."""
@@ -170,8 +168,8 @@ class Session:
         assert self.stage is self.resolved.trained_at(step), "its stage has begun"
         state: dict[str, Mapping[str, Any]]
         state = {checkpoints.WEIGHTS: self.engine.parameters, checkpoints.OPTIMIZER: self.moments}
-        if self.averages:
-            state[checkpoints.AVERAGE] = self.average
+        begun = (method for method in self.stage.methods if method.begun(step))
+        state |= {method.file(): self.state[method.state] for method in begun}
         stage, content = self.resolved.stage_at(step), {checkpoints.BEST: self.best}
         content[checkpoints.MEMORY] = self.remembered.gathered(stage, step, self.ranks)
         if self.writers:
@@ -227,38 +225,3 @@ def laid_out(
     model.compute_dtype = dtype_of(plan)
     engine = make_engine(model, Layout(world, plan.strategy), torch.device(plan.device))
     return model, engine, {n: engine.shard(m, n[2:]) for n, m in moments.items()}
-
-
-@torch.no_grad()
-def update_average(session: Session) -> None:
-    """Move the average towards the weights after the last step, by the share that they have."""
-    share = session.stage.average.share_at(session.progress.step)
-    if share:
-        means = local_shards(session.average.values())
-        weights = local_shards(session.engine.parameters[name] for name in session.average)
-        with profiled_as("optimiser"):
-            torch._foreach_lerp_(means, weights, share)
-
-
-@contextmanager
-def in_average(session: Session) -> Iterator[None]:
-    """Exchange weights and their average within this block, if one has begun."""
-    if not session.averages:
-        yield
-        return
-    _exchange(session)
-    try:
-        yield
-    finally:
-        _exchange(session)
-
-
-@torch.no_grad()
-def _exchange(session: Session) -> None:
-    """Exchange all tensors in place, one at a time."""
-    for name, mean in session.average.items():
-        weight_shard, mean_shard = local_shards((session.engine.parameters[name], mean))
-        held = weight_shard.clone()
-        weight_shard.copy_(mean_shard)
-        mean_shard.copy_(held)
-    session.engine.forget_gathered()

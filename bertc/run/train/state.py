@@ -64,14 +64,14 @@ _PROGRESS = TypeAdapter(Progress)
 
 @dataclass(frozen=True)
 class State:
-    """Model, moments and progress; memory of the rows, best and average weights, {} without."""
+    """Model, moments and progress; memory of the rows, best weights, {} without; of methods."""
 
     model: Model
     moments: Moments
     progress: Progress
     memory: dict[str, Tensor]
     best: dict[str, Tensor]
-    average: dict[str, Tensor]
+    methods: dict[str, dict[str, Tensor]]
 
 
 def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> State:
@@ -105,7 +105,6 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     if wanted := shapes(stage, progress.step):
         memory = checkpoints.load(folder / checkpoints.MEMORY, wanted)
     best = checkpoints.load(folder / checkpoints.BEST, of_weights) if progress.best else {}
-    average = dict[str, Tensor]()
-    if trained.average.begun(progress.step):
-        average = checkpoints.load(folder / checkpoints.AVERAGE, of_weights)
-    return State(model, moments, progress, memory, best, average)
+    begun = (method for method in trained.methods if method.begun(progress.step))
+    methods = {one.state: checkpoints.load(folder / one.file(), of_weights) for one in begun}
+    return State(model, moments, progress, memory, best, methods)

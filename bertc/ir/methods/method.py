@@ -1,0 +1,75 @@
+"""What a method of training states: all that other rooms walk, so that none names a method.
+
+A method acts over the steps of a stage: an average of weights, pruning, patience, ... It is written
+as a setting, checked by its own rules, and says here, without torch, what it has and costs; its
+class in ``run.methods`` acts between the steps.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+from bertc.ir.base import Node, Tokens
+from bertc.ir.rules import Rule
+
+
+class Method(Node):
+    """A method that a stage has, by default one that changes nothing."""
+
+    setting: ClassVar[str]
+    """The setting that it is written as."""
+    rules: ClassVar[tuple[Rule[Any], ...]] = ()
+    """What is wrong with the settings of a stage that has it."""
+    rules_of_tasks: ClassVar[tuple[Rule[Any], ...]] = ()
+    """The same of a stage of tasks, whose rows vary, before lengths become steps."""
+    rules_by_clock: ClassVar[tuple[Rule[Any], ...]] = ()
+    """The same of a run that ends with its time, not after a number of steps."""
+
+    state: ClassVar[str] = ""
+    """The name of what it has, a tensor like each weight; "": nothing."""
+    on_devices: ClassVar[bool] = True
+    """True if processes share these out as they do weights; else the first one has them all."""
+    stands_in: ClassVar[bool] = False
+    """True if these are evaluated, exported and handed on instead of the weights."""
+    moved: ClassVar[int] = 0
+    """Numbers that a step reads and writes for it, for each weight."""
+
+    @property
+    def text(self) -> str:
+        """It in messages, as it is written without arguments."""
+        return self.setting
+
+    @classmethod
+    def file(cls) -> str:
+        """The file of its tensors in a checkpoint."""
+        return f"{cls.state}.safetensors"
+
+    @property
+    def in_tokens(self) -> bool:
+        """True if it has a length in tokens."""
+        return False
+
+    def in_steps(self, count: Callable[[Tokens], int]) -> Self:
+        """The same with its lengths in steps."""
+        return self
+
+    def of_stage(self, first: int, last: int) -> Self:
+        """The same in a stage from run step ``first`` to ``last``."""
+        return self
+
+    def begun(self, step: int) -> bool:
+        """True if it has its tensors on the devices after run step ``step``."""
+        return False
+
+    def share_at(self, step: int) -> float | None:
+        """How far it acts after run step ``step``, which a longer run may not change."""
+        return None
+
+    @property
+    def why_final(self) -> str:
+        """Why a run that it ended cannot become longer; "" if it can."""
+        return ""
+
+    @property
+    def evaluated_as(self) -> str:
+        """What an evaluation says of weights that it stands in for."""
+        return ""

@@ -1,0 +1,27 @@
+"""What a method does between the steps of a stage, in time order."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Generic, TypeVar
+
+from bertc.ir.methods.method import Method
+from bertc.ir.program.stage import Stage
+from bertc.run.train.session import Session
+
+M = TypeVar("M", bound=Method)
+
+
+class Acting(Generic[M]):
+    """A method at work in a stage, by default one that does nothing; all processes call it alike.
+
+    What it has are tensors in ``session.state``, which checkpoints save and restore.
+    """
+
+    def __init__(self, method: M, session: Session, stage: Stage) -> None:
+        self.method, self.session, self.stage = method, session, stage
+
+    def after_step(self) -> None:
+        """Act on the weights after an update; ``progress.step`` counts it."""
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Surround an evaluation."""
+        return nullcontext()
