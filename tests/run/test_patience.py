@@ -7,7 +7,8 @@ from safetensors.torch import load_file
 from bertc.base.diagnostics import DataError, StoppedError
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.train import finish, loop, phase
+from bertc.run.methods import patience
+from bertc.run.train import phase
 from bertc.run.train.loop import train
 from tests.run.conftest import lines, same_run
 
@@ -17,19 +18,16 @@ def scored(monkeypatch):
     """Make evaluations show scores of one's own, by their step."""
 
     def make(scores):
-        monkeypatch.setattr(finish, "mean_score", lambda stage, found: scores[found_at()])
+        monkeypatch.setattr(patience, "mean_score", lambda stage, found: scores[steps[-1]])
 
     steps = []
-    keep = loop.update_patience
+    act = patience.Waiting.after_evaluation
 
-    def update_patience(session, stage, found):
-        steps.append(session.progress.step)
-        keep(session, stage, found)
+    def after_evaluation(self, evaluation):
+        steps.append(self.session.progress.step)
+        act(self, evaluation)
 
-    def found_at():
-        return steps[-1]
-
-    monkeypatch.setattr(loop, "update_patience", update_patience)
+    monkeypatch.setattr(patience.Waiting, "after_evaluation", after_evaluation)
     return make
 
 

@@ -9,7 +9,6 @@ from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, NetworkChange, Turned
 from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.data import FULL, PAIRED
-from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.batch_warmup import BatchWarmup
 from bertc.ir.learning.objective import Term, in_directions
 from bertc.ir.network.body import Body
@@ -22,7 +21,7 @@ from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
 from bertc.ir.program.reading import placed, share_falls
 from bertc.ir.program.resolved import Resolved, Run
-from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
+from bertc.ir.program.stage import METHODS, AnyStage, Stage, TaskStage, TextStage
 from bertc.ir.terms.masking import Masks
 from bertc.ir.terms.node import Pairs, predicts_masked
 from bertc.ir.vocabulary import table_rows
@@ -181,11 +180,9 @@ def _begins_anew(stage: StageSettings, before: AnyStage | None, facing: object) 
     return changed or has_tasks(stage.objective) or new_rule
 
 
-_OF_STAGES = (
-    "name", "steps", "batch", "seq", "microbatch", "teacher", "prune", "data", "smoothing",
-    "mixing", "format", "pack", "memory", "optimizer", "freeze", "row_words", "average",
-)  # fmt: skip
-"""Settings that a stage of a run has as they are."""
+_AS_THEY_ARE = tuple(name for name in Stage.model_fields if name in StageSettings.model_fields)
+_OF_TASKS = ("augment", *(method.setting for method in METHODS if method.of_tasks))
+"""Settings of the whole run that apply to its stages of tasks only."""
 
 
 def _stage(
@@ -203,8 +200,12 @@ def _stage(
     kind = TaskStage if tuned else TextStage
     ways = [term.objective.pairs for term in stage.objective if term.objective.pairs != "none"]
     pairs: Pairs = (*ways, "consecutive")[0] if stage.format.kind in PAIRED else "none"
+    settings = _same(stage, *_AS_THEY_ARE) | {
+        name: StageSettings.model_fields[name].default for name in _OF_TASKS if not tuned
+    }
+    del settings["generator"], settings["grow"], settings["objective"]
     return kind(
-        **_same(stage, *_OF_STAGES),
+        **settings,
         encoder=encoder,
         generator=generator,
         replacements=stage.generator,
@@ -217,7 +218,4 @@ def _stage(
         schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
         counted_from=counted_from,
-        # Settings of the whole run may apply to its task stages only.
-        patience=stage.patience if tuned else 0,
-        augment=stage.augment if tuned else UNCHANGED,
     )

@@ -149,9 +149,9 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
         # Settings of the whole run may apply to its stages of text only.
         if has_tasks(stage.objective) or (unread and _may_be_of_tasks(stage)):
             continue
-        for rule in _OF_TEXTS:
-            if not tuned or rule.at in stage.own:
-                Checker(stage, diagnostics).rules((rule,))
+        of_methods = (rule for method in stage.methods for rule in method.rules_of_text)
+        rules = (*of_methods, *_OF_TEXTS)
+        Checker(stage, diagnostics).rules(r for r in rules if not tuned or r.at in stage.own)
 
 
 def _may_be_of_tasks(stage: StageSettings) -> bool:
@@ -246,9 +246,6 @@ _OF_FROZEN: tuple[Rule[StageSettings], ...] = (
          also=("positions", "positions are set here"), help="freeze=0"),
 )  # fmt: skip
 _OF_TEXTS: tuple[Rule[StageSettings], ...] = (
-    Rule("E275", "patience", lambda s: s.patience,
-         "patience needs the scores of a task, but the objective has none",
-         also=("objective", "the objective is set here"), help="patience=0"),
     Rule("E272", "epochs", lambda s: s.epochs,
          "epochs needs the examples of a task, but the objective has none; text needs steps",
          also=("objective", "the objective is set here"), help="epochs=0"),

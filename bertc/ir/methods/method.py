@@ -24,6 +24,13 @@ class Method(Node):
     rules_by_clock: ClassVar[tuple[Rule[Any], ...]] = ()
     """The same of a run that ends with its time, not after a number of steps."""
 
+    rules_of_text: ClassVar[tuple[Rule[Any], ...]] = ()
+    """The same of a stage of text."""
+    of_tasks: ClassVar[bool] = False
+    """True if stages of text have it as their run's setting, without effect."""
+    why_final: ClassVar[str] = ""
+    """Why a run cannot become longer than it was made; "" if it can."""
+
     state: ClassVar[str] = ""
     """The name of what it has, a tensor like each weight; "": nothing."""
     on_devices: ClassVar[bool] = True
@@ -63,11 +70,6 @@ class Method(Node):
     def share_at(self, step: int) -> float | None:
         """How far it acts after run step ``step``, which a longer run may not change."""
         return None
-
-    @property
-    def why_final(self) -> str:
-        """Why a run that it ended cannot become longer; "" if it can."""
-        return ""
 
     @property
     def evaluated_as(self) -> str:

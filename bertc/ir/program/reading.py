@@ -58,8 +58,8 @@ def part_over(stage: Stage, number: int) -> float:
 def placed(stage: AnyStage) -> AnyStage:
     """The stage with methods that know its first and its last step."""
     steps = stage.first_step, stage.first_step + stage.steps
-    update = {method.setting: method.of_stage(*steps) for method in stage.methods}
-    return stage.model_copy(update=update)
+    pairs = ((method, method.of_stage(*steps)) for method in stage.methods)
+    return stage.model_copy(update={one.setting: at for one, at in pairs if at is not one})
 
 
 def stand_in(stage: Stage, step: int) -> AnyMethod | None:

@@ -17,6 +17,7 @@ from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
 from bertc.ir.methods.average import NO_AVERAGE, Average, Ema
 from bertc.ir.methods.method import Method
+from bertc.ir.methods.patience import Patience
 from bertc.ir.mixing import Mixing
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
@@ -28,9 +29,9 @@ from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
-AnyMethod = Ema
+AnyMethod = Ema | Patience
 """The closed union of methods."""
-METHODS: tuple[type[Method], ...] = get_args(AnyMethod) or (AnyMethod,)
+METHODS: tuple[type[Method], ...] = get_args(AnyMethod)
 STAND_INS = tuple(method.file() for method in METHODS if method.stands_in)
 """Files of checkpoints that are evaluated, exported and handed on where they are there."""
 
@@ -40,12 +41,17 @@ class HasMethods(Protocol):
 
     @property
     def average(self) -> Average: ...
+    @property
+    def patience(self) -> int: ...
 
 
 def methods_of(settings: HasMethods) -> tuple[AnyMethod, ...]:
     """The methods of a stage, in the order in which they act."""
-    methods = (settings.average,)
-    return tuple(method for method in methods if isinstance(method, METHODS))
+    methods = (
+        settings.average,
+        settings.patience and Patience(evaluations=settings.patience),
+    )
+    return tuple(method for method in methods if isinstance(method, AnyMethod))
 
 
 class Stage(Node):

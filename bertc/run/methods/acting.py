@@ -5,6 +5,8 @@ from typing import Generic, TypeVar
 
 from bertc.ir.methods.method import Method
 from bertc.ir.program.stage import Stage
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.train.phase import Phase
 from bertc.run.train.session import Session
 
 M = TypeVar("M", bound=Method)
@@ -19,9 +21,15 @@ class Acting(Generic[M]):
     def __init__(self, method: M, session: Session, stage: Stage) -> None:
         self.method, self.session, self.stage = method, session, stage
 
+    def begin(self, phase: Phase) -> None:
+        """Look at what the stage has, before its first step here."""
+
     def after_step(self) -> None:
         """Act on the weights after an update; ``progress.step`` counts it."""
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Surround an evaluation."""
         return nullcontext()
+
+    def after_evaluation(self, evaluation: Evaluation) -> None:
+        """Act on what an evaluation has said."""

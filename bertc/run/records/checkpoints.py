@@ -35,8 +35,7 @@ from bertc.base.storage.plain_file import read_bytes, reason
 from bertc.hub.folders import PROGRESS, REPLACED, checkpoint_folders, checkpoint_name
 
 WEIGHTS, OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
-MEMORY, BEST = "memory.safetensors", "best.safetensors"
-MANIFEST = "manifest.json"
+MEMORY, MANIFEST = "memory.safetensors", "manifest.json"
 JSON_LIMIT_BYTES = 2**20
 TEMPORARY = ".tmp-"
 

@@ -64,8 +64,8 @@ def why_not_longer(old: Resolved, new: Resolved) -> str:
     if len(old.stages) > 1:
         return "its stages share out its steps"
     stage, new_stage = old.stages[0], new.stages[0]
-    if stage.patience:
-        return "it ends with the weights of its best evaluation (patience)"
+    if reason := next((one.why_final for one in stage.methods if one.why_final), ""):
+        return reason
     if stage.memory:
         return "what its rows remember ends with it (memory)"
     compared = (*range(0, old.steps, max(1, old.steps // RATES_COMPARED)), old.steps - 1)

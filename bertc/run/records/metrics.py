@@ -23,6 +23,12 @@ class Ended(TypedDict):
     end: Count
 
 
+def describe(end: Ended) -> str:
+    """A line on the end of a stage with patience."""
+    early = "stopped early at" if end["ended"] < end["end"] else "ended at"
+    return f"{early} step {end['ended']:,} of {end['end']:,}: best at step {end['step']:,}"
+
+
 class Line(TypedDict, total=False):
     """A line of means over training steps, or of an evaluation (see ``evaluation.Evaluation``).
 

@@ -1,4 +1,4 @@
-"""The end of a run or of its patience: best weights, exported model, report."""
+"""The end of a run: its model exported, its report."""
 
 import shutil
 from dataclasses import fields
@@ -15,45 +15,13 @@ from bertc.hub.exporting import export_model
 from bertc.hub.pruned import without_removed
 from bertc.hub.sentences import vectors_of
 from bertc.ir.changing.pruning import Units
-from bertc.ir.program.stage import Stage
 from bertc.learn.step.engines import gathered
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.records import metrics
 from bertc.run.records.lines import LARGEST_BYTES
-from bertc.run.records.metrics import Ended
-from bertc.run.records.results import mean_score
+from bertc.run.records.metrics import describe
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session
-from bertc.run.train.state import Best
-
-
-def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> None:
-    """Keep the weights of the best evaluation, and end the stage with them after enough others."""
-    progress, end = session.progress, stage.first_step + stage.steps
-    score = session.ranks.share(mean_score(stage, evaluation.scores))
-    if progress.best is None or score > progress.best.score:
-        progress.best = Best(progress.step, score, evaluation.fields())
-        session.best = {name: tensor.clone() for name, tensor in session.weights().items()}
-    else:
-        progress.best.waited += 1
-    best, ended = progress.best, progress.step
-    if ended < end and best.waited < stage.patience:
-        return
-    # Steps that are skipped count as made: the next stage begins at its usual step.
-    progress.best, progress.step, progress.evaluated = None, end, end
-    if best.step == ended:
-        session.best = {}
-        return
-    session.restore_best()
-    ended_at = Ended(step=best.step, ended=ended, end=end)
-    session.write(stage, "eval", {**best.shown, "best": ended_at})
-    session.display.note(describe(ended_at))
-
-
-def describe(end: Ended) -> str:
-    """A line on the end of a stage with patience."""
-    early = "stopped early at" if end["ended"] < end["end"] else "ended at"
-    return f"{early} step {end['ended']:,} of {end['end']:,}: best at step {end['step']:,}"
 
 
 def finish(session: Session) -> Report:

@@ -41,7 +41,7 @@ from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
 from bertc.run.records.mirror import Mirror, address_for, mirrored
 from bertc.run.train.clock import Clock
-from bertc.run.train.finish import finish, update_patience
+from bertc.run.train.finish import finish
 from bertc.run.train.opening import open_session, saying_nothing_began
 from bertc.run.train.phase import Phase, open_phase, update_rule
 from bertc.run.train.pruning import prune
@@ -123,6 +123,8 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
     if not remembers(stage, progress.step):
         session.remembered.memory = None
     phase = open_phase(session, index)
+    for acting in methods:
+        acting.begin(phase)
     compiled = session.plan.compile and progress.step < end
     inputs = phase.first_inputs(session) if compiled else None
     if inputs is not None:
@@ -179,8 +181,8 @@ def _pause(
             started = time.perf_counter()
             evaluation = clock.timed("evaluations", _evaluate, session, phase, methods)
             clock.evaluation_seconds = time.perf_counter() - started
-            if phase.stage.patience:
-                update_patience(session, phase.stage, evaluation)
+            for acting in methods:
+                acting.after_evaluation(evaluation)
         session.ranks.stop.check()
     if session.saving and session.saving.is_over:
         session.finish_saving()

@@ -71,7 +71,6 @@ def open_session(
             moments=moments,
             progress=progress,
             remembered=remembered,
-            best=state.best if ranks.is_main else {},
             state=_state_of_methods(stage, state, progress.step, engine, ranks),
             saved=ranks.share(progress.step if checkpoint else -1),
             writers=ranks.aside() if Layout(ranks.world, plan.strategy).sharded else None,
@@ -192,10 +191,10 @@ def _state_of_methods(
     stage: Stage, state: State, step: int, engine: Engine, ranks: ProcessGroup
 ) -> dict[str, dict[str, Tensor]]:
     """What the methods of a stage have after a step, from the first process's checkpoint."""
-    held = {method.state: dict[str, Tensor]() for method in stage.methods if method.state}
+    held = {one.state: state.methods.get(one.state, {}) for one in stage.methods if one.state}
     for method in (method for method in stage.methods if method.begun(step)):
         named = engine.parameters.items()
-        tensors = state.methods.get(method.state) or {n: torch.empty(w.shape) for n, w in named}
+        tensors = held[method.state] or {n: torch.empty(w.shape) for n, w in named}
         ranks.share_tensors(tensors)
         held[method.state] = {name: engine.shard(one, name) for name, one in tensors.items()}
     return held

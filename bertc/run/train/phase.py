@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from bertc.base.diagnostics import DataError
 from bertc.data.batches.arranged import TextData
 from bertc.data.cache.store import Progress
 from bertc.data.examples.task_data import TaskData
@@ -133,12 +132,6 @@ class TaskPhase(Phase):
 
     def __init__(self, session: Session, stage: Stage, data: TaskData, fitting: int) -> None:
         self.has_heldout = any(task_set.parts for task_set in data.sets)
-        if stage.patience and not self.has_heldout:
-            raise DataError(
-                f"stage {stage.name} has patience = {stage.patience}, but none of its tasks has a "
-                "dev part to score",
-                help="name a dev file, or leave patience out",
-            )
         microbatch = examples_at_once(data, stage, fitting, session.device)
         super().__init__(session, stage, microbatch)
         self.data = data

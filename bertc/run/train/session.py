@@ -14,7 +14,7 @@ from bertc.ir.program.reading import stand_in
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.optim.by_tensor import Moments
-from bertc.learn.step.engines import Engine, gathered, local_shard, make_engine, parts
+from bertc.learn.step.engines import Engine, gathered, make_engine, parts
 from bertc.learn.step.memory import Remembered
 from bertc.machine.display import Display
 from bertc.machine.machine import dtype_of
@@ -34,8 +34,8 @@ from bertc.run.train.state import Progress
 class Session:
     """The state that the loop works on; ``stage`` is the one whose network ``model`` is.
 
-    ``best`` are the weights of the best evaluation, in the first process's main memory. ``state``
-    is what the methods of the stage have, by its name, as this process holds it. ``saved`` is
+    ``state`` is what the methods of the stage have, by its name, as this process holds it, {}
+    before they begin, and in processes but the first if it is not on the devices. ``saved`` is
     the step of the last checkpoint; ``saving`` may still write it, with ``writers``, which a
     sharded run has. ``origin`` are the digests of the run's lock, which checkpoints repeat; {} but
     in the first process, which alone has ``metrics``.
@@ -55,7 +55,6 @@ class Session:
     moments: Moments
     progress: Progress
     remembered: Remembered
-    best: dict[str, Tensor]
     state: dict[str, dict[str, Tensor]]
     saved: int
     writers: ProcessGroup | None
@@ -112,17 +111,6 @@ class Session:
         """Gather all weights in the first process's main memory; every process takes part."""
         return gathered(self.engine.parameters, self.ranks.is_main)
 
-    @torch.no_grad()
-    def restore_best(self) -> None:
-        """Restore the best weights and mark the state as unsaved."""
-        parameters = self.engine.parameters
-        best = self.best or {name: torch.empty(p.shape) for name, p in parameters.items()}
-        self.ranks.share_tensors(best)
-        for name, parameter in parameters.items():
-            local_shard(parameter).copy_(local_shard(self.engine.shard(best[name], name)))
-        self.engine.forget_gathered()
-        self.best, self.saved = {}, -1
-
     def count_seconds(self, seconds: float) -> None:
         """Set the seconds of training; by the clock those of the first process, in all."""
         by_clock = self.resolved.run.clock
@@ -168,10 +156,13 @@ class Session:
         assert self.stage is self.resolved.trained_at(step), "its stage has begun"
         state: dict[str, Mapping[str, Any]]
         state = {checkpoints.WEIGHTS: self.engine.parameters, checkpoints.OPTIMIZER: self.moments}
-        begun = (method for method in self.stage.methods if method.begun(step))
-        state |= {method.file(): self.state[method.state] for method in begun}
-        stage, content = self.resolved.stage_at(step), {checkpoints.BEST: self.best}
-        content[checkpoints.MEMORY] = self.remembered.gathered(stage, step, self.ranks)
+        stage = self.resolved.stage_at(step)
+        content = {checkpoints.MEMORY: self.remembered.gathered(stage, step, self.ranks)}
+        for method in self.stage.methods:
+            if method.begun(step):
+                state[method.file()] = self.state[method.state]
+            elif method.state and not method.on_devices:
+                content[method.file()] = self.state[method.state]
         if self.writers:
             files = {name: parts(tensors) for name, tensors in state.items()}
             place = self.folder.checkpoints, step

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 from torch import Tensor
 
+from bertc.base.storage.paths import is_file
 from bertc.ir.learning.optimizer import moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -64,13 +65,12 @@ _PROGRESS = TypeAdapter(Progress)
 
 @dataclass(frozen=True)
 class State:
-    """Model, moments and progress; memory of the rows, best weights, {} without; of methods."""
+    """Model, moments and progress; memory of the rows, {} without; what methods have, by name."""
 
     model: Model
     moments: Moments
     progress: Progress
     memory: dict[str, Tensor]
-    best: dict[str, Tensor]
     methods: dict[str, dict[str, Tensor]]
 
 
@@ -84,7 +84,7 @@ def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> Sta
         move(source.places, source.tensors, weights)
         if source.moments:
             move(source.places.moments(moments), source.moments, moments)
-    return State(model, moments, Progress(), {}, {}, {})
+    return State(model, moments, Progress(), {}, {})
 
 
 def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
@@ -104,7 +104,9 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     stage = resolved.stage_at(progress.step)
     if wanted := shapes(stage, progress.step):
         memory = checkpoints.load(folder / checkpoints.MEMORY, wanted)
-    best = checkpoints.load(folder / checkpoints.BEST, of_weights) if progress.best else {}
-    begun = (method for method in trained.methods if method.begun(progress.step))
-    methods = {one.state: checkpoints.load(folder / one.file(), of_weights) for one in begun}
-    return State(model, moments, progress, memory, best, methods)
+    methods = {
+        method.state: checkpoints.load(folder / method.file(), of_weights)
+        for method in trained.methods
+        if is_file(folder / method.file())
+    }
+    return State(model, moments, progress, memory, methods)
