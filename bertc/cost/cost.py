@@ -117,10 +117,10 @@ def estimate(
     Raises:
         UsageError: if the device is unknown or lacks a rate, or ``devices`` exceeds the batch.
     """
-    if resolved.run.clock:
+    if most := resolved.run.most_seconds:
         how = (device, convention, devices, lengths, memory_bytes)
         a_step = estimate(resolved.of_steps(1), *how).time.seconds_per_step
-        steps = max(1, int(resolved.run.clock_seconds / a_step))
+        steps = max(1, int(most / a_step))
         timed = estimate(resolved.of_steps(steps), *how)
         return replace(timed, fingerprint=resolved.fingerprint())
     world = World(devices, largest_divisor(devices, PER_HOST))

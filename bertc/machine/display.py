@@ -120,7 +120,7 @@ class Plain(Display):
         if self._due():
             rate = self._done / max(1e-9, time.monotonic() - self._began)
             remaining = max(0, self._total - self._done) / max(1e-9, rate)
-            of = f" of {self._total:,}, {clock(remaining)} left" if self._total else ""
+            of = f" of {self._total:,}, {clock_text(remaining)} left" if self._total else ""
             self._say(f"{self._task}: {self._done:,} {self._unit}{of}, {rate:,.0f}/s")
 
     def end(self) -> None:
@@ -135,7 +135,7 @@ class Plain(Display):
         self._training = True
         if self._due():
             now = standing()
-            time_left = "" if now.seconds_left is None else f", {clock(now.seconds_left)} left"
+            time_left = "" if now.seconds_left is None else f", {clock_text(now.seconds_left)} left"
             self._say(
                 f"step {now.step:,}/{now.steps:,} ({now.stage}): "
                 f"loss {now.loss:.3f}, {_figures(now)}{time_left}"
@@ -209,7 +209,7 @@ class Live(Display):
             completed=now.step,
             description=now.stage,
             figures=f"loss {now.loss:.3f}  {_figures(now)}",
-            left="" if now.seconds_left is None else clock(now.seconds_left),
+            left="" if now.seconds_left is None else clock_text(now.seconds_left),
         )
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ def _figures(standing: Standing) -> str:
     return f"{standing.tokens_per_second:,.0f} tokens/s, {standing.memory_bytes / 2**30:.1f} GiB"
 
 
-def clock(seconds: float) -> str:
+def clock_text(seconds: float) -> str:
     """Format seconds as "41 s", "5:03" or "2:05:03", from two days on as "3.25 days"."""
     if seconds >= LONG_SECONDS:
         return duration_text(seconds)

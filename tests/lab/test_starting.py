@@ -17,7 +17,7 @@ from bertc.lab.fit.sizing import Machine, budget_named, machine_named
 from bertc.lab.starting.columns import roles_of
 from bertc.lab.starting.init import NEEDS, Answers, purposes, start
 from bertc.lang.write.format import format_text
-from bertc.run.train.clock import evaluations_due
+from bertc.run.train.pace import evaluations_due
 from tests.hub.programs import bert_folder
 
 ROWS = "Review,id,stars\n" + "".join(

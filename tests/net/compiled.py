@@ -74,7 +74,7 @@ def figures(found: dict[str, Resolved]) -> tuple[dict[str, Any], dict[str, Any]]
     fixed, improvable = {}, {}
     lengths = row_lengths(list(found.values()))
     for (name, resolved), own in zip(found.items(), lengths, strict=True):
-        if resolved.run.clock:
+        if resolved.run.most_seconds:
             resolved = resolved.of_steps(1000)  # its time may improve, its FLOPs do not
         told = estimate(resolved, "h200", lengths=own)
         fixed[name] = {

@@ -5,7 +5,7 @@ from torch.autograd.profiler import profile
 
 from bertc.machine.display import Display
 from bertc.run.stepper import Stepper
-from bertc.run.train import clock, loop
+from bertc.run.train import loop, pace
 from tests.kinds import PARTS_OF_A_STEP as PARTS
 from tests.run.conftest import lines
 
@@ -31,7 +31,7 @@ def display(monkeypatch):
         return seconds[0]
 
     shown = Impatient(seconds)
-    monkeypatch.setattr(clock.time, "perf_counter", perf_counter)
+    monkeypatch.setattr(pace.time, "perf_counter", perf_counter)
     monkeypatch.setattr(loop, "choose", lambda quiet: shown)
     return shown
 
@@ -42,9 +42,9 @@ TWO_STAGES = {"first": {"steps": 4, "seq": 16}, "second": {"steps": 4, "layers":
 def test_the_display_s_time_is_counted_and_longer_steps_as_longer(
     tiny, tmp_path, display, monkeypatch
 ):
-    asked, count = [], clock.executed_flops
+    asked, count = [], pace.executed_flops
     monkeypatch.setattr(
-        clock, "executed_flops", lambda stage, n: asked.append(stage.name) or count(stage, n)
+        pace, "executed_flops", lambda stage, n: asked.append(stage.name) or count(stage, n)
     )
     loop.train(tiny(stages=TWO_STAGES), tmp_path / "run", cache=tmp_path / "cache")
     assert asked == 2 * ["first", "second"]  # by the clock of either stage

@@ -17,8 +17,8 @@ from bertc.machine import display as displays
 from bertc.machine.display import Live, Plain, Standing
 from bertc.run.evaluation.held_out import counted
 from bertc.run.train import opening
-from bertc.run.train.clock import Clock, evaluations_due
 from bertc.run.train.loop import train
+from bertc.run.train.pace import Pace, evaluations_due
 
 STANDING = Standing(1, 9, "main", 2.0, 100.0, 61.0, 2**30)
 
@@ -108,14 +108,14 @@ def test_the_time_left_has_the_evaluations_to_come(tiny, tmp_path, monkeypatch):
         def step(self, standing):
             left.append(standing().seconds_left)
 
-    class Slow(Clock):
+    class Slow(Pace):
         def __init__(self, *told):
             super().__init__(*told)
             self.evaluation_seconds = 1000.0
 
     loop = sys.modules[train.__module__]
     monkeypatch.setattr(loop, "choose", lambda quiet: Told(Console(quiet=True)))
-    monkeypatch.setattr(loop, "Clock", Slow)
+    monkeypatch.setattr(loop, "Pace", Slow)
     train(resolved, tmp_path / "run", cache=tmp_path / "cache")
     cold, *warm = left
     assert cold is None, "nothing follows from a first step"
@@ -124,8 +124,8 @@ def test_the_time_left_has_the_evaluations_to_come(tiny, tmp_path, monkeypatch):
 
 
 def test_times_are_read_at_a_glance():
-    assert [displays.clock(s) for s in (41, 303, 7503)] == ["41 s", "5:03", "2:05:03"]
-    assert displays.clock(656 * 86_400) == "656 days"
+    assert [displays.clock_text(s) for s in (41, 303, 7503)] == ["41 s", "5:03", "2:05:03"]
+    assert displays.clock_text(656 * 86_400) == "656 days"
 
 
 def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):

@@ -8,15 +8,15 @@ from typing import Any
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.dimensions import CONSTANT
 from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import DEFAULT_STAGE, has_tasks, typed
+from bertc.check.passes.settings.stages import has_tasks, typed
 from bertc.ir.base import Tokens
-from bertc.ir.fixes import argument, fix
+from bertc.ir.fixes import fix
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup, RisingBatch
 from bertc.ir.learning.equal import Epochs, Hours, Words
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
 from bertc.ir.methods.method import Method
 from bertc.ir.program.complete import CompleteSettings, StageSettings
-from bertc.ir.program.written import Given, Origin, Program, StageGiven
+from bertc.ir.program.written import DEFAULT_STAGE, Given, Origin, Program, StageGiven
 from bertc.ir.rules import Rule
 
 Paces = Sequence[tuple[int, float]]
@@ -193,25 +193,9 @@ def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
 
 
 _OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
-    Rule("E329", "steps", lambda s: s.name != DEFAULT_STAGE,
-         "a clock measures a run of one stage, not of several",
-         help="steps of each stage, or one stage"),
-    Rule("E329", "steps", lambda s: has_tasks(s.objective),
-         "a clock measures a run on text: the length of a task is told in epochs",
-         way=lambda s: {"help": "epochs=3", "fix": fix(s.origins["steps"], "epochs=3")}),
     Rule("E329", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
          "batch_warmup counts steps, and a clock does not say how many there are",
          help="batch_warmup=none"),
-    Rule("E329", "optimizer",
-         lambda s: s.optimizer.warmup and not isinstance(s.optimizer.warmup, float),
-         "a warm-up by the clock is a share of its time",
-         way=lambda s: argument("optimizer", s.origins["optimizer"], "warmup", "1%")),
-    Rule("E329", "optimizer",
-         lambda s: s.optimizer.last and not isinstance(s.optimizer.last, float),
-         "a decay by the clock is a share of its time", help="as in schedule=wsd(decay=10%)"),
-    Rule("E329", "optimizer", lambda s: bool(getattr(s.optimizer.schedule, "over", 0)),
-         "a schedule by the clock ends when its time does: leave over out",
-         help="schedule=cosine"),
     Rule("E329", "prune", lambda s: s.prune.kind != "none",
          "what is removed by when counts steps, and a clock does not say how many there are",
          help="prune=none"),

@@ -13,6 +13,7 @@ from bertc.ir.changing.growth import Init
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Share
 from bertc.ir.learning.objective import Term
+from bertc.ir.methods.clock import Clock
 from bertc.ir.network.adapter import NO_ADAPTER
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
@@ -79,7 +80,12 @@ class Run(Node):
     save_at: Annotated[tuple[Kept, ...], Field(exclude_if=not_)] = ()
 
     @property
-    def clock_seconds(self) -> float:
+    def methods(self) -> tuple[Clock, ...]:
+        """What acts over the steps of all stages."""
+        return (Clock(hours=self.clock),) if self.clock else ()
+
+    @property
+    def most_seconds(self) -> float:
         """Seconds of training that end the run, evaluations and saving apart; 0: it has steps."""
         return 3600 * self.clock
 
@@ -138,9 +144,9 @@ class Resolved(Node):
 
     def steps_by(self, step: int, seconds: float) -> int:
         """Its steps; by the clock those at the pace of the first ``step``, in ``seconds``."""
-        if not self.run.clock:
+        if not (most := self.run.most_seconds):
             return self.steps
-        return round(step * max(1.0, self.run.clock_seconds / seconds)) if seconds else step
+        return round(step * max(1.0, most / seconds)) if seconds else step
 
     def of_steps(self, steps: int) -> "Resolved":
         """The program of one stage with these steps, in place of those of a clock."""

@@ -12,10 +12,12 @@ from bertc.ir.data import Format, Share
 from bertc.ir.learning.answer import rows_an_example
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.custom_task import TASKS, AnyTask
+from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
 from bertc.ir.methods.average import NO_AVERAGE, Average, Ema
+from bertc.ir.methods.clock import Clock
 from bertc.ir.methods.method import Method
 from bertc.ir.methods.patience import Patience
 from bertc.ir.mixing import Mixing
@@ -29,7 +31,7 @@ from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
-AnyMethod = Ema | Patience
+AnyMethod = Clock | Ema | Patience
 """The closed union of methods."""
 METHODS: tuple[type[Method], ...] = get_args(AnyMethod)
 STAND_INS = tuple(method.file() for method in METHODS if method.stands_in)
@@ -40,6 +42,8 @@ class HasMethods(Protocol):
     """Settings of a stage, written or resolved."""
 
     @property
+    def steps(self) -> object: ...
+    @property
     def average(self) -> Average: ...
     @property
     def patience(self) -> int: ...
@@ -47,7 +51,9 @@ class HasMethods(Protocol):
 
 def methods_of(settings: HasMethods) -> tuple[AnyMethod, ...]:
     """The methods of a stage, in the order in which they act."""
+    length = settings.steps
     methods = (
+        isinstance(length, Hours) and Clock(hours=length.hours),
         settings.average,
         settings.patience and Patience(evaluations=settings.patience),
     )

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from bertc.base.diagnostics import Span
 
+DEFAULT_STAGE = "main"
+"""The name of the stage of a spec without stages."""
 OriginKind = Literal["written", "extends", "set", "default", "derived"]
 
 

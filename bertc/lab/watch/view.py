@@ -125,7 +125,7 @@ def _seconds_left(resolved: Resolved, points: Sequence[LineFigures]) -> float | 
     """The FLOPs that are left at the present speed, evaluations between included."""
     if len(points) < 2:
         return None
-    if most := resolved.run.clock_seconds:
+    if most := resolved.run.most_seconds:
         return max(0.0, most - points[-1].seconds)
     # Of full rows: what is left is a share, and it takes milliseconds.
     flops = FlopsUntil(resolved, {})

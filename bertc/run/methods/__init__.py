@@ -1,23 +1,47 @@
 """Methods in training: the class that acts for each, in the order of their stage."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, assert_never
 
 from bertc.ir.methods.average import Ema
+from bertc.ir.methods.clock import Clock
 from bertc.ir.methods.patience import Patience
 from bertc.ir.program.stage import AnyMethod, Stage
 from bertc.run.methods.acting import Acting
 from bertc.run.methods.average import Averaging
+from bertc.run.methods.clock import ByClock
 from bertc.run.methods.patience import Waiting
 from bertc.run.train.session import Session
 
+Methods = tuple[Acting[Any], ...]
 
-def acting_in(session: Session, stage: Stage) -> tuple[Acting[Any], ...]:
+
+def acting_in(session: Session, stage: Stage) -> Methods:
     """What acts in a stage that the session enters."""
-    return tuple(_acting(method, session, stage) for method in stage.methods)
+    methods = *session.resolved.run.methods, *stage.methods
+    return tuple(_acting(method, session, stage) for method in methods)
+
+
+def end_of(session: Session, stage: Stage, methods: Methods) -> int:
+    """The step after which a stage ends: the present one if a method ends it."""
+    over = any([acting.is_over() for acting in methods])  # every process asks each of them
+    return session.progress.step if over else stage.first_step + stage.steps
+
+
+@contextmanager
+def evaluating(methods: Methods) -> Iterator[None]:
+    """Surround an evaluation with what methods do around it."""
+    with ExitStack() as around:
+        for acting in methods:
+            around.enter_context(acting.evaluating())
+        yield
 
 
 def _acting(method: AnyMethod, session: Session, stage: Stage) -> Acting[Any]:
     match method:
+        case Clock():
+            return ByClock(method, session, stage)
         case Ema():
             return Averaging(method, session, stage)
         case Patience():

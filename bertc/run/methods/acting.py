@@ -24,6 +24,14 @@ class Acting(Generic[M]):
     def begin(self, phase: Phase) -> None:
         """Look at what the stage has, before its first step here."""
 
+    def is_over(self) -> bool:
+        """True if the stage ends before the next step, whatever steps are left."""
+        return False
+
+    def share_used(self) -> float | None:
+        """The share of the stage before the next step, if it is not that of its steps."""
+        return None
+
     def after_step(self) -> None:
         """Act on the weights after an update; ``progress.step`` counts it."""
 

@@ -83,7 +83,7 @@ class RunFolder:
 
     def is_finished(self, resolved: Resolved) -> bool:
         """True if the run of this program finished; the digests of its model are written last."""
-        end = self.saved_step if resolved.run.clock else resolved.steps
+        end = self.saved_step if resolved.run.most_seconds else resolved.steps
         return step_of_model(self.path) == end
 
     @property

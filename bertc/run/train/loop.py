@@ -3,10 +3,9 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -34,22 +33,19 @@ from bertc.machine.signals import Stop
 from bertc.run.beginning.tracking import Tracking, refuse_untracked
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.remarks import loss_line, plateau_lines, score_lines
-from bertc.run.methods import acting_in
-from bertc.run.methods.acting import Acting
+from bertc.run.methods import Methods, acting_in, end_of, evaluating
 from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
 from bertc.run.records.mirror import Mirror, address_for, mirrored
-from bertc.run.train.clock import Clock
 from bertc.run.train.finish import finish
 from bertc.run.train.opening import open_session, saying_nothing_began
+from bertc.run.train.pace import Pace
 from bertc.run.train.phase import Phase, open_phase, update_rule
 from bertc.run.train.pruning import prune
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session
 from bertc.run.train.start import RunPlace, machine_of, settle
-
-Methods = tuple[Acting[Any], ...]
 
 
 def train(
@@ -115,11 +111,11 @@ def _look_at(place: RunPlace, resolved: Resolved, resume: bool) -> None:
 def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> None:
     """Train the steps of a stage that are left, in time order."""
     stage, progress = session.resolved.stages[index], session.progress
-    end, most = session.end_of(stage), session.resolved.run.clock_seconds
+    methods = acting_in(session, stage)
+    end = end_of(session, stage, methods)
     if progress.step > end or progress.step == end == progress.evaluated:
         return
     session.enter(stage)
-    methods = acting_in(session, stage)
     if not remembers(stage, progress.step):
         session.remembered.memory = None
     phase = open_phase(session, index)
@@ -133,10 +129,10 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
         # DDP sums in an order that it settles in the first pass; all steps are to have the same.
         phase.rehearse(session)
     with phase.feed(session, progress.step - stage.first_step, stage.steps) as feed:
-        clock = Clock(session)
+        pace = Pace(session)
         while True:
-            end = session.end_of(stage)
-            _pause(session, phase, methods, end, clock, goes_on)
+            end = end_of(session, stage, methods)
+            _pause(session, phase, methods, end, pace, goes_on)
             if progress.step == end:
                 return
             begun = time.perf_counter() - progress.seconds
@@ -144,23 +140,24 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
                 with _saved_when_stopped(session):
                     prune(session, phase, stage.prune)
             with _saved_when_stopped(session), _saved_without_text(session):
-                batch = clock.timed("batches", feed.take)
-            used = {"clock": progress.seconds / most} if most else {}
-            at = used["clock"] * stage.schedule_steps if used else progress.step
+                batch = pace.timed("batches", feed.take)
+            shares = {acting.method.setting: acting.share_used() for acting in methods}
+            used = {name: share for name, share in shares.items() if share is not None}
+            at = max(used.values()) * stage.schedule_steps if used else progress.step
             learning_rate = rate(stage, at)
-            result = clock.timed("steps", _step, session, phase, feed, batch, learning_rate)
+            result = pace.timed("steps", _step, session, phase, feed, batch, learning_rate)
             progress.step += 1
             for acting in methods:
                 acting.after_step()
             progress.tokens += phase.tokens(session, batch)
             progress.sums.add(result.loss, result.losses, result.grad_norm)
-            session.count_seconds(time.perf_counter() - begun)
+            progress.seconds = time.perf_counter() - begun
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
                 means = progress.sums.means()
                 session.write(stage, "train", {**means, "lr": learning_rate, **used})
                 progress.sums = Sums()
-            clock.show(stage, result.loss)
-            session.count_seconds(time.perf_counter() - begun)
+            pace.show(stage, result.loss)
+            progress.seconds = time.perf_counter() - begun
 
 
 def _pause(
@@ -168,7 +165,7 @@ def _pause(
     phase: Phase,
     methods: Methods,
     end: int,
-    clock: Clock,
+    pace: Pace,
     goes_on: Callable[[], bool],
 ) -> None:
     """Between two steps: evaluate and save if due, and stop if a signal came."""
@@ -179,8 +176,8 @@ def _pause(
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
             started = time.perf_counter()
-            evaluation = clock.timed("evaluations", _evaluate, session, phase, methods)
-            clock.evaluation_seconds = time.perf_counter() - started
+            evaluation = pace.timed("evaluations", _evaluate, session, phase, methods)
+            pace.evaluation_seconds = time.perf_counter() - started
             for acting in methods:
                 acting.after_evaluation(evaluation)
         session.ranks.stop.check()
@@ -193,9 +190,9 @@ def _pause(
         raise GivenUpError(f"given up after step {progress.step:,}, and saved")
     stays = progress.step in (one.step for one in run.save_at)
     if progress.step and (progress.step % run.save_every == 0 or stays or progress.step == end):
-        clock.timed("checkpoints", session.save, over)
+        pace.timed("checkpoints", session.save, over)
     if evaluation_due:
-        clock.write_down()
+        pace.write_down()
 
 
 @contextmanager
@@ -229,9 +226,7 @@ def _saved_without_text(session: Session) -> Iterator[None]:
 def _evaluate(session: Session, phase: Phase, methods: Methods) -> Evaluation:
     """Evaluate on the held-out data, and write a line of metrics."""
     progress, stage = session.progress, phase.stage
-    with ExitStack() as around:
-        for acting in methods:
-            around.enter_context(acting.evaluating())
+    with evaluating(methods):
         evaluation = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
     bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:

@@ -99,7 +99,7 @@ def saying_nothing_began(folder: RunFolder, ranks: ProcessGroup) -> Iterator[Non
 def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> dict[str, Any]:
     """Ready the folder of the run; the digests of its lock, which checkpoints repeat."""
     resolved, source, time = start.resolved, outside.source, outside.cost.time
-    folder, note = place.folder, place.display.note
+    folder, note, most = place.folder, place.display.note, resolved.run.most_seconds
     checkpoints.remove_unfinished(folder.checkpoints)
     if not folder.holds_a_run:
         # Only now: a first try whose text cannot be read must not claim the folder.
@@ -132,10 +132,9 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
         # A kill may have come before older ones went.
         stay = [one.step for one in resolved.run.save_at]
         checkpoints.prune(folder.checkpoints, outside.checkpoint, resolved.run.keep, stay)
-        hours = resolved.run.clock
-        of = duration_text(3600 * hours) if hours else f"{resolved.steps:,}"
+        of = duration_text(most) if most else f"{resolved.steps:,}"
         note(f"resuming at step {outside.checkpoint.step:,} of {of}")
-    if not resolved.run.clock and time.seconds_total > SHORTEST_FORECAST_SECONDS:
+    if not most and time.seconds_total > SHORTEST_FORECAST_SECONDS:
         note(f"{resolved.steps:,} steps are estimated to take {time.total_text} on {time.device}")
     return {name: lock.content()[name] for name in ORIGIN}
 

@@ -9,7 +9,7 @@ from bertc.base.diagnostics import InNotebooks, Table, several
 from bertc.data.metrics.metrics import f1_interval
 from bertc.ir.learning.objective import PRETRAINING, titled
 from bertc.ir.terms.masking import shown_figures
-from bertc.machine.display import clock
+from bertc.machine.display import clock_text
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.remarks import NextTokenCost, always_lines, as_told
 
@@ -77,7 +77,7 @@ class Report(InNotebooks):
         speed = f", {self.tokens / self.seconds:,.0f} tokens/s" if self.seconds else ""
         return (
             f"{self.step:,} of {self.steps:,} steps, {self.tokens:,} tokens "
-            f"in {clock(self.seconds)}{speed}: {self.folder}"
+            f"in {clock_text(self.seconds)}{speed}: {self.folder}"
         )
 
 

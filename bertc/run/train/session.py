@@ -111,17 +111,6 @@ class Session:
         """Gather all weights in the first process's main memory; every process takes part."""
         return gathered(self.engine.parameters, self.ranks.is_main)
 
-    def count_seconds(self, seconds: float) -> None:
-        """Set the seconds of training; by the clock those of the first process, in all."""
-        by_clock = self.resolved.run.clock
-        self.progress.seconds = self.ranks.share(seconds) if by_clock else seconds
-
-    def end_of(self, stage: Stage) -> int:
-        """The step after which a stage ends; by the clock the present one when time is over."""
-        most = self.resolved.run.clock_seconds
-        over = most and self.progress.seconds >= most
-        return self.progress.step if over else stage.first_step + stage.steps
-
     def write(self, stage: Stage, kind: str, figures: Mapping[str, Any]) -> None:
         """Write a line of metrics, in the first process."""
         if self.metrics:

@@ -10,9 +10,8 @@ from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import SharedPart, Sharing
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.program.written import Given, Program, StageGiven
+from bertc.ir.program.written import DEFAULT_STAGE, Given, Program, StageGiven
 
-DEFAULT_STAGE = "main"
 _NOTHING = dict[str, Any]()
 _RUN = Complete.model_construct(**_NOTHING)
 _STAGE = StageSettings.model_construct(**_NOTHING)

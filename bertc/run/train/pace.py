@@ -27,7 +27,7 @@ def evaluations_due(resolved: Resolved, step: int) -> int:
     return due
 
 
-class Clock:
+class Pace:
     """Speed and memory of this process on the stage, for the display and spent.jsonl."""
 
     def __init__(self, session: Session) -> None:
@@ -72,7 +72,7 @@ class Clock:
 
     def _standing(self, stage: Stage, loss: float) -> Standing:
         progress, resolved = self._session.progress, self._session.resolved
-        stages, most = resolved.stages, resolved.run.clock_seconds
+        stages, most = resolved.stages, resolved.run.most_seconds
         seconds = max(1e-9, progress.seconds - self._seconds)
         # In steps of this stage: those of a deeper network, or of longer rows, take longer.
         step_flops = self._step_flops[stages.index(stage)]

@@ -1,0 +1,38 @@
+"""The clock: a run of one stage on text that ends after a time of training."""
+
+from pydantic import Field
+
+from bertc.ir.fixes import argument, fix
+from bertc.ir.methods.method import Method
+from bertc.ir.program.written import DEFAULT_STAGE
+from bertc.ir.rules import Rule
+
+
+class Clock(Method):
+    """The end after ``hours`` of training, evaluations and saving apart; rates follow the time."""
+
+    hours: float = Field(gt=0)
+
+    setting = "clock"
+    rules_by_clock = (
+        Rule("E329", "steps", lambda s: s.name != DEFAULT_STAGE,
+             "a clock measures a run of one stage, not of several",
+             help="steps of each stage, or one stage"),
+        Rule("E329", "steps", lambda s: s.tasks,
+             "a clock measures a run on text: the length of a task is told in epochs",
+             way=lambda s: {"help": "epochs=3", "fix": fix(s.origins["steps"], "epochs=3")}),
+        Rule("E329", "optimizer",
+             lambda s: s.optimizer.warmup and not isinstance(s.optimizer.warmup, float),
+             "a warm-up by the clock is a share of its time",
+             way=lambda s: argument("optimizer", s.origins["optimizer"], "warmup", "1%")),
+        Rule("E329", "optimizer",
+             lambda s: s.optimizer.last and not isinstance(s.optimizer.last, float),
+             "a decay by the clock is a share of its time", help="as in schedule=wsd(decay=10%)"),
+        Rule("E329", "optimizer", lambda s: bool(getattr(s.optimizer.schedule, "over", 0)),
+             "a schedule by the clock ends when its time does: leave over out",
+             help="schedule=cosine"),
+    )  # fmt: skip
+
+    @property
+    def seconds(self) -> float:
+        return 3600 * self.hours
