@@ -30,7 +30,7 @@ export SRUN_CPUS_PER_TASK="${{SLURM_CPUS_PER_TASK:-}}"
 srun --kill-on-bad-exit=1 torchrun --nnodes={nodes} --nproc-per-node={gpus} --max-restarts=0 \\
     --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d \\
     --rdzv-endpoint="$head_node:$((10000 + SLURM_JOB_ID % 50000))" \\
-    -m bertc.cli train {spec} --out "$run" --resume{mirror} &
+    -m bertc.cli train {spec} --out "$run" --resume &
 step=$! stopped= lost=
 # At the signal the run saves and stops, and the job waits for its next turn.
 trap 'stopped=yes; kill -TERM "$step"' TERM
@@ -55,7 +55,6 @@ def train(
     options: OptionsArgument = None,
     nodes: int = option(1, "machines", min=1),
     gpus: int = option(8, "GPUs of each machine", min=1),
-    mirror: str | None = option(None, "an address that gets the run as it is made"),
     set: SetOption = None,
     out: Path | None = file_to_write(None, "the file to write, instead of stdout", "-o", "--out"),
 ) -> None:
@@ -86,7 +85,6 @@ def train(
         options=f"#SBATCH {shlex.join(options)}\n" if options else "",
         run=shlex.quote(f"runs/{name}"),
         spec=shlex.join(spec_words(spec, set)),
-        mirror=f" --mirror {shlex.quote(mirror)}" if mirror else "",
     )
     _put_script(script, out, "sbatch")
 

@@ -1,7 +1,5 @@
 """Commands on runs: training them, and using trained models."""
 
-import os
-import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -30,16 +28,13 @@ if TYPE_CHECKING:
 def train(
     spec: str = argument(
         "",
-        "a spec; with --resume also a run folder, its mirror, or nothing with --out",
+        "a spec; with --resume also a run folder, or nothing with --out",
         autocompletion=complete_spec,
     ),
     set: SetOption = None,
     out: Path | None = option(None, "run folder [default: runs/NAME]"),
     resume: bool = option(False, "resume a run that stopped", "--resume"),
     nproc: int = option(1, "processes on this machine, one per GPU", min=1),
-    mirror: str | None = option(
-        None, "an address that gets the run as it is made; '' for none any more"
-    ),
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
     from bertc.api import points
@@ -49,7 +44,6 @@ def train(
     end_with_launcher()
     set = set or []
     spec = spec or (str(out) if resume and out else "")
-    spec, mirror = _fetched(spec, out, resume, mirror)
     programs: tuple[Resolved, ...]
     if run := _run_to_resume(spec, out, resume):
         from bertc.run.records.folder import RunFolder
@@ -61,64 +55,27 @@ def train(
         programs = points(spec, set, findings)
         _remark(findings, nproc)
     if len(programs) > 1:
-        _refuse_for_grid(len(programs), nproc, mirror)
+        _refuse_for_grid(len(programs), nproc)
         raise typer.Exit(_train_grid(programs, spec, set, out, resume))
     (resolved,) = programs
     folder = out or Path("runs") / resolved.name
-    if resume and mirror and not run:
-        _fetch(mirror, folder)
     if nproc > 1:
         command = [
             *("train", *spec_words(spec, set), "--out", str(folder)),
             *["--resume"] * resume,
-            *(["--mirror", mirror] if mirror is not None else []),
         ]
         raise typer.Exit(_launch(command, resolved, nproc, folder))
     text = "" if run else spec_text(spec, set)
-    _train_one(resolved, folder, text, resume, mirror)
+    _train_one(resolved, folder, text, resume)
 
 
-def _fetched(
-    spec: str, out: Path | None, resume: bool, mirror: str | None
-) -> tuple[str, str | None]:
-    """The spec or run folder and its mirror; copies a run to be resumed that is newer there."""
-    if re.fullmatch(r"\w+://\S+", spec):
-        if not resume:
-            raise UsageError(f"{spec} is no spec", help=f"bertc train --resume {spec}, for a run")
-        run = _fetch(spec, out)
-        if run is None:
-            raise MissingInputError(
-                f"there is no run at {spec}", help=f"bertc train SPEC --mirror {spec} begins one"
-            )
-        return str(run), spec if mirror is None else mirror
-    if resume and os.path.isdir(spec):
-        from bertc.run.records.mirror import address_for
-
-        if mirror := address_for(Path(spec), mirror, resume):
-            _fetch(mirror, Path(spec))
-    return spec, mirror
-
-
-def _fetch(address: str, out: Path | None) -> Path | None:
-    from contextlib import closing
-
-    from bertc.machine.display import choose
-    from bertc.machine.process_group import world_here
-    from bertc.run.records.fetching import fetch
-
-    with closing(choose(quiet=world_here()[0] > 0)) as display:
-        return fetch(address, out, display)
-
-
-def _train_one(
-    program: "Resolved", folder: Path, text: str, resume: bool, mirror: str | None
-) -> None:
+def _train_one(program: "Resolved", folder: Path, text: str, resume: bool) -> None:
     """Train a program in this process, and print its report in the first of several."""
     from bertc.lab.trackers.sink import feeding
     from bertc.machine.process_group import world_here
     from bertc.run.train.loop import train as go
 
-    report = go(program, folder, spec_text=text, resume=resume, tracking=feeding, mirror=mirror)
+    report = go(program, folder, spec_text=text, resume=resume, tracking=feeding)
     if world_here()[0] == 0:
         say(report.summary())
 
@@ -185,12 +142,11 @@ def _refuse_nothing_there(spec: str) -> None:
         raise MissingInputError(f"there is neither a run nor a spec {spec[:60]}", help) from None
 
 
-def _refuse_for_grid(points: int, nproc: int, mirror: str | None) -> None:
-    if nproc > 1 or mirror:
+def _refuse_for_grid(points: int, nproc: int) -> None:
+    if nproc > 1:
         raise UsageError(
-            f"a grid of {points} points is trained in one process, without a mirror",
-            help=f"leave {'--nproc' if nproc > 1 else '--mirror'} out, or train its points by "
-            "themselves, with --set",
+            f"a grid of {points} points is trained in one process",
+            help="leave --nproc out, or train its points by themselves, with --set",
         )
 
 

@@ -16,12 +16,9 @@ from bertc.base.diagnostics import StoppedError
 from bertc.machine.signals import LAUNCHER
 from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.mirror import STOPPED_SECONDS
 
 SAVING_SECONDS = 60
 """Seconds that processes get to save after a signal; those that wait for a peer are killed then."""
-SENDING_SECONDS = SAVING_SECONDS + int(STOPPED_SECONDS)
-"""Seconds that they get if the run has a mirror."""
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 
@@ -31,8 +28,7 @@ def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", cores)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", cores)  # each compiles by itself
     os.environ[LAUNCHER] = str(os.getpid())
-    seconds = SENDING_SECONDS if "--mirror" in arguments else SAVING_SECONDS
-    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(seconds))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SAVING_SECONDS))
     if sys.platform in LOOPBACK:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
     # The processes report their own errors.

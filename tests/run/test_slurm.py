@@ -30,14 +30,14 @@ def test_a_stopped_job_queues_again_and_a_failed_one_does_not(tmp_path, how, com
     monkeypatch.chdir(tmp_path)
     work, code, requeued = CASES[how]
     Path("mine.bertc").write_text("steps=10")
-    options = "--mirror 's3://b/a b' --nodes 2 --gpus 4 --set batch=64 -o job.sh -- '-p a'"
+    options = "--nodes 2 --gpus 4 --set batch=64 -o job.sh -- '-p a'"
     assert command("slurm", "train", "mine.bertc", *shlex.split(options)) == 0
     script = Path("job.sh").read_text()
     assert "#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4" in script
     assert "#SBATCH --cpus-per-task=16 " in script
     assert "#SBATCH '-p a'" in script
     assert "train mine.bertc --set batch=64 --out" in script
-    assert "--resume --mirror 's3://b/a b' &" in script
+    assert "--resume &" in script
     assert command("slurm", "train", "mine.bertc", "--set", "batch=4") == 2
     for name, text in {
         "scontrol": f'if [ "$1" = requeue ]; then echo "$2" > {tmp_path}/again; else echo n1; fi',

@@ -22,10 +22,7 @@ LineT = TypeVar("LineT")
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run taken up at ``step``: Unix time in seconds, host, device and number of processes.
-
-    ``mirror`` is the address to which it is sent.
-    """
+    """A run taken up at ``step``: Unix time in seconds, host, device and number of processes."""
 
     __pydantic_config__ = FINITE
 
@@ -34,7 +31,6 @@ class Attempt:
     host: str
     device: str
     processes: Annotated[int, Field(ge=1)]
-    mirror: str = ""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,6 @@ from bertc.run.methods import Methods, acting_in, end_of, evaluating
 from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
-from bertc.run.records.mirror import Mirror, address_for, mirrored
 from bertc.run.train.finish import finish
 from bertc.run.train.opening import open_session, saying_nothing_began
 from bertc.run.train.pace import Pace
@@ -58,7 +57,6 @@ def train(
     quiet: bool = False,
     goes_on: Callable[[], bool] = lambda: True,
     tracking: Tracking | None = None,
-    mirror: str | None = None,
 ) -> Report:
     """Train a program in the run folder ``out``, or resume the run in it.
 
@@ -66,7 +64,6 @@ def train(
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
     rounding, unless ``deterministic=yes``. Under torchrun each process
     calls this.
-    ``mirror`` is an address to which the run is sent meanwhile; on resume it stays the same.
     """
     refuse_untracked(resolved.run.trackers, tracking)
     resolved = resolved.with_data(anchored)  # --resume may be said in another folder
@@ -85,17 +82,12 @@ def train(
             progress = Watched(display, ranks.stop)
             resolved = ranks.in_turn(partial(exact, resolved, cache, progress, learned))
             _look_at(place, resolved, resume)
-            address = address_for(out, mirror, resume) if main else ""
-            keeps = resolved.run.keep, tuple(one.step for one in resolved.run.save_at)
-            sending = Mirror(address, folder, display, stop, *keeps) if address else None
-            place = place._replace(mirror=sending)
-            with mirrored(sending, resume):
-                with saying_nothing_began(folder, ranks):
-                    start = settle(resolved, machine, place, resume)
-                with open_session(start, place, spec_text, tracking) as session:
-                    for index in range(len(resolved.stages)):
-                        _train_stage(session, index, goes_on)
-                    return finish(session)
+            with saying_nothing_began(folder, ranks):
+                start = settle(resolved, machine, place, resume)
+            with open_session(start, place, spec_text, tracking) as session:
+                for index in range(len(resolved.stages)):
+                    _train_stage(session, index, goes_on)
+                return finish(session)
 
 
 def _look_at(place: RunPlace, resolved: Resolved, resume: bool) -> None:

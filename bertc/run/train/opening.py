@@ -44,8 +44,6 @@ def open_session(
     resolved, plan, outside, ranks = start.resolved, start.plan, start.outside, place.ranks
     checkpoint = outside.checkpoint if outside else None
     origin = _begun(start, outside, place, spec_text) if outside else {}
-    if checkpoint and place.mirror:
-        place.mirror.offer(checkpoint.folder)
     restored = restore(checkpoint, resolved) if checkpoint else None
     progress = Progress.of(ranks.share(asdict(restored.progress if restored else Progress())))
     stage = resolved.trained_at(progress.step)
@@ -63,7 +61,6 @@ def open_session(
             ranks=ranks,
             device=device,
             metrics=lines,
-            mirror=place.mirror,
             origin=origin,
             stage=stage,
             model=model,
@@ -171,8 +168,7 @@ def _metrics(
         return
     durable.remove(folder.failure)
     host, now = platform.node(), time.time()
-    address = place.mirror.address if place.mirror else ""
-    attempt = Attempt(progress.step, now, host, start.machine.name, ranks.world.size, address)
+    attempt = Attempt(progress.step, now, host, start.machine.name, ranks.world.size)
     if is_taken(folder.spent):
         whole_lines(folder.spent)  # Refused now, not after steps, if it is no plain file.
     append_line(folder.attempts, asdict(attempt))

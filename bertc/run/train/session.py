@@ -25,7 +25,6 @@ from bertc.run.records import checkpoints, sharded
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import versions
 from bertc.run.records.metrics import Metrics
-from bertc.run.records.mirror import Mirror
 from bertc.run.train.start import Start
 from bertc.run.train.state import Progress
 
@@ -47,7 +46,6 @@ class Session:
     ranks: ProcessGroup
     device: torch.device
     metrics: Metrics | None
-    mirror: Mirror | None
     origin: Mapping[str, Any]
     stage: Stage
     model: Model
@@ -191,9 +189,7 @@ class Session:
         parent, stay = self.folder.checkpoints, [one.step for one in self.resolved.run.save_at]
 
         def complete() -> None:
-            made = checkpoints.save(parent, step, content, progress, facts, keep, stay, begun)
-            if self.mirror:
-                self.mirror.offer(made)
+            checkpoints.save(parent, step, content, progress, facts, keep, stay, begun)
 
         return complete
 

@@ -31,18 +31,16 @@ from bertc.run.records import checkpoints, metrics
 from bertc.run.records.checkpoints import Checkpoint
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import Lock
-from bertc.run.records.mirror import Mirror
 from bertc.run.train.state import Progress
 
 
 class RunPlace(NamedTuple):
-    """The folder of a run, the cache, its display, its processes and, in the first, its mirror."""
+    """The folder of a run, the cache, its display and its processes."""
 
     folder: RunFolder
     cache: Path
     display: Display
     ranks: ProcessGroup
-    mirror: Mirror | None = None
 
 
 @dataclass(frozen=True)
