@@ -20,7 +20,6 @@ from bertc.data.prepared.plan import (
     PreparationPlan,
     digested,
     json_at,
-    part_names,
     plan_from,
     read_plan,
 )
@@ -111,16 +110,7 @@ def write_corpus(
         "heldout": asdict(heldout),
     }
     place.write(CORPUS_FILE, digested(fields))
-    return PreparedText(plan, tuple(parts), heldout, _content(fields, store.fingerprint(fields)))
-
-
-def _content(fields: dict[str, Any], digest: str) -> str:
-    """The digest of a manifest as it was before updates named parts anew, by its own."""
-    names = part_names(len(fields["parts"]))
-    if tuple(fields["plan"]["parts"]) == names:
-        return digest
-    parts = [{**part, "name": name} for part, name in zip(fields["parts"], names, strict=True)]
-    return store.fingerprint({**fields, "plan": {**fields["plan"], "parts": names}, "parts": parts})
+    return PreparedText(plan, tuple(parts), heldout, store.fingerprint(fields))
 
 
 def read_corpus(place: FolderAt) -> PreparedText:
@@ -144,7 +134,7 @@ def _corpus(address: str, _: str) -> PreparedText:
             f"bertc prepare --to {place.address} --status lists what is missing, "
             "--finish ends it when nothing is",
         )
-    digest = _content(fields, fields.pop("digest"))
+    digest = fields.pop("digest")
     parts = tuple(PreparedPart(**part) for part in fields["parts"])
     return PreparedText(
         plan_from(place, fields["plan"]), parts, PreparedPart(**fields["heldout"]), digest

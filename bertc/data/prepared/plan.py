@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -49,8 +49,7 @@ class PreparationPlan:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of all that decides the content of parts, those changed at the finish included."""
-        anew = replace(self, parts=part_names(len(self.parts)))
-        return fingerprint([getattr(anew, name) for name in SHARED])
+        return fingerprint([getattr(self, name) for name in SHARED])
 
     def digest_of(self, name: str) -> str:
         """Digest of what decides the content of a part as it is made: its input, the settings."""
