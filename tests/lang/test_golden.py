@@ -58,10 +58,11 @@ def fixable(case: Case) -> bool:
     return len(sources) == 1 and not find(apply_fixes(sources.pop(), mistakes))
 
 
-def test_four_in_five_have_a_help_that_removes_the_error():
-    stuck = [case.title for case in CASES if not fixable(case)]
-    assert len(CASES) >= 60
-    assert len(stuck) <= len(CASES) / 5, stuck
+def test_three_in_four_mistakes_of_meaning_have_a_help_that_removes_the_error():
+    cases = [case for case in CASES if not any(d.code < "E100" for d in find(case.spec))]
+    stuck = [case.title for case in cases if not fixable(case)]
+    assert len(cases) >= 60
+    assert len(stuck) <= len(cases) / 4, stuck
 
 
 KEPT = {

@@ -133,7 +133,7 @@ def test_items():
 def test_what_can_be_understood_is_kept_and_mistakes_are_raised_where_nobody_takes_them():
     with pytest.raises(SpecError) as error:
         lang.parse("layers 12 hidden = = 3")
-    assert [d.code for d in error.value.diagnostics] == ["E004", "E007"]
+    assert [d.code for d in error.value.diagnostics] == ["E007", "E007"]
     diagnostics = Diagnostics()
     tree = lang.parse("layers = 12 hidden == (3 heads = 4 seq =", "<spec>", diagnostics)
     assert {setting.name.text for setting in tree.settings()} >= {"layers", "heads"}

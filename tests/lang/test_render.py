@@ -27,7 +27,7 @@ def span(text: str, start: int, end: int, name: str = "a.bertc") -> Span:
 def test_places():
     shown = {
         Diagnostic("E203", "too long", help="seq=128"): ["help: seq=128"],
-        Diagnostic("E008", "nothing", span("", 0, 0)): ["  --> a.bertc:1:1", "1 |", "  | ^"],
+        Diagnostic("E007", "nothing", span("", 0, 0)): ["  --> a.bertc:1:1", "1 |", "  | ^"],
         Diagnostic("E102", "twice", span("a = f(\n  1)\n", 4, 11)): [
             "  --> a.bertc:1:5", "1 | a = f(", "  |     ^^",
         ],

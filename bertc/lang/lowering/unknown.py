@@ -1,13 +1,13 @@
 """Reports of unknown settings, which may be arguments of a kind."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Program
-from bertc.lang.lowering.unknown_argument import NOT_HERE, OTHER_TOOLS, rest_of_line
+from bertc.lang.lowering.unknown_argument import rest_of_line
 from bertc.lang.read.shapes import arguments, kinds_in, setting_shape
 from bertc.lang.read.tree import Call, Setting
 
@@ -38,16 +38,13 @@ def unknown_setting(item: Setting, block: str, spec: SpecContext, diagnostics: D
     """Report an unknown setting, in a stage too; it may be an argument of a kind."""
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
-    usual_name = OTHER_TOOLS.get(name.lower(), "")
-    argument = name if _holders(name, known) else usual_name or name
-    if usual_name not in known and _holders(argument, known):
-        _report_argument(item, argument, known, spec, diagnostics)
+    if holders := _holders(name, known):
+        _report_argument(item, holders, spec, diagnostics)
         return
-    not_here = NOT_HERE.get(name.lower(), "")
-    near = usual_name if usual_name in known else "" if not_here else nearest(name, known)
+    near = nearest(name, known)
     if not near and name.upper() in aliases():
         near = name.upper()
-    note = Note(not_here or f"settings: {listed(known, limit=400)}")
+    note = Note(f"settings: {listed(known, limit=400)}")
     diagnostics.error(
         "E101",
         f"unknown setting `{name[:40]}`",
@@ -61,19 +58,18 @@ def unknown_setting(item: Setting, block: str, spec: SpecContext, diagnostics: D
 
 def _report_argument(
     item: Setting,
-    argument: str,
-    known: Collection[str],
+    holders: Sequence[tuple[str, str]],
     context: SpecContext,
     diagnostics: Diagnostics,
 ) -> None:
-    """Report an argument written as a setting, with the kind that takes it."""
-    holders = _holders(argument, known)
+    """Report an argument written as a setting, with the pairs (setting, kind) that take it."""
+    argument = item.name.text
     in_use = (holder for holder in holders if context.current(holder[0]) == holder[1])
     setting, kind = next(in_use, holders[0])
     value = item.value.span.text if len(item.value.span.text) <= MOST_CHARACTERS else "..."
     diagnostics.error(
         "E101",
-        f"unknown setting `{item.name.text[:40]}`",
+        f"unknown setting `{argument[:40]}`",
         item.name.span,
         label=f"`{argument}` is an argument of "
         f"{listed(list(dict.fromkeys(kind for _, kind in holders)), limit=40)}",

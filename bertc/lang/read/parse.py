@@ -1,228 +1,123 @@
-"""Parsing of text to a tree, also of faulty text; balancing of its brackets."""
+"""Parsing of text to a tree, also of faulty text, setting by setting."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from bertc.base.diagnostics import Diagnostics, Fix, Note, Source, Span
+from bertc.base.diagnostics import Diagnostics, Source, Span
+from bertc.lang.read.expected import report_mistake, report_unclosed
 from bertc.lang.read.machine import parse_items
-from bertc.lang.read.repair import repaired
-from bertc.lang.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, Token, scan
+from bertc.lang.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, Token, scan
 from bertc.lang.read.tree import Block, Item, Tree
 
-
-class _Opened(NamedTuple):
-    """An opening bracket: of a ``block``, or ``surplus`` (to be removed)."""
-
-    token: Token
-    block: bool
-    surplus: bool
-
-    @property
-    def closer(self) -> str:
-        return OPENERS[self.token.kind]
-
-
-class _Balancer:
-    def __init__(self, tokens: list[Token], source: Source, diagnostics: Diagnostics) -> None:
-        self.tokens = tokens
-        self.source = source
-        self.diagnostics = diagnostics
-        self.open: list[_Opened] = []
-        self.balanced: list[Token] = []
-        self.closed_later = _closed_later(tokens)
-
-    def run(self) -> list[Token]:
-        """The tokens with missing brackets added and surplus ones removed."""
-        for index, token in enumerate(self.tokens):
-            if len(self.diagnostics.found) > MOST_MISTAKES:
-                return []
-            at_margin = self.source.text[token.start - 1 : token.start] in ("", "\n")
-            lost = at_margin or not self.closed_later[index]
-            if lost and self.in_value() and self.begins_setting(index):
-                while self.in_value():
-                    self.close_last()
-            if token.kind in OPENERS:
-                self.open_with(token)
-            elif token.kind in CLOSERS:
-                self.close(token)
-            else:
-                self.balanced.append(token)
-        while self.open:
-            self.close_last()
-        return self.balanced
-
-    def span(self, first: Token, last: Token) -> Span:
-        return Span(self.source, first.start, last.end)
-
-    def in_value(self) -> bool:
-        return bool(self.open) and not self.open[-1].block
-
-    def begins_setting(self, index: int) -> bool:
-        """True if an item begins here although a bracket of a value is still open."""
-        kinds = [token.kind for token in self.tokens[index : index + 3]]
-        before = self.balanced[-1].kind if self.balanced else ""
-        if kinds[0] == "EXTENDS":
-            return True
-        if kinds[0] != "NAME" or before in ("PLUS", "STAR"):
-            return False
-        if kinds[1:2] == ["LBRACE"] or kinds[1:] == ["STRING", "LBRACE"]:
-            return True
-        as_argument = self.open[-1].token.kind == "LPAR" and before in ("LPAR", "COMMA")
-        return kinds[1:2] == ["EQUAL"] and not as_argument
-
-    def open_with(self, token: Token) -> None:
-        before = self.balanced[-1].kind if self.balanced else ""
-        if token.kind != "LPAR" and self.follows_kind(token):
-            span = self.span(token, token)
-            message = f"`{token.text}` does not hold arguments"
-            label = "arguments of a kind stand in parentheses"
-            self.diagnostics.error("E007", message, span, label=label, fix=Fix(span, "("))
-            token = token._replace(kind="LPAR", text="(")
-        block = token.kind == "LBRACE" and not self.in_value() and before in ("NAME", "STRING")
-        surplus = token.kind == "LPAR" and before != "NAME"
-        self.open.append(_Opened(token, block, surplus))
-        if not surplus:
-            self.balanced.append(token)
-
-    def follows_kind(self, token: Token) -> bool:
-        """True if a bracket follows a word that is a value, without space."""
-        kinds = [before.kind for before in self.balanced[-2:]]
-        signs = ("EQUAL", "PLUS", "STAR", "COMMA", "LPAR")
-        return kinds[1:] == ["NAME"] and kinds[0] in signs and self.balanced[-1].end == token.start
-
-    def close_last(self) -> None:
-        """Report the innermost open bracket and close it after the last token."""
-        opened = self.open.pop()
-        opener, closer = opened.token, SPELLING[opened.closer]
-        if opened.surplus:
-            self.report_surplus(opener, None)
-            return
-        end = self.balanced[-1].end
-        self.diagnostics.error(
-            "E002",
-            f"`{opener.text}` is never closed",
-            Span(self.source, end, end),
-            label=f"`{closer}` is missing here",
-            notes=(Note("opened here", self.span(opener, opener)),),
-            fix=Fix(Span(self.source, end, end), closer),
-        )
-        self.balanced.append(Token(opened.closer, closer, end, end))
-
-    def close(self, token: Token) -> None:
-        """Match a closing bracket with the innermost opening one of its kind."""
-        span = self.span(token, token)
-        if all(opened.closer != token.kind for opened in self.open):
-            if not self.in_value():
-                message = f"`{token.text}` closes nothing"
-                self.diagnostics.error("E003", message, span, fix=Fix(span, ""))
-                return
-            opened = self.open.pop()
-            right = SPELLING[opened.closer]
-            self.diagnostics.error(
-                "E003",
-                f"`{opened.token.text}` is closed by `{token.text}`",
-                span,
-                notes=(Note("opened here", self.span(opened.token, opened.token)),),
-                help=f"write {right}",
-                fix=Fix(span, right),
-            )
-            if not opened.surplus:
-                self.balanced.append(Token(opened.closer, right, token.start, token.end))
-            return
-        while self.open[-1].closer != token.kind:
-            self.close_last()
-        opened = self.open.pop()
-        if opened.surplus:
-            self.report_surplus(opened.token, token)
-        else:
-            self.balanced.append(token)
-
-    def report_surplus(self, opener: Token, closer: Token | None) -> None:
-        """Report parentheses that group terms: they only hold the arguments of a kind."""
-        span = self.span(opener, closer or opener)
-        self.diagnostics.error(
-            "E007",
-            "`(` does not follow a kind",
-            self.span(opener, opener),
-            label="parentheses hold the arguments of a kind",
-            help="remove the parentheses" if closer else "remove it",
-            fix=Fix(span, span.text[1:-1] if closer else ""),
-        )
-
-
-def _closed_later(tokens: list[Token]) -> list[bool]:
-    """For each token True if the bracket open before it is closed after it, by count."""
-    depths = [0]
-    for token in tokens:
-        depths.append(depths[-1] + (token.kind in OPENERS) - (token.kind in CLOSERS))
-    lowest = depths[-1]
-    closed = [False] * len(tokens)
-    for index in range(len(tokens) - 1, -1, -1):
-        lowest = min(lowest, depths[index + 1])
-        closed[index] = lowest < depths[index]
-    return closed
-
-
+_CONTINUING = (*OPENERS, "PLUS", "STAR", "SLASH")
 OVERRIDE = "--set"
 """Prefix of the names of sources from the command line, where a shell removes quotes."""
 
 
 def parse(text: str, name: str = "<spec>", diagnostics: Diagnostics | None = None) -> Tree:
     """Parse a spec called ``name`` to a tree; mistakes go to ``diagnostics``, it has the rest."""
-    report = Diagnostics() if diagnostics is None else diagnostics
+    found = Diagnostics() if diagnostics is None else diagnostics
     source = Source(name, text)
-    tokens, comments = scan(source, report)
-    tokens = _Balancer(tokens, source, report).run()
+    tokens, comments = scan(source, found)
     items, mistake = parse_items(tokens, source)
     if mistake:
-        items = _recovered(tokens, source, report)
+        items = _recovered(tokens, source, found)
     if diagnostics is None:
-        report.raise_if_any()
+        found.raise_if_any()
     return Tree(source, tuple(items), tuple(comments))
 
 
 def _recovered(tokens: Sequence[Token], source: Source, diagnostics: Diagnostics) -> list[Item]:
-    """The items of faulty tokens one by one, so that a mistake affects its own setting only."""
-    items: list[Item] = []
-    for chunk in _chunks(tokens):
+    """The items of faulty tokens one by one, so that a mistake affects its own setting only.
+
+    1. Cut the tokens before each setting, and around the header and the brace of a block.
+    2. Read each setting into the list of its block; report the first mistake in it.
+    3. At the brace that closes a block, or at the end, make the block with its items.
+    """
+    blocks: list[tuple[Sequence[Token], list[Item]]] = [((), [])]
+    for chunk in _chunks(tokens, source):
         if len(diagnostics.found) > MOST_MISTAKES:
             break
-        if header := _block_header(chunk):
-            inside = _recovered(chunk[header + 1 : -1], source, diagnostics)
-            ((block, *_), _) = parse_items([*chunk[: header + 1], chunk[-1]], source)
-            assert isinstance(block, Block), "a header and its braces are a block"
-            span = Span(source, chunk[0].start, chunk[-1].end)
-            items.append(replace(block, span=span, items=tuple(inside)))
+        if _block_header(chunk):
+            blocks.append((chunk, []))
+        elif chunk[0].kind == "RBRACE" and blocks[1:]:
+            _close_block(blocks, chunk[0], source)
         else:
-            items += parse_items(repaired(chunk, source, diagnostics), source)[0]
-    return items
+            items, mistake = parse_items(chunk, source)
+            if mistake:
+                items = _items_before(chunk, mistake.place, source)
+                report_mistake(chunk, mistake, source, diagnostics)
+            blocks[-1][1].extend(items)
+    while blocks[1:]:
+        end = tokens[-1].end
+        report_unclosed(blocks[-1][0][-1], end, source, diagnostics)
+        _close_block(blocks, Token("RBRACE", "}", end, end), source)
+    return blocks[0][1]
 
 
-def _chunks(tokens: Sequence[Token]) -> list[Sequence[Token]]:
-    """Cut balanced tokens before each setting, block and ``extends``, and after each block."""
-    starts, depth, block_ends = {0}, 0, False
-    for index, token in enumerate(tokens):
-        if depth == 0 and _begins_item(tokens, index):
-            starts.add(index)
-            block_ends = block_ends or _block_header(tokens[index : index + 3]) > 0
-        depth += (token.kind in OPENERS) - (token.kind in CLOSERS)
-        if depth == 0 and block_ends and token.kind == "RBRACE":
-            starts.add(index + 1)
-            block_ends = False
-    cuts = sorted(starts | {len(tokens)})
-    return [tokens[a:b] for a, b in zip(cuts, cuts[1:], strict=False) if a < b <= len(tokens)]
+def _close_block(
+    blocks: list[tuple[Sequence[Token], list[Item]]], closer: Token, source: Source
+) -> None:
+    """Make the innermost block an item of the one around it."""
+    header, inside = blocks.pop()
+    ((block, *_), _) = parse_items([*header, closer], source)
+    assert isinstance(block, Block), "a header and its braces are a block"
+    span = Span(source, header[0].start, closer.end)
+    blocks[-1][1].append(replace(block, span=span, items=tuple(inside)))
 
 
-def _begins_item(tokens: Sequence[Token], index: int) -> bool:
-    kinds = [token.kind for token in tokens[index : index + 2]]
-    before = tokens[index - 1].kind if index else ""
+def _items_before(tokens: Sequence[Token], place: int, source: Source) -> list[Item]:
+    """The items of the longest correct beginning before a place, without one that is cut off."""
+    while place and parse_items(tokens[:place], source)[1]:
+        place -= 1
+    items = parse_items(tokens[:place], source)[0]
+    return items[:-1] if place < len(tokens) and tokens[place].kind in _CONTINUING else items
+
+
+def _chunks(tokens: Sequence[Token], source: Source) -> Iterator[Sequence[Token]]:
+    """Cut tokens before each setting, and around the header and the brace of a block."""
+    first, index, depth = 0, 0, 0
+    closed_later = _closed_later(tokens)
+    while index < len(tokens):
+        kind, before = tokens[index].kind, tokens[index - 1].kind if index else ""
+        header = 0 if before == "EQUAL" else _block_header(tokens[index : index + 3])
+        alone = header + 1 if header else int(kind == "RBRACE" and not depth)
+        inside = depth > 0 and (closed_later[index] or before in ("LPAR", "COMMA"))
+        if alone or _begins_setting(tokens, index, inside, source):
+            if first < index:
+                yield tokens[first:index]
+            first, depth = index, 0
+        if alone:
+            index += alone
+            yield tokens[first:index]
+            first = index
+        else:
+            depth = max(0, depth + (kind in OPENERS) - (kind in CLOSERS))
+            index += 1
+    if first < index:
+        yield tokens[first:]
+
+
+def _begins_setting(tokens: Sequence[Token], index: int, inside: bool, source: Source) -> bool:
+    """True if a setting or ``extends`` begins here; ``inside`` brackets only at the margin."""
+    kinds, start = [token.kind for token in tokens[index : index + 2]], tokens[index].start
     if kinds[0] == "EXTENDS":
         return True
-    if before == "EXTENDS":
-        return False
-    block = before != "EQUAL" and _block_header(tokens[index : index + 3]) > 0
-    return block or kinds == ["NAME", "EQUAL"]
+    extends = index and tokens[index - 1].kind == "EXTENDS"
+    at_margin = source.text[start - 1 : start] in ("", "\n")
+    return kinds == ["NAME", "EQUAL"] and not extends and (at_margin or not inside)
+
+
+def _closed_later(tokens: Sequence[Token]) -> list[bool]:
+    """For each token True if the bracket open before it is closed after it, by count."""
+    depths = [0]
+    for token in tokens:
+        depths.append(depths[-1] + (token.kind in OPENERS) - (token.kind in CLOSERS))
+    lowest, closed = depths[-1], [False] * len(tokens)
+    for index in range(len(tokens) - 1, -1, -1):
+        lowest = min(lowest, depths[index + 1])
+        closed[index] = lowest < depths[index]
+    return closed
 
 
 def _block_header(tokens: Sequence[Token]) -> int:
