@@ -112,7 +112,7 @@ class _Bases:
             return None
         for again in extends[1:MOST_MISTAKES]:
             self.diagnostics.error(
-                "E303",
+                "E302",
                 "a spec extends one other, not two",
                 again.span,
                 notes=(Note("the first one is here", extends[0].span),),
@@ -133,7 +133,7 @@ class _Bases:
         programs = lower_tree(tree, self.diagnostics, place.title, base)
         if len(programs) > 1:
             self.diagnostics.error(
-                "E304",
+                "E302",
                 f"`{place.title}` is a grid of {len(programs):,} specs",
                 target,
                 help="extend a spec without a grid",
@@ -164,7 +164,7 @@ class _Bases:
             return None
         if not self.has(path):
             self.diagnostics.error(
-                "E306",
+                "E302",
                 f"{target.value[:200]} is outside the folder of the spec",
                 target.span,
                 notes=(Note("a spec extends files beside or below it"),),

@@ -138,7 +138,7 @@ def test_overrides_may_be_grids_and_may_be_wrong():
     assert len(lang.load("layers=12", ["E={1,2,3}"])) == 3
     assert only("").settings == {}
     assert codes("layers=12", "layrs=3") == ["E101"]
-    assert codes("layers=12", "extends bert-base") == ["E115"]
+    assert codes("layers=12", "extends bert-base") == ["E111"]
     assert codes("layers=12", "layers") == ["E007"]
 
 
@@ -175,7 +175,11 @@ def test_a_mistake_in_a_base_is_shown_there_and_a_link_does_not_lead_out_of_the_
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "b.bertc").write_text("layers=0")
     (tmp_path / "in" / "link.bertc").symlink_to(tmp_path / "secret.bertc")
-    bases = {"b": ("E109", "./b.bertc:1:8"), "link": ("E306", "a.bertc:1:9")}
+    (tmp_path / "in" / "grid.bertc").write_text("layers={1, 2}")
+    (tmp_path / "in" / "two.bertc").write_text("extends './c.bertc' extends './c.bertc'")
+    (tmp_path / "in" / "c.bertc").write_text("layers=1")
+    bases = {"b": ("E109", "./b.bertc:1:8"), "link": ("E302", "a.bertc:1:9")}
+    bases |= {"grid": ("E302", "a.bertc:1:9"), "two": ("E302", "./two.bertc:1:21")}
     for base, (code, place) in bases.items():
         (tmp_path / "in" / "a.bertc").write_text(f"extends './{base}.bertc'")
         with pytest.raises(SpecError) as error:
@@ -287,4 +291,4 @@ def test_check_looks_at_both_ends_and_nothing_else_takes_a_range():
 def test_ranges_that_are_none(wrong):
     with pytest.raises(SpecError) as caught:
         space(f"layers={wrong}")
-    assert {each.code for each in caught.value.diagnostics} <= {"E117", "E010", "E109"}
+    assert {each.code for each in caught.value.diagnostics} <= {"E116", "E010", "E109"}

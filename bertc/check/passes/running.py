@@ -54,7 +54,7 @@ _STREAMS: tuple[Rule[StageSettings], ...] = (
          f"{s.attention.kind}",
          label="tokens in memory would have the positions of the row's own",
          also=("attention", "attention is set here"), help=_reading_on),
-    Rule("E227", "memory",
+    Rule("E222", "memory",
          lambda s: s.memory and s.attention.distances and s.positions.kind != "none",
          lambda s: f"memory contradicts positions = {s.positions.kind}, which count from 0 in "
          "every row",
@@ -87,7 +87,7 @@ def _pair_possible(check: Checker[StageSettings], rows: StreamPair) -> None:
     if rows.both_ways and not (stage.attention.distances and stage.attention.distances.backward):
         relative = "attention=relative" + " positions=none" * stage.positions.in_attention
         check.report(
-            "E225",
+            "E222",
             f"both_ways=true needs relative attention, but attention = {stage.attention.kind}",
             "format",
             label="distances are negated in reversed rows",

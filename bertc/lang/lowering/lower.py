@@ -211,7 +211,7 @@ class _Lowering:
     def misplaced(self, item: Block | Extends) -> None:
         what = "`extends`" if isinstance(item, Extends) else f"block `{item.name.text[:40]}`"
         self.diagnostics.error(
-            "E115",
+            "E111",
             f"{what} inside a block",
             item.span,
             label="only settings stand in a block",
@@ -228,7 +228,7 @@ class _Lowering:
             if not stage.name:
                 example = f' "stage-{index + 1}"'
                 self.diagnostics.error(
-                    "E114",
+                    "E111",
                     "a stage without a name",
                     stage.span,
                     help=f"stage{example}",
@@ -242,7 +242,7 @@ class _Lowering:
                 else:
                     message = f"a stage cannot be called {quoted(stage.name[:40])}"
                 self.diagnostics.error(
-                    "E114",
+                    "E111",
                     message,
                     stage.label,
                     notes=(note,),
@@ -258,7 +258,7 @@ class _Lowering:
             for item in tree.items:
                 if not isinstance(item, Setting):
                     self.diagnostics.error(
-                        "E115", "--set takes settings only", item.span, help="--set name=value"
+                        "E111", "--set takes settings only", item.span, help="--set name=value"
                     )
             scope.axes |= self.scope(tree.items, origin="set").axes
         return scope

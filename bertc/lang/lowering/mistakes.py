@@ -109,7 +109,7 @@ def argument_twice(
 ) -> None:
     """Report two arguments of one name; ``free``: the name is chosen by the user."""
     diagnostics.error(
-        "E105",
+        "E102",
         f"`{name}` is given twice",
         again.span,
         notes=(Note("first given here", first.span),),
@@ -125,7 +125,7 @@ def too_many_arguments(
     count = len(node.positional)
     names = f"unnamed arguments fill: {', '.join(node.positional)}" if count else ""
     diagnostics.error(
-        "E106",
+        "E104",
         f"`{kind}` takes {count or 'no'} unnamed argument{'s' * (count != 1)}",
         argument.span,
         notes=(Note(names),) if names else (),

@@ -44,7 +44,7 @@ def check_ranges(value: Value, name: str, diagnostics: Diagnostics) -> None:
         else:
             continue
         diagnostics.error(
-            "E117",
+            "E116",
             f"`{name}` has a range {wrong}",
             written.span,
             notes=(Note("a range is {2..12}, {0..0.3} or {1e-5..1e-3:log}"),),

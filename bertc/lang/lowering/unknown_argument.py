@@ -13,7 +13,7 @@ NOT_OF_KIND = {
     "\"squad('test.json')\", and answered by bertc predict RUN test.json",
     **{(kind, "stride"): _NO_WINDOWS for kind in ("glue", "xnli", "choose", "race", "embed")},
 }
-"""What to do instead of an argument that other kinds have, by kind and argument."""
+"""Reasons why a kind lacks an argument that others have, by kind and argument."""
 
 
 def unknown_argument(

@@ -26,10 +26,10 @@ def report_mistake(
     elif here.kind == END and opener and "COMMA" in mistake.expected:
         report_unclosed(opener, here.start, source, diagnostics)
     elif here.kind in CLOSERS and not opener:
-        diagnostics.error("E003", f"`{here.text}` closes nothing", span, fix=Fix(span, ""))
+        diagnostics.error("E002", f"`{here.text}` closes nothing", span, fix=Fix(span, ""))
     elif here.kind in CLOSERS and opener and here.kind != OPENERS[opener.kind]:
         diagnostics.error(
-            "E003",
+            "E002",
             f"`{opener.text}` is closed by `{here.text}`",
             span,
             notes=(Note("opened here", Span(source, opener.start, opener.end)),),

@@ -82,7 +82,7 @@ _OF_UNITS: tuple[Rule[StageSettings], ...] = (
          also=("prune", "prune is set here"), help="patience in a stage after this one"),
 )  # fmt: skip
 _OF_HEADS: tuple[Rule[StageSettings], ...] = (
-    Rule("E294", "prune", lambda s: s.attention.ties_biases,
+    Rule("E313", "prune", lambda s: s.attention.ties_biases,
          "heads of all layers share their biases, so that layers cannot lose different ones",
          also=("attention", "attention is set here"),
          way=lambda s: argument("attention", s.origins["attention"], "untie", "true")),
