@@ -15,7 +15,7 @@ from bertc.hub.families import FAMILIES, family_for
 from bertc.hub.families.family import Obstacle
 from bertc.ir.learning.answer import Conditioned, Plain
 from bertc.ir.learning.custom_task import Choose, Read
-from bertc.ir.learning.optimizer import ConstantRate, Polynomial
+from bertc.ir.learning.optimizer import ConstantRate, Optimizer, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import System
@@ -174,18 +174,15 @@ def test_deberta_is_tuned_by_its_size():
     assert (large.optimizer.lr, large.warmup_steps, large.steps) == (1e-5, 50, 467)
 
 
+@pytest.mark.parametrize("rule", get_args(get_args(Optimizer)[0]))
 @pytest.mark.parametrize("family", SYSTEMS)
-def test_a_rate_alone_leaves_the_other_arguments_of_the_optimizer_to_the_recipe(family):
-    theirs = bertc.resolve(f"recipe={family} {RTE}").stages[0].optimizer
-    for text in (f"recipe={family} {RTE} optimizer=adamw(lr=1e-3)",
-                 f"recipe={family} optimizer=adamw(lr=1e-3) stage 'a' {{ {RTE} }}"):  # fmt: skip
-        (stage,) = bertc.resolve(text).stages
-        assert stage.optimizer == theirs.model_copy(update={"lr": 1e-3})
-
-
-def test_an_optimizer_of_another_kind_has_its_own_arguments():
-    (stage,) = bertc.resolve(f"{RTE} optimizer=lamb(lr=1e-3)").stages
-    assert (stage.optimizer.kind, stage.optimizer.warmup) == ("lamb", 0.01)
+def test_a_written_optimizer_has_the_defaults_of_its_kind_and_nothing_of_the_recipe(family, rule):
+    name = rule.model_fields["kind"].default
+    for text, rate in (("", {}), ("(lr=1e-3)", {"lr": 1e-3})):
+        for spec in (f"{RTE} optimizer={name}{text}",
+                     f"optimizer={name}{text} stage 'a' {{ {RTE} }}"):  # fmt: skip
+            (stage,) = bertc.resolve(f"recipe={family} {spec} steps=1k").stages
+            assert stage.optimizer == rule(**rate)
 
 
 def test_a_head_that_came_without_files_is_as_it_was_learned():

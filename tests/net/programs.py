@@ -47,10 +47,20 @@ def _pruned(prune: str, **beside: str) -> dict[str, str]:
     return {**beside, "steps": "", "blocks": blocks}
 
 
+BERTS = {
+    "recipe": "bert", "seq": "24",
+    "optimizer": "adamw(lr=1e-2, warmup=0, schedule=polynomial(decay_from=start), eps=1e-3, "
+    "bias_correction=false)",
+}  # fmt: skip
+
+
+EMBEDDING = {"optimizer": "adamw(lr=1e-2, warmup=0, eps=1e-3, decay=0)"}
+
+
 def _asked(task: str, **beside: str) -> dict[str, str]:
     """Without dropout of their own, which differs where there are no C kernels."""
     own = task.replace(")", ", dropout=0)")
-    return {"objective": own, "recipe": "bert", "seq": "24", **beside}
+    return {"objective": own, **BERTS, **beside}
 
 
 PROGRAMS: dict[str, dict[str, str]] = {
@@ -143,11 +153,11 @@ PROGRAMS: dict[str, dict[str, str]] = {
     # pruning
     "pruned heads": _pruned("heads(50%, every=25%, examples=8)", objective="mlm"),
     "pruned neurons": _pruned("neurons(25%, by=magnitude)", objective='glue(rte, "RTE")',
-                              recipe="bert", seq="24"),
+                              **BERTS),
     # with dropout, whose draws differ where there are no C kernels
     "dropout": {"objective": "mlm + nsp", "dropout": "0.1", "format": "segment-pair"},
     "dropout relative": {**XLNET, "dropout": "0.1"},
-    "dropout task": {"objective": 'glue(rte, "RTE")', "dropout": "0.1"},
+    "dropout task": {**BERTS, "objective": 'glue(rte, "RTE")', "seq": "32", "dropout": "0.1"},
     # tasks
     "glue": _asked('glue(rte, "RTE")'),
     "xnli": _asked('xnli("xnli")'),
@@ -163,16 +173,16 @@ PROGRAMS: dict[str, dict[str, str]] = {
         key: XLNET[key] for key in ("attention", "segments")}),
     "embed": _asked('embed("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
                     'negative=b, both=true, pooling=max, mlp=true, temperature=0.5)',
-                    microbatch="2"),
+                    microbatch="2", **EMBEDDING),
     "embed scored": _asked('embed("score.train.tsv", text=text, positive=label, score=label, '
-                           'temperature=0.5)'),
+                           'temperature=0.5)', **EMBEDDING),
     "embed taught": _asked('embed("choose.train.tsv", text=question, positive=a, negative=b, '
                            'score=label, loss=margin, widths=[8, 4], query_prompt="who ", '
                            # Small vectors: margins of large ones lose bits.
-                           'similarity=dot, mlp=true)'),
+                           'similarity=dot, mlp=true)', **EMBEDDING),
     "embed late": _asked('embed("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
                          'negative=b, both=true, pooling=tokens, temperature=8)', seq="40",
-                         microbatch="2"),
+                         microbatch="2", **EMBEDDING),
     "rerank": _asked('rerank("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
                      'negative=b)'),
     "features": _asked("", steps="", blocks=

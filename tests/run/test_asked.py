@@ -1,17 +1,23 @@
 """What a tuned run is asked afterwards: the texts that it learned from, the file that was named."""
 
+from typing import get_args
+
 import pytest
 
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
+from bertc.data.layouts.example import TextExample
 from bertc.data.layouts.parts import scored_parts
-from bertc.ir.learning.custom_task import Classify
+from bertc.ir.learning.answer import Answer, Span
+from bertc.ir.learning.custom_task import Choose, Classify, Many, Regress, Tag
+from bertc.ir.learning.task import Glue
+from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.remarks import score_lines
 from bertc.run.evaluation.task_lookup import task_of
-from bertc.run.evaluation.tasks import evaluate_files
+from bertc.run.evaluation.tasks import evaluate_files, only_answer
 from bertc.run.train.loop import train
 from bertc.use.predict import predict
 
@@ -196,6 +202,37 @@ def test_one_answer_to_everything_is_told(biased):
     assert "classify dev: every example got the answer `no`\n" in report.summary()
     assert '"always": {"classify": {"dev": "no"}}' in (run / "metrics.jsonl").read_text()
     assert evaluate_files(run, "")[0].always == {"classify": {"dev": "no"}}
+
+
+MANY = Classify(labels=Many(names=("x", "y")))
+ONE = [  # a task, right answers, answers, and the one that all examples got
+    (Glue(task="stsb", data="-"), (1.0, 3.0, 5.0), (3.5986, 3.5991, 3.5994), "about 3.599"),
+    (Regress(), (1.0, 3.0, 5.0), (3.4, 3.5, 3.6), None),
+    (
+        Regress(label=("a", "b")),
+        ((0.0, 0.0), (1.0, 9.0)),
+        ((0.1, 2.5), (0.4, 2.51)),
+        "b about 2.505",
+    ),
+    (Rerank(), (0.0, 1.0), (0.3, 0.3001), "about 0.3"),
+    (Embed(positive="b", score="s"), (0.0, 5.0), (0.99, 0.99), "about 0.99"),
+    (Embed(positive="b"), (None, None), (0, 0), None),
+    (Choose(), (0, 1, 2), (2, 2, 2), "2"),
+    (Classify(labels=("x", "y")), ("x", "y"), ("y", "y"), "y"),
+    (MANY, (("x",), ()), (("x",), ()), None),
+    (MANY, (("x",), ()), (("x", "y"), ("x", "y")), "x, y"),
+    (MANY, (("x",), ()), ((), ()), ""),
+    (Tag(labels=("O", "P")), (("O",), ("P", "O")), (("O",), ("O", "O")), "O"),
+    (Regress(), (1.0,), (3.0,), None),
+]
+
+
+@pytest.mark.parametrize(("task", "right", "answers", "same"), ONE)
+def test_one_answer_to_everything_is_seen_of_every_task(task, right, answers, same):
+    kinds = {type(case[0].answer) for case in ONE} | {Span}  # spans are below
+    assert kinds == {*get_args(get_args(Answer)[0])}
+    examples = [TextExample(str(n), (), gold) for n, gold in enumerate(right)]
+    assert only_answer(task, examples, answers) == same
 
 
 def test_no_answer_is_one_too():

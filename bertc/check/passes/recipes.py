@@ -11,7 +11,6 @@ from bertc.check.passes.published.today import Recipe
 from bertc.check.passes.settings.stages import asks_about_pairs
 from bertc.ir.learning.augmentation import UNCHANGED, with_copies
 from bertc.ir.learning.objective import Term
-from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.settings import STAGE_SETTINGS
@@ -66,8 +65,7 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     """Fill in unset settings of a task's stage: ``optimizer batch seq epochs``, and so ``steps``.
 
     ``task=glue(rte, "glue/RTE", examples=2490)`` becomes ``batch=32 seq=128 epochs=3 steps=234``.
-    Settings in the stage, of ``--set`` and, if all stages are tasks, outside stages win; of an
-    optimizer only the written arguments.
+    Settings in the stage, of ``--set`` and, if all stages are tasks, outside stages win.
     """
     program = as_published(program)
     published = _published(program)
@@ -122,15 +120,6 @@ def _tasks(objective: Given) -> list[Task]:
     return [term.objective for term in objective.value if isinstance(term.objective, Task)]
 
 
-def _completed(optimizer: Given, theirs: Optimizer) -> Given:
-    written = optimizer.value
-    if type(written) is not type(theirs):
-        return optimizer
-    named = written.model_fields_set | {"kind"}
-    open_ = {n: getattr(theirs, n) for n in theirs.model_fields_set if n not in named}
-    return replace(optimizer, value=written.model_copy(update=open_))
-
-
 def _followed(
     settings: dict[str, Given],
     forced: Mapping[str, Given],
@@ -148,7 +137,7 @@ def _followed(
         if name not in STAGE_SETTINGS:
             continue
         if name == "optimizer" and name in known:
-            known[name] = settings[name] = _completed(known[name], theirs["optimizer"])
+            settings[name] = known[name]  # of this stage, whose schedule begins with it
         passes = name == "steps" and "epochs" in known
         if name not in known and not passes:
             known[name] = settings[name] = Given(value, Origin("default", source=source))

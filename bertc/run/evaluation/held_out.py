@@ -62,7 +62,7 @@ class Evaluation:
     scores: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     """Scores of tasks, by task, part and metric."""
     always: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The answer to every example of a part, by task and part, if all are equal; "" of no span."""
+    """The answer to every example of a part, by task and part, if all are alike; "" of none."""
     classes: dict[str, dict[str, ByClass]] = field(default_factory=dict)
     """Scores by class, by task and part; not in metrics lines."""
     intervals: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)

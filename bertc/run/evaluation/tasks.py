@@ -4,6 +4,8 @@ import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from bertc.base.diagnostics import several
 from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
@@ -11,11 +13,13 @@ from bertc.data.examples.remarks import notes_on_cuts
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import scored_sample
+from bertc.data.layouts.example import Example
 from bertc.data.layouts.parts import read_examples, scored_parts
 from bertc.data.layouts.table import source_name
-from bertc.data.metrics.gold import AnswerValue
+from bertc.data.metrics.gold import AnswerValue, gold
 from bertc.data.metrics.metrics import ByClass, by_class, judge
 from bertc.data.vocab.existing import vocabulary_of
+from bertc.ir.learning.answer import Score, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.stage import Stage
 from bertc.machine.signals import Stop
@@ -26,6 +30,9 @@ from bertc.run.evaluation.task_inference import Within, answer
 from bertc.run.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
 from bertc.run.evaluation.without import without_heads
 from bertc.run.models.loading import load, placed
+
+ALIKE, OF_COSINES = 0.05, 0.2
+"""Below this share of the deviation of right numbers, or of cosines, answers are one."""
 
 
 def evaluate_tasks(
@@ -56,8 +63,8 @@ def evaluate_tasks(
                 classes.setdefault(task_set.task.title, {})[part] = by_label
             if details:
                 details.see(model, task_set.task, part, examples, answers)
-            if (labels := _one_for_all(answers.given)) is not None:
-                always.setdefault(task_set.task.title, {})[part] = labels
+            if (same := only_answer(task_set.task, examples, answers.given)) is not None:
+                always.setdefault(task_set.task.title, {})[part] = same
             parts.append((len(examples), answers))
             total += len(examples)
         if not parts:
@@ -72,17 +79,39 @@ def evaluate_tasks(
     return Evaluation(loss, losses, accuracy, total, scores=scores, always=always, classes=classes)
 
 
-def _one_for_all(given_answers: Sequence[AnswerValue]) -> str | None:
-    """The label, tag or span that all of several examples were given; None if they differ."""
-    labels = {
-        label
-        for value_or_tags in given_answers
-        for label in (value_or_tags if isinstance(value_or_tags, tuple) else (value_or_tags,))
-    }
-    if not labels and len(given_answers) > 1:
-        return ""
-    only = labels.pop() if len(labels) == 1 and len(given_answers) > 1 else None
-    return only if isinstance(only, str) else None
+def only_answer(
+    task: AnyTask, examples: Sequence[Example], answers: Sequence[AnswerValue]
+) -> str | None:
+    """The answer that all of several examples got, "" for none; None if they differ.
+
+    Numbers are one if they hardly vary (``ALIKE``); of several numbers those that do not are named.
+    """
+    node, first = task.answer, answers[0]
+    if len(answers) < 2 or (isinstance(node, Vector) and not isinstance(first, float)):
+        return None  # of vectors without a score it is how many are nearer
+    if isinstance(node, Score | Vector):
+        return _only_numbers(node, examples, answers)
+    every: set[AnswerValue] = {*answers}
+    if isinstance(node, Tags):
+        every = {tag for tags in answers if isinstance(tags, tuple) for tag in tags}
+    if len(every) != 1:
+        return None
+    (only,) = every
+    return ", ".join(map(str, only)) if isinstance(only, tuple) else str(only)
+
+
+def _only_numbers(
+    node: Score | Vector, examples: Sequence[Example], answers: Sequence[AnswerValue]
+) -> str | None:
+    values_nk = np.array(answers, dtype=float).reshape(len(answers), -1)
+    names: tuple[str, ...] = ("",)
+    usual_k = np.array([OF_COSINES])
+    if isinstance(node, Score):
+        right_nk = np.array([gold(example) for example in examples], dtype=float)
+        names, usual_k = node.names or names, right_nk.reshape(values_nk.shape).std(0)
+    alike_k = values_nk.std(0) < ALIKE * usual_k
+    means = zip(names, values_nk.mean(0), alike_k, strict=True)
+    return ", ".join(f"{name} about {mean:.4g}".strip() for name, mean, one in means if one) or None
 
 
 def evaluate_files(
