@@ -56,12 +56,13 @@ class Exported:
     architecture: str
     notes: tuple[str, ...]
     lacks_pooler: bool = False  # and the plain encoder of the layout would draw one
+    fitted: tuple[str, ...] = ()  # notes on temperatures and thresholds
 
     def summary(self) -> str:
         """Lines: the folder, the class that loads it, the notes."""
         loads = f"transformers.{self.architecture}" if self.architecture else "bertc.load"
         first = f"{self.folder}: {self.layout} layout, for {loads}"
-        return "\n".join([first, *(f"note: {note}" for note in self.notes)])
+        return "\n".join([first, *(f"note: {note}" for note in (*self.notes, *self.fitted))])
 
 
 def export_model(

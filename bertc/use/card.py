@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from bertc.base.diagnostics import MissingInputError, escaped, listed, several
@@ -25,6 +26,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.run.models import runs
 from bertc.run.models.loading import newest_step
+from bertc.run.records.calibration import calibrated
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import values_of
 
@@ -59,7 +61,8 @@ def export_with_card(
     if code or (isinstance(fits, Obstacle) and not pooling):
         from bertc.use.source.code_folder import export_code
 
-        exported = export_code(resolved, tensors, words, to)
+        tensors, fitted = calibrated(run, resolved, tensors)
+        exported = replace(export_code(resolved, tensors, words, to), fitted=fitted)
     else:
         exported = runs.export_run(run, to, pooling, step)
     return _with_card(folder, exported, step, called) if is_taken(folder.resolved) else exported
@@ -159,6 +162,7 @@ def _body(
         yield f"    tokenizer = AutoTokenizer.from_pretrained({called})"
     yield ""
     yield f"Rows have at most {encoder.room or last.seq:,} tokens."
+    yield from exported.fitted
 
 
 def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]) -> Iterator[str]:

@@ -46,10 +46,10 @@ from bertc.ir.program.stage import Stage
 from bertc.machine.display import choose
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers
-from bertc.run.evaluation.details import fit_of
 from bertc.run.evaluation.task_inference import answer
 from bertc.run.evaluation.task_lookup import columns_told, task_of
 from bertc.run.models.loading import load, placed
+from bertc.run.records.calibration import fit_of
 from bertc.use.answer_files import answer_lines, write_answer_file
 
 NAMING = (

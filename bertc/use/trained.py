@@ -26,11 +26,11 @@ from bertc.ir.learning.custom_task import AnyTask, Classify
 from bertc.ir.learning.mining import TextKind
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, Model
-from bertc.run.evaluation.details import fit_of
 from bertc.run.evaluation.task_lookup import imported, task_of
 from bertc.run.evaluation.without import transformer_of
 from bertc.run.models.loading import load as load_model
 from bertc.run.models.vectors import batch_of_rows, embed
+from bertc.run.records.calibration import fit_of
 from bertc.use.attention import AttentionMaps, see_maps
 from bertc.use.fill_mask import Filled, filled
 from bertc.use.graph import Graph, graph_of

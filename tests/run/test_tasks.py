@@ -11,6 +11,7 @@ import pytest
 import torch
 from pyarrow import parquet
 from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, SpecError, UsageError
@@ -25,6 +26,7 @@ from bertc.run.evaluation.details import _alike
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
+from bertc.use.card import export_with_card
 from bertc.use.predict import predict, predicted_parts, write_answers
 from bertc.use.preview import preview
 from tests.net.programs import FARM, copied
@@ -157,6 +159,15 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
     assert scores["macro_f1"] >= report.evaluation.scores["classify"]["dev"]["macro_f1"]
     again = evaluate_run(run, task=f"classify('{file}')", quiet=True)
     assert "of dev" in "\n".join(again.details)
+    exported = export_with_card(run, tmp_path / "left")
+    told = (tmp_path / "left" / "README.md").read_text()
+    assert all(note in told and note in exported.summary() for note in exported.fitted)
+    assert [note.split(" ")[1] for note in exported.fitted] == ["its", "labels"]
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "left")
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "left")
+    batch = tokenizer(texts, padding=True, truncation=True, max_length=24, return_tensors="pt")
+    parts = theirs(**batch).logits.sigmoid().detach().numpy()
+    np.testing.assert_allclose(parts, after.answers.probabilities, atol=1e-5)
     stored = json.loads((run / "calibration.json").read_text())
     stored["classify"]["head"] = "of other weights"
     (run / "calibration.json").write_text(json.dumps(stored))

@@ -35,13 +35,21 @@ def probabilities(scores_nc: LabelScores, several: bool, fit: HeadFit) -> LabelS
 
 
 def fitted(scores_nc: LabelScores, right_nc: LabelScores, several: bool) -> HeadFit:
-    """The temperature of least cross entropy (Guo et al. 2017), and thresholds of the best F1."""
+    """The temperature of least cross entropy (Guo et al. 2017), and thresholds of the best F1.
+
+    The temperature is 1 if that one makes the calibration error larger.
+    """
     low, high = np.log(COLDEST), np.log(HOTTEST)
     for _ in range(60):  # the loss has one minimum in the temperature
         thirds = (low + (high - low) / 3, high - (high - low) / 3)
         losses = [_loss(scores_nc, right_nc, several, HeadFit(float(np.exp(t)))) for t in thirds]
         low, high = (low, thirds[1]) if losses[0] < losses[1] else (thirds[0], high)
     warm = HeadFit(float(np.exp((low + high) / 2)))
+    before, after = (
+        expected_error(probabilities(scores_nc, several, fit), right_nc, several)
+        for fit in (NO_FIT, warm)
+    )
+    warm = NO_FIT if after > before else warm
     if not several:
         return warm
     parts_nc = probabilities(scores_nc, several, warm)

@@ -3,23 +3,17 @@
 Axes: n examples, c labels.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bertc.base.diagnostics import CannotWriteError, listed
-from bertc.base.storage import durable
-from bertc.base.storage.json_file import read_json
-from bertc.base.storage.paths import is_file
 from bertc.data.layouts.example import Example, TextExample
 from bertc.data.metrics.calibration import (
     NO_FIT,
-    HeadFit,
     LabelScores,
     expected_error,
     fitted,
@@ -31,10 +25,8 @@ from bertc.ir.learning.answer import Several, told_names
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers, several_answers
+from bertc.run.records.calibration import fit_of, thresholds, write_fit
 
-CALIBRATION = "calibration.json"
-"""Temperature and thresholds of each task of a run, as ``bertc eval`` fitted them on dev."""
-LARGEST_CALIBRATION_BYTES = 16 << 20
 ALIKE = 0.01
 """Probabilities of a label over all examples that differ by less are alike."""
 WORST, SHOWN = 3, 60
@@ -60,55 +52,27 @@ class Details:
         fit = fit_of(self.run, model, task.title)
         if self.fits:
             fit = fitted(answers.scores, right_nc, several)
-            self._write(model, task.title, fit)
+            try:
+                write_fit(self.run, model, task.title, fit)
+            except CannotWriteError as error:
+                self.notes.append(f"not saved for predictions: {error.message}")
         parts_nc = probabilities(answers.scores, several, NO_FIT)
         errors = [
             expected_error(probabilities(answers.scores, several, of), right_nc, several)
             for of in (NO_FIT, fit)
         ]
         line = f"{where}: calibration error {errors[0]:.3f}"
-        if fit != NO_FIT:
+        if fit.temperature != 1:
             on = "fitted here" if self.fits else "of dev"
             line += f", {errors[1]:.3f} with the temperature {fit.temperature:.2f} {on}"
         self.notes.append(line)
         if isinstance(task.answer, Several) and fit.thresholds:
             after = several_answers(task.answer, answers.scores, fit).given
             scores = judge(task, examples, after)
-            names = zip(task.answer.names, fit.thresholds, strict=True)
-            at = ", ".join(f"{name} {least:.4g}" for name, least in names)
             told = ", ".join(f"{metric} {value:.4f}" for metric, value in scores.items())
-            self.notes.append(f"{where}: {told} with the thresholds {at}")
+            self.notes.append(f"{where}: {told} with the thresholds {thresholds(task, fit)}")
             self.notes += _alike(where, task.answer.names, parts_nc)
         self.notes += _worst(where, examples, answers, np.abs(parts_nc - right_nc).max(1))
-
-    def _write(self, model: Model, title: str, fit: HeadFit) -> None:
-        known = _read(self.run) | {title: {"head": head_digest(model, title), **asdict(fit)}}
-        try:
-            durable.replace(self.run / CALIBRATION, json.dumps(known, indent=1).encode())
-        except CannotWriteError as error:
-            self.notes.append(f"not saved for predictions: {error.message}")
-
-
-def fit_of(run: Path, model: Model, title: str) -> HeadFit:
-    """The fit of a task's head by ``bertc eval``; none after more training, or without one."""
-    known = _read(run).get(title)
-    if not isinstance(known, dict) or known.get("head") != head_digest(model, title):
-        return NO_FIT
-    return HeadFit(float(known["temperature"]), tuple(map(float, known["thresholds"])))
-
-
-def _read(run: Path) -> dict[str, Any]:
-    path = run / CALIBRATION
-    known = read_json(path, LARGEST_CALIBRATION_BYTES) if is_file(path) else {}
-    return known if isinstance(known, dict) else {}
-
-
-def head_digest(model: Model, title: str) -> str:
-    """sha256 of the weights of a task's head."""
-    total = hashlib.sha256()
-    for tensor in model.heads[title].state_dict().values():
-        total.update(tensor.detach().float().cpu().numpy().tobytes())
-    return total.hexdigest()
 
 
 def _right(task: AnyTask, examples: Sequence[Example]) -> LabelScores:

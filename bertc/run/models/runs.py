@@ -1,6 +1,6 @@
 """``bertc export`` and ``bertc import``: run folder to Hugging Face folder and back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -26,6 +26,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.lang import show
 from bertc.run.models.importing import Imported, import_model
 from bertc.run.models.loading import adapted_after, newest_step, read_checkpoint, read_model
+from bertc.run.records.calibration import calibrated
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
             help=f"one of {', '.join(MODES)}",
         )
     resolved, tensors = model_after(run, step)
+    tensors, fitted = calibrated(run, resolved, tensors)
     sentences = vectors_of(run, resolved)
     if pooling and held_task(resolved, parts_of(tensors)):
         raise UsageError(
@@ -83,13 +85,14 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
         sentences = known.changed(pooling=pooling)
     words = vocabulary_of(run, resolved.encoder.vocab_size)
     config = run / "model" / "config.json"
-    return export_model(
+    exported = export_model(
         resolved, tensors, words, folder,
         strict=True,
         prefer=present_layout(run),
         copied=kept_settings(config) if is_file(config) else {},
         sentences=sentences,
     )  # fmt: skip
+    return replace(exported, fitted=fitted)
 
 
 def export_adapter_of(run: Path, folder: Path) -> Exported:

@@ -1,0 +1,86 @@
+"""``calibration.json`` of a run: what ``bertc eval`` fitted of each task on dev."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from bertc.base.storage import durable
+from bertc.base.storage.json_file import read_json
+from bertc.base.storage.paths import is_file
+from bertc.data.metrics.calibration import NO_FIT, HeadFit
+from bertc.ir.learning.answer import told_names
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.program.resolved import Resolved
+from bertc.model import Model
+
+CALIBRATION = "calibration.json"
+LARGEST_CALIBRATION_BYTES = 16 << 20
+
+
+def write_fit(run: Path, model: Model, title: str, fit: HeadFit) -> None:
+    """Add the fit of a task's head."""
+    known = _read(run) | {title: {"head": _digest(_weights(model, title)), **asdict(fit)}}
+    durable.replace(run / CALIBRATION, json.dumps(known, indent=1).encode())
+
+
+def fit_of(run: Path, model: Model, title: str) -> HeadFit:
+    """The fit of a task's head; none after more training, or without one."""
+    known = _read(run).get(title)
+    return _fit(known, _weights(model, title)) if known else NO_FIT
+
+
+def calibrated(
+    run: Path, resolved: Resolved, tensors: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Tensors with temperatures in the heads' last layers, and notes on these and on thresholds."""
+    ready, notes, known = dict(tensors), list[str](), _read(run)
+    for title, task in {task.title: task for task in resolved.stages[-1].tasks}.items():
+        layer = [f"heads.{title}.{name}" for name in ("weight", "bias")]
+        if not {*layer} <= tensors.keys():
+            continue
+        fit = _fit(known.get(title), (tensors[name] for name in layer))
+        if fit.temperature != 1:
+            ready |= {name: tensors[name] / fit.temperature for name in layer}
+            notes.append(f"{title}: its head has the temperature {fit.temperature:.4g} of dev")
+        if fit.thresholds:
+            notes.append(
+                f"{title}: labels are those of a probability above {thresholds(task, fit)}; "
+                "pipelines of transformers take 0.5"
+            )
+    return ready, tuple(notes)
+
+
+def thresholds(task: AnyTask, fit: HeadFit) -> str:
+    """The labels of a task with their thresholds."""
+    names = zip(told_names(task.answer), fit.thresholds, strict=True)
+    return ", ".join(f"{name} {least:.4g}" for name, least in names)
+
+
+def _read(run: Path) -> dict[str, Any]:
+    path = run / CALIBRATION
+    known = read_json(path, LARGEST_CALIBRATION_BYTES) if is_file(path) else {}
+    return known if isinstance(known, dict) else {}
+
+
+def _weights(model: Model, title: str) -> Iterable[Tensor]:
+    return model.heads[title].state_dict().values()
+
+
+def _fit(known: Any, head: Iterable[Tensor]) -> HeadFit:
+    """A fit that was read, if it is of these weights."""
+    if not isinstance(known, dict) or known.get("head") != _digest(head):
+        return NO_FIT
+    return HeadFit(float(known["temperature"]), tuple(map(float, known["thresholds"])))
+
+
+def _digest(head: Iterable[Tensor]) -> str:
+    """sha256 of the weights of a head."""
+    total = hashlib.sha256()
+    for tensor in head:
+        total.update(tensor.detach().float().cpu().numpy().tobytes())
+    return total.hexdigest()
