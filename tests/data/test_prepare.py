@@ -22,11 +22,12 @@ from bertc.data.cache.store import Silent, obtain
 from bertc.data.corpus import prepare
 from bertc.data.rows.holdout import part_of_document
 from bertc.data.rows.sample import sample
+from bertc.data.sources import docstrings
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import split_sentences
 from bertc.ir.data import Files
 from bertc.ir.program.resolved import Resolved
-from tests.data.conftest import Make
+from tests.data.conftest import Make, document
 
 Program = Callable[..., Resolved]
 FARM = 'data="{}" vocab=wordpiece(200) objective=mlm seq=32 batch=4 steps=9'
@@ -174,6 +175,36 @@ def test_damage_is_detected_and_repaired(farm, tmp_path, program, how):
         assert obtain(path.parent, never, Silent()) is not None
 
 
+@pytest.mark.parametrize("shared", [True, False], ids=["of its kind", "of any kind"])
+def test_entries_of_the_cache_that_changed_places_are_made_again(
+    tmp_path, program, shared, monkeypatch
+):
+    for number, name in enumerate(("hens", "ducks")):
+        (tmp_path / f"{name}.py").write_text(f'"""{document(number, 90)}"""')
+    monkeypatch.setattr(docstrings, "_roots", lambda: [tmp_path])
+    how, texts = "objective=mlm seq=32 batch=4 pack=true", ("[hens]", "[ducks]", "[ducks, hens]")
+    wanted = [
+        program(f"data=docstrings({text}) vocab=wordpiece({150 + 9 * n}) {how}")
+        for n, text in enumerate(texts)
+    ]
+    cache = tmp_path / "cache"
+    first = [prepare(one, cache, Silent()).stages[0].train(3).token_ids for one in wanted]
+    kinds = [sorted(path for path in kind.iterdir() if path.is_dir()) for kind in cache.iterdir()]
+    assert {path.parent.name: len(kind) for kind in kinds for path in kind} == {
+        "text": 3, "vocabularies": 3, "tokens": 3, "rows": 6, "packs": 6
+    }  # fmt: skip
+    for entries in kinds if shared else [[path for kind in kinds for path in kind]]:
+        for path in entries:
+            path.rename(path.with_suffix(".aside"))
+        for path, other in zip(entries, entries[1:] + entries[:1], strict=True):
+            path.with_suffix(".aside").rename(other)
+    notes = Notes()
+    again = [prepare(one, cache, notes).stages[0].train(3).token_ids for one in wanted]
+    assert all(map(np.array_equal, first, again))
+    remarked = [note.split()[0] for note in notes.notes if note.endswith("made again")]
+    assert sorted(remarked) == sorted(str(path) for kind in kinds for path in kind)
+
+
 class Stop(Exception):
     pass
 
@@ -242,10 +273,10 @@ def test_who_waits_for_another_process_can_be_stopped_and_goes_on(tmp_path: Path
         def advance(self, amount: int) -> None:
             if not self.tasks[1:]:
                 raise Stop
-            (tmp_path / "y").rename(tmp_path / "x")  # the other has made it
+            (tmp_path / "y" / "x").rename(tmp_path / "x")  # the other has made it
             fcntl.flock(held, fcntl.LOCK_UN)
 
-    notes, facts = Waiting(), obtain(tmp_path / "y", _abc, Silent())
+    notes, facts = Waiting(), obtain(tmp_path / "y" / "x", _abc, Silent())
     with (tmp_path / "x.lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(Stop):

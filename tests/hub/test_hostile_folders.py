@@ -418,6 +418,15 @@ def test_a_sound_tokenizer_is_read_aside_once(tmp_path, monkeypatch):
     here = reading.read_tokenizer(tmp_path / "one")
     (kept,) = (tmp_path / "tokenizers").iterdir()
     kept.write_bytes(kept.read_bytes().replace(b"lower", b"upper"))  # damaged: it is read again
+    assert reading.read_tokenizer(tmp_path / "one") == here
+    write_trap(tmp_path / "other", {"normalizer": normalizers.Strip()})
+    other = reading.read_tokenizer(tmp_path / "other")
+    (second,) = {*(tmp_path / "tokenizers").iterdir()} - {kept}
+    first = kept.rename(tmp_path / "first")
+    second.rename(kept)
+    first.rename(second)  # each has the other's name
+    assert [reading.read_tokenizer(tmp_path / name) for name in ("one", "other")] == [here, other]
+    kept.unlink()
     monkeypatch.setattr(reading, "in_process", in_process)
     aside = reading.read_tokenizer(tmp_path / "one")
     assert aside == here

@@ -60,10 +60,12 @@ def obtain(
     progress: Progress,
     expected_bytes: int = 0,
     anew: bool = False,
+    keyed: bool = True,
 ) -> Facts:
     """The facts stored in ``folder``; if it is missing or damaged, ``make`` fills it first.
 
-    ``anew``: it is made in any case, and in its place only when it is whole.
+    ``anew``: it is made in any case, and in its place only when it is whole. ``keyed``: its name
+    says what it holds, so under another name it is damaged.
     """
     if not anew and (facts := intact(folder)) is not None:
         return facts
@@ -81,7 +83,7 @@ def obtain(
             temporary.mkdir()
             try:
                 facts = make(temporary)
-                seal(temporary, facts)
+                seal(temporary, facts, folder.name if keyed else "")
                 if anew:
                     durable.remove(folder)
                 durable.rename(temporary, folder)
@@ -91,13 +93,14 @@ def obtain(
     return facts
 
 
-def seal(folder: Path, facts: Facts) -> None:
-    """Write the manifest of a folder: its facts, and size and sha256 of each file."""
+def seal(folder: Path, facts: Facts, key: str = "") -> None:
+    """Write the manifest of a folder: its facts, its key, and size and sha256 of each file."""
     durable.sync_all(folder)
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         files[path.relative_to(folder).as_posix()] = [path.stat().st_size, durable.digest(path)]
-    content = json.dumps({"facts": facts, "files": files}, sort_keys=True)
+    manifest = {"facts": facts, "files": files, **({"key": key} if key else {})}
+    content = json.dumps(manifest, sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()
     (folder / MANIFEST_FILE).write_text(f"{digest}\n{content}\n", encoding="utf-8")
     durable.sync(folder / MANIFEST_FILE)
@@ -123,7 +126,7 @@ def intact(folder: Path, checked_bytes: int = CHECKED_BYTES) -> Facts | None:
         return None
     try:
         manifest = unsealed(read_text(folder / MANIFEST_FILE, LARGEST_MANIFEST_BYTES))
-        if manifest is None:
+        if manifest is None or manifest.get("key", folder.name) != folder.name:
             return None
         for name, (size, expected) in manifest["files"].items():
             path = folder / name

@@ -146,7 +146,7 @@ def put_folder(
 ) -> None:
     """Make a folder of the place: aside and renamed, or in a store its manifest last."""
     if at.folder:
-        store.obtain(at.folder / name, fill, store.Silent(), anew=anew)
+        store.obtain(at.folder / name, fill, store.Silent(), anew=anew, keyed=False)
         return
     with tempfile.TemporaryDirectory(prefix="bertc-") as aside:
         folder = Path(aside)

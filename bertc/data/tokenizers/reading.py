@@ -125,10 +125,11 @@ def _of_others(path: Path, file: Path, lower: bool) -> dict[str, Any]:
     read = hashlib.sha256(f"{READING_VERSION} {version('transformers')} {lower}".encode())
     for name, content in sorted(files.items()):
         read.update(f" {name} {len(content)} ".encode() + content)
-    cached = cache_folder() / "tokenizers" / read.hexdigest()
+    key = read.hexdigest()
+    cached = cache_folder() / "tokenizers" / key
     with suppress(BertcError, ValueError):  # it is not there, or damaged
         checksum, content = read_bytes(cached, 2 * LARGEST_FILE_BYTES).split(b"\n", 1)
-        if hashlib.sha256(content).hexdigest().encode() == checksum:
+        if hashlib.sha256(key.encode() + content).hexdigest().encode() == checksum:
             return dict(json.loads(content))
     place = Path(tempfile.gettempdir())
     with durable.writing(place, 0, "name another by TMPDIR"), tempfile.TemporaryDirectory() as name:
@@ -139,7 +140,7 @@ def _of_others(path: Path, file: Path, lower: bool) -> dict[str, Any]:
         error = UnsafeError if result["unsafe"] else DataError
         raise error(f"{path}: {result['refused']}", result["help"])
     content = json.dumps(result, ensure_ascii=False).encode()
-    checksum = hashlib.sha256(content).hexdigest().encode()
+    checksum = hashlib.sha256(key.encode() + content).hexdigest().encode()
     with suppress(BertcError), durable.writing(cached):  # without it they are read again
         durable.make_folder(cached.parent)
         durable.replace(cached, checksum + b"\n" + content)

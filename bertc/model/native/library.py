@@ -31,7 +31,7 @@ VECTORS = {
 """Compiler flags by the CPU capability that torch reports."""
 COMPILE_TIMEOUT_SECONDS = 60
 SUM = ".sha256"
-"""Ending of the file with the checksum of a library."""
+"""Ending of the file with the checksum of a library and its name."""
 ValueType = Literal["bf16", "fp32"]
 
 
@@ -81,7 +81,11 @@ def _is_whole(path: Path) -> bool:
     """True if a library is there as it was compiled: a damaged one ends the process by a signal."""
     written = path.with_suffix(SUM)
     there = path.is_file() and written.is_file()
-    return there and written.read_bytes() == durable.digest(path).encode()
+    return there and written.read_text("utf-8", "replace") == _checksum(path)
+
+
+def _checksum(path: Path) -> str:
+    return f"{durable.digest(path)} {path.name}"
 
 
 def _compile(command: list[str], place: Path) -> None:
@@ -93,6 +97,6 @@ def _compile(command: list[str], place: Path) -> None:
         linked = [command[0], "-shared", str(objects), "-o", str(library), "-lm"]
         for step in (compiled, linked):
             subprocess.run(step, check=True, capture_output=True, timeout=COMPILE_TIMEOUT_SECONDS)
-        library.with_suffix(SUM).write_text(durable.digest(library))
+        library.with_suffix(SUM).write_text(_checksum(library))
         os.replace(library, place)
         os.replace(library.with_suffix(SUM), place.with_suffix(SUM))
