@@ -21,7 +21,7 @@ from bertc.api import check
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError, SpecError, UnsafeError
 from bertc.data.examples.encode import encode
 from bertc.data.layouts.example import TextExample
-from bertc.data.tokenizers import reading
+from bertc.data.tokenizers import by_transformers, reading
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub import families
 from bertc.hub.config import IGNORED, ONLY
@@ -375,7 +375,9 @@ GROWING = normalizers.Sequence([normalizers.Replace("a", "a" * 100_000)] * 6)
 ENDLESS = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
 DAMAGED_MAP = {"type": "Precompiled", "precompiled_charsmap": "AAAA/////w=="}
 """It says that a table of 4 GiB follows."""
+LONG = normalizers.Sequence([normalizers.Prepend("a " * 500)] * 3000)
 TRAPS: dict[str, tuple[dict[str, Any], str]] = {
+    "length": ({"normalizer": LONG}, "takes too much time"),
     "growth": ({"normalizer": GROWING}, "takes more than .* of memory"),
     "pattern": ({"pre_tokenizer": ENDLESS}, "fails on the text .*aaaa"),
     "map": ({"normalizer": DAMAGED_MAP}, "its tokenizer (takes|ends)|cannot read"),
@@ -400,6 +402,7 @@ def write_trap(folder: Path, parts: dict[str, Any]) -> None:
 def test_a_tokenizer_that_explodes_does_so_aside(name, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "in_process", in_process)
     monkeypatch.setattr(reading, "MOST_MEMORY_BYTES", 600 * 2**20)
+    monkeypatch.setattr(reading, "CPU_SECONDS", 1 if name == "length" else 60)
     parts, message = TRAPS[name]
     write_trap(tmp_path, parts)
     with pytest.raises(DataError, match=message) as refused:
@@ -440,6 +443,17 @@ def test_a_sound_tokenizer_is_read_aside_once(tmp_path, monkeypatch):
         env={**os.environ, "BERTC_CACHE": str(tmp_path)}, check=True, capture_output=True,
     )  # fmt: skip
     assert elsewhere.stdout == b"6\n"
+
+
+def test_a_vocabulary_of_too_many_tokens_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(by_transformers, "LARGEST_VOCABULARY", 5)
+    write_trap(tmp_path / "json", {"normalizer": normalizers.Strip()})
+    for name, content in (("vocab.txt", "\n".join(TOKENS)), ("spiece.model", "x" * 96)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text(content)
+    for folder in tmp_path.iterdir():
+        with pytest.raises(DataError, match="has 6 tokens, 5 are the most"):
+            reading.read_tokenizer(folder)
 
 
 def test_damaged_tokenizers_of_runs_are_named(tmp_path):
