@@ -1,5 +1,6 @@
 """``bertc prepare``: text made tokens in a folder or a store, and how far that is."""
 
+import sys
 from pathlib import Path
 
 from bertc.base.diagnostics import DataError, listed, several
@@ -7,7 +8,8 @@ from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
 from bertc.data.prepared.finishing import finish_preparing, survey
 from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.prepared.plan import CORPUS_FILE
+from bertc.data.prepared.manifest import part_at, read_corpus
+from bertc.data.prepared.plan import CORPUS_FILE, HELD_OUT
 from bertc.data.rows.cleaning import removal_text
 from bertc.data.rows.holdout import held_out_remark
 from bertc.ir.program.resolved import Resolved
@@ -68,9 +70,13 @@ def finished(to: str) -> str:
 
 def standing(to: str) -> tuple[str, bool]:
     """The progress of a preparation with its missing and damaged parts; True if it has none."""
+    place = FolderAt(to)
     with watching("nothing was changed") as progress:
-        plan, parts, missing, damaged = survey(FolderAt(to), progress)
-    in_store, command = FolderAt(to).folder is None, plan.read.get("command")
+        plan, parts, missing, damaged = survey(place, progress)
+    in_store, command = place.folder is None, plan.read.get("command")
+    corpus = read_corpus(place) if place.sizes("").get(CORPUS_FILE) else None
+    if corpus and part_at(place, HELD_OUT, None, 0 if in_store else sys.maxsize) != corpus.heldout:
+        damaged.append(HELD_OUT)
     size = f", {bytes_text(int(plan.read.get('bytes', 0)))} of text" if command else ""
     lines = [f"{to}: {plan.words('text')}{size}"]
     lines.append(f"  parts    {len(parts):,} of {len(plan.parts):,}{', by size' * in_store}")
@@ -78,9 +84,11 @@ def standing(to: str) -> tuple[str, bool]:
         if names:
             lines.append(f"  {word}  {len(names):,}: {listed(names)}")
     lines.append(f"  tokens   {sum(part.facts['train']['tokens'] for part in parts):,}")
-    whole = len(parts) == len(plan.parts)
-    if whole and not FolderAt(to).sizes("").get(CORPUS_FILE):
+    absent = [*missing, *damaged]
+    if absent:
+        lines.append(f"  {plan.remedy(to, absent)}")
+    elif corpus is None or corpus.parts != tuple(parts):
         lines.append("  not finished: --finish writes the manifest")
     if command:
         lines.append(f"  files edited since are not seen here: {command} compares them")
-    return "\n".join(lines), whole
+    return "\n".join(lines), not absent

@@ -165,7 +165,12 @@ def test_damage_of_a_folder_is_refused_and_repaired(
         damage(tmp_path / "to" / part / file, how)
         with pytest.raises(DataError, match=f"{part} is damaged, gone or of another"):
             read_all(place.address, tmp_path)
-        assert (part in standing(place.address)[0]) == part.isdigit()
+        said, whole = standing(place.address)
+        assert f"damaged  1: {part}" in said
+        assert not whole
+        if part != "heldout":  # which the end makes anew
+            with pytest.raises(DataError, match=f"the first is {part}"):
+                finish_preparing(place, Silent())
         made(program, place.address, tmp_path / "cache")
         assert contents(place.folder) == straight
 

@@ -21,7 +21,7 @@ from bertc.data.prepared.manifest import (
     write_corpus,
 )
 from bertc.data.prepared.opening import copy_part
-from bertc.data.prepared.plan import HELD_OUT, PreparationPlan, read_plan
+from bertc.data.prepared.plan import HELD_OUT, TOKENIZER, PreparationPlan, read_plan
 from bertc.data.rows.cleaning import copies, keys_in
 from bertc.data.rows.holdout import join_held_out
 from bertc.data.rows.rewriting import Rewriting, hold_out_end, holds_out, rewrite, without
@@ -81,7 +81,10 @@ def _all_parts(
 def survey(
     place: FolderAt, progress: Progress, checked_bytes: int = sys.maxsize
 ) -> tuple[PreparationPlan, list[PreparedPart], list[str], list[str]]:
-    """The plan of a place, its parts that are whole; missing ones, damaged ones."""
+    """The plan of a place, its parts that are whole; missing ones, damaged ones.
+
+    The tokenizer is one of these two, where it is not whole.
+    """
     plan = read_plan(place)
     if plan is None:
         raise UsageError(
@@ -101,6 +104,8 @@ def survey(
                 (damaged if MANIFEST_FILE in place.sizes(name) else missing).append(name)
             progress.advance(1)
     progress.end()
+    if part_at(place, TOKENIZER, None, sys.maxsize) is None:
+        (damaged if MANIFEST_FILE in place.sizes(TOKENIZER) else missing).append(TOKENIZER)
     return plan, parts, missing, damaged
 
 
