@@ -205,7 +205,7 @@ def vocabulary_for(
         return {"size": size}
 
     read = [(language, source.identity) for language, source in monolingual]
-    trainer = ["sentencepiece"] if by_sentencepiece else []
+    trainer = ["sentencepiece, white space"] if by_sentencepiece else []
     name = fingerprint(VERSION, node.model_dump(mode="json"), read, *trainer)
     folder = cache / "vocabularies" / name
     obtain(folder, make, progress)

@@ -2,20 +2,35 @@
 
 import json
 import random
+import unicodedata
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
-from sentencepiece import sentencepiece_model_pb2
+from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 from tokenizers import Tokenizer
 
 from bertc import resolve
 from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.data.rows.tokenise import Encode
+from bertc.data.vocab import changed
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import ALBERT_SPECIALS, _alphabet, learn
 from bertc.data.vocab.vocabulary import Vocabulary, _starts_word, from_tokenizer
-from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
+from bertc.ir.vocabulary import (
+    ByteBpe,
+    Bytes,
+    Extended,
+    TokenizerFile,
+    Trimmed,
+    Unigram,
+    WordPiece,
+    Words,
+)
+from bertc.ir.vocabulary import Vocabulary as AnyVocabulary
+from tests.hub.hf_tokenizers import trained
 
 Learned = WordPiece | ByteBpe | Unigram
 KINDS: list[Learned] = [
@@ -214,6 +229,54 @@ def test_accents_go_where_asked() -> None:
     kept = learn(Unigram(size=60), text).normalizer.normalize_str(text[0])
     bare = learn(Unigram(size=60, accents=False), text).normalizer.normalize_str(text[0])
     assert (kept, bare) == ("süße früchte, été", "suße fruchte, ete")
+
+
+FILES = TokenizerFile, Extended, Trimmed
+WHITE = [c for c in map(chr, range(0x110000)) if c.isspace() and not "\x1c" <= c <= "\x1f"]
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in get_args(get_args(AnyVocabulary)[0]) if k not in FILES]
+)
+def test_white_space_of_tasks_is_read_as_that_of_training(kind, tmp_path: Path) -> None:
+    """Spaces, or in bytes what they are; BERT's own drops controls that are no line ends."""
+    learn_from = [*texts(), "".join(WHITE)]
+    base = from_tokenizer(learn(kind(size=261 if kind is Bytes else 400), learn_from), "")
+    base.save(tmp_path)
+    read = [base.tokenizer, load_vocabulary(TokenizerFile(path=str(tmp_path))).tokenizer]
+    if kind not in (Words, Bytes):
+        counts = np.ones(base.size, np.int64)
+        read += [changed.extended(base, ["vorpelqui"]), changed.trimmed(base, counts, 0)]
+    for tokenizer in read:
+        for white in WHITE:
+            dropped = kind is WordPiece and ord(white) in (0xB, 0xC, 0x85)
+            gap = f"{white} " if dropped else white
+            text = f"{white}kalo{gap}mi, ru{gap}{white}te{white}"
+            ids = tokenizer.encode(text, add_special_tokens=False).ids
+            if kind in (ByteBpe, Bytes):
+                assert tokenizer.decode(ids) == text
+                continue
+            assert ids == tokenizer.encode("kalo mi, ru te", add_special_tokens=False).ids
+            assert ids == Encode(tokenizer.to_str(), "lines")([(text, False)])[0].tolist()
+
+
+def test_unigrams_read_every_character_as_sentencepiece_does() -> None:
+    """But for controls, of which it reads none, and those that its rules lack."""
+    vocabulary = from_tokenizer(learn(Unigram(size=300, lower=False), texts()[:400]), "")
+    model = sentencepiece_model_pb2.ModelProto.FromString(trained(texts(), 300, {}))
+    model.ClearField("pieces")
+    for token, score in json.loads(vocabulary.tokenizer.to_str())["model"]["vocab"]:
+        number = vocabulary.tokenizer.token_to_id(token)
+        of_kind = model.SentencePiece.CONTROL if vocabulary.special[number] else 1
+        model.pieces.add(piece=token, score=score, type=2 if token == "<unk>" else of_kind)
+    theirs = SentencePieceProcessor(model_proto=model.SerializeToString())
+    spaces = [*WHITE, *"\u061c\u200b\u200c\u200e\u200f\u2581\ufeff\ufffd"]
+    texts_read = [line.replace(" ", white, 3) for line in texts()[400:500] for white in spaces]
+    texts_read += [f"kalo{c}mi" for c in map(chr, range(0x20, 0x2E80)) if c != "\u0344"]
+    for text in texts_read:
+        if not any(unicodedata.category(c) == "Cc" and c not in "\t\n\f\r" for c in text):
+            ids = vocabulary.tokenizer.encode(text, add_special_tokens=False).ids
+            assert ids == theirs.encode(text), text
 
 
 def test_unigrams_are_not_learned_from_words_without_end() -> None:

@@ -37,6 +37,10 @@ OVERLONG_WORD = re.compile(r"\S{4193,}")
 """Words too long to learn from (SentencePiece's --max_sentence_length, 4192 bytes)."""
 RESERVED = "[\0\u2581\u2585]"
 """Characters that SentencePiece has for itself: the end, a space, what is unknown."""
+ALSO_SPACES = r"\x1c-\x1f\u061c\u200b\u200c\u200e\u200f\u2581\ufeff\ufffd"
+"""Spaces by Python's str.split, or by SentencePiece's nmt_nfkc (builder.cc), beside ``\\s``."""
+WHITE_SPACE = rf" *[[^\S ]{ALSO_SPACES}][\s{ALSO_SPACES}]*| {{2,}}"
+"""All that is to be one space, but a single one, so that most spaces are left as they are."""
 
 
 def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[str]) -> Tokenizer:
@@ -206,7 +210,8 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
     # As ALBERT's tokenization.py and XLNet's prepro_utils.py do before SentencePiece reads.
     bare = [] if node.accents else [normalizers.NFKD(), normalizers.StripAccents()]
     steps = [*bare, normalizers.NFKC(), *([normalizers.Lowercase()] if node.lower else [])]
-    normalizer = normalizers.Sequence(steps)
+    blanks = [normalizers.Replace(Regex(WHITE_SPACE), " "), normalizers.Strip()]
+    normalizer = normalizers.Sequence([*steps, *blanks])
     first, last = (ALBERT_SPECIALS, ()) if node.specials == "albert" else (ROBERTA_SPECIALS, MASK)
     specials = (*first, *last)
     most = min((node.size - len(specials)) // 2, max(128, node.size // 4))
@@ -219,9 +224,7 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
     pieces = [(special, 0.0) for special in first]
     pieces += [*chosen, *((special, 0.0) for special in last)]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=first.index("<unk>")))
-    tokenizer.normalizer = normalizers.Sequence(
-        [*steps, normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
-    )
+    tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
     ids = {piece: token_id for token_id, (piece, _) in enumerate(pieces)}
