@@ -24,6 +24,7 @@ from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
+from bertc.lang.files import OVERRIDE
 from bertc.run.models import runs
 from bertc.run.models.loading import newest_step
 from bertc.run.records.calibration import calibrated
@@ -140,6 +141,7 @@ def _body(
     yield from (f"# Encoder{way}, {exported.layout} layout", "")
     size = f"{several(encoder.depth, 'layer')} of {encoder.hidden:,}, {count:,} parameters"
     spec = read_text(folder.spec, MOST_BYTES).splitlines() if is_file(folder.spec) else []
+    spec.sort(key=lambda line: not line.startswith(OVERRIDE))  # what was changed is not cut off
     of_spec = f" of the spec {resolved.name}:" if spec else "."
     yield from (f"An encoder of {size} without heads, made by bertc{of_spec}", "")
     yield from _shown([line for line in spec if line.strip()], _SPEC_LINES, "lines")
@@ -167,6 +169,7 @@ def _body(
 
 def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]) -> Iterator[str]:
     """The text, the settings and the scores of the weights after a step."""
+    resolved = folder.counted(resolved)
     lines = [line for line in folder.read_metrics() if line["step"] <= step]
     tokens = max((line.get("tokens", 0) for line in lines), default=0)
     yield f"## Training, {step:,} of {several(resolved.steps, 'step')}"

@@ -39,10 +39,11 @@ def read_order(
     """
     folder = RunFolder(run)
     resolved = folder.read_resolved()
-    if not 0 <= first < end <= resolved.steps:
+    steps = folder.counted(resolved).steps
+    if not 0 <= first < end <= steps:
         raise UsageError(
-            f"the run has steps 0 to {resolved.steps - 1:,}, not {first:,} up to {end:,}",
-            f"--steps 0:{resolved.steps} lists all",
+            f"the run has steps 0 to {steps - 1:,}, not {first:,} up to {end:,}",
+            f"--steps 0:{steps} lists all",
         )
     with watching(AGAIN) as watched:
         corpus = read_text(folder, resolved, cache or cache_folder(), watched)

@@ -6,9 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from bertc import cost
-from bertc.api import points
-from bertc.base.diagnostics import SpecError
+from bertc.api import points, show
+from bertc.base.diagnostics import ResumeRefusedError, SpecError, UsageError
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.manner import Manner
+from bertc.run.records.changes import changed, settings_texts
 from bertc.run.train import loop
+from bertc.use.card import export_with_card
+from bertc.use.order import read_order
 from tests.run.conftest import lines
 
 SMALL = "layers=1 hidden=32 heads=2 batch=4 seq=16 vocab=wordpiece(200) data=files('farm.txt')"
@@ -34,8 +39,11 @@ def timed(tiny):
 
 
 @pytest.mark.usefixtures("ticking")
-def test_the_rate_is_that_of_the_time_used(go, timed, tmp_path):
+def test_the_rate_is_that_of_the_time_used(go, timed, tmp_path, monkeypatch):
+    judged = list[object]()
+    monkeypatch.setattr(loop, "plateau_lines", lambda evaluation: judged.append(evaluation) or ())
     report = go(timed)
+    assert len(judged) == 1
     trained = lines(tmp_path / "run", "train")
     assert trained[0]["clock"] == 0
     for line in trained:
@@ -63,6 +71,35 @@ def test_an_estimate_has_the_steps_there_is_time_for():
     assert estimated.time.seconds_total == pytest.approx(120, rel=0.01)
     (again,) = points(f"{SMALL} steps={estimated.stages[0].steps}")
     assert cost.estimate(again, "cpu").flops.train_total == estimated.flops.train_total
+
+
+@pytest.mark.usefixtures("ticking")
+def test_nobody_is_shown_the_steps_that_stand_for_a_time(go, timed, tmp_path):
+    report, run = go(timed), tmp_path / "run"
+    (run / "spec.bertc").write_text("steps = 9\n" + "# a line\n" * 20 + "# --set steps=20s\n")
+    (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "a hen", "sentence_bad": "hen a"}\n')
+    export_with_card(run, tmp_path / "to")
+    card, steps = (tmp_path / "to" / "README.md").read_text(), report.steps
+    assert f"{steps} of {steps} steps" in card
+    assert "# --set steps=20s" in card
+    assert settings_texts(timed)["steps"] == "20s"
+    longer = timed.model_copy(update={"run": timed.run.model_copy(update={"clock": 24.0})})
+    others = {"9": timed.of_steps(9), "10000000000": timed.of_steps(10**10), "24 h": longer}
+    changes = {text: [*map(str, changed(timed, other))] for text, other in others.items()}
+    assert changes == {text: [f"steps: 20s -> {text}"] for text in others}
+    pairs = evaluate_run(run, Manner(pairs=str(tmp_path / "pairs.jsonl")), quiet=True)
+    assert pairs.steps == evaluate_run(run, quiet=True).steps == steps
+    with pytest.raises(UsageError, match=f"0 to {steps - 1},"):
+        read_order(run, 0, steps + 1, print)
+    for other in others.values():
+        with pytest.raises(ResumeRefusedError, match="steps: 20s -> "):
+            go(other, resume=True)
+
+
+@pytest.mark.parametrize("text", ["20s", "3min", "1.5 h", "7 h"])
+def test_a_time_is_shown_as_it_is_read(text):
+    resolved = f"{SMALL} steps={text}"
+    assert f"\nsteps = {text} " in str(show(resolved))
 
 
 def test_stages_are_not_counted_by_the_clock():

@@ -12,6 +12,7 @@ from bertc.ir.base import Node
 from bertc.ir.changing.growth import Init
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Share
+from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Term
 from bertc.ir.methods.clock import Clock
 from bertc.ir.network.adapter import NO_ADAPTER
@@ -141,6 +142,11 @@ class Resolved(Node):
     def steps(self) -> int:
         """Optimiser steps of the whole run."""
         return sum(stage.steps for stage in self.stages)
+
+    @property
+    def length(self) -> int | Hours:
+        """Its steps, or the time that ends it, as a spec says them."""
+        return Hours(hours=self.run.clock) if self.run.clock else self.steps
 
     def steps_by(self, step: int, seconds: float) -> int:
         """Its steps; by the clock those at the pace of the first ``step``, in ``seconds``."""

@@ -30,7 +30,7 @@ class Drawing:
 
     @property
     def trials_in_all(self) -> int:
-        """How many trials there will be."""
+        """The number of trials that there will be."""
         return self.trials if self.grid is None else len(self.grid)
 
     def next(self, store: Store) -> Any:
@@ -61,7 +61,7 @@ class Drawing:
 
 
 def drawing(space: Space, trials: int) -> Drawing:
-    """How the points of so many trials are chosen."""
+    """The drawing of a number of trials."""
     return Drawing(space, trials, _grid(space, trials))
 
 

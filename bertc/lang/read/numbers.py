@@ -94,6 +94,15 @@ def range_ends(text: str) -> tuple[tuple[int, int], tuple[int, int]]:
     return match.span(1), match.span(2)
 
 
+def show_hours(hours: float) -> str:
+    """The text of a time in hours, with the unit that needs the fewest digits."""
+    texts = {f"{show_number(round(hours / float(HOURS[u]), 9))}{u}" for u in ("h", "min", "s")}
+    exact = [text for text in sorted(texts) if read_number(text) == hours]
+    digits = {text: len(text.rstrip("hmins")) - text.endswith("h") for text in exact}
+    shortest = min(exact, key=digits.__getitem__, default=f"{show_number(hours)}h")
+    return shortest.replace("h", f" {HOURS_UNIT}")
+
+
 def show_number(value: int | float) -> str:
     """The shortest literal that reads back as the same value."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertc.ir.base import Node, call_text
+from bertc.ir.learning.equal import Hours
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Program
 from bertc.lang.read import shapes
-from bertc.lang.read.numbers import show_number
+from bertc.lang.read.numbers import show_hours, show_number
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
@@ -92,6 +93,8 @@ def _shapeless(value: Any, full: bool) -> str:
             return _term(
                 value, shapes.SumShape(type(value), term, shapes.arguments(type(value))[term]), full
             )
+        case Hours(hours=hours):
+            return show_hours(hours)
         case Node() if value.number_unit:
             return f"{show_number(getattr(value, value.bare_number[0]))} {value.number_unit}"
         case Node():

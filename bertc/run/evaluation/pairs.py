@@ -35,6 +35,7 @@ from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.without import without_heads
 from bertc.run.evaluation.word_networks import TextRow, in_batches, learned_terms, token_scores
 from bertc.run.models.loading import load, newest_step, placed
+from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
 
 MEAN = "mean"
@@ -99,7 +100,8 @@ def evaluate_pairs(
     notes = [f"scored by {term.title}: {HOW[term.fills]}", *_of_ties(pairs, points)]
     if step and term.title not in learned:  # a folder of transformers does not say
         notes.append(f"the run learned {listed(learned)}, not {term.title}")
-    return Report(run, step, model.resolved.steps, 0, 0, evaluation, (*notes,))
+    steps = RunFolder(run).counted(model.resolved).steps
+    return Report(run, step, steps, 0, 0, evaluation, (*notes,))
 
 
 def _scoring(model: Model, objective: str) -> Objective:

@@ -29,6 +29,8 @@ ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """Settings that may change on resume, as they must after memory ran out."""
 CHANGEABLE = (*ABOUT_MEMORY, "log")
 """Settings that may change on resume: those, and the trackers, which change nothing of the run."""
+NO_SETTINGS = (*CHANGEABLE, "clock")
+"""Fields of a run that are no settings of it: steps say what its clock does."""
 REDUNDANT = (*ABOUT_MEMORY, *AS_STEPS, "grow")
 """Stage settings that follow from others, or change nothing that is learned."""
 SHOWN = 12
@@ -77,7 +79,8 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
     changes = [change for change in every if not change.follows(old, new)]
     # Steps that were counted from epochs are all there is to see of those.
     changes = changes or [change for change in every if change.setting == "steps"]
-    if [change.setting for change in changes] == ["steps"] and new.steps > old.steps:
+    clocks = old.run.clock or new.run.clock
+    if [c.setting for c in changes] == ["steps"] and new.steps > old.steps and not clocks:
         _refuse_more_steps(old, new, run)
         return
     refuse([str(change) for change in changes] or differences(old, new))
@@ -154,7 +157,7 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
     network = encoder.settings()
     return {
         **{name: value for name, value in network.items() if name not in STAGE_SETTINGS},
-        **{name: getattr(run, name) for name in Run.model_fields if name not in CHANGEABLE},
+        **{name: getattr(run, name) for name in Run.model_fields if name not in NO_SETTINGS},
         "save_at": tuple(Words(words=one.words) if one.words else one.step for one in run.save_at),
         "pooler": encoder.pooler,
         "languages": encoder.languages,
@@ -173,11 +176,11 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
     for setting in STAGE_SETTINGS:
         if setting in AS_STEPS:
             continue
-        was, now = ([getattr(s, setting) for s in program.stages] for program in (old, new))
+        was, now = (_of_stages(program, setting) for program in (old, new))
         if was == now or setting in ABOUT_MEMORY:
             continue
         if setting == "steps" and _shared_out(old, new):
-            yield Change(setting, old.steps, new.steps)
+            yield Change(setting, old.length, new.length)
         elif setting not in ("steps", "grow") and all(e == e[:1] * len(e) for e in (was, now)):
             yield Change(setting, was[0], now[0])
         else:
@@ -185,6 +188,12 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
                 # Where one of the two does not grow, layers differ, and these are named.
                 if a != b and None not in (a, b):
                     yield Change(setting, a, b, stage)
+
+
+def _of_stages(program: Resolved, setting: str) -> list[Any]:
+    """The value of a setting in each stage; of a run by the clock its steps are a time."""
+    timed = setting == "steps" and program.run.clock
+    return [program.length if timed else getattr(stage, setting) for stage in program.stages]
 
 
 def _shared_out(old: Resolved, new: Resolved) -> bool:
@@ -244,10 +253,10 @@ def settings_texts(program: Resolved | Program) -> dict[str, str]:
     texts = {name: written(name, of_run[name]) for name in Settings.model_fields if name in of_run}
     for name in STAGE_SETTINGS:
         if name not in REDUNDANT:
-            stages = program.stages
-            of_stages = {stage.name: written(name, getattr(stage, name)) for stage in stages}
-            if len({*of_stages.values()}) == 1:
-                texts[name] = of_stages[stages[0].name]
+            of_stages = [written(name, value) for value in _of_stages(program, name)]
+            if len({*of_stages}) == 1:
+                texts[name] = of_stages[0]
             else:
-                texts |= {f"{stage}.{name}": text for stage, text in of_stages.items()}
+                named = zip(program.stages, of_stages, strict=True)
+                texts |= {f"{stage.name}.{name}": text for stage, text in named}
     return texts

@@ -83,8 +83,11 @@ class RunFolder:
 
     def is_finished(self, resolved: Resolved) -> bool:
         """True if the run of this program finished; the digests of its model are written last."""
-        end = self.saved_step if resolved.run.most_seconds else resolved.steps
-        return step_of_model(self.path) == end
+        return step_of_model(self.path) == self.counted(resolved).steps
+
+    def counted(self, resolved: Resolved) -> Resolved:
+        """The run's program; in place of a clock with the steps that it had time for so far."""
+        return resolved.of_steps(self.saved_step) if resolved.run.most_seconds else resolved
 
     @property
     def in_use(self) -> bool:

@@ -68,9 +68,11 @@ class Phase(ABC):
 
     def may_be_judged(self, session: Session) -> bool:
         """True in one evaluation of a run: the first after warm-up and a quarter of the steps."""
-        run, step, first = session.resolved.run, session.progress.step, session.resolved.stages[0]
-        young = max(first.schedule_start + first.warmup_steps, session.resolved.steps // 4)
-        before = max((step - 1) // run.eval_every * run.eval_every, self.stage.first_step)
+        program, step = session.resolved, session.progress.step
+        first, every = program.stages[0], program.run.eval_every
+        part = program.steps_by(step, session.progress.seconds) / program.steps  # of a clock's
+        young = part * max(first.schedule_start + first.warmup_steps, program.steps // 4)
+        before = max((step - 1) // every * every, self.stage.first_step)
         return before < young <= step
 
     @abstractmethod
