@@ -182,7 +182,8 @@ def fit_(
     The table of candidates goes to stderr, so that ``> FILE`` keeps the spec alone.
 
     Of several budgets the first in this order is used up, and the others are kept:
-    parameters, FLOPs, time. Within memory alone the most parameters are taken.
+    parameters, FLOPs, time. Within memory alone the most parameters are taken. With steps=? and
+    no --params the size is taken whose tokens a parameter are nearest to its family's.
     """
     from bertc.lab.fit.budget import budget
     from bertc.lab.fit.fitting import choose

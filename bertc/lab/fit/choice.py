@@ -1,15 +1,13 @@
 """Programs of which one is chosen for a budget, as a table, as JSON, and as a spec."""
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import Program, Resolved, formatted
+from bertc import formatted, units
 from bertc.lab.fit.budget import Budget
+from bertc.lab.fit.candidate import SPENT, Candidate
 
-SPENT = ("flops", "time")
-"""Budgets that every step takes from."""
 HELP = "a larger budget, or more settings left free: layers=? hidden=?"
 SHOWN = 5
 FEWEST_STEPS = 100
@@ -17,22 +15,11 @@ FEWEST_STEPS = 100
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A program, what it was written as, and its figures by kind of budget."""
+class Family:
+    """A spec by name, and the tokens that it reads for each parameter."""
 
-    program: Program
-    resolved: Resolved
-    figures: Mapping[str, float]
-    parameters: int
-
-    def used(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
-        """The order of candidates within all budgets, more is better."""
-        spent = [budget for budget in budgets if budget.kind != "memory"]
-        return (*self.shares(spent), self.parameters)
-
-    def shares(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
-        """Its share of each budget: 1 uses all of it."""
-        return tuple(self.figures[budget.kind] / budget.most for budget in budgets)
+    name: str
+    tokens_per_parameter: float
 
 
 @dataclass(frozen=True)
@@ -40,7 +27,7 @@ class Choice:
     """Candidates within the budgets, the best first; without any those nearest to them.
 
     ``source`` is the file or shipped spec that was given, ``searched``: its steps follow from a
-    budget.
+    budget. With a ``family`` all use up the budget: the first is nearest to it, then come sizes.
     """
 
     budgets: tuple[Budget, ...]
@@ -50,6 +37,7 @@ class Choice:
     refused: int
     source: str
     searched: bool
+    family: Family | None = None
 
     @property
     def fits(self) -> bool:
@@ -58,6 +46,8 @@ class Choice:
 
     def as_table(self) -> str:
         """The best candidates with their figures, and why the first; its spec below."""
+        if self.family:
+            return self._sizes(self.family)
         head = [*(budget.kind for budget in self.budgets), ""]
         rows = [head, [*(budget.text(budget.most) for budget in self.budgets), "the budget"]]
         for candidate in self.candidates[:SHOWN]:
@@ -66,9 +56,21 @@ class Choice:
                 for budget, share in zip(self.budgets, candidate.shares(self.budgets), strict=True)
             ]
             rows.append([*cells, self._named(candidate)])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = ("  ".join((*map(str.rjust, row[:-1], widths), row[-1])).rstrip() for row in rows)
-        return "\n".join((*table, "", self._reason()))
+        return f"{_table(rows)}\n\n{self._reason()}"
+
+    def _sizes(self, family: Family) -> str:
+        """The sizes with their steps, and which of them is taken."""
+        rows = [["parameters", "steps", "tokens a parameter", ""]]
+        for one in sorted(self.candidates, key=lambda one: one.parameters):
+            size, ratio = units.count_text(one.parameters), _digits(one.tokens_per_parameter)
+            chosen = "  <- the spec" * (one is self.candidates[0])
+            rows.append([size, f"{one.resolved.steps:,}", ratio, f"{one.program.name}{chosen}"])
+        spent = " or ".join(f"--{b.kind} {b.text(b.most)}" for b in self.budgets if b.kind in SPENT)
+        known = f"{_digits(family.tokens_per_parameter)} of {family.name}"
+        return (
+            f"{_table(rows)}\n\n{self.tried:,} shapes tie: each has steps for all of {spent}; that "
+            f"one is taken whose\ntokens a parameter are nearest to the {known}{self._remark()}"
+        )
 
     def spec(self) -> str:
         """The best candidate as a spec, after what it came from."""
@@ -82,6 +84,8 @@ class Choice:
 
     def _reason(self) -> str:
         refused = f", {self.refused:,} others are no programs" if self.refused else ""
+        if self.fits and self.searched and self.tried > 1:
+            return f"the largest of {self.tried:,} within --params{refused}{self._remark()}"
         if self.fits:
             first = next((budget.kind for budget in self.budgets if budget.kind != "memory"), "")
             uses = f"uses the most of --{first}" if first else "has the most parameters"
@@ -114,16 +118,29 @@ class Choice:
             "within": self.within,
             "refused": self.refused,
             "budgets": {budget.kind: budget.most for budget in self.budgets},
+            "family": self.family and vars(self.family),
             "candidates": [
                 {
                     "name": candidate.program.name,
+                    "steps": candidate.resolved.steps,
+                    "tokens_per_parameter": candidate.tokens_per_parameter,
                     **candidate.figures,
                     "spec": formatted(candidate.program),
                 }
-                for candidate in self.candidates[:SHOWN]
+                for candidate in self.candidates[: None if self.family else SHOWN]
             ],
         }
         return json.dumps(facts, indent=2)
+
+
+def _table(rows: list[list[str]]) -> str:
+    """Rows of which all columns but the last are set to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join((*map(str.rjust, r[:-1], widths), r[-1])).rstrip() for r in rows)
+
+
+def _digits(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
 
 
 def _share_text(share: float) -> str:

@@ -3,27 +3,18 @@
 Every value of the free settings makes a candidate, which is estimated. Of those within all budgets
 the one is taken that uses the most of the first budget, then of the second, and so on. Memory is
 a limit alone, since micro-batches fill what there is: within it the most parameters are taken.
+With free steps all sizes use up FLOPs or time: see sizes.py.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf
 
-from bertc import (
-    Estimate,
-    Program,
-    Resolved,
-    SpecError,
-    UsageError,
-    estimate,
-    most_steps,
-    points,
-    programs,
-    spec_text,
-)
+from bertc import Program, UsageError, programs, spec_text
 from bertc.lab.fit.budget import UNITS, Budget
-from bertc.lab.fit.choice import SPENT, Candidate, Choice
+from bertc.lab.fit.candidate import SPENT, Target, candidate
+from bertc.lab.fit.choice import Choice
+from bertc.lab.fit.sizes import choose_with_steps, resolvable
 
 STEPS = "steps"
 CANDIDATES: Mapping[str, tuple[int, ...]] = {
@@ -68,45 +59,30 @@ def choose(
             "nothing is free: the spec is one program",
             help='layers=?, hidden=?, steps=?, or a list: "layers={2, 4, 6}"',
         )
-    steps_free = STEPS in free
-    choice = choose_among(tried, budgets, device, devices, steps_free=steps_free)
+    target = Target(tuple(budgets), device, devices)
+    choice = (choose_with_steps if STEPS in free else choose_among)(tried, target)
     return replace(choice, source="" if content == spec else spec)
 
 
-def choose_among(
-    programs: Sequence[Program],
-    budgets: Sequence[Budget],
-    device: str = "h200",
-    devices: int = 1,
-    *,
-    steps_free: bool = False,
-) -> Choice:
-    """Choose among programs; with ``steps_free`` each gets the most steps within the budgets.
+def choose_among(programs: Sequence[Program], target: Target) -> Choice:
+    """Choose among programs.
 
     Raises:
         SpecError: if no candidate is a program: the mistakes of the first.
     """
-    candidates, mistakes = list[Candidate](), list[SpecError]()
-    for program in programs:
-        try:
-            (resolved,) = points(program)
-        except SpecError as error:
-            mistakes.append(error)
-            continue
-        one = _candidate(program, resolved, budgets, device, devices)
-        candidates.append(_longest(one, budgets, device, devices) if steps_free else one)
-    if not candidates:
-        raise mistakes[0]
+    known, mistakes = resolvable(programs)
+    candidates = [candidate(*one, target) for one in known]
+    budgets = target.budgets
     within = [one for one in candidates if max(one.shares(budgets)) <= 1]
     best = sorted(within, key=lambda one: one.used(budgets), reverse=True)
     return Choice(
-        budgets=tuple(budgets),
+        budgets=budgets,
         candidates=tuple(best or sorted(candidates, key=lambda one: max(one.shares(budgets)))),
         within=len(within),
         tried=len(candidates),
         refused=len(mistakes),
         source="",
-        searched=steps_free,
+        searched=False,
     )
 
 
@@ -145,45 +121,3 @@ def _usual(program: Program) -> bool:
     hidden, layers = (program.settings[name].value for name in ("hidden", "layers"))
     least, most = WIDTH_PER_LAYER
     return bool(least <= hidden / layers <= most)
-
-
-def _candidate(
-    program: Program, resolved: Resolved, budgets: Sequence[Budget], device: str, devices: int
-) -> Candidate:
-    most = min((budget.most for budget in budgets if budget.kind == "memory"), default=inf)
-    estimated = estimate(resolved, device, devices=devices, memory_bytes=most)
-    figures = {budget.kind: _figure(budget.kind, estimated) for budget in budgets}
-    return Candidate(program, resolved, figures, estimated.parameters.total)
-
-
-def _figure(kind: str, estimated: Estimate) -> float:
-    match kind:
-        case "params":
-            return estimated.parameters.total
-        case "flops":
-            return estimated.flops.train_total
-        case "time":
-            return estimated.time.seconds_total
-        case _:
-            return estimated.memory.peak_bytes
-
-
-def _longest(one: Candidate, budgets: Sequence[Budget], device: str, devices: int) -> Candidate:
-    """The candidate with the most steps within the budgets, or one; as it is if others are over."""
-    spent = [budget for budget in budgets if budget.kind in SPENT]
-    others = [budget for budget in budgets if budget.kind not in SPENT]
-    if max((0.0, *one.shares(others))) > 1:
-        return one
-    tried: dict[int, Candidate] = {}
-
-    def share(steps: int) -> float:
-        program = one.program.with_values(steps=steps)
-        try:
-            (resolved,) = points(program)
-        except SpecError:  # of a number of steps that its other settings have no room for
-            return inf
-        tried[steps] = _candidate(program, resolved, budgets, device, devices)
-        return max(tried[steps].shares(spent))
-
-    steps = most_steps(share, 1.0, one.resolved.steps)
-    return tried.get(steps) or one

@@ -11,9 +11,10 @@ from math import ceil
 
 from bertc import Program, UsageError, device_named, programs
 from bertc.lab.fit.budget import Budget, budget
-from bertc.lab.fit.choice import SPENT as SPENDING
-from bertc.lab.fit.choice import Candidate
+from bertc.lab.fit.candidate import SPENT as SPENDING
+from bertc.lab.fit.candidate import Candidate, Target
 from bertc.lab.fit.fitting import choose_among
+from bertc.lab.fit.sizes import choose_with_steps
 
 SHAPES = (
     (2, 128, 192), (4, 256, 384), (7, 256, 384), (10, 384, 576), (19, 512, 768), (22, 768, 1152),
@@ -146,11 +147,10 @@ def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: i
         UsageError: not even the smallest is within the budget.
     """
     chosen, used = Sized(""), 1.0
+    target = Target((limit,), machine.device, machine.count)
     for parts, program in zip(tried, _programs(tried), strict=True):
         steps_free = bool(parts.training) and limit.kind in SPENDING
-        choice = choose_among(
-            [program], [limit], machine.device, machine.count, steps_free=steps_free
-        )
+        choice = (choose_with_steps if steps_free else choose_among)([program], target)
         candidate = choice.candidates[0]
         if not choice.fits and not chosen.spec:
             least = limit.text(candidate.figures[limit.kind])

@@ -3,17 +3,21 @@
 import io
 import itertools
 import json
+import math
 import random
 import re
 
 import pytest
 
-from bertc.api import points, resolve
+from bertc.api import points, programs, resolve
 from bertc.base.diagnostics import SpecError, UsageError
 from bertc.cost import estimate
+from bertc.ir.program.resolved import Resolved
+from bertc.lab.fit import candidate as fits
 from bertc.lab.fit import fitting as module
 from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.fitting import choose
+from bertc.lab.fit.sizes import family_of
 from bertc.lang import show
 
 LISTS = "layers={1, 2, 4} hidden={64, 128} vocab=1k seq=64 steps=200"
@@ -84,6 +88,50 @@ def test_steps_use_up_what_they_may():
         assert candidate.figures["flops"] <= spent.most < estimate(longer).flops.train_total
         (again,) = points(show(candidate.program))
         assert estimate(again).flops.train_total == candidate.figures["flops"]
+
+
+def test_of_sizes_that_tie_the_one_is_taken_that_is_trained_as_its_family(monkeypatch):
+    asked = list[Resolved]()
+
+    def counted(resolved, *arguments, **named):
+        asked.append(resolved)
+        return estimate(resolved, *arguments, **named)
+
+    monkeypatch.setattr(fits, "estimate", counted)
+    spec = "extends modernbert layers=? hidden=? steps=? vocab=bpe(32k)"
+    choice = choose(spec, [budget("time", "3d")], device="a100-40")
+    assert len(asked) < 100, "of hundreds of sizes a part is estimated"
+    assert choice.family.name == "modernbert-base"
+    ratios = [one.tokens_per_parameter for one in choice.candidates]
+    wanted = choice.family.tokens_per_parameter
+    assert 1.719e12 / 150e6 < wanted < 1.719e12 / 149e6
+    assert ratios[0] == min(ratios, key=lambda ratio: abs(math.log(ratio / wanted)))
+    assert wanted / 2 < ratios[0] < wanted * 2
+    sizes = sorted(choice.candidates, key=lambda one: one.parameters)
+    tokens = [one.tokens_per_parameter * one.parameters for one in sizes]
+    assert tokens == sorted(tokens, reverse=True)
+    assert all(0.99 < share <= 1 for one in sizes for share in one.shares(choice.budgets))
+    table = choice.as_table()
+    assert "199 shapes tie" in table
+    (line,) = (line for line in table.splitlines() if line.endswith("<- the spec"))
+    assert choice.candidates[0].program.name in line
+    within = choose(spec, [budget("params", "14M"), budget("time", "3d")])
+    assert within.family is None
+    counts = [one.parameters for one in within.candidates]
+    assert counts == sorted(counts, reverse=True)
+    assert 13e6 < counts[0] <= 14e6
+
+
+@pytest.mark.parametrize(
+    ("spec", "family"),
+    [
+        ("layers=2", "bert-base"), ("extends ltg", "ltg-bert"), ("extends ettin-68m", "ettin-68m"),
+        ("extends modernbert", "modernbert-base"), ("extends xlnet hidden=64", "xlnet-base"),
+    ],
+)  # fmt: skip
+def test_a_family_is_the_spec_that_is_extended_or_the_longest_reader(spec, family):
+    (program,) = programs(spec)
+    assert family_of(program).name == family
 
 
 def test_a_handful_of_steps_is_remarked_on():
@@ -172,6 +220,6 @@ def test_a_file_may_say_what_is_free(tmp_path, monkeypatch):
     choice = choose(str(file), [Budget("flops", 1e12)])
     assert choice.tried == 2
     assert choice.spec().startswith(f"# {file}\n")
-    assert choice.as_table().count(f"steps={choice.candidates[0].resolved.steps}") == 1
+    assert choice.as_table().count(f" {choice.candidates[0].resolved.steps} ") == 1
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
     assert choose("-", [Budget("flops", 1e12)]).tried == 2

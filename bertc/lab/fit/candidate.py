@@ -1,0 +1,92 @@
+"""A program that is tried for a budget: its figures, and its steps where these are free."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from bertc import Estimate, Program, Resolved, SpecError, estimate, most_steps, points
+from bertc.lab.fit.budget import Budget
+
+SPENT = ("flops", "time")
+"""Budgets that every step takes from."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Budgets, and the devices that time and memory are estimated for."""
+
+    budgets: tuple[Budget, ...]
+    device: str
+    devices: int
+
+    @property
+    def spent(self) -> list[Budget]:
+        """The budgets that steps take from."""
+        return [budget for budget in self.budgets if budget.kind in SPENT]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program, what it was written as, and its figures by kind of budget."""
+
+    program: Program
+    resolved: Resolved
+    figures: Mapping[str, float]
+    parameters: int
+
+    def used(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
+        """The order of candidates within all budgets, more is better."""
+        spent = [budget for budget in budgets if budget.kind != "memory"]
+        return (*self.shares(spent), self.parameters)
+
+    def shares(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
+        """Its share of each budget: 1 uses all of it."""
+        return tuple(self.figures[budget.kind] / budget.most for budget in budgets)
+
+    @property
+    def tokens_per_parameter(self) -> float:
+        """Tokens that it reads, padding included, for each parameter."""
+        stages = self.resolved.stages
+        return sum(stage.steps * stage.tokens_per_step for stage in stages) / self.parameters
+
+
+def candidate(program: Program, resolved: Resolved, target: Target) -> Candidate:
+    """A program with its figures."""
+    most = min((b.most for b in target.budgets if b.kind == "memory"), default=inf)
+    estimated = estimate(resolved, target.device, devices=target.devices, memory_bytes=most)
+    figures = {budget.kind: _figure(budget.kind, estimated) for budget in target.budgets}
+    return Candidate(program, resolved, figures, estimated.parameters.total)
+
+
+def _figure(kind: str, estimated: Estimate) -> float:
+    match kind:
+        case "params":
+            return estimated.parameters.total
+        case "flops":
+            return estimated.flops.train_total
+        case "time":
+            return estimated.time.seconds_total
+        case _:
+            return estimated.memory.peak_bytes
+
+
+def longest(one: Candidate, target: Target) -> Candidate:
+    """The candidate with the most steps within the budgets, or one; as it is if others are over."""
+    others = [budget for budget in target.budgets if budget.kind not in SPENT]
+    if max((0.0, *one.shares(others))) > 1:
+        return one
+    tried: dict[int, Candidate] = {}
+
+    def share(steps: int) -> float:
+        program = one.program.with_values(steps=steps)
+        try:
+            (resolved,) = points(program)
+        except SpecError:  # of a number of steps that its other settings have no room for
+            return inf
+        tried[steps] = candidate(program, resolved, target)
+        return max(tried[steps].shares(target.spent))
+
+    # Figures grow with steps nearly evenly.
+    guess = one.resolved.steps / max(one.shares(target.spent))
+    steps = most_steps(share, 1.0, max(1, int(guess)))
+    return tried.get(steps) or one

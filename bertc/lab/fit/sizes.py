@@ -1,0 +1,147 @@
+"""Sizes whose steps are free. Loads no torch.
+
+With a budget of parameters the largest are taken. Without one every size uses up FLOPs or time, in
+as many steps as there is room for: then no size is better by what it uses, and the one is taken
+whose tokens a parameter are nearest to those that its family was trained with.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import inf, log
+
+from bertc import Program, Resolved, SpecError, model_weights, points, programs, shipped_specs
+from bertc.lab.fit.candidate import Candidate, Target, candidate, longest
+from bertc.lab.fit.choice import SHOWN, Choice, Family
+
+Known = tuple[Program, Resolved]
+ESTIMATED, SIZES = 24, 8
+"""Sizes that are estimated at first, and those that are shown."""
+OF_DEFAULTS = "bert-base"
+"""The spec whose training is the language's defaults."""
+
+
+def choose_with_steps(tried: Sequence[Program], target: Target) -> Choice:
+    """Choose a size, with the most steps within the budgets.
+
+    Raises:
+        SpecError: if no candidate is a program: the mistakes of the first.
+    """
+    known, mistakes = resolvable(tried)
+    limit = next((budget.most for budget in target.budgets if budget.kind == "params"), inf)
+    family = family_of(tried[0]) if limit == inf and len(known) > 1 else None
+    ranked = _sizes(known, target, family) if family else _largest(known, target, limit)
+    longer = (longest(one, target) for one in ranked)
+    fitting = tuple(one for one in longer if max(one.shares(target.budgets)) <= 1)
+    nearest = () if fitting else (longest(candidate(*min(known, key=_about), target), target),)
+    return Choice(
+        budgets=target.budgets,
+        candidates=fitting or nearest,
+        within=len(fitting),
+        tried=len(known),
+        refused=len(mistakes),
+        source="",
+        searched=True,
+        family=family if fitting else None,
+    )
+
+
+def resolvable(tried: Iterable[Program]) -> tuple[list[Known], list[SpecError]]:
+    """The programs that there are, and the mistakes of others.
+
+    Raises:
+        SpecError: if there is none: the mistakes of the first.
+    """
+    known, mistakes = list[Known](), list[SpecError]()
+    for program in tried:
+        try:
+            known.append((program, points(program)[0]))
+        except SpecError as error:
+            mistakes.append(error)
+    if not known:
+        raise mistakes[0]
+    return known, mistakes
+
+
+def family_of(program: Program) -> Family:
+    """The training of a program's family: that of the spec that it extends.
+
+    Where this has no steps, that of the longest of those that extend it too; without any BERT's.
+    """
+    base = above = program.base
+    while above and not (above.stages or {"steps", "epochs"} & above.settings.keys()):
+        above = above.base
+    if base and above:
+        return _trained(base)
+    named = [
+        name
+        for name, file in shipped_specs().items()
+        if base and f"extends {base.name}" in file.read_text().splitlines()
+    ]
+    return _trained(*(programs(other)[0] for other in named or [OF_DEFAULTS]))
+
+
+def _trained(*tried: Program) -> Family:
+    """The training of that program which reads the most tokens."""
+    known = [(program.name, points(program)[0]) for program in tried]
+    name, resolved = max(known, key=lambda one: _tokens(one[1]))
+    return Family(name, _tokens(resolved) / _count(resolved))
+
+
+def _tokens(resolved: Resolved) -> float:
+    return sum(stage.steps * stage.tokens_per_step for stage in resolved.stages)
+
+
+def _count(resolved: Resolved) -> int:
+    return sum(weight.numel for weight in model_weights(resolved))
+
+
+def _about(one: Known) -> int:
+    """The order of sizes, without a count of weights, which takes long of hundreds."""
+    encoder = one[1].encoder
+    return encoder.hidden * (12 * encoder.depth * encoder.hidden + encoder.vocab_size)
+
+
+def _largest(known: Sequence[Known], target: Target, limit: float) -> list[Candidate]:
+    """The largest sizes within a number of parameters, those alone that will be shown."""
+    counted = [(_count(resolved), at) for at, (_, resolved) in enumerate(known)]
+    within = sorted((one for one in counted if one[0] <= limit), reverse=True)
+    return [candidate(*known[at], target) for _, at in within[:SHOWN]]
+
+
+def _sizes(known: Sequence[Known], target: Target, family: Family) -> list[Candidate]:
+    """Sizes of which no larger one reads more tokens: that nearest to the family, then others.
+
+    A part of all sizes is looked at, and then those on both sides of the nearest.
+    """
+    known = sorted(known, key=_about)
+    places = _spread(len(known), ESTIMATED)
+    rough = {place: candidate(*known[place], target) for place in places}
+
+    def away(one: Candidate) -> float:
+        ratio = _reach(one, target) / one.parameters / family.tokens_per_parameter
+        return abs(log(ratio)) if ratio else inf
+
+    at = min(range(len(places)), key=lambda at: away(rough[places[at]]))
+    between = range(places[max(0, at - 1)], places[min(len(places) - 1, at + 1)])
+    rough |= {place: candidate(*known[place], target) for place in between if place not in rough}
+    best, reached = list[Candidate](), 0.0
+    for one in sorted(rough.values(), key=lambda one: one.parameters, reverse=True):
+        if (reach := _reach(one, target)) > reached:
+            best, reached = [*best, one], reach
+    if not best:
+        return []
+    chosen = min(best, key=away)
+    others = [best[place] for place in _spread(len(best), SIZES)]
+    return [chosen, *(one for one in others if one is not chosen)]
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Places from the first to the last of ``count``, evenly."""
+    return sorted({at * (count - 1) // max(1, most - 1) for at in range(most)})
+
+
+def _reach(one: Candidate, target: Target) -> float:
+    """The tokens that it can read within the budgets; 0 if others than those of steps refuse it."""
+    others = [budget for budget in target.budgets if budget not in target.spent]
+    if max((0.0, *one.shares(others))) > 1:
+        return 0.0
+    return _tokens(one.resolved) / max(one.shares(target.spent))
