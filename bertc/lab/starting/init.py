@@ -22,7 +22,7 @@ from bertc import (
     units,
 )
 from bertc.lab.fit.budget import Budget, budget
-from bertc.lab.fit.choice import SPENT
+from bertc.lab.fit.candidate import SPENT
 from bertc.lab.fit.sizing import Machine, Parts, Sized, shapes, sized
 from bertc.lab.starting.columns import Column, Roles, roles_of
 
