@@ -41,7 +41,7 @@ from bertc.ir.base import DeviceKind
 from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.weight_maps.prune import expected
+from bertc.ir.weight_maps.pruned import expected
 
 
 def part_costs(step: Step, microbatch: int, seconds: ByPart) -> tuple[PartCost, ...]:

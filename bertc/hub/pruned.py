@@ -8,7 +8,7 @@ from torch import Tensor
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.weight_maps.prune import Entries, Removed, entries, pruned
+from bertc.ir.weight_maps.pruned import Entries, Removed, entries, pruned
 
 
 def removed_units(encoder: Encoder, tensors: Mapping[str, Tensor]) -> Removed:

@@ -11,7 +11,6 @@ from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.keys import keys, part_of, parts_of
 from bertc.hub.networks import alone
 from bertc.ir import vocabulary
-from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.learning.answer import Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Rerank, ScoreActivation
@@ -143,7 +142,7 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
     target = target_of(encoder, names, padding(resolved))
     if isinstance(target, Obstacle):
         obstacle, origins = target, _settings(program, target, resolved.encoder.settings())
-    elif pruning := _of_pruning(program):
+    elif pruning := _of_methods(program):
         obstacle, origins = pruning
     else:
         return
@@ -172,18 +171,14 @@ def padding(resolved: Resolved) -> int:
             return max(0, first_position(resolved.encoder) - 1)
 
 
-def _of_pruning(program: Complete) -> tuple[Obstacle, list[Origin]] | None:
-    """Pruning after which no layout will hold the network, and where it is written."""
+def _of_methods(program: Complete) -> tuple[Obstacle, list[Origin]] | None:
+    """A method after which no layout will hold the network, and where it is written."""
     for stage in program.stages:
-        prune, origins = stage.prune, [stage.origins["prune"]]
-        match prune:
-            case Heads():
-                why = "in all layouts heads fill the hidden width, and those that are left do not"
-                return Obstacle(f"prune={show_value(prune)}", why, "prune=none"), origins
-            case Neurons(within="network"):
-                layer = show_value(prune.model_copy(update={"within": "layer"}))
-                why = "layers keep different numbers of neurons, and in all layouts they are equal"
-                return Obstacle(f"prune={show_value(prune)}", why, f"prune={layer}"), origins
+        for method in stage.methods:
+            if method.not_exported:
+                why, instead = method.not_exported
+                texts = (f"{method.setting}={show_value(value)}" for value in (method, instead))
+                return Obstacle(next(texts), why, next(texts)), [stage.origins[method.setting]]
     return None
 
 

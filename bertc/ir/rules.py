@@ -29,4 +29,4 @@ class Rule(NamedTuple, Generic[_S]):
     also: Of[Also | None, _S] = None
     label: Of[str, _S] = ""
     help: Of[str, _S] = ""
-    way: Callable[[_S], Way] | None = None
+    way: Callable[[_S], Way | None] | None = None

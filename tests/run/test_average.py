@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError
 from bertc.cost import as_json, estimate
-from bertc.ir.changing.pruning import Neurons
 from bertc.ir.learning.optimizer import Adam, ConstantRate
 from bertc.ir.methods.average import Ema
+from bertc.ir.methods.pruning import Neurons
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_checkpoint, read_model
 from bertc.run.train.loop import train

@@ -13,15 +13,15 @@ from bertc.check.facts.networks import network_of
 from bertc.cost import estimate
 from bertc.hub.pruned import removed_units
 from bertc.ir.changing.growth import FromRun
-from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.learning.optimizer import Lamb
+from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.network.attention import DisentangledAttention, RelativeAttention
 from bertc.ir.network.ffn import Activation, Glu
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.network.sharing import ShareAll, ShareAttention
-from bertc.ir.weight_maps.prune import chosen_by_score, expected, pruned
+from bertc.ir.weight_maps.pruned import chosen_by_score, expected, pruned
 from bertc.lab.bench.latencies import of_folder
 from bertc.lab.results.compare import results
 from bertc.learn.step.gates import gated
@@ -189,7 +189,7 @@ def test_low_scores_go_and_every_layer_keeps_one():
 
 
 def test_rounds_are_spread_over_the_stage():
-    found = {step: STEPWISE.share_at(step, 7) for step in range(8)}
+    found = {step: STEPWISE.share_gone(step, 7) for step in range(8)}
     assert {step: share for step, share in found.items() if share} == {0: 0.25, 3: 0.5}
     assert Heads(share=0.4, every=0.1).rounds == 4
 

@@ -22,13 +22,13 @@ from bertc.base.diagnostics import BertcError, GivenUpError, UsageError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.world import World
 from bertc.ir.changing.growth import FromRun, Stack
-from bertc.ir.changing.pruning import Heads
 from bertc.ir.data import StreamPair
 from bertc.ir.learning.class_loss import WeightedLoss
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
 from bertc.ir.methods.average import Ema
+from bertc.ir.methods.pruning import Heads
 from bertc.ir.network.adapter import Lora
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork

@@ -6,13 +6,13 @@ from bertc.check.passes.bodies import bodies
 from bertc.check.passes.changing.adapting import adapting
 from bertc.check.passes.changing.beginning import begins, vectors
 from bertc.check.passes.changing.growth import growth
-from bertc.check.passes.changing.pruning import pruning
 from bertc.check.passes.checks import checks
 from bertc.check.passes.dimensions import defaults, dimensions
 from bertc.check.passes.extends import extends
 from bertc.check.passes.generator import generator, generator_widths
 from bertc.check.passes.inputs import missing_inputs, vocabulary
 from bertc.check.passes.lengths import in_steps
+from bertc.check.passes.methods import methods
 from bertc.check.passes.recipes import recipes
 from bertc.check.passes.remarks import remarks
 from bertc.check.passes.settings.stages import typed
@@ -42,7 +42,7 @@ CHECKS = (
     teachers,
     begins,
     growth,  # skipped where owners or widths are wrong already
-    pruning,  # so too
+    methods,  # so too
     adapting,  # so too
     tasks,
     checks,

@@ -7,7 +7,6 @@ from bertc.check.passes.fitting import kept_at
 from bertc.check.passes.settings.stages import has_tasks, layer_values, owners, reads_on
 from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, NetworkChange, Turned
-from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.batch_warmup import BatchWarmup
 from bertc.ir.learning.objective import Term, in_directions
@@ -154,6 +153,8 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
     ``rows_read``: rows of its text that were read before.
     """
     pieces = batches.pieces(stage.batch, stage.steps)
+    removing = [method.setting for method in stage.methods if method.removes]
+    nothing = {name: TextStage.model_fields[name].default for name in removing}
     stages, begin = list[AnyStage](), 0
     for rows, steps in pieces:
         last, first_batch = begin + steps == stage.steps, -(-rows_read // rows)
@@ -164,7 +165,7 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
             "first_step": stage.first_step + begin,
             "first_batch": first_batch,
             "grow": None if begin else stage.grow,
-            "prune": stage.prune if last else NOTHING,
+            **({} if last else nothing),
         }
         stages.append(stage.model_copy(update=update))
         begin, rows_read = begin + steps, (first_batch + steps) * rows

@@ -196,9 +196,6 @@ _OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
     Rule("E329", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
          "batch_warmup counts steps, and a clock does not say how many there are",
          help="batch_warmup=none"),
-    Rule("E329", "prune", lambda s: s.prune.kind != "none",
-         "what is removed by when counts steps, and a clock does not say how many there are",
-         help="prune=none"),
     Rule("E329", "objective", lambda s: any(getattr(t.objective, "p_end", 0) for t in s.objective),
          "p_end falls by steps, and a clock does not say how many there are: leave it out"),
 )  # fmt: skip

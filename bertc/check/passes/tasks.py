@@ -6,7 +6,6 @@ from dataclasses import replace
 from bertc.base.diagnostics import Diagnostics, listed, several
 from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import has_tasks
-from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.fixes import argument, note, written
 from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector, told_names
 from bertc.ir.learning.augmentation import UNCHANGED
@@ -85,10 +84,11 @@ def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[tuple[st
         why = "has a task with head=bilstm, which "
         why += f"{taught} compares with no teacher's" if taught else "is of layers that attend"
         yield "objective", why, ""
-    if stage.prune != NOTHING and (chosen or frozen):
+    removing = next((method.setting for method in stage.methods if method.removes), "")
+    if removing and (chosen or frozen):
         reason = "nothing of the network changes" if frozen else "layers are named from the top"
         setting = "freeze" if frozen else "features"
-        yield setting, f"goes with no pruning: {reason}", "prune=none"
+        yield setting, f"goes with no pruning: {reason}", f"{removing}=none"
 
 
 def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:

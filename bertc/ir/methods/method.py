@@ -19,6 +19,8 @@ class Method(Node):
     """The setting that it is written as."""
     rules: ClassVar[tuple[Rule[Any], ...]] = ()
     """What is wrong with the settings of a stage that has it."""
+    rules_of_networks: ClassVar[tuple[Rule[Any], ...]] = ()
+    """The same of its network, for settings without other mistakes."""
     rules_of_tasks: ClassVar[tuple[Rule[Any], ...]] = ()
     """The same of a stage of tasks, whose rows vary, before lengths become steps."""
     rules_by_clock: ClassVar[tuple[Rule[Any], ...]] = ()
@@ -37,6 +39,8 @@ class Method(Node):
     """True if processes share these out as they do weights; else the first one has them all."""
     stands_in: ClassVar[bool] = False
     """True if these are evaluated, exported and handed on instead of the weights."""
+    removes: ClassVar[bool] = False
+    """True if a part of the network has only weights of zero from then on, and goes at the end."""
     moved: ClassVar[int] = 0
     """Numbers that a step reads and writes for it, for each weight."""
 
@@ -69,6 +73,11 @@ class Method(Node):
 
     def share_at(self, step: int) -> float | None:
         """How far it acts after run step ``step``, which a longer run may not change."""
+        return None
+
+    @property
+    def not_exported(self) -> "tuple[str, Node] | None":
+        """Why no layout of others holds what it leaves, and what to write instead."""
         return None
 
     @property

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from bertc.ir.base import Count, Initializer, Node, Tokens, TruncatedNormal, Width
 from bertc.ir.changing.growth import Drawn, Growth, Init, Stack
-from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Docstrings, Format, Language, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
@@ -21,6 +20,7 @@ from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.methods.average import NO_AVERAGE, Average
+from bertc.ir.methods.pruning import NOTHING, Pruning
 from bertc.ir.mixing import MixedRows, Mixing
 from bertc.ir.network.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention, FullAttention

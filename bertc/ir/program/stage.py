@@ -7,7 +7,6 @@ from pydantic import Discriminator, Field, Tag
 
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import NetworkChange
-from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.data import Format, Share
 from bertc.ir.learning.answer import rows_an_example
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
@@ -20,6 +19,7 @@ from bertc.ir.methods.average import NO_AVERAGE, Average, Ema
 from bertc.ir.methods.clock import Clock
 from bertc.ir.methods.method import Method
 from bertc.ir.methods.patience import Patience
+from bertc.ir.methods.pruning import NOTHING, Heads, Neurons, Pruning
 from bertc.ir.mixing import Mixing
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
@@ -31,7 +31,7 @@ from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
-AnyMethod = Clock | Ema | Patience
+AnyMethod = Clock | Heads | Neurons | Ema | Patience
 """The closed union of methods."""
 METHODS: tuple[type[Method], ...] = get_args(AnyMethod)
 STAND_INS = tuple(method.file() for method in METHODS if method.stands_in)
@@ -44,6 +44,8 @@ class HasMethods(Protocol):
     @property
     def steps(self) -> object: ...
     @property
+    def prune(self) -> Pruning: ...
+    @property
     def average(self) -> Average: ...
     @property
     def patience(self) -> int: ...
@@ -54,6 +56,7 @@ def methods_of(settings: HasMethods) -> tuple[AnyMethod, ...]:
     length = settings.steps
     methods = (
         isinstance(length, Hours) and Clock(hours=length.hours),
+        settings.prune,
         settings.average,
         settings.patience and Patience(evaluations=settings.patience),
     )

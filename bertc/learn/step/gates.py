@@ -12,7 +12,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from bertc.ir.changing.pruning import units
+from bertc.ir.methods.pruning import units
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.sharing import OUTPUTS, SharedPart
 from bertc.learn.objectives import MicroBatch

@@ -22,7 +22,7 @@ from bertc.data.batches.arranged import TextData
 from bertc.data.batches.running import RunningData
 from bertc.data.examples.task_data import TaskData
 from bertc.data.vocab.vocabulary import characters_by_token
-from bertc.ir.changing.pruning import units
+from bertc.ir.methods.pruning import units
 from bertc.ir.program.reading import stand_in
 from bertc.learn.objectives import Losses, MicroBatch, NextTokenTargets
 from bertc.learn.step.objective import make_objective

@@ -7,11 +7,13 @@ from typing import Any, assert_never
 from bertc.ir.methods.average import Ema
 from bertc.ir.methods.clock import Clock
 from bertc.ir.methods.patience import Patience
+from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.program.stage import AnyMethod, Stage
 from bertc.run.methods.acting import Acting
 from bertc.run.methods.average import Averaging
 from bertc.run.methods.clock import ByClock
 from bertc.run.methods.patience import Waiting
+from bertc.run.methods.pruning import Removing
 from bertc.run.train.session import Session
 
 Methods = tuple[Acting[Any], ...]
@@ -42,6 +44,8 @@ def _acting(method: AnyMethod, session: Session, stage: Stage) -> Acting[Any]:
     match method:
         case Clock():
             return ByClock(method, session, stage)
+        case Heads() | Neurons():
+            return Removing(method, session, stage)
         case Ema():
             return Averaging(method, session, stage)
         case Patience():

@@ -32,6 +32,9 @@ class Acting(Generic[M]):
         """The share of the stage before the next step, if it is not that of its steps."""
         return None
 
+    def before_step(self, phase: Phase) -> None:
+        """Act before a batch is taken; a run that goes on from here does it again."""
+
     def after_step(self) -> None:
         """Act on the weights after an update; ``progress.step`` counts it."""
 

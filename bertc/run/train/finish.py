@@ -14,7 +14,6 @@ from bertc.hub.belonging import DIGESTS, write_digests
 from bertc.hub.exporting import export_model
 from bertc.hub.pruned import without_removed
 from bertc.hub.sentences import vectors_of
-from bertc.ir.changing.pruning import Units
 from bertc.learn.step.engines import gathered
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.records import metrics
@@ -55,7 +54,7 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     for leftover in folder.path.glob(f".{folder.model.name}.*"):  # of an export that was killed
         shutil.rmtree(leftover, ignore_errors=True)
     removal: tuple[str, ...] = ()
-    if any(isinstance(stage.prune, Units) for stage in resolved.stages):
+    if any(method.removes for stage in resolved.stages for method in stage.methods):
         count = sum(tensor.numel() for tensor in tensors.values())
         resolved, tensors = without_removed(resolved, tensors)
         folder.write_pruned(resolved)

@@ -16,7 +16,6 @@ from bertc.cost.planning.schedules import rate
 from bertc.data.cache.store import Silent
 from bertc.data.corpus import exact
 from bertc.data.prepared.opening import anchored
-from bertc.ir.changing.pruning import Units
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import Inputs
@@ -41,7 +40,6 @@ from bertc.run.train.finish import finish
 from bertc.run.train.opening import open_session, saying_nothing_began
 from bertc.run.train.pace import Pace
 from bertc.run.train.phase import Phase, open_phase, update_rule
-from bertc.run.train.pruning import prune
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session
 from bertc.run.train.start import RunPlace, machine_of, settle
@@ -128,9 +126,9 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
             if progress.step == end:
                 return
             begun = time.perf_counter() - progress.seconds
-            if isinstance(stage.prune, Units):
-                with _saved_when_stopped(session):
-                    prune(session, phase, stage.prune)
+            with _saved_when_stopped(session):
+                for acting in methods:
+                    acting.before_step(phase)
             with _saved_when_stopped(session), _saved_without_text(session):
                 batch = pace.timed("batches", feed.take)
             shares = {acting.method.setting: acting.share_used() for acting in methods}

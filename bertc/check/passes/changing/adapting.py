@@ -5,8 +5,8 @@ from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import layer_values
 from bertc.ir import operation as op
 from bertc.ir.base import Normal, Weight
-from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.fixes import argument
+from bertc.ir.methods.pruning import NOTHING
 from bertc.ir.network.adapter import MAPS, Lora
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.ffn import feed_forward

@@ -10,50 +10,54 @@ import torch
 from bertc.base.storage import durable
 from bertc.hub.pruned import entries_of, norms, removed_units
 from bertc.ir.address import key
-from bertc.ir.changing.pruning import Units, units
+from bertc.ir.methods.pruning import Heads, Neurons, Units, units
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.weight_maps.prune import ByLayer, chosen_by_score, entries
+from bertc.ir.weight_maps.pruned import ByLayer, chosen_by_score, entries
 from bertc.learn.step.engines import local_shard
 from bertc.learn.step.gates import gate_gradients
+from bertc.run.methods.acting import Acting
 from bertc.run.train.phase import Phase
 from bertc.run.train.session import Session
 
 
-def prune(session: Session, phase: Phase, kind: Units) -> None:
-    """Remove what is to go before the next step; a run that goes on from here does it again."""
-    stage, ranks, encoder = phase.stage, session.ranks, phase.stage.encoder
-    share = kind.share_at(session.progress.step - stage.first_step, stage.steps)
-    if share is None:
-        return
-    assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
-    counts = units(encoder, kind.part)
-    weights = session.weights()
-    gone = removed_units(encoder, weights)[kind.part] if ranks.is_main else {}
-    gone = _shared(session, gone)
-    scores = {layer: [0.0] * number for layer, number in counts.items()}
-    target = chosen_by_score(kind, scores, gone, share)
-    if _total(target) == _total(gone):
-        return
-    if kind.by == "gradient":
-        scores = _gradients(session, phase, kind, counts)
-    elif ranks.is_main and kind.by == "magnitude":
-        by_layer = norms(encoder, kind.part, weights)
-        scores = {layer: norms_u.tolist() for layer, norms_u in by_layer.items()}
-    elif ranks.is_main:
-        seed = session.resolved.run.seed
-        scores = {
-            layer: [float(key(seed, "prune", kind.part, layer, unit)) for unit in range(number)]
-            for layer, number in counts.items()
-        }
-    removed = _shared(session, chosen_by_score(kind, scores, gone, share))
-    _zero(session, encoder, kind, removed)
-    if ranks.is_main:
-        durable.remove(session.folder.pruned)  # of an end before this one
-    remaining = " ".join(str(number - len(removed[layer])) for layer, number in counts.items())
-    session.display.note(
-        f"step {session.progress.step:,}: {_total(removed):,} of {sum(counts.values()):,} "
-        f"{kind.kind} are removed; left by layer: {remaining}"
-    )
+class Removing(Acting[Heads | Neurons]):
+    """The removal of heads or neurons, at once or in rounds."""
+
+    def before_step(self, phase: Phase) -> None:
+        """Remove what is to go before the next step."""
+        session, stage, kind, encoder = self.session, self.stage, self.method, self.stage.encoder
+        share = kind.share_gone(session.progress.step - stage.first_step, stage.steps)
+        if share is None:
+            return
+        assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
+        counts = units(encoder, kind.part)
+        ranks, weights = session.ranks, session.weights()
+        gone = removed_units(encoder, weights)[kind.part] if ranks.is_main else {}
+        gone = _shared(session, gone)
+        scores = {layer: [0.0] * number for layer, number in counts.items()}
+        target = chosen_by_score(kind, scores, gone, share)
+        if _total(target) == _total(gone):
+            return
+        if kind.by == "gradient":
+            scores = _gradients(session, phase, kind, counts)
+        elif ranks.is_main and kind.by == "magnitude":
+            by_layer = norms(encoder, kind.part, weights)
+            scores = {layer: norms_u.tolist() for layer, norms_u in by_layer.items()}
+        elif ranks.is_main:
+            seed = session.resolved.run.seed
+            scores = {
+                layer: [float(key(seed, "prune", kind.part, layer, unit)) for unit in range(number)]
+                for layer, number in counts.items()
+            }
+        removed = _shared(session, chosen_by_score(kind, scores, gone, share))
+        _zero(session, encoder, kind, removed)
+        if ranks.is_main:
+            durable.remove(session.folder.pruned)  # of an end before this one
+        remaining = " ".join(str(number - len(removed[layer])) for layer, number in counts.items())
+        session.display.note(
+            f"step {session.progress.step:,}: {_total(removed):,} of {sum(counts.values()):,} "
+            f"{kind.kind} are removed; left by layer: {remaining}"
+        )
 
 
 def _total(by_layer: ByLayer) -> int:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, get_args
 
-from bertc.ir.changing.pruning import AXES, NOTHING, Units, units
+from bertc.ir.methods.pruning import AXES, NOTHING, Units, units
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.network import MAIN
