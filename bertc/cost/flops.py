@@ -11,7 +11,7 @@ from bertc.cost.figures import Convention, Flops, Parameters
 from bertc.cost.rules import cost
 from bertc.cost.update import update_products
 from bertc.ir import operation as op
-from bertc.ir.program.passing import heads_of
+from bertc.ir.program.passing import freezes_all, heads_of
 from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
@@ -106,7 +106,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
             train += around + inside
         if not network.learned:
             frozen += around + inside
-        elif stage.freeze == "all":
+        elif freezes_all(stage):
             frozen += _flops(passed.embeddings)[0] + inside
     return Executed(*(_mean(flops, examples) for flops in (total, train, layers, frozen)))
 

@@ -12,7 +12,6 @@ from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import UNKNOWN, Task
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.head import POOLINGS
-from bertc.ir.network.positions import TablePositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Program
 from bertc.ir.rules import Rule
@@ -69,12 +68,13 @@ def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -
 
 def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[tuple[str, str, str]]:
     """Settings that cannot be, each with the reason and what to write instead."""
-    chosen, frozen = stage.features != LAST, stage.freeze == "all"
+    chosen = stage.features != LAST
+    frozen = next((method.setting for method in stage.methods if method.freezes_all), "")
     recurrent = any(task.recurrent for task in tasks)
     if chosen and (why := _unread(stage, tasks)):
         yield "features", why, "features=last"
     if frozen and (why := _unfrozen(stage, tasks)):
-        yield "freeze", why, f"freeze={stage.layers}"
+        yield frozen, why, f"{frozen}={stage.layers}"
     pools = stage.pooler and POOLINGS[stage.pooler].mean != "none"
     if (chosen or recurrent) and pools and any(task.pooled for task in tasks):
         why = "reads states of tokens, and the pooler makes one state of all of them"
@@ -87,8 +87,7 @@ def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[tuple[st
     removing = next((method.setting for method in stage.methods if method.removes), "")
     if removing and (chosen or frozen):
         reason = "nothing of the network changes" if frozen else "layers are named from the top"
-        setting = "freeze" if frozen else "features"
-        yield setting, f"goes with no pruning: {reason}", f"{removing}=none"
+        yield frozen or "features", f"goes with no pruning: {reason}", f"{removing}=none"
 
 
 def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:
@@ -140,7 +139,6 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
                         also=("objective", "the task is named here"),
                         help=f"leave {name} out",
                     )
-        check.rules(_OF_FROZEN)
         if not (unread and _may_be_of_tasks(stage)):
             features(stage, diagnostics)
     one_head_a_task(stages, diagnostics)
@@ -233,17 +231,6 @@ _OF_TASKS: tuple[Rule[StageSettings], ...] = (
          lambda s: f"queries are filled to {_longer_query(s)} tokens, and rows have {s.seq}",
          also=lambda s: ("seq", f"seq = {s.seq}"),
          help=lambda s: f"seq={_longer_query(s)}, or pooling=tokens(query={s.seq})"),
-)  # fmt: skip
-_OF_FROZEN: tuple[Rule[StageSettings], ...] = (
-    Rule("E274", "freeze", lambda s: isinstance(s.freeze, int) and s.freeze > s.layers,
-         lambda s: f"freeze = {s.freeze}, but the network has {several(s.layers, 'layer')}",
-         also=lambda s: ("layers", f"layers = {s.layers}"),
-         label="with all of them frozen, only heads and pooler are trained",
-         help=lambda s: f"freeze={s.layers}"),
-    Rule("E274", "freeze",
-         lambda s: s.freeze == "positions" and not isinstance(s.positions, TablePositions),
-         lambda s: f"freeze = positions, but positions = {s.positions.kind} has no table",
-         also=("positions", "positions are set here"), help="freeze=0"),
 )  # fmt: skip
 _OF_TEXTS: tuple[Rule[StageSettings], ...] = (
     Rule("E272", "epochs", lambda s: s.epochs,

@@ -67,6 +67,19 @@ class Method(Node):
         """The same in a stage from run step ``first`` to ``last``."""
         return self
 
+    @property
+    def freezes_all(self) -> bool:
+        """True if nothing learns of the main network but a pooler; it is read without dropout."""
+        return False
+
+    def frozen_layers(self, depth: int) -> int | None:
+        """The number of lowest layers that it leaves as they are, 0: embeddings; None: no such."""
+        return None
+
+    def keeps(self, weight: str, depth: int) -> bool:
+        """True if it leaves this weight of the main network as it is."""
+        return False
+
     def begun(self, step: int) -> bool:
         """True if it has its tensors on the devices after run step ``step``."""
         return False

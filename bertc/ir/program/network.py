@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from bertc.ir import operation as op
 from bertc.ir.base import ZEROS, Weight
@@ -21,13 +19,6 @@ MAIN = "encoder"
 Role = Literal["trained", "sampled", "frozen"]
 """``trained`` for itself, ``sampled``: trained for its guesses, which other networks read, or
 ``frozen``: never changed by the run.
-"""
-Freeze = Annotated[int, Field(ge=0, le=1000)] | Literal["embeddings", "positions", "all"]
-"""Layers that are not trained, nor the embeddings below them; 0: all are trained.
-
-``positions``: the position table alone is not (DistilBERT). Of ``all`` nothing of the network is,
-but for a pooler, which belongs to the head; it is read without dropout (BERT extract_features.py,
-is_training=False).
 """
 READ_IN_ORDER: tuple[Role, ...] = ("sampled", "frozen", "trained")
 """Roles in the order of forward passes."""

@@ -38,22 +38,19 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
 
 def frozen_layers(stage: Stage) -> int | None:
     """Number of lowest layers that are not trained, 0: embeddings alone; None: all are."""
-    named = {"embeddings": 0, "positions": None, "all": stage.layers}
-    return named[stage.freeze] if isinstance(stage.freeze, str) else stage.freeze or None
+    counts = (method.frozen_layers(stage.layers) for method in stage.methods)
+    return next((count for count in counts if count is not None), None)
+
+
+def freezes_all(stage: Stage) -> bool:
+    """True if nothing of the main network learns but a pooler; it is read without dropout."""
+    return any(method.freezes_all for method in stage.methods)
 
 
 def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
     """True for a weight of a network's body that a stage leaves as it is."""
-    if network.role != "trained":
-        return False
-    if stage.freeze == "positions":
-        return weight.startswith("embeddings.position.")
-    frozen = frozen_layers(stage)
-    if frozen is None:
-        return False
-    if stage.freeze == "all":
-        return not weight.startswith("pooler.")
-    return is_below(weight, frozen)
+    kept = (method.keeps(weight, stage.layers) for method in stage.methods)
+    return network.role == "trained" and any(kept)
 
 
 def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
@@ -98,7 +95,7 @@ def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bo
         layers.append(tuple(blocks))
     last = forward.last
     if not reached:
-        last, reached = _after(last, norm_learns=stage.freeze != "all")
+        last, reached = _after(last, norm_learns=not freezes_all(stage))
     return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), last), reached
 
 

@@ -20,6 +20,7 @@ from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.methods.average import NO_AVERAGE, Average
+from bertc.ir.methods.freeze import Freeze
 from bertc.ir.methods.pruning import NOTHING, Pruning
 from bertc.ir.mixing import MixedRows, Mixing
 from bertc.ir.network.adapter import NO_ADAPTER, Adapter
@@ -35,7 +36,6 @@ from bertc.ir.network.positions import SHORTEST, Positions
 from bertc.ir.network.residual import PLAIN_STREAM, Residual
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
-from bertc.ir.program.network import Freeze
 from bertc.ir.program.resolved import HfLayout, Log
 from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.features import LAST, Features

@@ -17,13 +17,15 @@ from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
 from bertc.ir.methods.average import NO_AVERAGE, Average, Ema
 from bertc.ir.methods.clock import Clock
+from bertc.ir.methods.freeze import Freeze, Freezing
 from bertc.ir.methods.method import Method
 from bertc.ir.methods.patience import Patience
 from bertc.ir.methods.pruning import NOTHING, Heads, Neurons, Pruning
 from bertc.ir.mixing import Mixing
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.program.network import MAIN, Freeze, Network, at_work, learner
+from bertc.ir.once import once
+from bertc.ir.program.network import MAIN, Network, at_work, learner
 from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.masking import Masks
@@ -31,7 +33,7 @@ from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
-AnyMethod = Clock | Heads | Neurons | Ema | Patience
+AnyMethod = Clock | Freezing | Heads | Neurons | Ema | Patience
 """The closed union of methods."""
 METHODS: tuple[type[Method], ...] = get_args(AnyMethod)
 STAND_INS = tuple(method.file() for method in METHODS if method.stands_in)
@@ -43,6 +45,8 @@ class HasMethods(Protocol):
 
     @property
     def steps(self) -> object: ...
+    @property
+    def freeze(self) -> Freeze: ...
     @property
     def prune(self) -> Pruning: ...
     @property
@@ -56,6 +60,7 @@ def methods_of(settings: HasMethods) -> tuple[AnyMethod, ...]:
     length = settings.steps
     methods = (
         isinstance(length, Hours) and Clock(hours=length.hours),
+        settings.freeze and Freezing(what=settings.freeze),
         settings.prune,
         settings.average,
         settings.patience and Patience(evaluations=settings.patience),
@@ -113,6 +118,7 @@ class Stage(Node):
     row_words: Annotated[float, Field(exclude_if=not_)] = 0.0
 
     @property
+    @once
     def methods(self) -> tuple[AnyMethod, ...]:
         """What acts over its steps, in this order."""
         return methods_of(self)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.network import Network
+from bertc.ir.program.passing import freezes_all
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Losses, MicroBatch, Teaching, tensors_of, with_guesses
 from bertc.learn.step.engines import Objective
@@ -38,6 +39,7 @@ def make_objective(
 ) -> Objective:
     """Forward pass and losses of one micro-batch, with static shapes."""
     names, networks = kinds(stage), stage.networks()
+    unchanged = {n.name for n in networks if n.role == "trained" and freezes_all(stage)}
     learned = (network for network in networks if network.learned)
     scores = {network.name: _scoring(model, stage, network, compiled) for network in learned}
     for teacher in frozen if compiled else ():
@@ -62,8 +64,7 @@ def make_objective(
                 continue
             with nullcontext() if network.terms else torch.no_grad():
                 body = model.network(network.name)
-                frozen_body = stage.freeze == "all" and network.role == "trained"
-                with unchanging(body) if frozen_body else nullcontext():
+                with unchanging(body) if network.name in unchanged else nullcontext():
                     read = micro_batch.read_by(network)
                     outputs = model.read_on(read, network.name, network.wanted)
                 # Only the networks read the memory.

@@ -6,6 +6,7 @@ from typing import Any, assert_never
 
 from bertc.ir.methods.average import Ema
 from bertc.ir.methods.clock import Clock
+from bertc.ir.methods.freeze import Freezing
 from bertc.ir.methods.patience import Patience
 from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.program.stage import AnyMethod, Stage
@@ -44,6 +45,8 @@ def _acting(method: AnyMethod, session: Session, stage: Stage) -> Acting[Any]:
     match method:
         case Clock():
             return ByClock(method, session, stage)
+        case Freezing():
+            return Acting(method, session, stage)  # its weights have no gradients
         case Heads() | Neurons():
             return Removing(method, session, stage)
         case Ema():
