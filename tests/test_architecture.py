@@ -17,11 +17,12 @@ import pytest
 from bertc.check.compiling import PASSES
 from bertc.ir.base import Node
 from bertc.ir.learning.objective import Pretraining
+from bertc.ir.methods.method import Method
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.attention_node import AttentionNode
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.stage import Stage
+from bertc.ir.program.stage import METHODS, Stage
 from bertc.ir.terms.node import TermNode
 
 PACKAGE = Path(__file__).parent.parent / "bertc"
@@ -235,11 +236,23 @@ def test_an_attention_is_named_in_its_own_files_alone(kind: type[Node]) -> None:
     assert files_naming(kind) - {"ir/network/attention.py", "model/attention.py", module} == set()
 
 
+OF_METHODS = ("ir/methods/", "run/methods/", "ir/program/stage.py", "ir/program/resolved.py")
+"""Files that name methods: their own, the union with the match over it, and the run's clock."""
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+def test_a_method_is_named_in_its_own_files_alone(method: type[Method]) -> None:
+    """The loop, checkpoints, resuming, costs and checks walk the methods of a stage."""
+    name = f"{method.__module__}.{method.__name__}"
+    files = {path.relative_to(PACKAGE).as_posix() for path in FILES if name in imported(path)}
+    assert {file for file in files if not file.startswith(OF_METHODS)} == set()
+
+
 MOST_ANSWERS = 18
 """Methods, properties and class variables of a base; fields are what programs store."""
 
 
-BASES = (TermNode, AttentionNode, Stage, BodyNode, Encoder)
+BASES = (TermNode, AttentionNode, Stage, BodyNode, Encoder, Method)
 
 
 @pytest.mark.parametrize("node", BASES, ids=lambda node: node.__name__)

@@ -98,7 +98,7 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     # An update reads and writes several arrays at once, which is quicker than a copy.
     rates = device.rates
     update = 1 / rates.optimizers[kind] if rates else MOVED_BYTES[kind] / device.bandwidth
-    beside = NORM_BYTES + FP32 * sum(method.moved for method in stage.methods)
+    beside = NORM_BYTES + FP32 * sum(one.holds.moved for one in stage.methods if one.holds)
     beside += CLIP_BYTES * (stage.optimizer.clip_per == "tensor")
     update = weights * (update + beside / device.bandwidth)
     spent = Spent(memory=update, starts=STARTS_OF_A_STEP * device.seconds_a_start)

@@ -33,7 +33,7 @@ def _spared(stage: Stage) -> int:
 
 def methods_bytes(stage: Stage, total: int) -> int:
     """Bytes of what methods have on the devices for ``total`` weights."""
-    return FP32 * total * sum(bool(one.state) and one.on_devices for one in stage.methods)
+    return FP32 * total * sum(one.holds.on_devices for one in stage.methods if one.holds)
 
 
 def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int) -> int:

@@ -1,7 +1,7 @@
 """Rules: what is wrong with settings that do not go together, as rows of tables."""
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from bertc.ir.fixes import Way
 
@@ -30,3 +30,18 @@ class Rule(NamedTuple, Generic[_S]):
     label: Of[str, _S] = ""
     help: Of[str, _S] = ""
     way: Callable[[_S], Way | None] | None = None
+
+
+class Rules(NamedTuple):
+    """Rules of a kind, by the settings that they are of: those of stages that have it."""
+
+    stage: tuple[Rule[Any], ...] = ()
+    """Of any complete stage."""
+    network: tuple[Rule[Any], ...] = ()
+    """Of its network, where the program has no other mistake."""
+    tasks: tuple[Rule[Any], ...] = ()
+    """Of tasks, whose rows vary, before lengths become steps."""
+    text: tuple[Rule[Any], ...] = ()
+    """Of text."""
+    clock: tuple[Rule[Any], ...] = ()
+    """Of a run that ends with its time, not after a number of steps."""

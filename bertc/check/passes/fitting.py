@@ -17,7 +17,7 @@ def check_lengths(check: Checker[StageSettings], program: Complete) -> None:
     """Report warm-ups, decays and methods that do not fit in the steps there are."""
     stage = check.settings
     _warmup_fits(check, program)
-    check.rules(rule for method in stage.methods for rule in method.rules)
+    check.rules(rule for method in stage.methods for rule in method.rules.stage)
     if isinstance(stage.batch_warmup, RisingBatch):
         _batch_rises(check, stage.batch_warmup)
 

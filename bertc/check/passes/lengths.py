@@ -40,7 +40,7 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     for stage in stages:
         named = stage.own if program.stages else stage.origins
         if "objective" in named and has_tasks(stage.objective):
-            of_methods = (rule for method in stage.methods for rule in method.rules_of_tasks)
+            of_methods = (rule for method in stage.methods for rule in method.rules.tasks)
             rules = (rule for rule in (*_OF_TASKS, *of_methods) if rule.at in named)
             Checker[CompleteSettings](stage, diagnostics).rules(rules)
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
@@ -67,7 +67,7 @@ def _by_the_clock(program: Program, diagnostics: Diagnostics) -> Program:
     known, setting = typed(program), program.settings["steps"]
     for stage in known.stages:
         if isinstance(stage.steps, Hours):
-            of_methods = (rule for method in stage.methods for rule in method.rules_by_clock)
+            of_methods = (rule for method in stage.methods for rule in method.rules.clock)
             Checker[CompleteSettings](stage, diagnostics).rules((*_OF_A_CLOCK, *of_methods))
 
     def counted(settings: Mapping[str, Given]) -> Mapping[str, Given]:

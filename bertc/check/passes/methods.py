@@ -15,7 +15,7 @@ def methods(program: Complete, diagnostics: Diagnostics) -> None:
         return
     cut: StageSettings | None = None
     for place, stage in enumerate(program.stages):
-        rules = (rule for method in stage.methods for rule in method.rules_of_networks)
+        rules = (rule for method in stage.methods for rule in method.rules.network)
         Checker(stage, diagnostics).rules(rules)
         if cut and place and stage.layers > program.stages[place - 1].layers:
             setting = next(method.setting for method in cut.methods if method.removes)

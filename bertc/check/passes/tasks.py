@@ -147,7 +147,7 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
         # Settings of the whole run may apply to its stages of text only.
         if has_tasks(stage.objective) or (unread and _may_be_of_tasks(stage)):
             continue
-        of_methods = (rule for method in stage.methods for rule in method.rules_of_text)
+        of_methods = (rule for method in stage.methods for rule in method.rules.text)
         rules = (*of_methods, *_OF_TEXTS)
         Checker(stage, diagnostics).rules(r for r in rules if not tuned or r.at in stage.own)
 

@@ -223,7 +223,7 @@ def checkpoint_bytes(resolved: Resolved, stage: Stage) -> int:
     """Bytes of a checkpoint in a stage: weights, moments, and what methods have."""
     table = model_weights(resolved.as_in(stage))
     moments = moments_of(stage.optimizer, table).values()
-    copies = 1 + sum(bool(method.state) for method in stage.methods)
+    copies = 1 + sum(method.holds is not None for method in stage.methods)
     return FP32 * sum(w.numel for w in (*table * copies, *moments))
 
 

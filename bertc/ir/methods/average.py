@@ -12,8 +12,8 @@ from pydantic import Field
 from bertc.ir.base import BY_KIND, Count, Node, Tokens
 from bertc.ir.fixes import argument
 from bertc.ir.learning.optimizer import Length, steps_of
-from bertc.ir.methods.method import Method
-from bertc.ir.rules import Rule
+from bertc.ir.methods.method import Held, Method
+from bertc.ir.rules import Rule, Rules
 
 
 class NoAverage(Node):
@@ -37,28 +37,34 @@ class Ema(Method):
     positional = ("half_life",)
     looked_up = ("begin", "end")
 
-    setting = state = "average"
-    stands_in = True
-    moved = 3  # the weight and its average are read, the average is written
-    rules = (
-        Rule("E380", "average", lambda s: not s.average.of_stage(0, s.steps).steps,
-             "average = ema: half_life is less than a step",
-             also=lambda s: ("steps", f"steps = {s.steps}"),
-             way=lambda s: argument("average", s.origins["average"], "half_life", "1")),
-        Rule("E381", "average", lambda s: s.patience and s.tasks,
-             lambda s: f"patience = {s.patience} ends with the weights of the best evaluation, not "
-             "with an average",
-             also=("patience", "patience is set here"), help="average=none"),
-    )  # fmt: skip
-    rules_of_tasks = (
-        Rule("E327", "average", lambda s: s.average.in_tokens,
-             "half_life of a task is not counted in tokens: its rows are as long as its examples",
-             way=lambda s: argument("average", s.origins["average"], "half_life", "100")),
-    )  # fmt: skip
-    rules_by_clock = (
-        Rule("E329", "average", lambda s: isinstance(s.average.half_life, float),
-             "half_life is a number of steps: a clock does not say how many a share is",
-             way=lambda s: argument("average", s.origins["average"], "half_life", "700")),
+    setting = "average"
+    holds = Held(
+        "average.safetensors",
+        evaluated="of the average of the weights (average=ema)",
+        moved=3,  # the weight and its average are read, the average is written
+    )
+    rules = Rules(
+        stage=(
+            Rule("E380", "average", lambda s: not s.average.of_stage(0, s.steps).steps,
+                 "average = ema: half_life is less than a step",
+                 also=lambda s: ("steps", f"steps = {s.steps}"),
+                 way=lambda s: argument("average", s.origins["average"], "half_life", "1")),
+            Rule("E381", "average", lambda s: s.patience and s.tasks,
+                 lambda s: f"patience = {s.patience} ends with the weights of the best evaluation, "
+                 "not with an average",
+                 also=("patience", "patience is set here"), help="average=none"),
+        ),
+        tasks=(
+            Rule("E327", "average", lambda s: s.average.in_tokens,
+                 "half_life of a task is not counted in tokens: its rows are as long as its "
+                 "examples",
+                 way=lambda s: argument("average", s.origins["average"], "half_life", "100")),
+        ),
+        clock=(
+            Rule("E329", "average", lambda s: isinstance(s.average.half_life, float),
+                 "half_life is a number of steps: a clock does not say how many a share is",
+                 way=lambda s: argument("average", s.origins["average"], "half_life", "700")),
+        ),
     )  # fmt: skip
 
     @property
@@ -86,10 +92,6 @@ class Ema(Method):
 
     def begun(self, step: int) -> bool:
         return step > self.begin
-
-    @property
-    def evaluated_as(self) -> str:
-        return f"of the average of the weights ({self.text})"
 
 
 Average = Annotated[NoAverage | Ema, BY_KIND]

@@ -5,7 +5,7 @@ from pydantic import Field
 from bertc.ir.fixes import argument, fix
 from bertc.ir.methods.method import Method
 from bertc.ir.program.written import DEFAULT_STAGE
-from bertc.ir.rules import Rule
+from bertc.ir.rules import Rule, Rules
 
 
 class Clock(Method):
@@ -14,7 +14,7 @@ class Clock(Method):
     hours: float = Field(gt=0)
 
     setting = "clock"
-    rules_by_clock = (
+    rules = Rules(clock=(
         Rule("E329", "steps", lambda s: s.name != DEFAULT_STAGE,
              "a clock measures a run of one stage, not of several",
              help="steps of each stage, or one stage"),
@@ -31,7 +31,7 @@ class Clock(Method):
         Rule("E329", "optimizer", lambda s: bool(getattr(s.optimizer.schedule, "over", 0)),
              "a schedule by the clock ends when its time does: leave over out",
              help="schedule=cosine"),
-    )  # fmt: skip
+    ))  # fmt: skip
 
     @property
     def seconds(self) -> float:

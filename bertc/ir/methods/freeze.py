@@ -8,7 +8,7 @@ from bertc.base.diagnostics import several
 from bertc.ir.methods.method import Method
 from bertc.ir.network.body_node import is_below
 from bertc.ir.network.positions import TablePositions
-from bertc.ir.rules import Rule
+from bertc.ir.rules import Rule, Rules
 
 Freeze = Annotated[int, Field(ge=0, le=1000)] | Literal["embeddings", "positions", "all"]
 """Layers that are not trained, nor the embeddings below them; 0: all are trained.
@@ -25,7 +25,7 @@ class Freezing(Method):
     what: Freeze
 
     setting = "freeze"
-    rules = (
+    rules = Rules(stage=(
         Rule("E274", "freeze", lambda s: isinstance(s.freeze, int) and s.freeze > s.layers,
              lambda s: f"freeze = {s.freeze}, but the network has {several(s.layers, 'layer')}",
              also=lambda s: ("layers", f"layers = {s.layers}"),
@@ -35,7 +35,7 @@ class Freezing(Method):
              lambda s: s.freeze == "positions" and not isinstance(s.positions, TablePositions),
              lambda s: f"freeze = positions, but positions = {s.positions.kind} has no table",
              also=("positions", "positions are set here"), help="freeze=0"),
-    )  # fmt: skip
+    ))  # fmt: skip
 
     @property
     def freezes_all(self) -> bool:

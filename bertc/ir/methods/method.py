@@ -6,10 +6,24 @@ class in ``run.methods`` acts between the steps.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from bertc.ir.base import Node, Tokens
-from bertc.ir.rules import Rule
+from bertc.ir.rules import Rules
+
+
+class Held(NamedTuple):
+    """Tensors that a method has, one like each weight, and the file of checkpoints with them.
+
+    Processes share out those ``on_devices`` as they do weights; of others the first has all.
+    ``evaluated`` says of an evaluation that they are evaluated, exported and handed on instead of
+    the weights; "" if they are not. ``moved`` are the numbers of each that a step reads and writes.
+    """
+
+    file: str
+    on_devices: bool = True
+    evaluated: str = ""
+    moved: int = 0
 
 
 class Method(Node):
@@ -17,42 +31,22 @@ class Method(Node):
 
     setting: ClassVar[str]
     """The setting that it is written as."""
-    rules: ClassVar[tuple[Rule[Any], ...]] = ()
-    """What is wrong with the settings of a stage that has it."""
-    rules_of_networks: ClassVar[tuple[Rule[Any], ...]] = ()
-    """The same of its network, for settings without other mistakes."""
-    rules_of_tasks: ClassVar[tuple[Rule[Any], ...]] = ()
-    """The same of a stage of tasks, whose rows vary, before lengths become steps."""
-    rules_by_clock: ClassVar[tuple[Rule[Any], ...]] = ()
-    """The same of a run that ends with its time, not after a number of steps."""
-
-    rules_of_text: ClassVar[tuple[Rule[Any], ...]] = ()
-    """The same of a stage of text."""
+    rules: ClassVar[Rules] = Rules()
+    """What is wrong with settings that it does not go with."""
     of_tasks: ClassVar[bool] = False
     """True if stages of text have it as their run's setting, without effect."""
     why_final: ClassVar[str] = ""
     """Why a run cannot become longer than it was made; "" if it can."""
 
-    state: ClassVar[str] = ""
-    """The name of what it has, a tensor like each weight; "": nothing."""
-    on_devices: ClassVar[bool] = True
-    """True if processes share these out as they do weights; else the first one has them all."""
-    stands_in: ClassVar[bool] = False
-    """True if these are evaluated, exported and handed on instead of the weights."""
+    holds: ClassVar[Held | None] = None
+    """What it has of each weight."""
     removes: ClassVar[bool] = False
     """True if a part of the network has only weights of zero from then on, and goes at the end."""
-    moved: ClassVar[int] = 0
-    """Numbers that a step reads and writes for it, for each weight."""
 
     @property
     def text(self) -> str:
         """It in messages, as it is written without arguments."""
         return self.setting
-
-    @classmethod
-    def file(cls) -> str:
-        """The file of its tensors in a checkpoint."""
-        return f"{cls.state}.safetensors"
 
     @property
     def in_tokens(self) -> bool:
@@ -92,8 +86,3 @@ class Method(Node):
     def not_exported(self) -> "tuple[str, Node] | None":
         """Why no layout of others holds what it leaves, and what to write instead."""
         return None
-
-    @property
-    def evaluated_as(self) -> str:
-        """What an evaluation says of weights that it stands in for."""
-        return ""

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bertc.ir.methods.method import Method
-from bertc.ir.rules import Rule
+from bertc.ir.methods.method import Held, Method
+from bertc.ir.rules import Rule, Rules
 
 
 class Patience(Method):
@@ -13,12 +13,12 @@ class Patience(Method):
 
     evaluations: Annotated[int, Field(ge=1)]
 
-    setting, state = "patience", "best"
-    on_devices = False
+    setting = "patience"
+    holds = Held("best.safetensors", on_devices=False)
     of_tasks = True
     why_final = "it ends with the weights of its best evaluation (patience)"
-    rules_of_text = (
+    rules = Rules(text=(
         Rule("E275", "patience", lambda s: True,
              "patience needs the scores of a task, but the objective has none",
              also=("objective", "the objective is set here"), help="patience=0"),
-    )  # fmt: skip
+    ))  # fmt: skip

@@ -15,7 +15,7 @@ from bertc.ir.fixes import Way, argument
 from bertc.ir.methods.method import Method
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
-from bertc.ir.rules import Rule
+from bertc.ir.rules import Rule, Rules
 
 Within = Literal["network", "layer"]
 AXES: dict[SharedPart, Axis] = {"attention": "heads", "ffn": "ffn"}
@@ -52,31 +52,34 @@ class _Units(Method):
     part: ClassVar[SharedPart]
     setting = "prune"
     removes = True
-    rules_of_networks: ClassVar[tuple[Rule[Any], ...]] = (
-        Rule("E290", "prune", lambda s: s.prune.excess_in(s),
-             lambda s: "{0.share:.0%} of {1} {0.kind} are {2}, but every layer keeps one, so that "
-             "{3} can go".format(s.prune, *s.prune.excess_in(s)),
-             label="a layer without any has nothing to compute with",
-             help="remove prune", way=lambda s: s.prune.lesser_share(s)),
-        Rule("E291", "prune", lambda s: s.prune.rounds > s.steps,
-             lambda s: f"every = {s.prune.every:.4g} removes in {s.prune.rounds} rounds, but the "
-             f"stage has {s.steps} steps",
-             label="rounds have steps of training between them",
-             also=lambda s: ("steps", f"steps = {s.steps}"),
-             help=lambda s: f"steps={s.prune.rounds}"),
-        Rule("E313", "prune", lambda s: s.norm.within(s.prune.part),
-             lambda s: f"a norm is over all {s.prune.kind} of a layer, and would change without "
-             "some",
-             also=("norm", "norm is set here"), help="remove prune"),
-        Rule("E292", ("patience", "prune"), lambda s: s.patience,
-             lambda s: f"patience = {s.patience} ends with the best weights, which may be those "
-             "before heads or neurons were removed",
-             also=("prune", "prune is set here"), help="patience in a stage after this one"),
-    )  # fmt: skip
-    rules_by_clock = (
-        Rule("E329", "prune", lambda s: True,
-             "what is removed by when counts steps, and a clock does not say how many there are",
-             help="prune=none"),
+    rules = Rules(
+        network=(
+            Rule("E290", "prune", lambda s: s.prune.excess_in(s),
+                 lambda s: "{0.share:.0%} of {1} {0.kind} are {2}, but every layer keeps one, so "
+                 "that {3} can go".format(s.prune, *s.prune.excess_in(s)),
+                 label="a layer without any has nothing to compute with",
+                 help="remove prune", way=lambda s: s.prune.lesser_share(s)),
+            Rule("E291", "prune", lambda s: s.prune.rounds > s.steps,
+                 lambda s: f"every = {s.prune.every:.4g} removes in {s.prune.rounds} rounds, but "
+                 f"the stage has {s.steps} steps",
+                 label="rounds have steps of training between them",
+                 also=lambda s: ("steps", f"steps = {s.steps}"),
+                 help=lambda s: f"steps={s.prune.rounds}"),
+            Rule("E313", "prune", lambda s: s.norm.within(s.prune.part),
+                 lambda s: f"a norm is over all {s.prune.kind} of a layer, and would change "
+                 "without some",
+                 also=("norm", "norm is set here"), help="remove prune"),
+            Rule("E292", ("patience", "prune"), lambda s: s.patience,
+                 lambda s: f"patience = {s.patience} ends with the best weights, which may be "
+                 "those before heads or neurons were removed",
+                 also=("prune", "prune is set here"), help="patience in a stage after this one"),
+        ),
+        clock=(
+            Rule("E329", "prune", lambda s: True,
+                 "what is removed by when counts steps, and a clock does not say how many there "
+                 "are",
+                 help="prune=none"),
+        ),
     )  # fmt: skip
 
     def excess_in(self, stage: Any) -> tuple[int, ...]:
@@ -116,8 +119,8 @@ class Heads(_Units):
     kind: Literal["heads"] = "heads"
     normalize: bool = True  # run_bertology.py: unless --dont_normalize_importance_by_layer
     part = "attention"
-    rules_of_networks = (
-        *_Units.rules_of_networks,
+    rules = _Units.rules._replace(network=(
+        *_Units.rules.network,
         Rule("E313", "prune", lambda s: s.attention.ties_biases,
              "heads of all layers share their biases, so that layers cannot lose different ones",
              also=("attention", "attention is set here"),
@@ -133,7 +136,7 @@ class Heads(_Units):
         Rule("E313", "prune", lambda s: s.attention.shares_keys and not s.positions.by_head,
              "several heads share their keys and values, so that none can be removed",
              also=("attention", "attention is set here"), help="prune=neurons(25%)"),
-    )  # fmt: skip
+    ))  # fmt: skip
 
     @property
     def not_exported(self) -> tuple[str, Node]:

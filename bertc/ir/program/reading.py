@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from itertools import compress, pairwise
 
 from bertc.ir.learning.objective import Term
+from bertc.ir.methods.method import Held
 from bertc.ir.once import once
-from bertc.ir.program.stage import AnyMethod, AnyStage, Stage
+from bertc.ir.program.stage import AnyStage, Stage
 from bertc.ir.terms.masking import AdaptiveUnit, Masks
 
 
@@ -62,6 +63,7 @@ def placed(stage: AnyStage) -> AnyStage:
     return stage.model_copy(update={one.setting: at for one, at in pairs if at is not one})
 
 
-def stand_in(stage: Stage, step: int) -> AnyMethod | None:
-    """The method whose tensors stand for the weights after run step ``step``, if one does."""
-    return next((one for one in stage.methods if one.stands_in and one.begun(step)), None)
+def stand_in(stage: Stage, step: int) -> Held | None:
+    """What stands for the weights after run step ``step``, if a method has it."""
+    begun = (method.holds for method in stage.methods if method.begun(step))
+    return next((held for held in begun if held and held.evaluated), None)

@@ -36,7 +36,7 @@ PACKED_AT_LEAST = 8
 AnyMethod = Clock | Freezing | Heads | Neurons | Ema | Patience
 """The closed union of methods."""
 METHODS: tuple[type[Method], ...] = get_args(AnyMethod)
-STAND_INS = tuple(method.file() for method in METHODS if method.stands_in)
+STAND_INS = tuple(one.holds.file for one in METHODS if one.holds and one.holds.evaluated)
 """Files of checkpoints that are evaluated, exported and handed on where they are there."""
 
 

@@ -95,8 +95,8 @@ def evaluate_run(
             opening = open_run(folder, resolved, done.step, manner, cache, display)
             with opening as opened, without_heads(opened.model, without):
                 evaluation, notes, reading = _as_in_training(opened, manner, display, details)
-    method = stand_in(trained, done.step)
-    notes = (*plateau_lines(evaluation), *notes, *([method.evaluated_as] if method else []))
+    held = stand_in(trained, done.step)
+    notes = (*plateau_lines(evaluation), *notes, *([held.evaluated] if held else []))
     return Report(
         run, done.step, resolved.steps_by(done.step, done.seconds), done.tokens, done.seconds,
         evaluation, notes, reading, tuple(details.notes),

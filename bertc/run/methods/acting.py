@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Method)
 class Acting(Generic[M]):
     """A method at work in a stage, by default one that does nothing; all processes call it alike.
 
-    What it has are tensors in ``session.state``, which checkpoints save and restore.
+    What it has are tensors in ``session.held``, which checkpoints save and restore.
     """
 
     def __init__(self, method: M, session: Session, stage: Stage) -> None:

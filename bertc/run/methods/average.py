@@ -17,9 +17,9 @@ class Averaging(Acting[Ema]):
     @torch.no_grad()
     def after_step(self) -> None:
         """Move the average towards the weights, by the share that they have."""
-        average, parameters = self.session.state[self.method.state], self.session.engine.parameters
+        average, engine = self.session.held[self.method.holds.file], self.session.engine
         means = local_shards(average.values())
-        weights = local_shards(parameters[name] for name in average)
+        weights = local_shards(engine.parameters[name] for name in average)
         with profiled_as("optimiser"):
             share = self.method.share_at(self.session.progress.step)
             torch._foreach_lerp_(means, weights, share)
@@ -40,7 +40,7 @@ class Averaging(Acting[Ema]):
     def _exchange(self) -> None:
         """Exchange all tensors in place, one at a time."""
         engine = self.session.engine
-        for name, mean in self.session.state[self.method.state].items():
+        for name, mean in self.session.held[self.method.holds.file].items():
             weight_shard, mean_shard = local_shards((engine.parameters[name], mean))
             held = weight_shard.clone()
             weight_shard.copy_(mean_shard)

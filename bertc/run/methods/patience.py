@@ -34,7 +34,7 @@ class Waiting(Acting[Patience]):
         if progress.best is None or score > progress.best.score:
             progress.best = Best(progress.step, score, evaluation.fields())
             weights = session.weights().items()
-            session.state[self.method.state] = {name: one.clone() for name, one in weights}
+            session.held[self.method.holds.file] = {name: one.clone() for name, one in weights}
         else:
             progress.best.waited += 1
         best, ended = progress.best, progress.step
@@ -47,16 +47,16 @@ class Waiting(Acting[Patience]):
             ended_at = Ended(step=best.step, ended=ended, end=end)
             session.write(stage, "eval", {**best.shown, "best": ended_at})
             session.display.note(describe(ended_at))
-        session.state[self.method.state] = {}
+        session.held[self.method.holds.file] = {}
 
     @torch.no_grad()
     def _restore(self) -> None:
         """Restore the best weights and mark the state as unsaved."""
         session, engine = self.session, self.session.engine
-        shapes = {name: parameter.shape for name, parameter in engine.parameters.items()}
-        best = session.state[self.method.state] or {n: torch.empty(s) for n, s in shapes.items()}
+        parameters, best = engine.parameters, session.held[self.method.holds.file]
+        best = best or {name: torch.empty(one.shape) for name, one in parameters.items()}
         session.ranks.share_tensors(best)
-        for name, parameter in engine.parameters.items():
+        for name, parameter in parameters.items():
             local_shard(parameter).copy_(local_shard(engine.shard(best[name], name)))
         engine.forget_gathered()
         session.saved = -1

@@ -90,7 +90,7 @@ def _zero(session: Session, encoder: Encoder, kind: Units, removed: ByLayer) -> 
     moments = ((name[2:], moment) for name, moment in session.moments.items())
     for name, tensor in (
         *session.engine.parameters.items(),
-        *(pair for tensors in session.state.values() for pair in tensors.items()),
+        *(pair for tensors in session.held.values() for pair in tensors.items()),
         *moments,  # they are called m.<weight>, v.<weight>
     ):
         place = places.get(name)

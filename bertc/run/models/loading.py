@@ -66,8 +66,8 @@ def _of_checkpoint(
 ) -> tuple[Resolved, dict[str, Tensor]]:
     resolved = folders.read_resolved(run / folders.RESOLVED)
     resolved = resolved.as_in(trained := resolved.trained_at(step))
-    method = None if raw else stand_in(trained, step)
-    return resolved, _read_own(checkpoint / (method.file() if method else WEIGHTS), resolved)
+    held = None if raw else stand_in(trained, step)
+    return resolved, _read_own(checkpoint / (held.file if held else WEIGHTS), resolved)
 
 
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:

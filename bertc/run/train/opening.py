@@ -68,7 +68,7 @@ def open_session(
             moments=moments,
             progress=progress,
             remembered=remembered,
-            state=_state_of_methods(stage, state, progress.step, engine, ranks),
+            held=_held(stage, state, progress.step, engine, ranks),
             saved=ranks.share(progress.step if checkpoint else -1),
             writers=ranks.aside() if Layout(ranks.world, plan.strategy).sharded else None,
         )
@@ -182,17 +182,20 @@ def _metrics(
         yield lines
 
 
-def _state_of_methods(
+def _held(
     stage: Stage, state: State, step: int, engine: Engine, ranks: ProcessGroup
 ) -> dict[str, dict[str, Tensor]]:
     """What the methods of a stage have after a step, from the first process's checkpoint."""
-    held = {one.state: state.methods.get(one.state, {}) for one in stage.methods if one.state}
-    for method in (method for method in stage.methods if method.begun(step)):
-        named = engine.parameters.items()
-        tensors = held[method.state] or {n: torch.empty(w.shape) for n, w in named}
-        ranks.share_tensors(tensors)
-        held[method.state] = {name: engine.shard(one, name) for name, one in tensors.items()}
-    return held
+    every = {}
+    for method, held in ((method, method.holds) for method in stage.methods if method.holds):
+        tensors = state.held.get(held.file, {})
+        if method.begun(step):
+            named = engine.parameters.items()
+            tensors = tensors or {name: torch.empty(weight.shape) for name, weight in named}
+            ranks.share_tensors(tensors)
+            tensors = {name: engine.shard(one, name) for name, one in tensors.items()}
+        every[held.file] = tensors
+    return every
 
 
 def _taken_up(

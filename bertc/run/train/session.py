@@ -33,8 +33,8 @@ from bertc.run.train.state import Progress
 class Session:
     """The state that the loop works on; ``stage`` is the one whose network ``model`` is.
 
-    ``state`` is what the methods of the stage have, by its name, as this process holds it, {}
-    before they begin, and in processes but the first if it is not on the devices. ``saved`` is
+    ``held`` is what the methods of the stage have, by its file, in this process: {} before they
+    begin, and in processes but the first if it is not on the devices. ``saved`` is
     the step of the last checkpoint; ``saving`` may still write it, with ``writers``, which a
     sharded run has. ``origin`` are the digests of the run's lock, which checkpoints repeat; {} but
     in the first process, which alone has ``metrics``.
@@ -53,7 +53,7 @@ class Session:
     moments: Moments
     progress: Progress
     remembered: Remembered
-    state: dict[str, dict[str, Tensor]]
+    held: dict[str, dict[str, Tensor]]
     saved: int
     writers: ProcessGroup | None
     saving: sharded.Saving | None = None
@@ -89,21 +89,21 @@ class Session:
             self.model, self.engine, self.moments = laid_out(
                 model, moments, self.plan, self.ranks.world
             )
-        had = {one.state: self.state[one.state] for one in self.stage.methods if one.state}
-        self.state = {}
-        for method in (method for method in stage.methods if method.state):
-            tensors = had[method.state] if method in self.stage.methods else {}
-            if method.on_devices and not tensors:
+        going_on = [one.holds for one in stage.methods if one in self.stage.methods]
+        had, self.held = self.held, {}
+        for held in (method.holds for method in stage.methods if method.holds):
+            tensors = had[held.file] if held in going_on else {}
+            if held.on_devices and not tensors:
                 weights_now = self.engine.parameters.items()
                 tensors = {name: weight.detach().clone() for name, weight in weights_now}
-            self.state[method.state] = tensors
+            self.held[held.file] = tensors
         self.stage = stage
 
     @property
     def evaluated(self) -> Mapping[str, Tensor]:
         """The weights that are evaluated, or what stands for them, as this process holds them."""
-        method = stand_in(self.stage, self.progress.step)
-        return self.state[method.state] if method else self.engine.parameters
+        held = stand_in(self.stage, self.progress.step)
+        return self.held[held.file] if held else self.engine.parameters
 
     def weights(self) -> dict[str, Tensor]:
         """Gather all weights in the first process's main memory; every process takes part."""
@@ -146,10 +146,10 @@ class Session:
         stage = self.resolved.stage_at(step)
         content = {checkpoints.MEMORY: self.remembered.gathered(stage, step, self.ranks)}
         for method in self.stage.methods:
-            if method.begun(step):
-                state[method.file()] = self.state[method.state]
-            elif method.state and not method.on_devices:
-                content[method.file()] = self.state[method.state]
+            if method.holds and not method.holds.on_devices:
+                content[method.holds.file] = self.held[method.holds.file]
+            elif method.holds and method.begun(step):
+                state[method.holds.file] = self.held[method.holds.file]
         if self.writers:
             files = {name: parts(tensors) for name, tensors in state.items()}
             place = self.folder.checkpoints, step

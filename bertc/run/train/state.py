@@ -65,13 +65,13 @@ _PROGRESS = TypeAdapter(Progress)
 
 @dataclass(frozen=True)
 class State:
-    """Model, moments and progress; memory of the rows, {} without; what methods have, by name."""
+    """Model, moments and progress; memory of the rows, {} without; what methods have, by file."""
 
     model: Model
     moments: Moments
     progress: Progress
     memory: dict[str, Tensor]
-    methods: dict[str, dict[str, Tensor]]
+    held: dict[str, dict[str, Tensor]]
 
 
 def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> State:
@@ -104,9 +104,9 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     stage = resolved.stage_at(progress.step)
     if wanted := shapes(stage, progress.step):
         memory = checkpoints.load(folder / checkpoints.MEMORY, wanted)
-    methods = {
-        method.state: checkpoints.load(folder / method.file(), of_weights)
+    held = {
+        method.holds.file: checkpoints.load(folder / method.holds.file, of_weights)
         for method in trained.methods
-        if is_file(folder / method.file())
+        if method.holds and is_file(folder / method.holds.file)
     }
-    return State(model, moments, progress, memory, methods)
+    return State(model, moments, progress, memory, held)
