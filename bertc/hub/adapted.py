@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from bertc.ir.network.adapter import OF_PAIRS, Lora
+from bertc.ir.methods.adapter import OF_PAIRS, Lora
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Resolved
 

@@ -18,7 +18,7 @@ from bertc.hub.keys import by_key, keys, part_of, prefixed
 from bertc.hub.target import held_task, target_of
 from bertc.hub.tensors import write_tensors
 from bertc.ir.learning.answer import Labels, Tags
-from bertc.ir.network.adapter import OF_PAIRS, Lora
+from bertc.ir.methods.adapter import OF_PAIRS, Lora
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Resolved
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from bertc.ir.network.adapter import Lora
+from bertc.ir.methods.adapter import Lora
 from bertc.ir.network.encoder import DECODER, decoder_positions
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.wanted import Wanted

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bertc.ir.address import key
 from bertc.ir.base import Constant, FanIn, Glorot, Normal, TruncatedNormal, Uniform, Weight
-from bertc.ir.network.adapter import OF_PAIRS, Lora
+from bertc.ir.methods.adapter import OF_PAIRS, Lora
 from bertc.model.dropout import dropout
 
 Table = Mapping[str, Weight]

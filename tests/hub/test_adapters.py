@@ -10,7 +10,7 @@ from bertc.base.diagnostics import DataError
 from bertc.hub.adapted import merged
 from bertc.hub.adapter_folder import export_adapter
 from bertc.hub.families.tokens import Wordless
-from bertc.ir.network.adapter import Lora
+from bertc.ir.methods.adapter import Lora
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.model import Model, build

@@ -7,7 +7,7 @@ import torch
 
 from bertc.api import points
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.ir.network.adapter import OF_PAIRS
+from bertc.ir.methods.adapter import OF_PAIRS
 from bertc.ir.program.resolved import Resolved
 from bertc.run.evaluation.tasks import evaluate_files
 from bertc.run.models.loading import adapted_after, load, read_model

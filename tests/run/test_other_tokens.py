@@ -15,7 +15,7 @@ from bertc.ir.changing.growth import Focus, FromRun, Mean, Redrawn
 from bertc.ir.data import Files, Share
 from bertc.ir.learning.objective import Mlm, Rtd, Term
 from bertc.ir.learning.optimizer import Adam
-from bertc.ir.network.adapter import Lora
+from bertc.ir.methods.adapter import Lora
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import LinearHead
 from bertc.ir.program.model import model_weights

@@ -27,9 +27,9 @@ from bertc.ir.learning.class_loss import WeightedLoss
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
+from bertc.ir.methods.adapter import Lora
 from bertc.ir.methods.average import Ema
 from bertc.ir.methods.pruning import Heads
-from bertc.ir.network.adapter import Lora
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.layer import Dropout

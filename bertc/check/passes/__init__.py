@@ -3,7 +3,6 @@
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.assemble import assemble
 from bertc.check.passes.bodies import bodies
-from bertc.check.passes.changing.adapting import adapting
 from bertc.check.passes.changing.beginning import begins, vectors
 from bertc.check.passes.changing.growth import growth
 from bertc.check.passes.checks import checks
@@ -43,7 +42,6 @@ CHECKS = (
     begins,
     growth,  # skipped where owners or widths are wrong already
     methods,  # so too
-    adapting,  # so too
     tasks,
     checks,
     vectors,

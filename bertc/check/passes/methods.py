@@ -7,9 +7,9 @@ from bertc.ir.program.complete import Complete, StageSettings
 
 
 def methods(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report stages that cannot remove what they should.
+    """Report stages whose network does not go with a method.
 
-    ``layers=2 heads=2 prune=heads(80%)`` is E290.
+    ``layers=2 heads=2 prune=heads(80%)`` is E290, ``adapt=lora freeze=2`` E360.
     """
     if diagnostics.found:
         return

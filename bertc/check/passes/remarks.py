@@ -10,7 +10,7 @@ from bertc.ir.changing.growth import Drawn, FromOther
 from bertc.ir.data import Prepared
 from bertc.ir.learning.answer import Labels
 from bertc.ir.learning.objective import in_directions
-from bertc.ir.network.adapter import NO_ADAPTER
+from bertc.ir.methods.adapter import NO_ADAPTER
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.reading import causal_rows

@@ -10,7 +10,7 @@ from pydantic import Field
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Weight, affine, unstated
 from bertc.ir.blocks import in_blocks
-from bertc.ir.network.adapter import NO_ADAPTER, Adapter
+from bertc.ir.methods.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.body_node import Attended, BodyNode, is_below
 from bertc.ir.network.ffn import Activation, Ffn

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Initializer, Node, Probability, Weight, Width
-from bertc.ir.network.adapter import Adapter
+from bertc.ir.methods.adapter import Adapter
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.attention_node import GatedAttention
 from bertc.ir.network.ffn import Ffn

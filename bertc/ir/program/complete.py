@@ -27,7 +27,7 @@ class CompleteSettings(Settings):
     @property
     def methods(self) -> tuple[AnyMethod, ...]:
         """What acts over the steps, in this order."""
-        return methods_of(self)
+        return methods_of(self, self.adapt)
 
 
 class StageSettings(CompleteSettings):

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from bertc.ir import operation as op
-from bertc.ir.network.adapter import Lora
+from bertc.ir.methods.adapter import Lora
 from bertc.ir.network.body_node import is_below
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead

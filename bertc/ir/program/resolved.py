@@ -14,8 +14,8 @@ from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Share
 from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Term
+from bertc.ir.methods.adapter import NO_ADAPTER
 from bertc.ir.methods.clock import Clock
-from bertc.ir.network.adapter import NO_ADAPTER
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import AnyStage, Stage

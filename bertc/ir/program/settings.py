@@ -19,11 +19,11 @@ from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup
 from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
+from bertc.ir.methods.adapter import NO_ADAPTER, Adapter
 from bertc.ir.methods.average import NO_AVERAGE, Average
 from bertc.ir.methods.freeze import Freeze
 from bertc.ir.methods.pruning import NOTHING, Pruning
 from bertc.ir.mixing import MixedRows, Mixing
-from bertc.ir.network.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
 from bertc.ir.network.body_node import Transformer

@@ -15,6 +15,7 @@ from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
+from bertc.ir.methods.adapter import NO_ADAPTER, Adapter, Lora
 from bertc.ir.methods.average import NO_AVERAGE, Average, Ema
 from bertc.ir.methods.clock import Clock
 from bertc.ir.methods.freeze import Freeze, Freezing
@@ -33,7 +34,7 @@ from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
-AnyMethod = Clock | Freezing | Heads | Neurons | Ema | Patience
+AnyMethod = Clock | Lora | Freezing | Heads | Neurons | Ema | Patience
 """The closed union of methods."""
 METHODS: tuple[type[Method], ...] = get_args(AnyMethod)
 STAND_INS = tuple(one.holds.file for one in METHODS if one.holds and one.holds.evaluated)
@@ -55,11 +56,12 @@ class HasMethods(Protocol):
     def patience(self) -> int: ...
 
 
-def methods_of(settings: HasMethods) -> tuple[AnyMethod, ...]:
+def methods_of(settings: HasMethods, adapter: Adapter) -> tuple[AnyMethod, ...]:
     """The methods of a stage, in the order in which they act."""
     length = settings.steps
     methods = (
         isinstance(length, Hours) and Clock(hours=length.hours),
+        adapter,
         settings.freeze and Freezing(what=settings.freeze),
         settings.prune,
         settings.average,
@@ -121,7 +123,7 @@ class Stage(Node):
     @once
     def methods(self) -> tuple[AnyMethod, ...]:
         """What acts over its steps, in this order."""
-        return methods_of(self)
+        return methods_of(self, getattr(self.encoder, "adapt", NO_ADAPTER))
 
     @property
     def layers(self) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, assert_never
 
+from bertc.ir.methods.adapter import Lora
 from bertc.ir.methods.average import Ema
 from bertc.ir.methods.clock import Clock
 from bertc.ir.methods.freeze import Freezing
@@ -45,8 +46,8 @@ def _acting(method: AnyMethod, session: Session, stage: Stage) -> Acting[Any]:
     match method:
         case Clock():
             return ByClock(method, session, stage)
-        case Freezing():
-            return Acting(method, session, stage)  # its weights have no gradients
+        case Lora() | Freezing():  # weights that stay have no gradients
+            return Acting(method, session, stage)
         case Heads() | Neurons():
             return Removing(method, session, stage)
         case Ema():

@@ -13,7 +13,7 @@ from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
 from bertc.ir.data import Prepared, without_places
 from bertc.ir.learning.equal import Words
-from bertc.ir.network.adapter import NO_ADAPTER
+from bertc.ir.methods.adapter import NO_ADAPTER
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.ir.program.written import Program

@@ -5,12 +5,17 @@ With an adapter the rest of an encoder is frozen, but for the pooler, which belo
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from bertc.base.diagnostics import listed
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, ZEROS, FanIn, Node, Probability, Weight
+from bertc.ir.fixes import argument
+from bertc.ir.methods.method import Method
+from bertc.ir.network.ffn import feed_forward
+from bertc.ir.rules import Rule, Rules
 
 MapName = Literal["query", "key", "value", "output", "gate", "inner", "outer"]
 Adapted = Literal["attention", "ffn", "query", "key", "value", "output", "gate", "inner", "outer"]
@@ -41,7 +46,7 @@ class NoAdapter(Node):
         return tuple(weights)
 
 
-class Lora(Node):
+class Lora(Method):
     """Pairs of narrow maps that are added to frozen ones (Hu et al. 2021).
 
     x W^T becomes x W^T + alpha / rank (x A^T) B^T (section 4.1). A begins as peft's does, uniform
@@ -55,6 +60,42 @@ class Lora(Node):
     on: Adapted | Annotated[tuple[Adapted, ...], Field(min_length=1)] = ("query", "value")
     dropout: Probability = 0.0  # peft LoraConfig lora_dropout
     positional = ("rank", "alpha", "on", "dropout")
+
+    setting = "adapt"
+    rules = Rules(network=(
+        Rule("E361", "adapt.on", lambda s: s.adapt.lacking(s),
+             lambda s: f"on = {listed(s.adapt.lacking(s))}, but layers have "
+             f"{listed([n for names in MAPS.values() for n in names if n in widths_of_maps(s)])}",
+             also=("activation", "activation is set here"),
+             way=lambda s: argument("adapt", s.origins["adapt"], "on", "ffn")),
+        Rule("E361", "adapt.rank", lambda s: s.adapt.rank > s.adapt.narrowest(s)[0] > 0,
+             lambda s: "rank = {} exceeds {}, the width of {}".format(
+                 s.adapt.rank, *s.adapt.narrowest(s)),
+             label="a pair of that rank is no smaller than the map",
+             way=lambda s: argument("adapt", s.origins["adapt"], "rank",
+                                    str(min(8, s.adapt.narrowest(s)[0])))),
+        Rule("E360", "freeze", lambda s: s.freeze,
+             "adapt freezes all of the network but its pooler, and freeze says to what height",
+             also=("adapt", "adapt is set here"), help="freeze=0"),
+        Rule("E360", "prune", lambda s: any(method.removes for method in s.methods),
+             "what prune sets to zero an adapter would train again",
+             also=("adapt", "adapt is set here"), help="prune=none",
+             label="a run that begins with this one can prune it"),
+        Rule("E360", "adapt", lambda s: s.generator.kind == "network",
+             "adapt freezes the tables that a generator shares with the network and trains",
+             also=("generator", "generator is set here"), help="adapt=none"),
+    ))  # fmt: skip
+
+    def lacking(self, stage: Any) -> list[str]:
+        """The maps that are to have a pair and that layers lack."""
+        named, there = (self.on,) if isinstance(self.on, str) else self.on, widths_of_maps(stage)
+        return [name for name in named if name not in MAPS and name not in there]
+
+    def narrowest(self, stage: Any) -> tuple[int, str]:
+        """The least width of a map that has a pair, and its name; 0 if some are lacking."""
+        widths = ((width, name) for name, width in widths_of_maps(stage).items())
+        adapted = [one for one in widths if one[1] in self.maps]
+        return (0, "") if self.lacking(stage) else min(adapted)
 
     @property
     def scale(self) -> float:
@@ -99,6 +140,20 @@ class Lora(Node):
     def frozen(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
         """The weights of an encoder, all marked as frozen but pairs and pooler."""
         return tuple(replace(w, frozen=w.part not in ("adapter", "pooler")) for w in weights)
+
+
+def widths_of_maps(stage: Any) -> dict[str, int]:
+    """The maps of the layers of a stage, each with its narrowest width."""
+    narrowest = dict[str, int]()
+    for layer in range(stage.layers):
+        sizes = (one if isinstance(one, int) else one[layer] for one in (stage.heads, stage.ffn))
+        heads, inner = sizes
+        widths = op.Widths(stage.hidden, heads, stage.head_dim, inner)
+        weights = stage.attention.at(layer).weights("attention", widths, FanIn())
+        for weight in (*weights, *feed_forward(stage.activation).weights("ffn", widths, FanIn())):
+            name = weight.name.split(".")[1]
+            narrowest[name] = min(*weight.shape, narrowest.get(name, weight.shape[0]))
+    return narrowest
 
 
 Adapter = Annotated[NoAdapter | Lora, BY_KIND]
