@@ -191,7 +191,8 @@ def hf_config(family: Family, encoder: Encoder, tokens: Tokens, chosen: HfClass)
 
 def kept_settings(path: Path) -> dict[str, Any]:
     """Settings of a ``config.json`` that an export of its model copies."""
-    copied = KEPT.union({"hidden_act"}, *(one.config.copied for one in families.FAMILIES))
+    configs = [family.config for family in families.FAMILIES]
+    copied = KEPT.union({"hidden_act"}, *((*one.copied, *one.of_training) for one in configs))
     return {name: value for name, value in with_scores(path).items() if name in copied}
 
 
@@ -206,7 +207,7 @@ def with_scores(path: Path) -> dict[str, Any]:
 
 
 def as_it_came(family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings to copy unchanged: an activation may have two names, a token two roles."""
+    """Settings to copy unchanged: an activation may have two names, a token two roles, rates."""
     names = [name for name, field in family.config.spelling.items() if field == "hidden_act"]
-    came_so = ("bos_token_id", "eos_token_id", "hidden_act", *names)
+    came_so = ("bos_token_id", "eos_token_id", "hidden_act", *names, *family.config.of_training)
     return {name: settings[name] for name in came_so if settings.get(name) is not None}

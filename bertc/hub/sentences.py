@@ -165,7 +165,8 @@ def write_sentences(sentences: Sentences, to: Path, encoder: Body, *, pooler: bo
     files = dict(sentences.came) or _files(sentences, encoder)
     if not pooler:
         said = parse_json(files.get(ENCODER, b"{}"), _MOST_BYTES)
-        files[ENCODER] = _json({**said, "model_args": _WITHOUT_POOLER})
+        arguments = {**(said.get("model_args") or {}), **_WITHOUT_POOLER}
+        files[ENCODER] = _json({**said, "model_args": arguments})
     for name, content in files.items():
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         durable.replace(to / name, content)
@@ -219,6 +220,9 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
     came |= {name: read_bytes(path, _MOST_BYTES) for name, path in places.items()}
     said = {name: read_json(path, _MOST_BYTES) for name, path in places.items()}
     encoder, settings = said.get(ENCODER, {}), said.get(SETTINGS, {})
+    arguments = encoder.get("model_args")
+    if isinstance(arguments, dict):  # but for kernels of attention, which compute the same
+        arguments = {n: value for n, value in arguments.items() if n != "attn_implementation"}
     file = tokenizer / "tokenizer_config.json"
     words = read_json(file, _MOST_BYTES) if is_file(file) else {}
     lowered = {"do_lower_case": (*_NOTHING, words.get("do_lower_case") is True)}
@@ -232,7 +236,7 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
         no_modules,
         "no configuration of their pooling" * (not {*configs[:1]} <= said.keys()),
         obstacle,
-        refused({**encoder, **dict.fromkeys(LENGTHS)}, _ENCODER | lowered),
+        refused({**encoder, **dict.fromkeys(LENGTHS), "model_args": arguments}, _ENCODER | lowered),
         "" if told else f"prompts = {shown(prompts)}",
     )
     obstacle = next(filter(None, obstacles), "")

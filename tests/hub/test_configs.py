@@ -112,16 +112,22 @@ def test_all_that_is_refused_is_said_at_once(folder):
 
 
 def test_what_a_layout_computes_is_said(tmp_path):
-    case("ModernBertModel", MODERN, attention_dropout=0.1, hidden_activation="relu").save(tmp_path)
+    case("ModernBertModel", MODERN, hidden_activation="relu").save(tmp_path)
     scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 9.0}
     path = respell(tmp_path, rope_parameters={"full_attention": scaled})
     with pytest.raises(DataError) as refused:
         read_config(path)
     for text in (
-        "attention_dropout is 0 in bertc", 'hidden_activation is "gelu", "silu" or "swish" in',
+'hidden_activation is "gelu", "silu" or "swish" in',
         "rope_parameters is rope_theta alone in bertc: angles are not scaled",
     ):  # fmt: skip
         assert text in refused.value.help
+
+
+def test_dropout_that_training_has_not_is_said(tmp_path):
+    case("ModernBertModel", MODERN, attention_dropout=0.1, embedding_dropout=0.2).save(tmp_path)
+    (note,) = import_model(tmp_path).config.notes
+    assert note.startswith("attention_dropout = 0.1, embedding_dropout = 0.2: of training alone")
 
 
 def test_a_configuration_without_a_type_is_known_by_its_classes_or_settings(folder):

@@ -130,7 +130,7 @@ OTHER_CONFIGS = {
         ({"ff_activation": "mish"}, "ff_activation"),
     ],
     case("ModernBertModel", MODERN): [
-        ({"attention_dropout": 0.1}, "attention_dropout"),
+        ({"attention_dropout": 7}, "attention_dropout = 7"),
         (
             {"rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 1e4}}},
             "rope_parameters",

@@ -26,7 +26,7 @@ from bertc.run.models.runs import export_run, import_run
 from bertc.run.records.checkpoints import _manifest
 from bertc.use import trained
 from bertc.use.fill_mask import fill
-from tests.hub.hf_models import SMALL, XLM, XLNET, case, config_of
+from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, case, config_of
 from tests.hub.hf_tokenizers import ROBERTA, Folder, Words
 from tests.hub.hf_tokenizers import XLNET as TOKENS_OF_XLNET
 from tests.hub.programs import objective, program, tensors, words
@@ -43,6 +43,7 @@ LOST = [
     case("XLNetLMHeadModel", XLNET, mem_len=9, reuse_len=3, start_n_top=4, end_n_top=6,
          bos_token_id=1),
     case("XLMWithLMHeadModel", XLM, lang_id=0, mask_index=4, unk_index=1),
+    case("ModernBertForMaskedLM", MODERN, attention_dropout=0.1, embedding_dropout=0.2),
     # CrossEncoder of sentence-transformers reads it: Identity in place of a sigmoid.
     case("BertForSequenceClassification", SMALL,
          sentence_transformers={"activation_fn": "torch.nn.modules.linear.Identity"}),

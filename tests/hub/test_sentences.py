@@ -83,6 +83,7 @@ FOLDERS: dict[str, Files] = {
     "cls": {
         "modules.json": modules("Transformer", "Pooling"),
         "1_Pooling/config.json": pooling("cls_token"),
+        "sentence_bert_config.json": {"model_args": {"attn_implementation": "eager"}},
     },
     "max": {
         "modules.json": modules("Transformer", "Pooling"),

@@ -58,8 +58,9 @@ class HfConfig(BaseModel):
     ``spelling`` maps a family's own names to fields, ``missing`` has the fields that no setting
     names as they are called here; ``older`` names are read where today's are not there. ``ignored``
     are settings that transformers' class reads, yet without effect on an import; ``copied`` are
-    those that an export copies. ``only`` has the settings of which bertc computes a single value.
-    The class reads no others: a file may have any, ``unread``.
+    those that an export copies. ``only`` has the settings of which bertc computes a single value,
+    ``of_training`` rates that bertc's training lacks. The class reads no others: a file may have
+    any, ``unread``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -70,6 +71,7 @@ class HfConfig(BaseModel):
     ignored: ClassVar[frozenset[str]] = frozenset()
     copied: ClassVar[frozenset[str]] = frozenset()
     only: ClassVar[Mapping[str, Single]] = {}
+    of_training: ClassVar[tuple[str, ...]] = ()
 
     unread: tuple[str, ...] = ()
     model_type: str
@@ -104,14 +106,18 @@ class HfConfig(BaseModel):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks on the import: of code that the file names, and of settings without effect."""
+        """Remarks on code that the file names, on settings without effect, and on rates."""
         code = "config.json names code for its classes: only the weights were read"
         others = [name for name in self.unread if name != "auto_map"]
         more = len(others) - MOST_LISTED
         listed = ", ".join(map(shown_name, others[:MOST_LISTED]))
         listed += f" and {more} more" if more > 0 else ""
         plain = f"settings of config.json without effect: {listed}"
-        return (*((code,) if "auto_map" in self.unread else ()), *((plain,) if listed else ()))
+        rates = {name: getattr(self, self.spelling[name]) for name in self.of_training}
+        said = ", ".join(f"{name} = {rate:g}" for name, rate in rates.items() if rate)
+        trained = f"{said}: of training alone, where bertc has no such dropout"
+        notes = {code: "auto_map" in self.unread, plain: bool(listed), trained: bool(said)}
+        return tuple(note for note, holds in notes.items() if holds)
 
     @classmethod
     def reads(cls) -> dict[str, str]:

@@ -29,7 +29,6 @@ from bertc.ir.vocabulary import ByteBpe
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 GLOBAL_EVERY, GLOBAL_THETA, LOCAL_THETA = 3, 160_000.0, 10_000.0
 LayerKind = Literal["full_attention", "sliding_attention"]
-NoDropout = Annotated[float, Field(ge=0, le=0, description="0 in bertc: dropout is elsewhere")]
 
 
 class HfModernBert(HfGated):
@@ -42,6 +41,7 @@ class HfModernBert(HfGated):
         "embedding_dropout": "hidden_dropout_prob",
     }
     missing = frozenset({"type_vocab_size", *spelling.values()})
+    of_training = ("attention_dropout", "embedding_dropout")
     # They change how a result is computed or returned, not the result.
     ignored = frozenset(
         {"deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"}
@@ -59,8 +59,8 @@ class HfModernBert(HfGated):
     num_attention_heads: Heads = 12
     intermediate_size: Width = 1152
     hidden_act: GateActivation = "gelu"
-    hidden_dropout_prob: NoDropout = 0.0
-    attention_probs_dropout_prob: NoDropout = 0.0
+    hidden_dropout_prob: Probability = 0.0
+    attention_probs_dropout_prob: Probability = 0.0
     mlp_dropout: Probability = 0.0
     max_position_embeddings: Width = 8192
     type_vocab_size: Literal[0] = 0
