@@ -1,5 +1,6 @@
 """Published fine-tuning recipes of each system, as data: settings, and arguments of tasks."""
 
+from functools import partial
 from typing import Literal, TypedDict
 
 from bertc.check.passes.published import today
@@ -127,46 +128,30 @@ def _bert(task: Task, reads: bool, chooses: bool) -> Recipe:
 def _roberta(task: Task, reads: bool, chooses: bool) -> Recipe:
     """fairseq examples/roberta README.glue.md, README.race.md; adam.py decays every weight."""
     glue = task.task if isinstance(task, Glue) else ""
+    rule = partial(Adam, betas=(0.9, 0.98), decay_exempt="none")
     if chooses:
-        fixed = Adam(
-            lr=1e-5,
-            warmup=0,
-            schedule=ConstantRate(),
-            betas=(0.9, 0.98),
-            decay_exempt="none",
-            clip=0.0,
-        )
+        fixed = rule(lr=1e-5, warmup=0, schedule=ConstantRate(), clip=0.0)
         return {"optimizer": fixed, "batch": 16, "seq": 512, "epochs": 5.0}
     if reads:  # paper, appendix table 10
-        rule = Adam(lr=1.5e-5, warmup=0.06, betas=(0.9, 0.98), decay_exempt="none")
-        return {"optimizer": rule, "batch": 48, "seq": 512, "epochs": 2.0}
-    rule = Adam(
-        lr=2e-5 if glue in ("rte", "stsb") else 1e-5,
-        warmup=0.25 if glue == "qqp" else 0.06,  # 28,318 of 113,272
-        betas=(0.9, 0.98),
-        decay=0.1,
-        decay_exempt="none",
-        clip=0.0,
-    )
+        return {"optimizer": rule(lr=1.5e-5, warmup=0.06), "batch": 48, "seq": 512, "epochs": 2.0}
+    lr = 2e-5 if glue in ("rte", "stsb") else 1e-5
+    warmup = 0.25 if glue == "qqp" else 0.06  # 28,318 of 113,272
+    decaying = rule(lr=lr, warmup=warmup, decay=0.1, clip=0.0)
     few = glue in ("cola", "mrpc", "rte", "stsb")
-    return {"optimizer": rule, "batch": 16 if few else 32, "seq": 512, "epochs": 10.0}
+    return {"optimizer": decaying, "batch": 16 if few else 32, "seq": 512, "epochs": 10.0}
 
 
 def _albert(task: Task, reads: bool, chooses: bool) -> Recipe:
     """run_glue.sh; README, "Fine-tuning on SQuAD"; run_race.py; optimization.py's Adam."""
-
-    def rule(lr: float, warmup: float) -> Adam:
-        schedule = Polynomial(decay_from="start")
-        return Adam(lr=lr, warmup=warmup, schedule=schedule, bias_correction=False)
-
+    rule = partial(Adam, schedule=Polynomial(decay_from="start"), bias_correction=False)
     if reads:
-        return {"optimizer": rule(5e-5, 0.1), "batch": 48, "seq": 384, "epochs": 2.0}
+        return {"optimizer": rule(lr=5e-5, warmup=0.1), "batch": 48, "seq": 384, "epochs": 2.0}
     if chooses:
-        return {"optimizer": rule(1e-5, 1000), "batch": 32, "seq": 512, "steps": 12000}
+        return {"optimizer": rule(lr=1e-5, warmup=1000), "batch": 32, "seq": 512, "steps": 12000}
     if isinstance(task, Glue) and task.task in ALBERT_GLUE:
         warmup, lr, steps, batch = ALBERT_GLUE[task.task]
-        return {"optimizer": rule(lr, warmup), "batch": batch, "seq": 512, "steps": steps}
-    return {"optimizer": rule(2e-5, 0.1), "batch": 32, "seq": 512, "epochs": 3.0}
+        return {"optimizer": rule(lr=lr, warmup=warmup), "batch": batch, "seq": 512, "steps": steps}
+    return {"optimizer": rule(lr=2e-5, warmup=0.1), "batch": 32, "seq": 512, "epochs": 3.0}
 
 
 def _electra(task: Task, reads: bool, chooses: bool, hidden: int) -> Recipe:
@@ -174,12 +159,10 @@ def _electra(task: Task, reads: bool, chooses: bool, hidden: int) -> Recipe:
     128 tokens would be a question alone.
     """
     large = hidden >= today.LARGE_HIDDEN
+    lr, layer_decay = (5e-5, 0.9) if large else (1e-4, 0.8)
+    schedule = Polynomial(decay_from="throughout")
     rule = Adam(
-        lr=5e-5 if large else 1e-4,
-        warmup=0.1,
-        schedule=Polynomial(decay_from="throughout"),
-        bias_correction=False,
-        layer_decay=0.9 if large else 0.8,
+        lr=lr, warmup=0.1, schedule=schedule, bias_correction=False, layer_decay=layer_decay
     )
     tags = isinstance(task, Tagging | Tag)
     seq = 512 if reads or chooses else 256 if tags else 128

@@ -74,14 +74,9 @@ def _by_decoupled_adam(
 ) -> Recipe:
     lr, decay, passes, batch = table.get(_glue(task), table["mnli"])
     rule = Adam(
-        lr=lr,
-        warmup=0.06,
-        betas=(0.9, 0.98),
-        decay=decay,
-        decoupled=True,
-        decay_exempt="none",
+        lr=lr, warmup=0.06, betas=(0.9, 0.98), decay=decay, decoupled=True, decay_exempt="none",
         clip=0.0,
-    )
+    )  # fmt: skip
     seq = 512 if reads or chooses else 256
     return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes}
 
@@ -103,14 +98,9 @@ def neobert() -> Recipe:
     a tenth; glue/train.py exempts biases alone from decay.
     """
     rule = Adam(
-        lr=1e-5,
-        warmup=0.06,
-        schedule=Polynomial(end=0.1),
-        betas=(0.9, 0.95),
-        eps=1e-8,
-        decay_exempt="none",
-        clip=0.0,
-    )
+        lr=1e-5, warmup=0.06, schedule=Polynomial(end=0.1), betas=(0.9, 0.95), eps=1e-8,
+        decay_exempt="none", clip=0.0,
+    )  # fmt: skip
     return {"optimizer": rule, "batch": 8, "seq": 1024, "epochs": 10.0}
 
 
