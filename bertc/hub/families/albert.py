@@ -44,11 +44,10 @@ class HfAlbert(config.HfConfig):
         numbers, layers = weight_numbers(encoder), len(encoder.layers)
         groups = [numbers[owner] for owner in encoder.attention_owner]
         narrower = min(USUAL_EMBEDDING, encoder.hidden // 2)
+        width = narrower if encoder.embedding == encoder.hidden else encoder.embedding
         return {
             **super().values(encoder, tokens),
-            "embedding_size": encoder.embedding
-            if encoder.embedding != encoder.hidden
-            else narrower,
+            "embedding_size": width,
             "num_hidden_groups": len(numbers) if groups == _groups(layers, len(numbers)) else 1,
             "inner_group_num": 1,
             **ends(tokens),

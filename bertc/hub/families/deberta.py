@@ -107,10 +107,7 @@ DEBERTA = Family(
         "heads.mlm.norm": f"{MLM_HEAD}LayerNorm",
         "heads.mlm": "lm_predictions.lm_head",
     },
-    copies={
-        f"{MLM_HEAD}decoder.weight": bert.TABLE,
-        f"{MLM_HEAD}decoder.bias": f"{MLM_HEAD}bias",
-    },
+    copies={f"{MLM_HEAD}decoder.weight": bert.TABLE, f"{MLM_HEAD}decoder.bias": f"{MLM_HEAD}bias"},
     # The head of `legacy` configurations, which no release has, and every model that
     # transformers trained: it computes the same.
     older={"cls.predictions.transform.": MLM_HEAD, "cls.predictions.": MLM_HEAD},

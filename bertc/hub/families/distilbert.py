@@ -16,14 +16,10 @@ class HfDistilBert(HfConfig):
     """DistilBertConfig, under the names of BertConfig."""
 
     spelling = {
-        "dim": "hidden_size",
-        "n_layers": "num_hidden_layers",
-        "n_heads": "num_attention_heads",
-        "hidden_dim": "intermediate_size",
-        "activation": "hidden_act",
-        "dropout": "hidden_dropout_prob",
-        "attention_dropout": "attention_probs_dropout_prob",
-    }
+        "dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads",
+        "hidden_dim": "intermediate_size", "activation": "hidden_act",
+        "dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob",
+    }  # fmt: skip
     missing = frozenset(
         {"type_vocab_size", "layer_norm_eps", "intermediate_size", "hidden_act",
          "hidden_dropout_prob", "attention_probs_dropout_prob"}

@@ -4,15 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families.config import (
-    MEANING,
-    NO_CLASS,
-    ROPE,
-    Layers,
-    PadId,
-    Single,
-    VocabularySize,
-)
+from bertc.hub.families.config import MEANING, NO_CLASS, ROPE, Layers, PadId, Single, VocabularySize
 from bertc.hub.families.family import ANSWERS, Candidate, Family, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.rotary_like import UNSCALED, GateActivation, HfGated, Rope, rope
 from bertc.hub.families.tokens import Tokens

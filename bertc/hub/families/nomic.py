@@ -19,17 +19,12 @@ class HfNomicBert(HfTurned):
     """NomicBertConfig, whose names are BertConfig's, and its first names, which are GPT-2's."""
 
     spelling = {
-        "n_embd": "hidden_size",
-        "n_layer": "num_hidden_layers",
-        "n_head": "num_attention_heads",
-        "n_inner": "intermediate_size",
-        "activation_function": "hidden_act",
-        "resid_pdrop": "hidden_dropout_prob",
-        "attn_pdrop": "attention_probs_dropout_prob",
-        "n_positions": "max_position_embeddings",
-        "layer_norm_epsilon": "layer_norm_eps",
+        "n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads",
+        "n_inner": "intermediate_size", "activation_function": "hidden_act",
+        "resid_pdrop": "hidden_dropout_prob", "attn_pdrop": "attention_probs_dropout_prob",
+        "n_positions": "max_position_embeddings", "layer_norm_epsilon": "layer_norm_eps",
         "rotary_emb_base": "rope_theta",
-    }
+    }  # fmt: skip
     # Where both are there, transformers reads today's names alone.
     older = frozenset(spelling)
     only = {

@@ -19,16 +19,11 @@ class HfXlm(HfConfig):
     """XLMConfig, under the names of BertConfig."""
 
     spelling = {
-        "emb_dim": "hidden_size",
-        "n_layers": "num_hidden_layers",
-        "n_heads": "num_attention_heads",
-        "gelu_activation": "hidden_act",
-        "dropout": "hidden_dropout_prob",
-        "attention_dropout": "attention_probs_dropout_prob",
-        "init_std": "initializer_range",
-        "n_words": "vocab_size",
-        "pad_index": "pad_token_id",
-    }
+        "emb_dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads",
+        "gelu_activation": "hidden_act", "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob", "init_std": "initializer_range",
+        "n_words": "vocab_size", "pad_index": "pad_token_id",
+    }  # fmt: skip
     missing = frozenset(
         {"hidden_act", "intermediate_size", "type_vocab_size", "hidden_dropout_prob",
          "attention_probs_dropout_prob", "initializer_range"}

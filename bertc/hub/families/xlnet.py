@@ -34,14 +34,10 @@ class HfXlnet(HfConfig):
     """XLNetConfig, under the names of BertConfig."""
 
     spelling = {
-        "d_model": "hidden_size",
-        "n_layer": "num_hidden_layers",
-        "n_head": "num_attention_heads",
-        "d_inner": "intermediate_size",
-        "ff_activation": "hidden_act",
-        "dropout": "hidden_dropout_prob",
-        "n_token": "vocab_size",
-    }
+        "d_model": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads",
+        "d_inner": "intermediate_size", "ff_activation": "hidden_act",
+        "dropout": "hidden_dropout_prob", "n_token": "vocab_size",
+    }  # fmt: skip
     missing = frozenset(
         {"type_vocab_size", "max_position_embeddings", "attention_probs_dropout_prob",
          "intermediate_size", "hidden_act", "hidden_dropout_prob"}

@@ -208,16 +208,12 @@ def _slide(
     finally:
         model.train()
     total, hits, count, guess, *characters = sums.tolist()
+    loss, unigram = total / count, guess / count
     return Evaluation(
-        loss=total / count,
-        losses={name: total / count},
-        accuracy={name: hits / count},
-        examples=int(count),
-        unigram_loss=guess / count,
-        unigram_losses={name: guess / count},
-        predictions=int(count),
-        characters=round(sum(characters)),
-    )
+        loss, {name: loss}, {name: hits / count}, int(count),
+        unigram_loss=unigram, unigram_losses={name: unigram},
+        predictions=int(count), characters=round(sum(characters)),
+    )  # fmt: skip
 
 
 def _windows(
