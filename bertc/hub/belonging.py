@@ -16,7 +16,7 @@ from bertc.base.storage.paths import is_file, is_folder
 from bertc.base.storage.plain_file import opened
 from bertc.data.tokenizers.by_transformers import LARGEST_FILE_BYTES
 from bertc.hub.folders import SENTENCES, checkpoint_folders, checkpoint_name
-from bertc.ir.program.stage import STAND_INS
+from bertc.ir.program.stage import EVALUATED_FILES
 
 DIGESTS = "digests.json"
 """sha256 of the files of ``tokenizer/``, ``sentences/`` and ``model/``, as a run wrote them."""
@@ -149,7 +149,7 @@ def _digest_once(path: Path, size: int, _: int) -> str:
 def _weights_of(checkpoint: Path) -> str:
     """sha256 of the weights that the run evaluated, as the manifest states it; or empty."""
     files = _mapping(_manifest(checkpoint).get("files"))
-    evaluated = (files[name] for name in (*STAND_INS, "weights.safetensors") if name in files)
+    evaluated = (files[name] for name in (*EVALUATED_FILES, "weights.safetensors") if name in files)
     file = next(evaluated, None)
     return str(_mapping(file).get("sha256", ""))
 

@@ -36,12 +36,12 @@ class Rules(NamedTuple):
     """Rules of a kind, by the settings that they are of: those of stages that have it."""
 
     stage: tuple[Rule[Any], ...] = ()
-    """Of any complete stage."""
+    """Mistakes of any complete stage."""
     network: tuple[Rule[Any], ...] = ()
-    """Of its network, where the program has no other mistake."""
+    """Mistakes of its network, where the program has no others."""
     tasks: tuple[Rule[Any], ...] = ()
-    """Of tasks, whose rows vary, before lengths become steps."""
+    """Mistakes of tasks, whose rows vary, before lengths become steps."""
     text: tuple[Rule[Any], ...] = ()
-    """Of text."""
+    """Mistakes of stages of text."""
     clock: tuple[Rule[Any], ...] = ()
-    """Of a run that ends with its time, not after a number of steps."""
+    """Mistakes of a run that ends with its time, not after a number of steps."""

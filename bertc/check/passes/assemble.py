@@ -18,7 +18,7 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
-from bertc.ir.program.reading import placed, share_falls
+from bertc.ir.program.reading import place_methods, share_falls
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.stage import METHODS, AnyStage, Stage, TaskStage, TextStage
 from bertc.ir.terms.masking import Masks
@@ -128,7 +128,7 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
         rows_read = carried.rows if carried and not before else 0
         whole_run = "objective" not in stage.own
         begin, end = (0, program.total_steps) if whole_run else (first, first + stage.steps)
-        pieces = in_pieces(stage.batch_warmup, placed(settled), rows_read)
+        pieces = in_pieces(stage.batch_warmup, place_methods(settled), rows_read)
         stages += [_falling(piece, begin, end) for piece in pieces]
         first += stage.steps
     return tuple(stages)

@@ -1,4 +1,4 @@
-"""What a method of training states: all that other rooms walk, so that none names a method.
+"""Methods of training as facts: other rooms walk these, so that none names a method.
 
 A method acts over the steps of a stage: an average of weights, pruning, patience, ... It is written
 as a setting, checked by its own rules, and says here, without torch, what it has and costs; its
@@ -32,20 +32,20 @@ class Method(Node):
     setting: ClassVar[str]
     """The setting that it is written as."""
     rules: ClassVar[Rules] = Rules()
-    """What is wrong with settings that it does not go with."""
+    """Mistakes of settings that it does not go with."""
     of_tasks: ClassVar[bool] = False
     """True if stages of text have it as their run's setting, without effect."""
     why_final: ClassVar[str] = ""
-    """Why a run cannot become longer than it was made; "" if it can."""
+    """The reason why a run cannot become longer than it was made; "" if it can."""
 
     holds: ClassVar[Held | None] = None
-    """What it has of each weight."""
+    """Its tensors, one like each weight, if it has some."""
     removes: ClassVar[bool] = False
     """True if a part of the network has only weights of zero from then on, and goes at the end."""
 
     @property
     def text(self) -> str:
-        """It in messages, as it is written without arguments."""
+        """Its setting in messages, without arguments."""
         return self.setting
 
     @property
@@ -79,10 +79,10 @@ class Method(Node):
         return False
 
     def share_at(self, step: int) -> float | None:
-        """How far it acts after run step ``step``, which a longer run may not change."""
+        """The extent to which it acts after run step ``step``, equal in a longer run."""
         return None
 
     @property
     def not_exported(self) -> "tuple[str, Node] | None":
-        """Why no layout of others holds what it leaves, and what to write instead."""
+        """The reason why no layout of others holds its network, and the value to write instead."""
         return None

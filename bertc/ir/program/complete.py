@@ -26,7 +26,7 @@ class CompleteSettings(Settings):
 
     @property
     def methods(self) -> tuple[AnyMethod, ...]:
-        """What acts over the steps, in this order."""
+        """The methods that act over the steps, in order."""
         return methods_of(self, self.adapt)
 
 

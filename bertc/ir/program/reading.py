@@ -56,7 +56,7 @@ def part_over(stage: Stage, number: int) -> float:
     return max(0, number - stage.first_batch) / stage.steps
 
 
-def placed(stage: AnyStage) -> AnyStage:
+def place_methods(stage: AnyStage) -> AnyStage:
     """The stage with methods that know its first and its last step."""
     steps = stage.first_step, stage.first_step + stage.steps
     pairs = ((method, method.of_stage(*steps)) for method in stage.methods)
@@ -64,6 +64,6 @@ def placed(stage: AnyStage) -> AnyStage:
 
 
 def stand_in(stage: Stage, step: int) -> Held | None:
-    """What stands for the weights after run step ``step``, if a method has it."""
+    """The tensors that stand for the weights after run step ``step``, if a method has some."""
     begun = (method.holds for method in stage.methods if method.begun(step))
     return next((held for held in begun if held and held.evaluated), None)

@@ -82,7 +82,7 @@ class Run(Node):
 
     @property
     def methods(self) -> tuple[Clock, ...]:
-        """What acts over the steps of all stages."""
+        """The methods that act over the steps of all stages."""
         return (Clock(hours=self.clock),) if self.clock else ()
 
     @property

@@ -37,7 +37,7 @@ PACKED_AT_LEAST = 8
 AnyMethod = Clock | Lora | Freezing | Heads | Neurons | Ema | Patience
 """The closed union of methods."""
 METHODS: tuple[type[Method], ...] = get_args(AnyMethod)
-STAND_INS = tuple(one.holds.file for one in METHODS if one.holds and one.holds.evaluated)
+EVALUATED_FILES = tuple(one.holds.file for one in METHODS if one.holds and one.holds.evaluated)
 """Files of checkpoints that are evaluated, exported and handed on where they are there."""
 
 
@@ -122,7 +122,7 @@ class Stage(Node):
     @property
     @once
     def methods(self) -> tuple[AnyMethod, ...]:
-        """What acts over its steps, in this order."""
+        """The methods that act over its steps, in order."""
         return methods_of(self, getattr(self.encoder, "adapt", NO_ADAPTER))
 
     @property

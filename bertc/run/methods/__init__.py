@@ -22,7 +22,7 @@ Methods = tuple[Acting[Any], ...]
 
 
 def acting_in(session: Session, stage: Stage) -> Methods:
-    """What acts in a stage that the session enters."""
+    """The methods at work in a stage that the session enters."""
     methods = *session.resolved.run.methods, *stage.methods
     return tuple(_acting(method, session, stage) for method in methods)
 

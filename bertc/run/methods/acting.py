@@ -1,4 +1,4 @@
-"""What a method does between the steps of a stage, in time order."""
+"""Methods between the steps of a stage, in time order."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Generic, TypeVar

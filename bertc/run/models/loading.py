@@ -22,7 +22,7 @@ from bertc.hub.weights import SAFE
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.reading import stand_in
 from bertc.ir.program.resolved import Resolved, RunPrecision
-from bertc.ir.program.stage import STAND_INS
+from bertc.ir.program.stage import EVALUATED_FILES
 from bertc.machine.machine import dtype_of, make_plan
 from bertc.model import Model, build
 from bertc.model.weights import Linear
@@ -156,7 +156,7 @@ def newest_step(run: Path) -> int:
 def _is_sound(folder: Path) -> bool:
     """True if its weights, and what stands for them, are what its manifest states."""
     try:
-        verify(folder, (WEIGHTS, *STAND_INS))
+        verify(folder, (WEIGHTS, *EVALUATED_FILES))
     except (DataError, MissingInputError):
         return False
     return True

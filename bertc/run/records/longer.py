@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bertc.base.diagnostics import Diagnostics, ResumeRefusedError, UsageError, listed
 from bertc.cost.planning.schedules import rate
 from bertc.ir.data import without_places
-from bertc.ir.program.reading import placed
+from bertc.ir.program.reading import place_methods
 from bertc.ir.program.resolved import Resolved
 from bertc.lang import load
 
@@ -55,7 +55,7 @@ def longer(old: Resolved, steps: int) -> Resolved:
     total = last.optimizer.schedule_steps(stage_steps if last.schedule_start else steps)
     warmup = last.optimizer.warmup_steps(total)
     planned = {"steps": stage_steps, "schedule_steps": total, "warmup_steps": warmup}
-    last = placed(last.model_copy(update=planned))
+    last = place_methods(last.model_copy(update=planned))
     return old.model_copy(update={"stages": (*before, last)})
 
 

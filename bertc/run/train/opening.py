@@ -185,7 +185,7 @@ def _metrics(
 def _held(
     stage: Stage, state: State, step: int, engine: Engine, ranks: ProcessGroup
 ) -> dict[str, dict[str, Tensor]]:
-    """What the methods of a stage have after a step, from the first process's checkpoint."""
+    """The tensors of a stage's methods after a step, from the first process's checkpoint."""
     every = {}
     for method, held in ((method, method.holds) for method in stage.methods if method.holds):
         tensors = state.held.get(held.file, {})
