@@ -111,16 +111,10 @@ def _config(
     # A module is saved as a whole: heads, and a pooler within the encoder.
     parts = [key.removeprefix(f"{family.prefix}.").split(".")[0] for key in beside]
     names = {key.partition(part)[0] + part for key, part in zip(beside, parts, strict=True)}
+    kind = next((kind for end, kind in TASKS.items() if chosen.name.endswith(end)), None)
     return {
-        "peft_type": "LORA",
-        "task_type": next((t for end, t in TASKS.items() if chosen.name.endswith(end)), None),
-        "r": adapt.rank,
-        "lora_alpha": adapt.alpha,
-        "lora_dropout": adapt.dropout,
-        "target_modules": sorted(ranks),
-        "rank_pattern": wider,
+        "peft_type": "LORA", "task_type": kind, "r": adapt.rank, "lora_alpha": adapt.alpha,
+        "lora_dropout": adapt.dropout, "target_modules": sorted(ranks), "rank_pattern": wider,
         "alpha_pattern": {module: adapt.scale * rank for module, rank in wider.items()},
-        "modules_to_save": sorted(names) or None,
-        "bias": "none",
-        "inference_mode": True,
-    }
+        "modules_to_save": sorted(names) or None, "bias": "none", "inference_mode": True,
+    }  # fmt: skip

@@ -45,10 +45,8 @@ def fitted(scores_nc: LabelScores, right_nc: LabelScores, several: bool) -> Head
         losses = [_loss(scores_nc, right_nc, several, HeadFit(float(np.exp(t)))) for t in thirds]
         low, high = (low, thirds[1]) if losses[0] < losses[1] else (thirds[0], high)
     warm = HeadFit(float(np.exp((low + high) / 2)))
-    before, after = (
-        expected_error(probabilities(scores_nc, several, fit), right_nc, several)
-        for fit in (NO_FIT, warm)
-    )
+    parts = [probabilities(scores_nc, several, fit) for fit in (NO_FIT, warm)]
+    before, after = (expected_error(parts_nc, right_nc, several) for parts_nc in parts)
     warm = NO_FIT if after > before else warm
     if not several:
         return warm

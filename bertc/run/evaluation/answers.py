@@ -5,9 +5,10 @@ w windows of a passage.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +39,11 @@ from bertc.learn.objectives.softmax.similarities import (
 
 NEAR = 1e-9
 """Cosines less apart are alike: of the same text twice neither is nearer."""
+ACTIVATED: Mapping[ScoreActivation, Callable[[Any], NDArray[np.float64]]] = {
+    "sigmoid": lambda logits: np.asarray(1 / (1 + np.exp(-logits))),
+    "identity": np.asarray, "tanh": np.tanh, "relu": lambda logits: np.maximum(logits, 0),
+}  # fmt: skip
+"""Scores of a pair, from its logit."""
 Said = Iterator[tuple[TaskBatch, tuple[NDArray[np.float64], ...]]]
 """Batches and the scores of their rows (``task_inference``)."""
 
@@ -78,7 +84,7 @@ def read_off(
         case Score() as score:
             values = _pooled(rows, scored, len(examples))
             if isinstance(task, Rerank):
-                values = _activated(values, task.activation)
+                values = ACTIVATED[task.activation](values)
             return Answers([tuple(row) if score.names else row[0] for row in values.tolist()])
         case Choice() as choice:
             return _choices(choice, scored, len(examples))
@@ -103,18 +109,6 @@ def _pooled(rows: TaskRows, scored: Said, count: int) -> NDArray[np.float64]:
     firsts = np.searchsorted(rows.owners, np.arange(count))
     sums: NDArray[np.float64] = np.add.reduceat(in_order, firsts)
     return sums / np.bincount(rows.owners, minlength=count)[:, None]
-
-
-def _activated(logits_n1: NDArray[np.float64], activation: ScoreActivation) -> NDArray[np.float64]:
-    match activation:
-        case "sigmoid":
-            return np.asarray(1 / (1 + np.exp(-logits_n1)))
-        case "tanh":
-            return np.tanh(logits_n1)
-        case "relu":
-            return np.maximum(logits_n1, 0)
-        case "identity":
-            return logits_n1
 
 
 def _labels(labels: Labels, scores: NDArray[np.float64], fit: HeadFit) -> Answers:

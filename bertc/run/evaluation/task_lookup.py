@@ -22,14 +22,10 @@ from bertc.ir.program.written import Program
 from bertc.lang import load
 
 OWN_KINDS = {
-    "labels": ("classify", "label"),
-    "several": ("classify", "label"),
-    "score": ("regress", "label"),
-    "choice": ("choose", "label"),
-    "tags": ("tag", "tags"),
-    "span": ("read", "target"),
+    "labels": ("classify", "label"), "several": ("classify", "label"), "tags": ("tag", "tags"),
+    "score": ("regress", "label"), "choice": ("choose", "label"), "span": ("read", "target"),
     "vector": ("embed", "score"),
-}
+}  # fmt: skip
 """The task kind for a user's own files and its label argument, by kind of answer."""
 FILES = ("train", "dev", "test", "sts", "corpus", "queries", "relevant")
 """Arguments of own-file tasks that name files."""

@@ -63,8 +63,7 @@ def thresholds(task: AnyTask, fit: HeadFit) -> str:
 
 def _read(run: Path) -> dict[str, Any]:
     path = run / CALIBRATION
-    known = read_json(path, LARGEST_CALIBRATION_BYTES) if is_file(path) else {}
-    return known if isinstance(known, dict) else {}
+    return read_json(path, LARGEST_CALIBRATION_BYTES) if is_file(path) else {}
 
 
 def _weights(model: Model, title: str) -> Iterable[Tensor]:
@@ -80,7 +79,5 @@ def _fit(known: Any, head: Iterable[Tensor]) -> HeadFit:
 
 def _digest(head: Iterable[Tensor]) -> str:
     """sha256 of the weights of a head."""
-    total = hashlib.sha256()
-    for tensor in head:
-        total.update(tensor.detach().float().cpu().numpy().tobytes())
-    return total.hexdigest()
+    weights = (tensor.detach().float().cpu().numpy().tobytes() for tensor in head)
+    return hashlib.sha256(b"".join(weights)).hexdigest()
