@@ -124,12 +124,6 @@ def test_what_a_layout_computes_is_said(tmp_path):
         assert text in refused.value.help
 
 
-def test_dropout_that_training_has_not_is_said(tmp_path):
-    case("ModernBertModel", MODERN, attention_dropout=0.1, embedding_dropout=0.2).save(tmp_path)
-    (note,) = import_model(tmp_path).config.notes
-    assert note.startswith("attention_dropout = 0.1, embedding_dropout = 0.2: of training alone")
-
-
 def test_a_configuration_without_a_type_is_known_by_its_classes_or_settings(folder):
     path = respell(folder, model_type=None)
     assert read_config(path).model_type == "bert"

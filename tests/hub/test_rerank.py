@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from bertc.ir.learning.vector_task import Rerank
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.runs import export_run, import_run
 from tests.hub.hf_models import respell
-from tests.hub.test_sentences import NOTHING_SAID, folder_of, write
+from tests.hub.test_sentences import NOTHING_SAID, folder_of
 
 
 def expit(scores):
@@ -64,75 +65,56 @@ def test_a_reranker_leaves_as_a_cross_encoder_and_comes_back(name, tmp_path, mon
     np.testing.assert_allclose(again, expected, atol=2e-6)
 
 
-ACTIVATIONS = {
+COMPUTED = {
     1: (nn.Identity, nn.Sigmoid, nn.Tanh, nn.ReLU),
     3: (nn.Identity, nn.Sigmoid, nn.Softmax),
 }
-
-
-@pytest.fixture(scope="module", params=ACTIVATIONS, ids="{} scores".format)
-def theirs(request, tmp_path_factory):
-    """A cross-encoder and its folder, as the library writes it."""
-    from sentence_transformers import CrossEncoder
-
-    folder = tmp_path_factory.mktemp("theirs")
-    encoder = folder_of(folder / "came", NOTHING_SAID)
-    torch.manual_seed(1)
-    library = CrossEncoder(str(encoder), num_labels=request.param, device="cpu")
-    nn.init.normal_(library.model.classifier.weight)
-    library.save_pretrained(str(folder / "folder"))
-    return library, folder / "folder"
+REFUSED = {1: "torch.nn.Softmax", 3: "torch.nn.Tanh"}
 
 
 def say(folder, to, place, activation):
     """A copy of a folder that says its activation where some version of the library does."""
     shutil.copytree(folder, to)
-    beside = json.loads((to / "config_sentence_transformers.json").read_text())
+    beside = to / "config_sentence_transformers.json"
     if place == "beside":
-        write(to, {"config_sentence_transformers.json": {**beside, "activation_fn": activation}})
-        return
-    for name in ("modules.json", "config_sentence_transformers.json"):
-        (to / name).unlink()
-    old = {"sbert_ce_default_activation_function": activation}
-    respell(to, **(old if place == "old" else {"sentence_transformers": {place: activation}}))
+        beside.write_text(
+            json.dumps({**json.loads(beside.read_text()), "activation_fn": activation})
+        )
+        return to
+    beside.unlink()
+    (to / "modules.json").unlink()
+    respell(to, **{place: {"activation_fn": activation} if "transformers" in place else activation})
+    return to
 
 
 @pytest.mark.filterwarnings("ignore:Implicit dimension choice for softmax")
-def test_scores_of_a_cross_encoder_have_its_activation(theirs, tmp_path):
+@pytest.mark.parametrize("scores", COMPUTED)
+def test_scores_of_a_cross_encoder_have_its_activation_or_are_refused_by_name(scores, tmp_path):
     from sentence_transformers import CrossEncoder
     from sentence_transformers.util import fullname
 
-    library, folder = theirs
-    for activation in ACTIVATIONS[library.num_labels]:
+    encoder, folder = folder_of(tmp_path / "encoder", NOTHING_SAID), tmp_path / "theirs"
+    library = CrossEncoder(str(encoder), num_labels=scores, device="cpu")
+    nn.init.normal_(library.model.classifier.weight, generator=torch.Generator().manual_seed(1))
+    library.save_pretrained(str(folder))
+    places = ("beside", "sentence_transformers", "sbert_ce_default_activation_function")
+    for activation, place in product(COMPUTED[scores], places):
         library.activation_fn = activation()
-        expected = library.predict(PAIRS)
-        for place in ("beside", "activation_fn", "old"):
-            came, run = tmp_path / f"{activation.__name__} {place}", tmp_path / "run"
-            say(folder, came, place, fullname(library.activation_fn))
-            import_run(came, run)
-            found = bertc.load(run).predict(PAIRS)
-            if library.num_labels > 1:
-                unlike = activation is nn.Identity  # labels have probabilities, there logits
-                parts = nn.Softmax(1)(torch.tensor(expected)).numpy() if unlike else expected
-                rows = [[*row["probabilities"].values()] for row in found]
-                np.testing.assert_allclose(rows, parts, atol=2e-6)
-            else:
-                rows = [row["score"] for row in found]
-                np.testing.assert_allclose(rows, expected, atol=2e-6)
-            left = export_run(run, tmp_path / f"{came.name} left").folder
-            again = CrossEncoder(str(left), device="cpu").predict(PAIRS)
-            np.testing.assert_allclose(again, expected, atol=2e-6)
-            shutil.rmtree(run)
-
-
-@pytest.mark.parametrize("named", ["torch.nn.modules.activation.GELU", "mine.Tanh", "torch.nn"])
-def test_an_activation_that_is_not_computed_is_refused_by_name(theirs, named, tmp_path):
-    library, folder = theirs
-    others = {1: "torch.nn.Softmax", 3: "torch.nn.Tanh"}
-    for n, refused in enumerate((named, others[library.num_labels])):
-        say(folder, tmp_path / str(n), "beside", refused)
-        notes = import_run(tmp_path / str(n), tmp_path / f"run {n}").imported.notes
-        assert any(f'no task of bertc fits activation_fn = "{refused}"' in note for note in notes)
+        expected, name = library.predict(PAIRS), f"{activation.__name__} {place}"
+        came = say(folder, tmp_path / name, place, fullname(library.activation_fn))
+        import_run(came, tmp_path / f"{name} run")
+        found = bertc.load(tmp_path / f"{name} run").predict(PAIRS)
+        rows = [row["score"] if scores == 1 else [*row["probabilities"].values()] for row in found]
+        unlike = scores > 1 and activation is nn.Identity  # labels have probabilities, not logits
+        parts = nn.Softmax(1)(torch.tensor(expected)).numpy() if unlike else expected
+        np.testing.assert_allclose(rows, parts, atol=2e-6)
+        left = export_run(tmp_path / f"{name} run", tmp_path / f"{name} left").folder
+        again = CrossEncoder(str(left), device="cpu").predict(PAIRS)
+        np.testing.assert_allclose(again, expected, atol=2e-6)
+    for named in ("torch.nn.modules.activation.GELU", "mine.Tanh", REFUSED[scores]):
+        came = say(folder, tmp_path / named, "beside", named)
+        notes = import_run(came, tmp_path / f"{named} run").imported.notes
+        assert any(f'no task of bertc fits activation_fn = "{named}"' in note for note in notes)
 
 
 def test_passages_of_a_query_are_ranked_and_queries_without_a_right_one_left_out():

@@ -160,9 +160,8 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
     again = evaluate_run(run, task=f"classify('{file}')", quiet=True)
     assert "of dev" in "\n".join(again.details)
     exported = export_with_card(run, tmp_path / "left")
-    told = (tmp_path / "left" / "README.md").read_text()
-    assert all(note in told and note in exported.summary() for note in exported.fitted)
-    assert [note.split(" ")[1] for note in exported.fitted] == ["its", "labels"]
+    said = exported.summary(), (tmp_path / "left" / "README.md").read_text()
+    assert [all(note in text for text in said) for note in exported.fitted] == [True, True]
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "left")
     theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "left")
     batch = tokenizer(texts, padding=True, truncation=True, max_length=24, return_tensors="pt")
