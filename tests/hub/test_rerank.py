@@ -69,22 +69,18 @@ COMPUTED = {
     1: (nn.Identity, nn.Sigmoid, nn.Tanh, nn.ReLU),
     3: (nn.Identity, nn.Sigmoid, nn.Softmax),
 }
-REFUSED = {1: "torch.nn.Softmax", 3: "torch.nn.Tanh"}
 
 
 def say(folder, to, place, activation):
     """A copy of a folder that says its activation where some version of the library does."""
     shutil.copytree(folder, to)
-    beside = to / "config_sentence_transformers.json"
+    beside, value = to / "config_sentence_transformers.json", {"activation_fn": activation}
     if place == "beside":
-        beside.write_text(
-            json.dumps({**json.loads(beside.read_text()), "activation_fn": activation})
-        )
-        return to
-    beside.unlink()
-    (to / "modules.json").unlink()
-    respell(to, **{place: {"activation_fn": activation} if "transformers" in place else activation})
-    return to
+        beside.write_text(json.dumps(json.loads(beside.read_text()) | value))
+    else:
+        beside.unlink()
+        (to / "modules.json").unlink()
+        respell(to, **{place: value if place == "sentence_transformers" else activation})
 
 
 @pytest.mark.filterwarnings("ignore:Implicit dimension choice for softmax")
@@ -101,8 +97,8 @@ def test_scores_of_a_cross_encoder_have_its_activation_or_are_refused_by_name(sc
     for activation, place in product(COMPUTED[scores], places):
         library.activation_fn = activation()
         expected, name = library.predict(PAIRS), f"{activation.__name__} {place}"
-        came = say(folder, tmp_path / name, place, fullname(library.activation_fn))
-        import_run(came, tmp_path / f"{name} run")
+        say(folder, tmp_path / name, place, fullname(library.activation_fn))
+        import_run(tmp_path / name, tmp_path / f"{name} run")
         found = bertc.load(tmp_path / f"{name} run").predict(PAIRS)
         rows = [row["score"] if scores == 1 else [*row["probabilities"].values()] for row in found]
         unlike = scores > 1 and activation is nn.Identity  # labels have probabilities, not logits
@@ -111,9 +107,10 @@ def test_scores_of_a_cross_encoder_have_its_activation_or_are_refused_by_name(sc
         left = export_run(tmp_path / f"{name} run", tmp_path / f"{name} left").folder
         again = CrossEncoder(str(left), device="cpu").predict(PAIRS)
         np.testing.assert_allclose(again, expected, atol=2e-6)
-    for named in ("torch.nn.modules.activation.GELU", "mine.Tanh", REFUSED[scores]):
-        came = say(folder, tmp_path / named, "beside", named)
-        notes = import_run(came, tmp_path / f"{named} run").imported.notes
+    unlike = f"torch.nn.{'Softmax' if scores == 1 else 'Tanh'}"
+    for named in ("torch.nn.modules.activation.GELU", "mine.Tanh", unlike):
+        say(folder, tmp_path / named, "beside", named)
+        notes = import_run(tmp_path / named, tmp_path / f"{named} run").imported.notes
         assert any(f'no task of bertc fits activation_fn = "{named}"' in note for note in notes)
 
 

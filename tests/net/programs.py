@@ -52,8 +52,6 @@ BERTS = {
     "optimizer": "adamw(lr=1e-2, warmup=0, schedule=polynomial(decay_from=start), eps=1e-3, "
     "bias_correction=false)",
 }  # fmt: skip
-
-
 EMBEDDING = {"optimizer": "adamw(lr=1e-2, warmup=0, eps=1e-3, decay=0)"}
 
 

@@ -37,8 +37,7 @@ def test_a_temperature_that_raises_the_calibration_error_is_not_kept() -> None:
     rng = np.random.default_rng(3)
     right_nc = (rng.random((400, 2)) < 0.3).astype(float)
     scores_nc = np.log(0.3 / 0.7) + np.where(rng.random((400, 2)) < 0.02, 6, -0.1) * (1 - right_nc)
-    fit = fitted(scores_nc, right_nc, several=True)
-    assert fit.temperature == 1
+    assert fitted(scores_nc, right_nc, several=True).temperature == 1
 
 
 def test_the_expected_error_is_by_bins_of_answers() -> None:
