@@ -244,15 +244,12 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
     longest = longest or words.get("model_max_length") or 0
     of_one = way in MODES
     return Sentences(
-        pooling=way or "mean",
-        normalise="Normalize" in kinds and of_one,
+        pooling=way or "mean", normalise="Normalize" in kinds and of_one,
         longest=longest if isinstance(longest, int) and 0 < longest < _UNLIMITED else 0,
-        prompt=named.get(str(settings.get("default_prompt_name")), ""),
-        prompts=named,
+        prompt=named.get(str(settings.get("default_prompt_name")), ""), prompts=named,
         similarity=str(of_one and settings.get("similarity_fn_name") or "cosine"),
-        obstacle=obstacle,
-        came=came,
-    )
+        obstacle=obstacle, came=came,
+    )  # fmt: skip
 
 
 def _of_one(

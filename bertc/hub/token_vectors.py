@@ -89,16 +89,13 @@ def pylate_settings(
         "activation_function": _IDENTITY, "use_residual": False,
     }  # fmt: skip
     settings = {
-        "model_type": "ColBERT",
-        "similarity_fn_name": "MaxSim",
-        "query_prefix": vectors.query_mark,
-        "document_prefix": vectors.passage_mark,
-        "query_length": vectors.query,
-        "document_length": longest,
+        "model_type": "ColBERT", "similarity_fn_name": "MaxSim",
+        "query_prefix": vectors.query_mark, "document_prefix": vectors.passage_mark,
+        "query_length": vectors.query, "document_length": longest,
         "do_query_expansion": vectors.fill != "none",
         "attend_to_expansion_tokens": vectors.fill == "attended",
         "skiplist_words": [*string.punctuation] if vectors.skip == "punctuation" else [],
-    }
+    }  # fmt: skip
     return dense, settings
 
 

@@ -39,14 +39,9 @@ def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
                 )
     origin = Origin("default", source=f"body = {body.kind}")
     implied: dict[str, Any] = {
-        "layers": body.depth,
-        "hidden": body.width,
-        "heads": 1,
-        "head_dim": body.width,
-        "ffn": body.width,
-        "positions": NoPositions(),
-        "segments": body.segments,
-    }
+        "layers": body.depth, "hidden": body.width, "heads": 1, "head_dim": body.width,
+        "ffn": body.width, "positions": NoPositions(), "segments": body.segments,
+    }  # fmt: skip
     return settled(program, {name: Given(value, origin) for name, value in implied.items()})
 
 
