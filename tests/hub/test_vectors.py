@@ -104,6 +104,7 @@ def test_several_sets_are_learned_and_a_search_is_scored_as_the_library_does(tmp
     import_run(tmp_path / "left", tmp_path / "back")
     again = bertc.evaluate_run(tmp_path / "back", task=f"embed({asked})").evaluation
     assert again.scores["embed"]["dev-corpus"] == pytest.approx(found), "with its prompts"
+    assert again.examples == 2, "queries, and no documents"
     model = bertc.load(run)
     for kind, encode in (("query", left.encode_query), ("document", left.encode_document)):
         ours = model.embed(TEXTS, prompt=kind, width=8)

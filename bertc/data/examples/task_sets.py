@@ -20,7 +20,7 @@ from bertc.data.examples.related_rows import in_pairs
 from bertc.data.examples.remarks import notes_on_cuts, notes_on_shared
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
-from bertc.data.layouts.example import Example, SearchExample, TaggedExample, TextExample
+from bertc.data.layouts.example import Example, TaggedExample, TextExample, asked
 from bertc.data.layouts.parts import dev_parts, part_examples, part_named, training_examples
 from bertc.data.sources.cells import finite, swapped
 from bertc.data.sources.files import file_identity
@@ -93,10 +93,8 @@ def scored_sample(
 ) -> Sequence[Example]:
     """The examples of a part to score on: ``most``, else as many dev ones as the task sets."""
     dev_limit = task.dev_examples if part.startswith("dev") else 0
-    if documents := [e for e in examples if isinstance(e, SearchExample) and e.relevant is None]:
-        queries = examples[: len(examples) - len(documents)]
-        return [*_drawn(queries, most or dev_limit, "judged", task.title, part), *documents]
-    return in_pairs(task, _drawn(examples, most or dev_limit, "judged", task.title, part))
+    some = in_pairs(task, _drawn(asked(examples), most or dev_limit, "judged", task.title, part))
+    return [*some, *examples[len(asked(examples)) :]]
 
 
 def _drawn(examples: Sequence[Example], most: int, *address: str) -> Sequence[Example]:
@@ -175,8 +173,8 @@ def _read_task(
     notes += notes_on_shared(trained, all_parts)
     notes += notes_on_cuts(task, task_set.train, count, "training ", stage.seq)
     for name, (scored, rows) in task_set.parts.items():
-        if len(scored) < (most := len(all_parts[name])):
-            notes.append(f"scored on {len(scored):,} of {most:,} {name} examples (dev_examples)")
+        if (count := len(asked(scored))) < (most := len(asked(all_parts[name]))):
+            notes.append(f"scored on {count:,} of {most:,} {name} examples (dev_examples)")
         notes += notes_on_cuts(task, rows, len(scored), f"{name} ", stage.seq)
     for note in (*notes, *notes_on_classes(task, learned)):
         progress.note(f"{task.title}: {note}")

@@ -1,5 +1,6 @@
 """Labelled examples as in their files, before tokenisation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -57,3 +58,8 @@ class SearchExample:
 
 
 Example = TextExample | ChoiceExample | TaggedExample | QuestionExample | SearchExample
+
+
+def asked(examples: Sequence[Example]) -> Sequence[Example]:
+    """Examples that are scored: of a search its queries, which come before the documents."""
+    return [e for e in examples if not isinstance(e, SearchExample) or e.relevant is not None]

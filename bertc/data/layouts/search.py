@@ -1,7 +1,7 @@
 """A search in the files of BEIR: a corpus, queries, and the documents relevant to each."""
 
-from bertc.base.diagnostics import DataError
-from bertc.base.storage.paths import user_path
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage.paths import check_path, is_taken, user_path
 from bertc.data.layouts.example import SearchExample
 from bertc.data.layouts.table import opened_file, table
 from bertc.data.sources.cells import label, number, text
@@ -17,9 +17,13 @@ def read_search(task: Embed) -> list[SearchExample]:
     """The queries that have relevant documents, then the documents.
 
     Raises:
+        MissingInputError: with all files that are not there.
         DataError: with the place of a relevant document that is not in the corpus, or of a key that
             an earlier line has.
     """
+    names = (task.corpus, task.queries, task.relevant)
+    if missing := [name for name in names if not is_taken(user_path(name))]:
+        raise MissingInputError(f"not there: {', '.join(missing)}", check_path(missing[0]))
     documents, queries = _texts(task.corpus), _texts(task.queries)
     relevant: dict[str, dict[str, float]] = {}
     path = user_path(task.relevant)

@@ -13,7 +13,7 @@ from bertc.data.examples.remarks import notes_on_cuts
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import scored_sample
-from bertc.data.layouts.example import Example
+from bertc.data.layouts.example import Example, asked
 from bertc.data.layouts.parts import read_examples, scored_parts
 from bertc.data.layouts.table import source_name
 from bertc.data.metrics.gold import AnswerValue, gold
@@ -52,7 +52,8 @@ def evaluate_tasks(
         by_part, parts = {}, []
         for part, (examples, rows) in task_set.parts.items():
             pad, title = data.vocabulary.pad, task_set.task.title
-            what = f"answering {several(len(examples), 'example')} of {title} {part}"
+            total += (count := len(asked(examples)))
+            what = f"answering {several(count, 'example')} of {title} {part}"
             progress.begin(what, len(rows.owners), "rows")
             answers = answer(
                 model, stage, task_set, examples, rows, pad, stop, within=within, progress=progress
@@ -66,7 +67,6 @@ def evaluate_tasks(
             if (same := only_answer(task_set.task, examples, answers.given)) is not None:
                 always.setdefault(task_set.task.title, {})[part] = same
             parts.append((len(examples), answers))
-            total += len(examples)
         if not parts:
             continue
         title, count = task_set.task.title, sum(size for size, _ in parts)
