@@ -9,6 +9,7 @@ from bertc.check.facts import facts
 from bertc.check.facts.counts import with_text_counts
 from bertc.check.facts.examples import read_files
 from bertc.check.facts.networks import begun_from
+from bertc.check.facts.texts import look_at_text
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Program
@@ -83,7 +84,6 @@ def checked(
         UsageError: if the text is empty.
         MissingInputError, DataError: of text that is not UTF-8, an ``init`` that does not fit.
     """
-    from bertc.data.sources.files import begins_as_text
     from bertc.hub.target import remark_own_layout
 
     _refuse_empty(spec)
@@ -101,7 +101,7 @@ def checked(
     diagnostics.raise_if_any()
     programs = list[Resolved]()
     for program in finished:
-        begins_as_text(program)
+        look_at_text(program, diagnostics)
         stages = program.stages
         read_files((Given(s.objective, s.origins["objective"]) for s in stages), diagnostics)
         diagnostics.raise_if_any()

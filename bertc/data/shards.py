@@ -105,6 +105,8 @@ def tokenise_source(
     for remark in (removal_text(facts.get("removed", {})), held_out_remark(facts, holdout)):
         if remark:
             progress.note(f"{source.name}: {remark}")
+    for error in source.remarks:
+        progress.note(f"{error.message}; {error.help}")
     # Without held-out text it is text to evaluate on alone.
     return Tokenised(facts, train, heldout if holdout else train, np.sum(counts, axis=0))
 

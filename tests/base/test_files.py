@@ -1,8 +1,11 @@
 """No name and no kind of file makes a question about it raise, wait, or read without end."""
 
 import errno
+import gzip
 import os
+import re
 import socket
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,9 +13,10 @@ import pytest
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
 from bertc.base.storage import claims, durable, paths
+from bertc.base.storage.encodings import controls_in, not_utf8
 from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.json_file import read_json
-from bertc.base.storage.plain_file import not_utf8, read_bytes, read_text, size_bytes
+from bertc.base.storage.plain_file import read_bytes, read_text, size_bytes
 from bertc.run.records.folder import RunFolder
 
 
@@ -70,25 +74,57 @@ RUSSIAN = "Настоящая лицензия является свободно
 GERMAN = "Für größere Flüsse braucht man Brücken.\nSchöne Häuser stehen an der Straße.\n" * 9
 
 
+CZECH = "Můžete dělat, co chcete, ať už je nejšťastnější člověk kdekoli.\n" * 9
+FRENCH = "Où être né à la forêt ?\n" * 999 + "L’œuvre d’art dépasse l’été.\n"
+CROATIAN = "Svatko ima pravo da bude pošteno saslušan.\n" * 9
+
+
 @pytest.mark.parametrize(
-    ("name", "raw", "command"),
+    ("name", "text", "encoding", "said"),
     [
-        ("a.txt", RUSSIAN.encode("koi8-r"), "iconv -f KOI8-R -t UTF-8 a.txt > utf8-a.txt"),
-        ("a.txt", b"a licence\n" * 999 + RUSSIAN.encode("cp1251"), "iconv -f CP1251 "),
-        ("a.txt", GERMAN.encode("latin-1"), "iconv -f ISO8859-1 "),
-        ("a.txt", RUSSIAN.encode("utf-16"), "iconv -f UTF-16 "),
-        ("a.txt", RUSSIAN.encode("utf-32"), "iconv -f UTF-32 "),
-        ("a b.gz", RUSSIAN.encode("koi8-r"), "gzip -dc 'a b.gz' | iconv -f KOI8-R -t UTF-8 | gzip"),
-        ("a.txt", GERMAN.encode() + b"\xe9", "iconv -c -f UTF-8 -t UTF-8 a.txt"),
-        ("a.txt", bytes(range(128, 256)) * 9, "save the file as UTF-8"),
+        ("a.txt", RUSSIAN, "koi8-r", "KOI8-R$"),
+        ("a.txt", "a licence\n" * 999 + RUSSIAN, "cp1251", "CP1251$"),
+        ("a.txt", GERMAN, "latin-1", "CP1252$"),
+        ("a.txt", RUSSIAN, "utf-16", "UTF-16$"),
+        ("a.txt", RUSSIAN, "utf-32", "UTF-32$"),
+        ("a b.gz", RUSSIAN, "koi8-r", "KOI8-R$"),
+        ("a.txt", CZECH, "iso8859-2", "ISO8859-2$"),
+        ("a.txt", CZECH, "cp1250", "CP1250$"),
+        ("a.txt", FRENCH, "cp1252", "CP1252$"),
+        ("a.txt", FRENCH, "mac-roman", "MACINTOSH$"),
+        ("a.txt", CROATIAN, "iso8859-2", r'CP1250 \(".* poąteno .*"\) or ISO8859-2 \(".* pošteno'),
     ],
 )
-def test_the_encoding_of_other_text_is_named(name, raw, command):
+def test_the_encoding_of_other_text_is_named(name, text, encoding, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    raw = text.encode(encoding)
     with pytest.raises(UnicodeDecodeError) as wrong:
         raw.decode()
-    help = not_utf8(Path(name), raw, wrong.value.start).help
-    assert command in help
-    assert ("then move the old file away, or name the new one" in help) == ("iconv" in help)
+    error = not_utf8(Path(name), raw, wrong.value.start)
+    assert re.search(f"it seems to be {said}", error.message)
+    packed = name.endswith(".gz")
+    Path(name).write_bytes(gzip.compress(raw) if packed else raw)
+    command, rest = error.help.split("; ", 1)
+    assert rest.startswith("then move the old file away, or name the new one")
+    subprocess.run(["sh", "-c", command], check=True)
+    read = Path(f"utf8-{name}").read_bytes()
+    assert (gzip.decompress(read) if packed else read).decode() == text or "or" in error.message
+
+
+def test_bytes_of_no_encoding_and_signs_that_another_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not_utf8("a", bytes(range(128, 256)) * 9, 0).help == "save the file as UTF-8"
+    alone = not_utf8("a.txt", GERMAN.encode() + b"\xe9", len(GERMAN.encode()))
+    assert alone.help.startswith("to drop it: iconv -c -f UTF-8 -t UTF-8 a.txt > utf8-a.txt")
+    assert not [*controls_in("a.txt", FRENCH + CZECH)]
+    for text, right, wrong in ((FRENCH, "cp1252", "latin-1"), (CZECH, "cp1250", "iso8859-2")):
+        spoilt = text.encode(right).decode(wrong)
+        Path("a.txt").write_text(spoilt, encoding="utf-8")
+        (remark,) = controls_in("a.txt", spoilt)
+        assert " of U+0080 to U+009F, as in " in remark.message
+        command = remark.help.split(": ", 1)[1].split("; then")[0]
+        subprocess.run(["sh", "-c", command], check=True)
+        assert Path("utf8-a.txt").read_text(encoding="utf-8") == text
 
 
 def test_a_folder_that_was_removed_is_no_place_to_begin(tmp_path, monkeypatch):

@@ -190,6 +190,23 @@ def test_check_goes_on_after_a_spec_whose_files_are_wrong(call: Call, here: Path
     assert "no test file bad/nope.tsv" in out
     assert "error[E101]" in out
     assert not err
+    search = "embed('w.tsv', corpus='x.jsonl', queries='y.jsonl', relevant='z.tsv')"
+    _, out, _ = call("check", f"task={search}")
+    assert {"w", "x", "y", "z"} <= {*re.findall(r"(\w)\.", out.split("-->", 1)[1])}
+
+
+def test_check_finds_columns_and_remarks_what_another_encoding_left(call: Call, here: Path) -> None:
+    (here / "a.tsv").write_text("words\tlabel\ngood\tyes\nL\x92art\tno\n", encoding="utf-8")
+    (here / "b.tsv").write_text("english\tfrench\nOne.\tUn.\n")
+    for data, column in (("files('a.tsv')", "text"), ("pairs('b.tsv', en='english', fr='x')", "x")):
+        code, out, _ = call("check", f"data={data} objective=mlm")
+        assert code == 1
+        assert f"tsv:1: no column '{column}'; there are " in out
+        assert "column=" in out or column == "x"
+    for spec in ("data=files('a.tsv', column=words)", "task=classify('a.tsv', text=words)"):
+        code, out, _ = call("check", spec)
+        assert code == 0
+        assert "remark[R129]: a.tsv: 1 control character of U+0080" in out
 
 
 def test_an_estimate_says_that_its_device_is_assumed(call: Call) -> None:

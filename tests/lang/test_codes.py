@@ -13,6 +13,7 @@ from bertc.check.equal import equalled
 from bertc.check.facts import counts
 from bertc.check.facts import facts as filled_in
 from bertc.check.facts.examples import read_files
+from bertc.check.facts.texts import look_at_text
 from bertc.check.passes.changing.beginning import vectors as vectors_fit
 from bertc.hub.target import remark_own_layout
 
@@ -51,6 +52,8 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
         complete = passes.complete(known, diagnostics)
         if code in OF_VECTORS:
             vectors_fit(complete, diagnostics)
+        if code == "R129":
+            look_at_text(complete, diagnostics)
         if code in LOOKS_FOR_FILES:
             passes.missing_inputs(complete, diagnostics)
         if code == "R108":

@@ -5,9 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from operator import mul
+from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError
+from bertc.base.storage.paths import is_file
+from bertc.check.facts.texts import remark_on
 from bertc.ir.learning.answer import told_names
 from bertc.ir.learning.class_loss import BalancedLoss
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
@@ -56,6 +59,7 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
     """Read the training and dev files of tasks; report each that cannot be used, as E309."""
     from bertc.data.layouts.find import DataParts
     from bertc.data.layouts.parts import check_there, named_parts, part_examples
+    from bertc.data.sources.files import begin_as_text
 
     for given in objectives:
         for index, term in enumerate(given.value):
@@ -74,6 +78,10 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
                         part_examples(task, name)
                     elif name != "train":
                         check_there(task, name, part.source)
+            sources = (p.source for name, p in parts.items() if name.startswith(("train", "dev")))
+            if not diagnostics.found:
+                files = [path for path in sources if isinstance(path, Path) and is_file(path)]
+                remark_on(begin_as_text(files), given.origin.span, diagnostics)
 
 
 @contextmanager

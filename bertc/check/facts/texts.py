@@ -6,15 +6,34 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError, Span
 from bertc.base.storage.place import FolderAt
+from bertc.base.storage.remote import is_address
 from bertc.ir.data import Corpus, Docstrings, Hf, Prepared, named_files
+from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 
 if TYPE_CHECKING:
     from bertc.cost import Estimate
     from bertc.cost.texts import TextFacts, Weighted
+
+
+def look_at_text(program: Complete, diagnostics: Diagnostics) -> None:
+    """Decode the beginnings of the files of text that a program names, and find their columns."""
+    from bertc.data.sources.opening import open_source
+
+    spans = {s.corpus: stage.span("data") for stage in program.stages for s in stage.data}
+    for corpus, span in spans.items():
+        names = [name for name, _ in named_files(corpus)]
+        if names and not any(map(is_address, names)):
+            remark_on(open_source(corpus).remarks, span, diagnostics)
+
+
+def remark_on(text: Sequence[DataError], span: Span | None, diagnostics: Diagnostics) -> None:
+    """Remark what is wrong with text though it can be read."""
+    for error in text:
+        diagnostics.remark(Diagnostic("R129", error.message, span, help=error.help))
 
 
 def with_texts(estimates: "list[Estimate]", programs: Sequence[Resolved]) -> "list[Estimate]":

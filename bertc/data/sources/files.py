@@ -6,19 +6,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import zip_longest
+from pathlib import Path
 from typing import NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError
+from bertc.base.storage.encodings import controls_in
 from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, AnyFile, FileAt, no_text, suffix
 from bertc.base.storage.plain_file import no_match
-from bertc.base.storage.remote import files_anywhere, is_address, size_of
+from bertc.base.storage.remote import files_anywhere, size_of
 from bertc.data.sources.cells import text
 from bertc.data.sources.source import Piece, TextSource, all_of, grouped, pieces_of_text
 from bertc.data.sources.streams import OpenFile, chunks, decode, lines, opened_stream
 from bertc.data.sources.tables import ColumnNames, ColumnSelection, records
-from bertc.ir.data import Files, Parallel, Sentences, named_files
-from bertc.ir.program.complete import Complete
+from bertc.ir.data import Files, Parallel, Sentences
 
 SAMPLED_BYTES = 1 << 16
 """Bytes at each end of a file in its identity, with name, size and time of change."""
@@ -30,6 +31,10 @@ PACKED_BYTES = 3
 """Bytes of text in a byte of a compressed file, about."""
 
 _BLANK_LINE, _LINE_END = re.compile(rb"\n[ \t\r]*\n"), re.compile(rb"\n")
+
+
+ReadRows = Callable[[OpenFile], Iterator[object]]
+"""A reader of the rows of a table."""
 
 
 class Span(NamedTuple):
@@ -46,8 +51,8 @@ def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = No
     The rest of a file is left out from where it cannot be read, if ``damaged`` receives the error.
     """
     paths = matching_files(corpus.path)
-    if damaged is None:
-        begin_as_text(paths)
+    texts = partial(_texts, column=corpus.column)
+    remarks = begin_as_text(paths, texts) if damaged is None else ()
     identities = {path: file_identity(path) for path in paths}
     sizes = {path: unpacked_bytes([path]) for path in paths}
 
@@ -65,7 +70,7 @@ def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = No
         )
 
     parts = _parts(sizes, corpus.sentences)
-    source = opened(corpus.path, [Span(path) for path in paths])
+    source = replace(opened(corpus.path, [Span(path) for path in paths]), remarks=remarks)
     if len(parts) == 1:
         return source
     names = (f"{corpus.path} ({nth} of {len(parts)})" for nth in range(1, len(parts) + 1))
@@ -100,27 +105,27 @@ def matching_files(name: str) -> list[AnyFile]:
     return paths
 
 
-def begin_as_text(paths: Sequence[AnyFile]) -> None:
-    """Decode the beginning of each file here, small ones whole; one has to have text."""
+def begin_as_text(paths: Sequence[AnyFile], read: ReadRows | None = None) -> tuple[DataError, ...]:
+    """Decode the beginning of each file here, small ones whole; one has to have text.
+
+    Of tables the first row is ``read`` too. Control characters that another encoding left are no
+    error: these are returned.
+    """
     if paths and not any(map(size_of, paths)):
         raise DataError(f"{paths[0]} is empty", "name a file that has text")
     share = max(SAMPLED_BYTES, DECODED_BYTES // max(1, len(paths)))
-    _ = [*all_of(partial(_begin, path, share) for path in paths)]
+    here = (path for path in paths if not isinstance(path, FileAt))
+    return tuple(all_of(partial(_begin, path, share, read) for path in here))
 
 
-def _begin(path: AnyFile, share: int) -> Iterable[Piece]:
-    if suffix(path) != ".parquet" and not isinstance(path, FileAt):
+def _begin(path: Path, share: int, read: ReadRows | None) -> Iterator[DataError]:
+    if suffix(path) != ".parquet":
         with opened_stream(path) as file:
-            decode(file.stream.read(share), path, 1, complete=False)
-    return ()
-
-
-def begins_as_text(program: Complete) -> None:
-    """Decode the beginning of each file of text that a program names."""
-    corpora = dict.fromkeys(share.corpus for stage in program.stages for share in stage.data)
-    for name, _ in chain.from_iterable(map(named_files, corpora)):
-        if not is_address(name):
-            begin_as_text(sorted(files_anywhere(name), key=str))
+            beginning = decode(file.stream.read(share), path, 1, complete=False)
+        yield from controls_in(path, beginning)
+    if read and has_columns(path) and size_of(path):
+        with opened_stream(path) as file:
+            next(read(file), None)
 
 
 def has_columns(path: AnyFile) -> bool:
@@ -161,16 +166,21 @@ def _read_span(span: Span, column: str, sentences: Sentences) -> Iterator[Piece]
             if not has_columns(span.path):
                 yield from _lines(file) if sentences == "lines" else _text(file)
                 return
-            for (cell,) in rows(file, (column,)):
+            for (cell,) in _texts(file, column):
                 yield from pieces_of_text(cell, file.amount())
-        except MissingColumnError as error:
-            help = f'files("{span.path}", column=...) names the column of the text'
-            raise MissingColumnError(error.message, f"{help}: {error.help}") from None
         except DataError as error:
             if not start:
                 raise
             where = f"{error.message} (lines are counted from byte {start:,} on)"
             raise DataError(where, error.help) from None
+
+
+def _texts(file: OpenFile, column: str) -> Iterator[ColumnNames]:
+    try:
+        yield from rows(file, (column,))
+    except MissingColumnError as error:
+        help = f'files("{file.path}", column=...) names the column of the text'
+        raise MissingColumnError(error.message, f"{help}: {error.help}") from None
 
 
 def _limit(file: OpenFile, span: Span, sentences: Sentences) -> int:
@@ -250,7 +260,7 @@ def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
                 'pairs(en="a.en", fr="a.fr") reads lines, '
                 'pairs("a.tsv", en="english", fr="french") columns',
             )
-    begin_as_text(paths)
+    remarks = begin_as_text(paths, partial(rows, columns=wheres) if corpus.path else None)
     name = f"{'-'.join(languages)} of {corpus.path or ' and '.join(wheres)}"
     if side is not None:
         name = f"{languages[side]} of {corpus.path or wheres[side]}"
@@ -264,6 +274,7 @@ def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
         text_bytes=size_bytes,
         read=partial(_read_pairs, paths, wheres if corpus.path else None, side),
         paired=side is None,
+        remarks=remarks,
     )
 
 

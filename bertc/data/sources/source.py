@@ -53,7 +53,8 @@ class TextSource:
     ``identity`` has values that change with the content; ``total`` is the sum of the pieces'
     amounts in ``unit`` ("bytes" or "rows"); ``text_bytes`` is an estimate of the size of the text;
     the text of a ``slow`` source is copied to the cache. ``paired`` documents are a sentence and
-    its translation. ``parts`` of much text are read and tokenised one by one.
+    its translation. ``parts`` of much text are read and tokenised one by one. ``remarks`` say what
+    is wrong with the beginnings of its files, though they can be read.
     """
 
     name: str
@@ -66,6 +67,7 @@ class TextSource:
     slow: bool = False
     paired: bool = False
     parts: tuple["TextSource", ...] = ()
+    remarks: tuple[DataError, ...] = ()
 
     @property
     def files(self) -> str:

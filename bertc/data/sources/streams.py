@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from bertc.base.diagnostics import DataError
+from bertc.base.storage.encodings import not_utf8, refuse_utf_16
 from bertc.base.storage.paths import AnyFile
-from bertc.base.storage.plain_file import not_utf8, refuse_utf_16
 from bertc.base.storage.remote import opened_anywhere, size_of
 from bertc.data.sources.source import PIECE_BYTES
 

@@ -1,0 +1,166 @@
+"""Text that is not UTF-8: the encodings that it may be in, by what they make of it."""
+
+import codecs
+import re
+import shlex
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from operator import itemgetter
+from pathlib import Path
+
+from bertc.base.diagnostics import DataError, several
+from bertc.base.diagnostics.render import escaped
+from bertc.base.storage.paths import StrPath
+
+ENCODINGS = (
+    "cp1252", "iso8859_15", "mac_roman", "cp850", "cp1250", "iso8859_2", "cp852", "cp1257",
+    "iso8859_13", "cp1254", "cp1255", "iso8859_6", "cp1251", "koi8_r", "koi8_u", "iso8859_5",
+    "cp866", "mac_cyrillic", "cp1253", "iso8859_7", "cp1256", "cp437", "cp932", "euc_jp",
+    "gb18030", "big5", "cp949", "cp874",
+)  # fmt: skip
+"""Encodings of text that iconv knows too; of those that read a text alike the first is named."""
+LETTERS = (
+    "äöüß", "àâçéèêëîïôùûüÿœæ", "áéíóúñü", "àáâãçéêíóôõú", "àèéìíòóù", "åäöéæø", "áðéíóúýþæö",
+    "áäčďéěíĺľňóôŕřšťúůýž", "ąćęłńóśźż", "áéíóöőúüű", "čćđšž", "ăâîşţșț", "çğıöşüâ", "ąčęėįšųūž",
+    "āčēģīķļņōŗšūž", "äõöüšž", "абвгдежзийклмнопрстуфхцчшщъыьэюяё",
+    "абвгдежзийклмнопрстуфхцчшщьюяєіїґ", "абвгдђежзијклљмнњопрстћуфхцчџш",
+    "άαβγδέεζήηθίϊΐικλμνξόοπρσςτύϋΰυφχψώω",
+)  # fmt: skip
+"""Letters of languages beside those of ASCII."""
+SIGNS = "’‘“”„«»–—…€°§·¿¡ºª\xa0"
+SAMPLE_BYTES, LOOKED_AT_BYTES = 1 << 13, 1 << 16
+"""Bytes around the first that is not UTF-8, and of lines that are not ASCII, that are looked at."""
+MOST_READINGS, ALIKE = 3, 0.03
+"""Encodings that are named, and by how much a rank may be more than the best."""
+SHOWN_BEFORE, SHOWN = 20, 40
+"""Characters of a line that are shown, before the first that differs and in all."""
+CONTROLS = re.compile("[\x80-\x9f]")
+"""Control characters that no text has in UTF-8, and in other encodings letters or signs."""
+_WORD = re.compile(r"[^\W\d_]+")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+
+
+def not_utf8(path: StrPath, raw: bytes, at: int, line: int = 1) -> DataError:
+    """The error of bytes that are not UTF-8 at ``at``; ``raw`` starts at ``line`` of the file."""
+    line += raw.count(b"\n", 0, at)
+    place = f"{path}:{line}: byte 0x{raw[at]:02x} is not UTF-8"
+    begin = raw.rfind(b"\n", 0, max(0, at - SAMPLE_BYTES // 2)) + 1
+    text = raw[begin : at + SAMPLE_BYTES].decode(errors="replace")
+    if sum(c > "\x7f" for c in text) > 2 * text.count("\ufffd"):
+        without = _converted(path, "-c -f UTF-8 -t UTF-8")
+        return DataError(f"{place}, though the text around it is", f"to drop it: {without}")
+    marks = {"UTF-32": _UTF_32, "UTF-16": _UTF_16}
+    marked = [name for name, mark in marks.items() if raw.startswith(mark)][:1]
+    sample = _beyond_ascii(raw[begin:])
+    first, *others = marked or _encodings(sample) or [""]
+    if not first:
+        return DataError(place, help="save the file as UTF-8")
+    help = _converted(path, f"-f {first} -t UTF-8")
+    if others:
+        first, *others = map('{} ("{}")'.format, (first, *others), _shown(sample, first, *others))
+        help += "; if another line is right, with its name in place of the first"
+    return DataError(f"{place}; it seems to be {' or '.join((first, *others))}", help)
+
+
+def refuse_utf_16(path: StrPath, raw: bytes) -> None:
+    """Raise a DataError if text begins in UTF-16 without a mark, which UTF-8 may read too."""
+    raw = raw[:SAMPLE_BYTES]
+    even, odd = raw[::2].count(0), raw[1::2].count(0)
+    if 100 * (even + odd) > len(raw) and not raw.startswith((*_UTF_16, *_UTF_32)):
+        name = "UTF-16LE" if odd > even else "UTF-16BE"
+        zeros = f"{even + odd:,} of the first {len(raw):,} bytes are 0"
+        raise DataError(
+            f"{path}: {zeros}; it seems to be {name}", _converted(path, f"-f {name} -t UTF-8")
+        )
+
+
+def controls_in(path: StrPath, text: str) -> Iterator[DataError]:
+    """What is wrong with control characters that another encoding left in UTF-8, if any."""
+    places = [] if text.isascii() else [match.start() for match in CONTROLS.finditer(text)]
+    if not places:
+        return
+    begin = max(0, places[0] - SHOWN_BEFORE)
+    shown = escaped(" ".join(text[begin : begin + SHOWN].split()))
+    count = several(len(places), "control character")
+    message = f'{path}: {count} of U+0080 to U+009F, as in "{shown}"'
+    for wrong in ("ISO8859-1", "ISO8859-2"):
+        with suppress(UnicodeEncodeError):
+            for right in _encodings(_beyond_ascii(text.encode(wrong))):
+                back = _converted(path, f"-f UTF-8 -t {wrong}", f"-f {right} -t UTF-8")
+                yield DataError(message, f"it seems {right} that was read as {wrong}: {back}")
+                return
+    yield DataError(message, "convert its source again, from the encoding that it is in")
+
+
+def _beyond_ascii(raw: bytes) -> bytes:
+    """Whole lines that are not ASCII: the others are alike in all encodings, and hide these."""
+    lines = (raw[: raw.rfind(b"\n") + 1] or raw).split(b"\n")
+    sample = b"\n".join(line for line in lines if not line.isascii())[:LOOKED_AT_BYTES]
+    return sample[: sample.rfind(b"\n") + 1] or sample
+
+
+def _encodings(sample: bytes) -> list[str]:
+    """The names of encodings by which a text reads best, and not the same, for iconv."""
+    from charset_normalizer import from_bytes
+
+    # The threshold leaves none out: what is like another would go with it.
+    matches = from_bytes(sample, cp_isolation=[*ENCODINGS], threshold=1.0)
+    faults = {name: m.chaos for m in matches for name in (m.encoding, *m.could_be_from_charset)}
+    ranks: dict[str, tuple[float, str]] = {}
+    for name in ENCODINGS:
+        with suppress(UnicodeDecodeError, KeyError):
+            rank = faults[name] / 4 + _strangeness(text := sample.decode(name))
+            if not CONTROLS.search(text):
+                ranks.setdefault(text, (round(rank, 2), name))
+    ordered = sorted(ranks.values(), key=itemgetter(0))
+    best = [name for rank, name in ordered if rank <= ordered[0][0] + ALIKE]
+    return [_iconv_name(name) for name in best[:MOST_READINGS]]
+
+
+def _strangeness(text: str) -> float:
+    """The fraction of characters beyond ASCII that do not belong together in a language."""
+    plain = _WORD.sub(lambda word: word[0] if _is_plain(word[0]) else "?" * len(word[0]), text)
+    counts = Counter(c for c in plain.lower() if not c.isascii() and c not in SIGNS)
+    of_script = sum(n for c, n in counts.items() if unicodedata.category(c) in ("Lo", "Mn"))
+    of_language = max(sum(counts[letter] for letter in {*letters}) for letters in LETTERS)
+    beyond = sum(not c.isascii() and c not in SIGNS for c in text)
+    return 1 - max(of_script, of_language) / beyond if beyond else 0.0
+
+
+def _is_plain(word: str) -> bool:
+    """True unless capitals follow other letters, or letters of two alphabets touch."""
+    alphabets = {c.isascii() for c in word if c.isascii() or "\u0250" < c < "\u2e80"}
+    return len(alphabets) < 2 and word[1:] in (word[1:].lower(), word[1:].upper())
+
+
+def _iconv_name(name: str) -> str:
+    written = codecs.lookup(name).name.upper().replace("_", "-")
+    return {"MAC-ROMAN": "MACINTOSH"}.get(written, written)
+
+
+def _shown(sample: bytes, *names: str) -> list[str]:
+    """A line by each of some encodings, from shortly before the first character that differs."""
+    read = [[line.decode(name, "replace") for name in names] for line in sample.split(b"\n")]
+    line = max(read, key=lambda texts: len({*texts}))
+    differing = (at for at, signs in enumerate(zip(*line, strict=False)) if len({*signs}) > 1)
+    begin = max(0, next(differing, 0) - SHOWN_BEFORE)
+    return [escaped(text[begin : begin + SHOWN].strip()) for text in line]
+
+
+def _converted(path: StrPath, *steps: str) -> str:
+    """The command that writes the file as UTF-8, a compressed one as it was, and what to do then.
+
+    The old file in place would be read again, of a folder or a pattern.
+    """
+    first, *others = (f"iconv {step}" for step in steps)
+    if "://" in str(path):
+        return f"copy it here and convert it: {' | '.join((first, *others))}"
+    path = Path(path)
+    old, new = (shlex.quote(str(p)) for p in (path, path.with_name(f"utf8-{path.name}")))
+    pack = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
+    piped = [f"{pack} -dc {old}", first, *others, pack] if pack else [f"{first} {old}", *others]
+    command = f"{' | '.join(piped)} > {new}"
+    return f"{command}; then move the old file away, or name the new one in its place"
