@@ -40,7 +40,7 @@ RESERVED = "[\0\u2581\u2585]"
 ALSO_SPACES = r"\x1c-\x1f\u061c\u200b\u200c\u200e\u200f\u2581\ufeff\ufffd"
 """Spaces by Python's str.split, or by SentencePiece's nmt_nfkc (builder.cc), beside ``\\s``."""
 WHITE_SPACE = rf" *[[^\S ]{ALSO_SPACES}][\s{ALSO_SPACES}]*| {{2,}}"
-"""All that is to be one space, but a single one, so that most spaces are left as they are."""
+"""A run of white space, which becomes one space; single spaces do not match, to save time."""
 
 
 def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[str]) -> Tokenizer:
