@@ -11,32 +11,39 @@ from types import ModuleType
 from typing import Any
 
 import bertc
+from bertc import lab_api
 
 PAGE = Path(__file__).parent / "python.md"
 EXAMPLES = Path(__file__).parent.parent / "tests" / "api_examples.py"
 BEGINNING = """\
 # Python
 
-`help(bertc.NAME)` has types, units and errors. The examples run in order, next to a `text.txt`.
+`help(bertc.NAME)` has types, units and errors. Kinds are names too: `bertc.mlm(p=0.3)`.
+From "Languages and programs" on names are those of `bertc.lab_api`, with which the lab is written.
+The examples run in order, next to a `text.txt`.
 """
 GROUPS = {
-    "Specs": "findings remedies resolve points programs formatted show model_weights "
+    "Specs": "Spec show",
+    "Trained models": "open",
+    "Functions": "resolve estimate build train load",
+    "Languages and programs": "findings remedies points programs formatted model_weights "
     "spec_text shipped_specs schema quoted space",
-    "Costs": "estimate step_flops most_steps device_named units",
-    "Training": "survey build train Stepper",
+    "Costs": "step_flops most_steps device_named units",
+    "Steps and text": "survey Stepper",
     "Runs": "RunFolder weights_digest shown_figures titled settings_texts changed",
-    "Trained models": "load graph_of evaluate_run evaluate_heads",
-    "Tables and errors": "Table escaped",
+    "Networks": "graph_of evaluate_run evaluate_heads",
+    "Tables": "Table escaped",
 }
 """Functions, and classes that are called, by title."""
 TYPES = {
-    "Specs": "Diagnostic Resolved Program AllowedValues ValueKind Space Interval",
-    "Costs": "Estimate",
-    "Training": "Survey",
-    "Runs": "Seen",
-    "Trained models": "Trained Graph Manner",
-    "Tables and errors": "BertcError SpecError UsageError DataError MissingInputError "
+    "Specs": "Findings Resolved",
+    "Trained models": "Opened Trained",
+    "Functions": "Estimate BertcError SpecError UsageError DataError MissingInputError "
     "CannotWriteError MachineError StoppedError GivenUpError ResumeRefusedError",
+    "Languages and programs": "Diagnostic Program AllowedValues ValueKind Space Interval",
+    "Steps and text": "Survey",
+    "Runs": "Seen",
+    "Networks": "Graph Manner",
 }
 """Types of their arguments and results, and errors."""
 
@@ -49,9 +56,14 @@ def lines() -> Iterator[str]:
     for title, names in GROUPS.items():
         yield f"## {title}\n\n| name | what it does |\n|---|---|"
         for name in names.split():
-            yield f"| `{name}{_arguments(getattr(bertc, name))}` | {_meaning(name)} |"
-        yield f"\nTypes: {', '.join(f'`{name}`' for name in TYPES[title].split())}."
+            yield f"| `{name}{_arguments(_value(name))}` | {_meaning(name)} |"
+        if types := TYPES.get(title):
+            yield f"\nTypes: {', '.join(f'`{name}`' for name in types.split())}."
         yield f"\n```python\n{examples[title].strip()}\n```\n"
+
+
+def _value(name: str) -> Any:
+    return getattr(bertc if name in bertc.__all__ else lab_api, name)
 
 
 def _arguments(value: Any) -> str:
@@ -65,7 +77,7 @@ def _arguments(value: Any) -> str:
 
 
 def _meaning(name: str) -> str:
-    text = inspect.getdoc(getattr(bertc, name)) or ""
+    text = inspect.getdoc(_value(name)) or ""
     first = " ".join(text.split("\n\n")[0].split())
     return first.replace("``", "`").replace("|", r"\|")
 

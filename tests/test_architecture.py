@@ -83,7 +83,7 @@ def imported(path: Path) -> set[str]:
 
 def test_the_package_has_its_rooms_and_no_loose_files() -> None:
     names = {path.name for path in PACKAGE.iterdir()} - {"__pycache__"}
-    assert names == {"__init__.py", "api.py", *ROOMS} - {"api"}
+    assert names - {"py.typed"} == {"__init__.py", "lab_api.py", *ROOMS}
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -299,14 +299,18 @@ def test_files_of_others_are_looked_at_and_read_through_storage() -> None:
 
 def test_the_lab_is_built_on_public_names() -> None:
     import bertc
+    from bertc import lab_api
 
     assert set(bertc.__all__) == set(bertc.PUBLIC)
+    assert set(lab_api.__all__) == set(lab_api.PUBLIC)
     beyond = set[str]()
     for path in (PACKAGE / "lab").rglob("*.py"):
         for node in nodes(path):
             match node:
-                case ast.ImportFrom(module=str(module)) if module.startswith("bertc.lab"):
+                case ast.ImportFrom(module=str(module)) if module.startswith("bertc.lab."):
                     continue
+                case ast.ImportFrom(module="bertc.lab_api", names=names):
+                    beyond |= {n.name for n in names if n.name not in lab_api.__all__}
                 case ast.ImportFrom(module="bertc", names=names):
                     beyond |= {n.name for n in names if n.name not in bertc.__all__}
                 case ast.ImportFrom(module=str(module), names=names) if module.startswith("bertc"):
@@ -315,5 +319,5 @@ def test_the_lab_is_built_on_public_names() -> None:
                     beyond |= {n.name for n in names if n.name.startswith("bertc.")}
                 case ast.Attribute(value=ast.Name(id="bertc"), attr=name):
                     beyond |= {name} - {*bertc.__all__}
-    beyond -= {"lab", "__version__"}
+    beyond -= {"lab", "lab_api", "__version__"}
     assert beyond == set()

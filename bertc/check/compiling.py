@@ -46,7 +46,7 @@ def compile_spec(
 
 
 def points(
-    spec: str | SpecLocation | Program,
+    spec: str | SpecLocation | Written | Program,
     overrides: Sequence[str] = (),
     diagnostics: Diagnostics | None = None,
     *,
@@ -73,7 +73,7 @@ def points(
 
 
 def checked(
-    spec: str | SpecLocation, overrides: Sequence[str], diagnostics: Diagnostics
+    spec: str | SpecLocation | Written, overrides: Sequence[str], diagnostics: Diagnostics
 ) -> tuple[Resolved, ...]:
     """The programs of a spec, those at both ends of each range, with their files checked.
 
@@ -87,7 +87,7 @@ def checked(
     from bertc.hub.target import remark_own_layout
 
     _refuse_empty(spec)
-    written = read_spec(spec, overrides, diagnostics)
+    written = spec if isinstance(spec, Written) else read_spec(spec, overrides, diagnostics)
     try:
         finished = compile_spec(written, (), diagnostics, searched=written.has_ranges, sparing=True)
     except (MissingInputError, DataError):  # of one file; there may be more

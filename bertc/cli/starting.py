@@ -39,11 +39,11 @@ def init(
     The data are looked at: format, size, columns and labels. The spec says each guess, to be
     changed there. Off a terminal only --text has to be given.
     """
-    from bertc import survey
     from bertc.base.storage.durable import write, writing
     from bertc.base.storage.paths import is_taken
     from bertc.lab.fit.sizing import budget_named, machine_named
     from bertc.lab.starting.init import Answers, purposes, start
+    from bertc.lab_api import survey
 
     if out and is_taken(out):
         raise UsageError(f"{out} is there already", help="-o with another name, or remove it")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePath
 
-from bertc.base.diagnostics import BertcError, Diagnostics, Fix, Note, UsageError, nearest
+from bertc.base.diagnostics import BertcError, Diagnostics, Fix, Note, Source, UsageError, nearest
 from bertc.base.resources import shipped_specs
 from bertc.base.storage.paths import names_in, real_path
 from bertc.ir.program.written import Program
@@ -45,21 +45,19 @@ class Written:
 
 def load(
     spec: str | SpecLocation | Written,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[str | Source] = (),
     diagnostics: Diagnostics | None = None,
     *,
     searched: bool = False,
-    option: str = "",
 ) -> list[Program]:
     """Load the programs of a spec: one, or one for each point of its grids.
 
-    ``overrides`` are ``--set`` arguments; one that was read has its own. Mistakes go to
-    ``diagnostics``; the programs have the rest. ``searched``: a spec may have ranges, and the
-    programs are samples of its values. ``option`` is what the one override was given as, if it was
-    not ``--set``.
+    ``overrides`` are ``--set`` arguments, or texts by another name, such as that of an option; a
+    spec that was read has its own. Mistakes go to ``diagnostics``; the programs have the rest.
+    ``searched``: a spec may have ranges, and the programs are samples of its values.
     """
     report = Diagnostics() if diagnostics is None else diagnostics
-    it = spec if isinstance(spec, Written) else read_spec(spec, overrides, report, option)
+    it = spec if isinstance(spec, Written) else read_spec(spec, overrides, report)
     programs = lower_tree(it.tree, report, it.title, it.base, it.overrides, searched)
     if len(report.found) > MOST_MISTAKES:
         message = f"more than {MOST_MISTAKES} mistakes; the rest is not read"
@@ -70,7 +68,7 @@ def load(
 
 
 def read_spec(
-    spec: str | SpecLocation, overrides: Sequence[str], report: Diagnostics, option: str = ""
+    spec: str | SpecLocation, overrides: Sequence[str | Source], report: Diagnostics
 ) -> Written:
     """Read a spec, its overrides and the specs that it extends; mistakes go to ``report``."""
     place = spec if isinstance(spec, SpecLocation) else find_spec(spec)
@@ -78,10 +76,11 @@ def read_spec(
     if place.name != "<spec>" and not re.sub("#.*", "", text).strip():
         raise UsageError(f"the spec {place.name} is empty", help="extends bert-base, for one")
     tree = parse(text, place.name, report)
-    sets = [
-        _read(_BARE_PATH.sub(r'\1"\2"', text), option or f"{OVERRIDE} #{i}", report)
-        for i, text in enumerate(overrides, 1)
-    ]
+    sources = (
+        override if isinstance(override, Source) else Source(f"{OVERRIDE} #{number}", override)
+        for number, override in enumerate(overrides, 1)
+    )
+    sets = [_read(_BARE_PATH.sub(r'\1"\2"', s.text), s.name, report) for s in sources]
     base = _Bases(place.root, report).of(tree, place.here, [place])
     return Written(place.title, tree, tuple(sets), base)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import bertc
+from bertc import lab_api
 from bertc.base.diagnostics import DataError, SpecError, UsageError
 from bertc.data.layouts.parts import part_examples
 from bertc.data.metrics.ranks import ranked_scores
@@ -97,12 +98,14 @@ def test_several_sets_are_learned_and_a_search_is_scored_as_the_library_does(tmp
         {"q0": {"d0"}, "q1": {"d2"}}, map_at_k=[2], precision_recall_at_k=[100],
     )(left)  # fmt: skip
     asked = search(tmp_path, "query-id\tcorpus-id", "q0\td0", "q1\td2")
-    found = bertc.evaluate_run(run, task=f"embed({asked})").evaluation.scores["embed"]["dev-corpus"]
+    found = lab_api.evaluate_run(run, task=f"embed({asked})").evaluation.scores["embed"][
+        "dev-corpus"
+    ]
     assert found == {
         metric: pytest.approx(expected[f"cosine_{metric}"]) for metric in ("ndcg@10", "mrr@10")
     } | {"recall@100": 1.0}
     import_run(tmp_path / "left", tmp_path / "back")
-    again = bertc.evaluate_run(tmp_path / "back", task=f"embed({asked})").evaluation
+    again = lab_api.evaluate_run(tmp_path / "back", task=f"embed({asked})").evaluation
     assert again.scores["embed"]["dev-corpus"] == pytest.approx(found), "with its prompts"
     assert again.examples == 2, "queries, and no documents"
     model = bertc.load(run)

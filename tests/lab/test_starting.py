@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bertc import survey
 from bertc.api import check, resolve, train
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
 from bertc.cli import starting as commands
@@ -16,6 +15,7 @@ from bertc.lab.fit.budget import Budget
 from bertc.lab.fit.sizing import Machine, budget_named, machine_named
 from bertc.lab.starting.columns import roles_of
 from bertc.lab.starting.init import NEEDS, Answers, purposes, start
+from bertc.lab_api import survey
 from bertc.lang.write.format import format_text
 from bertc.run.train.pace import evaluations_due
 from tests.hub.programs import bert_folder

@@ -80,7 +80,8 @@ def _opened(subject: Subject, setup: Setup) -> Run:
 def _in_torch(subject: Subject, setup: Setup) -> Run:
     import torch
 
-    from bertc import build, graph_of, load
+    from bertc import build, load
+    from bertc.lab_api import graph_of
 
     torch.set_num_threads(setup.threads)
     model = build(subject.resolved) if subject.folder is None else load(subject.folder)

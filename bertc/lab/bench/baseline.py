@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bertc import MissingInputError, Stepper
+from bertc import MissingInputError
 from bertc.lab.bench.contender import Contender, Precision, Step
+from bertc.lab_api import Stepper
 
 IGNORED = -100
 """The label of a position that is not predicted (torch's cross entropy)."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from bertc import Stepper
+from bertc.lab_api import Stepper
 
 Precision = Literal["fp32", "bf16"]
 Step = Callable[[], float]

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc import Resolved, RunFolder, UsageError
+from bertc import Resolved, UsageError
 from bertc.lab.bench.answering import Subject
 from bertc.lab.bench.latency import measure
 from bertc.lab.latency.cases import Choices
 from bertc.lab.latency.table import Latencies, Row
 from bertc.lab.results.runs import read_run
+from bertc.lab_api import RunFolder
 
 RANDOM_ROWS = (
     "rows are full of random tokens; a text's time is its batch's divided by its texts, without\n"

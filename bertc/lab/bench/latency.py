@@ -72,8 +72,9 @@ def _with_graphs(
     subject: Subject, folder: Path, precisions: Sequence[NumberFormat], say: Callable[[str], None]
 ) -> Subject:
     """The subject with ONNX files of its network, in a folder that is there for a while."""
-    from bertc import build, graph_of, load
+    from bertc import build, load
     from bertc.lab.onnx.tracing import quantised, to_onnx
+    from bertc.lab_api import graph_of
 
     say(f"tracing {subject.name}")
     model = build(subject.resolved) if subject.folder is None else load(subject.folder)

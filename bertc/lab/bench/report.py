@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from bertc import CannotWriteError, Estimate, Stepper, UsageError, device_named, estimate, units
+from bertc import CannotWriteError, Estimate, UsageError, estimate
 from bertc.lab.bench.measure import Timing, quartiles
+from bertc.lab_api import Stepper, device_named, units
 
 PACKAGES = ("bertc", "torch", "transformers", "numpy")
 COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"

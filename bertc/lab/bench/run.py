@@ -6,11 +6,12 @@ from typing import Literal, assert_never
 
 import torch
 
-from bertc import Resolved, Stepper, UsageError
+from bertc import Resolved, UsageError
 from bertc.lab.bench.baseline import transformers
 from bertc.lab.bench.contender import Contender, bertc
 from bertc.lab.bench.measure import take_turns
 from bertc.lab.bench.report import BenchReport, Surroundings
+from bertc.lab_api import Stepper
 
 Baseline = Literal["transformers"]
 BASELINES: tuple[Baseline, ...] = ("transformers",)

@@ -6,8 +6,9 @@ from itertools import count
 from textwrap import wrap
 from typing import Any
 
-from bertc import Resolved, units
+from bertc import Resolved
 from bertc.lab.drawing.boxes import GAP, WIDTH, Box, BoxKind, Edge, Picture
+from bertc.lab_api import units
 
 MAIN = "encoder"
 READ_IN_ORDER = ("sampled", "frozen", "trained")

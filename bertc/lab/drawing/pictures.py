@@ -3,8 +3,8 @@
 import html
 import json
 
-from bertc import escaped
 from bertc.lab.drawing.boxes import Edge, Picture
+from bertc.lab_api import escaped
 
 _COLOURS = {
     "tokens": "#ffffff", "embeddings": "#dce8f5", "attention": "#f8e7d8", "ffn": "#dff0dd",

@@ -8,10 +8,10 @@ from lsprotocol import types
 from lsprotocol.types import Position, Range
 from pygls.workspace import PositionCodec
 
-from bertc import Diagnostic, escaped, remedies
 from bertc.lab.editor.place import CursorPlace
 from bertc.lab.editor.reading import Reading
 from bertc.lab.editor.suggestions import Suggestion
+from bertc.lab_api import Diagnostic, escaped, remedies
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 

@@ -2,9 +2,9 @@
 
 import re
 
-from bertc import ValueKind, schema, shipped_specs, spec_text
 from bertc.lab.editor.place import CursorPlace
 from bertc.lab.editor.slots import STAGE, block_kind, full_name, settings_at, slot_at, values_at
+from bertc.lab_api import ValueKind, schema, shipped_specs, spec_text
 
 _FIRST_WORD = re.compile(r"\(\s*([\w-]+)")
 

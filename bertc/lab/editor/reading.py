@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from bertc import BertcError, Diagnostic, findings
+from bertc import BertcError
+from bertc.lab_api import Diagnostic, findings
 
 _EXTENDS = re.compile(r'^[ \t]*(?P<extends>extends[ \t]+(?:"[^"\n]*"|[\w-]+))', re.MULTILINE)
 

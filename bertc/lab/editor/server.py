@@ -8,13 +8,14 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
-from bertc import SpecError, __version__, formatted
+from bertc import SpecError, __version__
 from bertc.lab.editor import convert, reading
 from bertc.lab.editor.convert import TextLines
 from bertc.lab.editor.hover import page_at
 from bertc.lab.editor.place import place_at
 from bertc.lab.editor.reading import Reading
 from bertc.lab.editor.suggestions import suggestions
+from bertc.lab_api import formatted
 
 QUIET_SECONDS = 0.15
 """Pause between keys after which a text is checked."""

@@ -3,8 +3,8 @@
 from functools import cache, reduce
 from typing import NamedTuple
 
-from bertc import AllowedValues, ValueKind, schema
 from bertc.lab.editor.place import Bracket, CursorPlace, Level
+from bertc.lab_api import AllowedValues, ValueKind, schema
 
 STAGE = "stage"
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Literal, NamedTuple
 
-from bertc import AllowedValues, schema, shipped_specs, spec_text
 from bertc.lab.editor.hover import (
     EXTENDS_MEANING,
     STAGE_MEANING,
@@ -23,6 +22,7 @@ from bertc.lab.editor.slots import (
     slot_at,
     values_at,
 )
+from bertc.lab_api import AllowedValues, schema, shipped_specs, spec_text
 
 Sort = Literal["setting", "argument", "block", "kind", "value", "spec"]
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bertc import UsageError, units
+from bertc import UsageError
+from bertc.lab_api import units
 
 UNITS: Mapping[str, Mapping[str, float]] = {
     "params": {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9},

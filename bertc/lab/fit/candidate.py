@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from bertc import Estimate, Program, Resolved, SpecError, estimate, most_steps, points
+from bertc import Estimate, Resolved, SpecError, estimate
 from bertc.lab.fit.budget import Budget
+from bertc.lab_api import Program, most_steps, points
 
 SPENT = ("flops", "time")
 """Budgets that every step takes from."""

@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import formatted, units
 from bertc.lab.fit.budget import Budget
 from bertc.lab.fit.candidate import SPENT, Candidate
+from bertc.lab_api import formatted, units
 
 HELP = "a larger budget, or more settings left free: layers=? hidden=?"
 SHOWN = 5

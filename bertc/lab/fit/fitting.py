@@ -10,11 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bertc import Program, UsageError, programs, spec_text
+from bertc import UsageError
 from bertc.lab.fit.budget import UNITS, Budget
 from bertc.lab.fit.candidate import SPENT, Target, candidate
 from bertc.lab.fit.choice import Choice
 from bertc.lab.fit.sizes import choose_with_steps, resolvable
+from bertc.lab_api import Program, programs, spec_text
 
 STEPS = "steps"
 CANDIDATES: Mapping[str, tuple[int, ...]] = {

@@ -8,9 +8,10 @@ whose tokens a parameter are nearest to those that its family was trained with.
 from collections.abc import Iterable, Sequence
 from math import inf, log
 
-from bertc import Program, Resolved, SpecError, model_weights, points, programs, shipped_specs
+from bertc import Resolved, SpecError
 from bertc.lab.fit.candidate import Candidate, Target, candidate, longest
 from bertc.lab.fit.choice import SHOWN, Choice, Family
+from bertc.lab_api import Program, model_weights, points, programs, shipped_specs
 
 Known = tuple[Program, Resolved]
 ESTIMATED, SIZES = 24, 8

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from bertc import Program, UsageError, device_named, programs
+from bertc import UsageError
 from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.candidate import SPENT as SPENDING
 from bertc.lab.fit.candidate import Candidate, Target
 from bertc.lab.fit.fitting import choose_among
 from bertc.lab.fit.sizes import choose_with_steps
+from bertc.lab_api import Program, device_named, programs
 
 SHAPES = (
     (2, 128, 192), (4, 256, 384), (7, 256, 384), (10, 384, 576), (19, 512, 768), (22, 768, 1152),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from bertc import evaluate_heads
+from bertc.lab_api import evaluate_heads
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from itertools import product
 from math import ceil
 from typing import Literal, TypeVar, get_args
 
-from bertc import UsageError, device_named
+from bertc import UsageError
+from bertc.lab_api import device_named
 
 Runtime = Literal["torch", "onnx"]
 NumberFormat = Literal["fp32", "bf16", "int8"]

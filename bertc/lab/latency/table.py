@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertc import Table
 from bertc.lab.latency.cases import Case
+from bertc.lab_api import Table
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bertc import Graph, Trained, UsageError, load, units
+from bertc import Trained, UsageError, load
 from bertc.lab.onnx.runtime import package
 from bertc.lab.onnx.tracing import OPSET, Check, compared, quantised, to_onnx
+from bertc.lab_api import Graph, units
 
 NAME, INT8, DESCRIPTION = "model.onnx", "model.int8.onnx", "onnx.json"
 

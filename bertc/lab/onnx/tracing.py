@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertc import DataError, Graph
+from bertc import DataError
 from bertc.lab.onnx.runtime import NEEDED, GraphSession, package
+from bertc.lab_api import Graph
 
 OPSET = 20
 """Version of ONNX's operators: the first that has GELU as one."""

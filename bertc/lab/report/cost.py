@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import Estimate, RunFolder, Table, UsageError, estimate, units
+from bertc import Estimate, UsageError, estimate
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture
 from bertc.lab.results.curves import Curves
 from bertc.lab.results.runs import Run
+from bertc.lab_api import RunFolder, Table, units
 
 TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 ELSEWHERE = "h200"

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import DataError, shown_figures, titled
+from bertc import DataError
 from bertc.lab.report.markup import in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, along, colour, end_to_end, legend, menu
 from bertc.lab.results.curves import Curves, MetricsPoint
+from bertc.lab_api import shown_figures, titled
 
 DRAWN_POINTS, MOST_OF_A_CURVE, FEWEST_OF_A_CURVE = 60_000, 2000, 50
 """Points of all curves of a page, of one, and of each where there are very many."""

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterable
 
-from bertc import escaped
+from bertc.lab_api import escaped
 
 VOID = frozenset({"meta", "link"})
 

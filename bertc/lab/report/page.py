@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from bertc import BertcError, Table
+from bertc import BertcError
 from bertc.lab.report.markup import Content, Html, element, joined, remark
 from bertc.lab.report.pictures import Picture
+from bertc.lab_api import Table
 
 Part = Content | Table | Picture
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from bertc import BertcError, RunFolder
+from bertc import BertcError
 from bertc.lab.report.cost import cost_section
 from bertc.lab.report.curves import RunCurves, curves_section
 from bertc.lab.report.page import Section, document, section
@@ -16,6 +16,7 @@ from bertc.lab.results.curves import Curves, curves
 from bertc.lab.results.groups import grouped
 from bertc.lab.results.runs import Run, find_folders, read_run
 from bertc.lab.search.store import has_search
+from bertc.lab_api import RunFolder
 
 
 def report_page(folders: Sequence[Path]) -> str:

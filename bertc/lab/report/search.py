@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc import units
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, colour
 from bertc.lab.search.outcome import LEAST_TRIALS, read_outcome
+from bertc.lab_api import units
 
 MAGNITUDE, SMALL = 10, 0.01
 """The largest of values by the smallest, and the largest alone, for a logarithmic axis."""

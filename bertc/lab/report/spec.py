@@ -4,10 +4,11 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from bertc import BertcError, RunFolder, Table, settings_texts
+from bertc import BertcError
 from bertc.lab.report.markup import element
 from bertc.lab.report.page import Part, folded
 from bertc.lab.results.diff import diff
+from bertc.lab_api import RunFolder, Table, settings_texts
 
 _EXTENDS = re.compile(r'^\s*extends\s+(?:"([^"]+)"|([\w-]+))', re.MULTILINE)
 

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import bertc
-from bertc import DataError, MissingInputError, SpecError, units
+from bertc import DataError, MissingInputError, SpecError, lab_api
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES
+from bertc.lab_api import units
 
 _COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "name": ("row", str),
@@ -54,7 +55,7 @@ class Costs:
             *([self.basis] if self.basis else []),
             *(f"{row['name']}: {row['why']}" for row in self.rows if row["why"]),
         ]
-        table = bertc.Table(head, rows, units=units)
+        table = lab_api.Table(head, rows, units=units)
         return "\n".join((str(table), *notes, *self.lacks))
 
     def as_json(self) -> str:

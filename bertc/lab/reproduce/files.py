@@ -7,8 +7,9 @@ from os.path import lexists
 from pathlib import Path
 from string import Template
 
-from bertc import MissingInputError, UsageError, quoted
+from bertc import MissingInputError, UsageError
 from bertc.lab.reproduce.table import Need, Table
+from bertc.lab_api import quoted
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from pathlib import Path
 from statistics import fmean, median
 from string import Template
 
-import bertc
-from bertc import ResumeRefusedError, RunFolder, UsageError
+from bertc import ResumeRefusedError, UsageError, lab_api
 from bertc.lab.reproduce.reading import read_table
 from bertc.lab.reproduce.reproduce import train_table
 from bertc.lab.reproduce.showing import Shown, number_text, score_text
 from bertc.lab.reproduce.table import PAPERS, Measure, Table
+from bertc.lab_api import RunFolder
 
 TABLES = ("glue", "babylm")
 """Shipped tables of tasks for one model."""
@@ -52,7 +52,7 @@ class GlueScores:
                 lines.append([measure.name, mean, number_text(middle), *by_seed])
         head = ["score", "mean", "median", *(f"seed {seed}" for seed in seeds)]
         title = f"{self.shown.table.name} of {self.model}"
-        return str(bertc.Table(head, lines, title, [*self.shown.notes()]))
+        return str(lab_api.Table(head, lines, title, [*self.shown.notes()]))
 
     def as_json(self) -> str:
         """The scores as one JSON object."""
@@ -109,7 +109,7 @@ def glue(
 def _refuse_other_weights(folder: Path, model: Path) -> None:
     """Refuse a model whose weights are not those that the runs in a folder began with."""
     locks = [RunFolder(path.parent).read_lock() for path in folder.glob("*/*/seed-*/*/lock.json")]
-    if locks and {lock.init for lock in locks if lock} != {bertc.weights_digest(model)}:
+    if locks and {lock.init for lock in locks if lock} != {lab_api.weights_digest(model)}:
         raise ResumeRefusedError(
             f"{folder} has runs of other weights than those of {model}",
             help=f"another --out, or remove {folder}",

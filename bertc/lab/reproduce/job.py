@@ -8,7 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import bertc
-from bertc import BertcError, CannotWriteError, Resolved, RunFolder, SpecError, UsageError
+from bertc import BertcError, CannotWriteError, Resolved, SpecError, UsageError, lab_api
+from bertc.lab_api import RunFolder
 
 EVALUATION = "evaluation.json"
 """In the folder of a job that evaluates: the figures by name, as ``values_of`` has them."""
@@ -64,8 +65,8 @@ class Job:
     def check(self) -> None:
         """Check it and the files that it names, as ``bertc check`` does."""
         with self.placed():
-            bertc.findings(self.text, self.overrides).raise_if_any()
-            if len(bertc.points(self.text, self.overrides)) > 1:
+            lab_api.findings(self.text, self.overrides).raise_if_any()
+            if len(lab_api.points(self.text, self.overrides)) > 1:
                 raise UsageError("the settings are a grid", help="one row a point")
 
     def program(self, *more: str) -> Resolved:

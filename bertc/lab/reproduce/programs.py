@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 import bertc
-from bertc import BertcError, UsageError, quoted
+from bertc import BertcError, UsageError
 from bertc.lab.reproduce.files import Files
 from bertc.lab.reproduce.job import Job
 from bertc.lab.reproduce.table import (
@@ -23,6 +23,7 @@ from bertc.lab.reproduce.table import (
     is_whole,
     path_name,
 )
+from bertc.lab_api import quoted
 
 _WIDTH = 8
 """Shrunk widths are multiples of it."""

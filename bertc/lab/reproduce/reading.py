@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from bertc import DataError, MissingInputError, shipped_specs
-from bertc import Table as TextTable
+from bertc import DataError, MissingInputError
 from bertc.lab.reproduce.table import Before, Claim, Measure, Need, Row, Scale, Table
+from bertc.lab_api import Table as TextTable
+from bertc.lab_api import shipped_specs
 
 TOML = ".toml"
 SCALES = "scales"

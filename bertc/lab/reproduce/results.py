@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bertc import RunFolder
 from bertc.lab.reproduce.job import EVALUATION, SAME, Job
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES, Claim, Measure, Row, Table
@@ -18,6 +17,7 @@ from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval_of_difference
 from bertc.lab.results.listing import list_runs
 from bertc.lab.search.goal import Goal
+from bertc.lab_api import RunFolder
 
 ByMeasure = Mapping[str, Mapping[int, float]]
 """Scores by measure and seed."""

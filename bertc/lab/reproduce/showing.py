@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import bertc
-from bertc import CannotWriteError, UsageError, units
+from bertc import CannotWriteError, UsageError, lab_api
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
 from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import SPREAD, interval
+from bertc.lab_api import units
 
 CLAIM_COLUMNS = ["claim", "measure", "better > worse", "difference", "published", "seen"]
 
@@ -27,7 +27,7 @@ class Shown:
     results: TableResults
     left_out: tuple[str, ...] = ()
 
-    def as_text(self, draw: Callable[..., object] = bertc.Table) -> str:
+    def as_text(self, draw: Callable[..., object] = lab_api.Table) -> str:
         """Measured figures next to published ones, then each claim; ``draw`` makes the tables."""
         claims = self.claims()
         parts = [str(draw(*self._columns())), *self.notes()]

@@ -6,10 +6,11 @@ from time import sleep
 from typing import Any
 
 import bertc
-from bertc import BertcError, CannotWriteError, Manner, RunFolder, StoppedError, evaluate_run
+from bertc import BertcError, CannotWriteError, StoppedError
 from bertc.lab.reproduce.job import DIGEST, EVALUATION, SAME, Job, write_file
 from bertc.lab.results.figures import values_of
 from bertc.lab.trackers.sink import feeding
+from bertc.lab_api import Manner, RunFolder, evaluate_run
 
 LOOK_SECONDS = 5.0
 """Between looks at runs that other processes train."""

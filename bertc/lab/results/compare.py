@@ -7,10 +7,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from bertc import Table, titled
 from bertc.lab.results.groups import Group, Score, Summary, grouped
 from bertc.lab.results.intervals import SPREAD, mean_text
 from bertc.lab.results.runs import Run, find_folders, read_run
+from bertc.lab_api import Table, titled
 
 READABLE = 100
 """Characters of a line up to which each group is a row; in a wider table it is a column."""

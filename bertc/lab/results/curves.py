@@ -6,8 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from bertc import Resolved, RunFolder, step_flops
+from bertc import Resolved
 from bertc.lab.results.figures import LineFigures, figures
+from bertc.lab_api import RunFolder, step_flops
 
 XAxis = Literal["step", "tokens", "seconds", "flops"]
 

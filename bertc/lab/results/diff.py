@@ -8,17 +8,8 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
-from bertc import (
-    BertcError,
-    Resolved,
-    RunFolder,
-    Table,
-    changed,
-    estimate,
-    points,
-    resolve,
-    units,
-)
+from bertc import BertcError, Resolved, estimate, resolve
+from bertc.lab_api import RunFolder, Table, changed, points, units
 
 REFUSED = "not alone"
 ALONE = (

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc import Manner, RunFolder, evaluate_run
 from bertc.lab.results.compare import Results
 from bertc.lab.results.groups import grouped
 from bertc.lab.results.runs import find_folders, read_run
+from bertc.lab_api import Manner, RunFolder, evaluate_run
 
 
 def evaluate_runs(

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
 
-from bertc import Resolved, schema, settings_texts
+from bertc import Resolved
 from bertc.lab.results.runs import Run
+from bertc.lab_api import schema, settings_texts
 
 Score = tuple[str, ...]
 ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep", "log")

@@ -8,10 +8,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from bertc import DataError, RunFolder, Table, UsageError, programs, settings_texts, units
+from bertc import DataError, UsageError
 from bertc.lab.results.curves import FlopsUntil
 from bertc.lab.results.runs import find_folders, read_run
 from bertc.lab.results.state import last_sign, state_of
+from bertc.lab_api import RunFolder, Table, programs, settings_texts, units
 
 TITLES = ("run", "state", "scored by", "last", "best", "parameters", "time", "FLOPs", "when")
 """Columns of the table."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-from bertc import MissingInputError, Resolved, RunFolder, Seen, model_weights, titled
+from bertc import MissingInputError, Resolved
+from bertc.lab_api import RunFolder, Seen, model_weights, titled
 
 Score = tuple[str, ...]
 """The name of a column: task, part and metric; or an objective, for its held-out loss."""

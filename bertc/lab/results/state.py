@@ -4,7 +4,8 @@ import platform
 import time
 from typing import Literal
 
-from bertc import Resolved, RunFolder
+from bertc import Resolved
+from bertc.lab_api import RunFolder
 
 RunState = Literal["training", "finished", "failed", "stopped"]
 SILENCE_SECONDS = 900.0

@@ -12,8 +12,9 @@ from hashlib import sha256
 from itertools import count
 from typing import Any
 
-from bertc import Interval, Space, SpecError
+from bertc import SpecError
 from bertc.lab.search.store import Store
+from bertc.lab_api import Interval, Space
 
 Values = dict[str, float | str]
 Dimension = Any

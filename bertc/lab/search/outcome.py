@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc import RunFolder, Space, formatted
 from bertc.lab.results.curves import curves
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.store import Store, read_store, reading_store, run_folder
+from bertc.lab_api import RunFolder, Space, formatted
 
 
 def cost_of(store: Store, name: str) -> float:

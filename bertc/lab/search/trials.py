@@ -10,9 +10,7 @@ from bertc import (
     DataError,
     GivenUpError,
     MachineError,
-    Program,
     Resolved,
-    RunFolder,
     SpecError,
     StoppedError,
     UsageError,
@@ -24,6 +22,7 @@ from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import cost_of
 from bertc.lab.search.store import Store, run_folder
 from bertc.lab.trackers.sink import feeding
+from bertc.lab_api import Program, RunFolder
 
 MOST_FAILURES = 3
 """Trials that fail at the beginning of a search, before it ends with the reason."""

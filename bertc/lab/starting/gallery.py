@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 
-from bertc import model_weights, points, shipped_specs, spec_text
+from bertc.lab_api import model_weights, points, shipped_specs, spec_text
 
 _PAPER = re.compile(r"[A-Z][\w-]+ (?:et al\.|(?:&|and) [A-Z][\w-]+) (?:19|20)\d\d\b")
 _SOURCES = re.compile(r" \([^()]*\)")

@@ -9,22 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bertc import (
-    Survey,
-    UsageError,
-    escaped,
-    estimate,
-    findings,
-    formatted,
-    points,
-    quoted,
-    schema,
-    units,
-)
+from bertc import UsageError, estimate
 from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.candidate import SPENT
 from bertc.lab.fit.sizing import Machine, Parts, Sized, shapes, sized
 from bertc.lab.starting.columns import Column, Roles, roles_of
+from bertc.lab_api import Survey, escaped, findings, formatted, points, quoted, schema, units
 
 Purpose = Literal["pretrain", "classify", "tag", "squad", "embed"]
 SERVES: dict[str, tuple[Purpose, ...]] = {

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from bertc import BertcError, Resolved, escaped, settings_texts
+from bertc import BertcError, Resolved
 from bertc.lab.results.figures import Line, LineReader
 from bertc.lab.trackers.tracked import Sink, TrackedRun
+from bertc.lab_api import escaped, settings_texts
 
 
 @contextmanager

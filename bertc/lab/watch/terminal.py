@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from bertc import RunFolder, escaped
 from bertc.lab.watch.view import RunView, look
+from bertc.lab_api import RunFolder, escaped
 
 LOOK_SECONDS = 2.0
 """Seconds between two looks at the files."""

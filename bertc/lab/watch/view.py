@@ -10,10 +10,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bertc import Resolved, RunFolder, escaped, shown_figures, units
+from bertc import Resolved
 from bertc.lab.results.curves import FlopsUntil
 from bertc.lab.results.figures import LineFigures, figures
 from bertc.lab.results.state import last_sign, state_of
+from bertc.lab_api import RunFolder, escaped, shown_figures, units
 
 QUIET_SECONDS = 120.0
 """Seconds without a new figure after which a reader should know."""

@@ -110,6 +110,11 @@ class ValueKind:
         return self._node.positional
 
     @property
+    def gathers(self) -> bool:
+        """True if it has arguments whose names the user chooses."""
+        return bool(self._node.others)
+
+    @property
     def unit(self) -> str:
         """The word after a number that writes it, as in ``1M tokens``; "" if there is none."""
         return self._node.number_unit

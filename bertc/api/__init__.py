@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from bertc.base.diagnostics import Diagnostics, SpecError, UsageError
+from bertc.base.diagnostics import Diagnostics, Source, SpecError, UsageError
 from bertc.check.compiling import points as points
 from bertc.check.showing import show as show
 from bertc.ir.program.resolved import Resolved
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from bertc.cost import Convention, Estimate
     from bertc.cost.machines.device import Device
     from bertc.lang import SpecLocation
+    from bertc.lang.load import Written
     from bertc.model import Model
     from bertc.run.beginning.tracking import Tracking
     from bertc.run.train.report import Report
     from bertc.use.trained import Trained
 
-Spec = str | Program | Resolved
+AnySpec: TypeAlias = "str | Written | Program | Resolved"
 
 
 def programs(spec: str, overrides: Sequence[str] = (), option: str = "--set") -> list[Program]:
@@ -41,7 +42,8 @@ def programs(spec: str, overrides: Sequence[str] = (), option: str = "--set") ->
     from bertc.lang import load as run
 
     diagnostics = Diagnostics()
-    loaded = run(spec, overrides, diagnostics, option="" if option == "--set" else option)
+    named = [text if option == "--set" else Source(option, text) for text in overrides]
+    loaded = run(spec, named, diagnostics)
     diagnostics.raise_if_any()
     return loaded
 
@@ -90,7 +92,7 @@ def findings(
     return diagnostics
 
 
-def resolve(spec: Spec, overrides: Sequence[str] = (), *, sparing: bool = False) -> Resolved:
+def resolve(spec: AnySpec, overrides: Sequence[str] = (), *, sparing: bool = False) -> Resolved:
     """Resolve a file, a shipped spec's name, the text of a spec, or a program.
 
     ``sparing``: large text is not read to count its epochs and words; steps are not final then.
@@ -112,7 +114,7 @@ def resolve(spec: Spec, overrides: Sequence[str] = (), *, sparing: bool = False)
 
 
 def estimate(
-    spec: Spec,
+    spec: AnySpec,
     device: str | Device = "h200",
     convention: Convention = "exact",
     *,
@@ -137,7 +139,7 @@ def estimate(
     return with_texts([estimated], [resolved])[0]
 
 
-def build(spec: Spec) -> Model:
+def build(spec: AnySpec) -> Model:
     """Build the module of a spec with its initial weights, on the CPU, in training mode.
 
     With ``init`` these are the weights that training starts from, at the first stage's depth.
@@ -155,7 +157,7 @@ def build(spec: Spec) -> Model:
 
 
 def train(
-    spec: Spec,
+    spec: AnySpec,
     out: str | Path,
     overrides: Sequence[str] = (),
     *,

@@ -1,0 +1,219 @@
+"""A spec as a value: text of the language, and settings as Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertc import api
+from bertc.api.words import Value, text_of
+from bertc.base.diagnostics import (
+    Diagnostics,
+    InNotebooks,
+    Source,
+    SpecError,
+    Table,
+    UsageError,
+    nearest,
+    render,
+)
+from bertc.check.compiling import checked
+from bertc.ir.base import Node
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.settings import Settings, aliases
+from bertc.ir.program.written import Program
+from bertc.lang import SpecLocation, format_text, load, parse, show, show_value
+from bertc.lang.files import find_spec
+from bertc.lang.load import Written, read_spec
+from bertc.lang.read.shapes import arguments, setting_shape
+from bertc.lang.read.tree import Block, Call, Setting
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from bertc.api.typed import SettingValues
+    from bertc.cost import Estimate
+    from bertc.model import Model
+    from bertc.run.train.report import Report
+
+
+class Findings(Diagnostics):
+    """The mistakes (``found``) and ``remarks`` on a spec; prints as ``bertc check``."""
+
+    def __repr__(self) -> str:
+        return render([*self.found, *self.remarks]) or "no mistakes, no remarks"
+
+    __str__ = __repr__
+
+
+class Spec(InNotebooks):
+    """A spec: a text, a shipped name or a file, with settings that replace those of its text.
+
+    ``Spec("extends bert-base", layers=6, objective=bertc.mlm(p=0.3) + 2 * bertc.sop())``. Numbers,
+    words, lists and kinds are values; nothing is checked before a method needs it. Specs that say
+    the same are equal.
+
+    Raises:
+        MissingInputError: if the text names no spec.
+        TypeError: if a value has no notation.
+    """
+
+    def __init__(self, text: str | Path = "", /, **settings: Unpack[SettingValues]) -> None:
+        text = str(text)
+        here = Path()
+        blank = SpecLocation("<spec>", "spec", None, here, here, text)
+        self._place = find_spec(text) if text.strip() else blank
+        self._given = text
+        self._settings = {_name(name): (name, text_of(value)) for name, value in _items(settings)}
+
+    @cached_property
+    def text(self) -> str:
+        """The canonical text with all its settings, which reads back as an equal spec."""
+        text = self._place.read()
+        tree = parse(text, self._place.name)
+        for item in reversed(tree.items):
+            if isinstance(item, Setting | Block) and _name(item.name.text) in self._settings:
+                text = text[: item.span.start] + text[item.span.end :]
+        lines = [f"{name} = {value}" for name, value in self._settings.values()]
+        return format_text("\n".join([text, *lines]), self._place.name)
+
+    def check(self) -> Findings:
+        """All mistakes and remarks, those of the files that it names too."""
+        diagnostics = Findings()
+        with suppress(SpecError):  # its mistakes are in diagnostics
+            checked(self._read(diagnostics), (), diagnostics)
+        return diagnostics
+
+    def resolve(self) -> Resolved:
+        """The program with every setting, checked.
+
+        Raises:
+            SpecError: with every mistake.
+            UsageError: of a grid.
+        """
+        return api.resolve(self._read(Diagnostics()))
+
+    def estimate(self, device: str = "h200", *, devices: int = 1) -> Estimate:
+        """Parameters, FLOPs, memory (bytes) and time (seconds), as ``bertc estimate``."""
+        return api.estimate(self.resolve(), device, devices=devices)
+
+    def build(self) -> Model:
+        """The torch module with its first weights, on the CPU, in training mode."""
+        return api.build(self.resolve())
+
+    def source(self) -> str:
+        """The network as one file of PyTorch, as ``bertc build``."""
+        from bertc.use.source.checking import check_source
+        from bertc.use.source.file import emit_source
+
+        resolved = self.resolve().merged
+        source = emit_source(resolved, str(api.show(self.text)))
+        check_source(source, resolved)
+        return source
+
+    def train(self, out: str | Path, *, resume: bool = False) -> Report:
+        """Train in the run folder ``out``, or with ``resume`` go on there, as ``bertc train``."""
+        return api.train(self.resolve(), out, resume=resume, spec_text=self.text)
+
+    def with_(self, **settings: Value) -> Spec:
+        """The spec with other values of some settings.
+
+        An argument that one setting has is enough: ``lr=1e-4`` changes that of the optimizer.
+        """
+        other = Spec.__new__(Spec)
+        other._place, other._given, other._settings = self._place, self._given, {**self._settings}
+        for name, value in _items(settings):
+            other._settings |= self._setting_of(name, text_of(value))
+        return other
+
+    def grid(self, **values: Sequence[Value]) -> list[Spec]:
+        """A spec for each combination of values: ``grid(seed=[1, 2], hidden=[64, 128])``."""
+        combined = product(*([(name, value) for value in values[name]] for name in values))
+        return [self.with_(**dict(settings)) for settings in combined]
+
+    def tables(self) -> list[Table]:
+        """The settings that it states."""
+        rows = [
+            (name, show_value(given.value, setting_shape(name)))
+            for program in self._programs
+            for name, given in program.settings.items()
+        ]
+        names = {program.base.name: 0 for program in self._programs if program.base}
+        return [Table(("setting", "value"), [*(("extends", name) for name in names), *rows])]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        words = [repr(self._given)] if self._given else []
+        words += [f"{name}={_python(value)}" for name, value in self._settings.values()]
+        return f"Spec({', '.join(words)})"
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        return tuple(map(show, self._programs))
+
+    @cached_property
+    def _programs(self) -> list[Program]:
+        diagnostics = Diagnostics()
+        programs = load(self._read(diagnostics), (), diagnostics)
+        diagnostics.raise_if_any()
+        return programs
+
+    def _read(self, diagnostics: Diagnostics) -> Written:
+        """The spec as read; messages about a setting name its keyword."""
+        texts = [Source(f"keyword {n}", f"{n} = {value}") for n, value in self._settings.values()]
+        return read_spec(self._place, texts, diagnostics)
+
+    def _setting_of(self, name: str, text: str) -> Mapping[str, tuple[str, str]]:
+        """The setting of a name, or the one whose value has it as an argument."""
+        if (setting := _name(name)) in Settings.model_fields:
+            return {setting: (name, text)}
+        nodes = {n: node for n, node in self._nodes() if name in arguments(type(node))}
+        if len(nodes) != 1:
+            near = nearest(name, Settings.model_fields)
+            of = f"an argument of {' and '.join(nodes)}" if nodes else "no setting"
+            help = f"{next(iter(nodes))}=..." if nodes else f"did you mean {near}?" if near else ""
+            raise UsageError(f"{name} is {of}", help=help or "`bertc specs --language` lists them")
+        ((setting, node),) = nodes.items()
+        (item,) = parse(f"{setting} = {show_value(node)}").items
+        assert isinstance(item, Setting), "a value of a setting was parsed"
+        call, texts = item.value, dict[str, str]()
+        if isinstance(call, Call):
+            for position, argument in enumerate(call.arguments):
+                at = argument.name.text if argument.name else type(node).positional[position]
+                texts[at] = argument.value.span.text
+        texts[name] = text
+        written = ", ".join(f"{argument}={value}" for argument, value in texts.items())
+        return {setting: (setting, f"{getattr(node, 'kind')}({written})")}  # noqa: B009
+
+    def _nodes(self) -> Iterator[tuple[str, Node]]:
+        """The settings whose value is one kind, with that value, written or by default."""
+        for name, field in Settings.model_fields.items():
+            program: Program | None = self._programs[0]
+            while program and name not in program.settings:
+                program = program.base
+            value: Any = program.settings[name].value if program else field.default
+            if isinstance(value, Node) and "kind" in type(value).model_fields:
+                yield name, value
+
+
+def _items(settings: Any) -> Iterator[tuple[str, Value]]:
+    yield from settings.items()
+
+
+def _name(name: str) -> str:
+    """The setting of a name, or of a letter of the papers."""
+    return aliases().get(name, name)
+
+
+def _python(text: str) -> str:
+    """The notation of a value as Python that gives it."""
+    return text if text.replace(".", "", 1).isdecimal() else repr(text)

@@ -1,0 +1,111 @@
+"""The kinds of the language as Python values: ``bertc.mlm(p=0.3) + 2 * bertc.sop()``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from bertc.base.diagnostics import Diagnostics
+from bertc.lang.read.numbers import show_number
+from bertc.lang.read.parse import parse
+from bertc.lang.write.schema import AllowedValues, ValueKind, schema
+from bertc.lang.write.show import quoted
+
+
+@dataclass(frozen=True)
+class Words:
+    """A value in the notation of the language: a sum of terms, each with its weight."""
+
+    terms: tuple[tuple[float, str], ...]
+
+    @property
+    def text(self) -> str:
+        """The notation: ``mlm(p=30%) + 2*sop``."""
+        return " + ".join(
+            term if weight == 1 else f"{show_number(weight)}*{term}" for weight, term in self.terms
+        )
+
+    def __add__(self, other: Value) -> Words:
+        """The sum of the terms of both."""
+        added = other if isinstance(other, Words) else Words(((1, text_of(other)),))
+        return Words(self.terms + added.terms)
+
+    def __mul__(self, weight: float) -> Words:
+        """The terms with their weights times ``weight``."""
+        return Words(tuple((weight * before, term) for before, term in self.terms))
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+Value = float | str | Path | Words | Sequence["Value"] | Callable[..., Words]
+"""A value of a setting: numbers, true and false, words and text, files, lists, kinds."""
+
+
+def text_of(value: Value) -> str:
+    """The value in the notation of the language.
+
+    A str is that notation if it reads so, such as ``mlm + sop`` or ``true``, else a text, such as
+    ``my texts/*.txt``; a Path is always a text.
+
+    Raises:
+        TypeError: of another type.
+    """
+    match value:
+        case Words():
+            return value.text
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return show_number(value)
+        case str():
+            return value if _is_notation(value) else quoted(value)
+        case Path():
+            return quoted(str(value))
+        case list() | tuple():
+            return f"[{', '.join(map(text_of, value))}]"
+        case partial(func=function) if function is _call:
+            return text_of(value())
+    raise TypeError(f"the language has no {type(value).__name__}: {value!r:.60}")
+
+
+def _is_notation(text: str) -> bool:
+    """True if a text reads as a value, or is meant so: with the parentheses of a kind."""
+    report = Diagnostics()
+    tree = parse(f"x = {text}", diagnostics=report)
+    return "(" in text or (not report.found and len(tree.items) == 1)
+
+
+def _call(name: str, *values: Value, **arguments: Value) -> Words:
+    """A kind with arguments, as ``name(...)`` in a spec."""
+    texts = [text_of(value) for value in values]
+    texts += [f"{argument}={text_of(value)}" for argument, value in arguments.items()]
+    return Words(((1, f"{name}({', '.join(texts)})" if texts else name),))
+
+
+@cache
+def kinds() -> Mapping[str, ValueKind]:
+    """Every kind of the language by its Python name: ``stable_adamw``, ``kd``."""
+    named: dict[str, ValueKind] = {}
+    todo = [setting.values for setting in schema().values()]
+    while todo:
+        allowed: AllowedValues = todo.pop()
+        for name, kind in allowed.kinds.items():
+            python = name.partition("(")[0].replace("-", "_")
+            if python not in named:
+                named[python] = kind
+                todo += [argument.values for argument in kind.arguments.values()]
+    return named
+
+
+def kind(name: str) -> Callable[..., Words]:
+    """The function of a kind by its Python name.
+
+    Raises:
+        KeyError: if the language has no such kind.
+    """
+    return partial(_call, kinds()[name].name.partition("(")[0])

@@ -1,0 +1,83 @@
+"""The names that the lab is written with, as scripts may be; those of ``bertc`` are stabler."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bertc import homes
+
+if TYPE_CHECKING:
+    from bertc.api import findings, formatted, points, programs
+    from bertc.base.diagnostics import Diagnostic, Table, escaped
+    from bertc.base.resources import shipped_specs
+    from bertc.check.equal import most_steps
+    from bertc.cost import units
+    from bertc.cost.flops import step_flops
+    from bertc.cost.machines.devices import device_named
+    from bertc.data.layouts.survey import Survey, survey
+    from bertc.ir.learning.objective import titled
+    from bertc.ir.program.model import model_weights
+    from bertc.ir.program.written import Program
+    from bertc.ir.terms.masking import shown_figures
+    from bertc.lang.files import spec_text
+    from bertc.lang.helps import remedies
+    from bertc.lang.space import Interval, Space, space
+    from bertc.lang.write.schema import AllowedValues, ValueKind, schema
+    from bertc.lang.write.show import quoted
+    from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
+    from bertc.run.evaluation.manner import Manner
+    from bertc.run.models.loading import weights_digest
+    from bertc.run.records.changes import changed, settings_texts
+    from bertc.run.records.folder import RunFolder
+    from bertc.run.records.results import Seen
+    from bertc.run.stepper import Stepper
+    from bertc.use.graph import Graph, graph_of
+
+PUBLIC = homes(
+    {
+        "api": "findings formatted points programs",
+        "base.diagnostics": "Diagnostic Table escaped",
+        "base.resources": "shipped_specs",
+        "check.equal": "most_steps",
+        "cost": "units",
+        "cost.flops": "step_flops",
+        "cost.machines.devices": "device_named",
+        "data.layouts.survey": "Survey survey",
+        "ir.learning.objective": "titled",
+        "ir.program.model": "model_weights",
+        "ir.program.written": "Program",
+        "ir.terms.masking": "shown_figures",
+        "lang.files": "spec_text",
+        "lang.helps": "remedies",
+        "lang.space": "Interval Space space",
+        "lang.write.schema": "AllowedValues ValueKind schema",
+        "lang.write.show": "quoted",
+        "run.evaluation.evaluate": "evaluate_heads evaluate_run",
+        "run.evaluation.manner": "Manner",
+        "run.models.loading": "weights_digest",
+        "run.records.changes": "changed settings_texts",
+        "run.records.folder": "RunFolder",
+        "run.records.results": "Seen",
+        "run.stepper": "Stepper",
+        "use.graph": "Graph graph_of",
+    }
+)
+"""The module of each of these names."""
+__all__ = [
+    "AllowedValues", "Diagnostic", "Graph", "Interval", "Manner", "Program", "RunFolder", "Seen",
+    "Space", "Stepper", "Survey", "Table", "ValueKind", "changed", "device_named", "escaped",
+    "evaluate_heads", "evaluate_run", "findings", "formatted", "graph_of", "model_weights",
+    "most_steps", "points", "programs", "quoted", "remedies", "schema", "settings_texts",
+    "shipped_specs", "shown_figures", "space", "spec_text", "step_flops", "survey", "titled",
+    "units", "weights_digest",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name where it is first used."""
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'bertc.lab_api' has no attribute {name!r}")
+    return getattr(import_module(PUBLIC[name]), name)
