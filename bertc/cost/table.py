@@ -145,7 +145,7 @@ def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
     """The assumptions behind the figures, and what does not fit; a line each."""
     estimate = estimates[0]
     spread, time = estimate.spread, estimate.time
-    messages = ", messages counted," if spread else ""
+    messages = ", messages counted" if spread else ""
     lines = (
         *(
             f"{one.name} does not fit on {one.time.device}, not with one example at once."
@@ -172,11 +172,10 @@ def _notes(estimates: Sequence[Estimate]) -> tuple[str, ...]:
             if (waits := sum(p.start_seconds for p in stage.where) / stage.time.seconds_per_step)
             > 0.1
         ),
-        f"FLOPs in the {estimate.flops.convention} convention; memory at the largest micro-batch "
-        "that fits, or at the spec's own;",
-        "peak memory is the maximum during a step, not the sum of its parts.",
-        f"Time on {time.device} without evaluations, products at {time.product_share:.2g} of the "
-        f"peak: in {estimate.name}{messages} an MFU of {time.assumed_mfu:.2g}.",
+        f"FLOPs: {estimate.flops.convention}. Memory: the maximum of a step, at the spec's "
+        "micro-batch or the largest that fits.",
+        f"Time on {time.device}, without evaluations: matmuls at {time.product_share:.0%} of the "
+        f"peak{messages}; MFU of {estimate.name} {time.assumed_mfu:.0%}.",
         time.basis,
     )
     return tuple(line for text in filter(None, lines) for line in text.split("\n"))

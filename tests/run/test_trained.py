@@ -140,7 +140,7 @@ def test_the_section_of_the_readme_runs(runs, monkeypatch, capsys):
     monkeypatch.setenv("BERTC_CACHE", str(runs / "cache"))
     toy = f"{SPEC} data=files('{runs}/farm.txt') holdout=0.3 eval_examples=2"
     names = {}
-    exec(code.replace("extends quickstart steps=100", toy), names)
+    exec(code.replace("extends quickstart", toy).replace("steps=100, ", ""), names)
     assert names["report"].step == 2
-    assert names["hidden"].shape == (2, names["batch"]["token_ids"].shape[1], 16)
+    assert names["hidden"].shape[::2] == (2, 16)
     assert "parameters" in capsys.readouterr().out

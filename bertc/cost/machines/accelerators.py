@@ -34,12 +34,12 @@ PRODUCTS_OF_A_STEP = 0.53
 PRODUCTS_ON_HOPPER = 0.416
 """Share of the dense peak that the matmuls of a step reach."""
 AMPERE = (
-    "chosen so that BERT-large at 128 tokens gets the published 44.7% of an A100 (NVIDIA\n"
-    "DeepLearningExamples, PyTorch BERT README); bytes beside them at 0.8 of the memory's bandwidth"
+    "calibrated at 80% of the bandwidth: BERT-large at 128 tokens gets 44.7% of an\n"
+    "A100 (NVIDIA DeepLearningExamples, BERT)"
 )
 HOPPER = (
-    "measured on one: chosen so that bert-base at 512 tokens gets the 33.8% of an H100 that bertc\n"
-    "gets (docs/measured.md); bytes beside them at 0.8 of the memory's bandwidth"
+    "calibrated at 80% of the bandwidth: bert-base at 512 tokens gets 33.8% of an H100\n"
+    "(docs/measured.md)"
 )
 UNMEASURED = "no figure is published for encoders; as on an A100"
 

@@ -127,8 +127,8 @@ def this_cpu(processes: int = 1) -> Device:
         launch_seconds=CPU_START_SECONDS,
         cores=cores,
         time_within=CPU_WITHIN,
-        source=f"from {count} of {ghz:.1f} GHz, {flops} FLOPs a cycle: expected within a factor of "
-        f"{CPU_WITHIN:g};\nbertc calibrate measures this processor in less than a minute",
+        source=f"from {count} of {ghz:.1f} GHz, {flops} FLOPs a cycle: within a factor of "
+        f"{CPU_WITHIN:g}; bertc calibrate measures it",
     )
     calibration = calibration_here()
     if calibration is None:
