@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.cost import estimate
 from bertc.cost.blocks import kept_by
 from bertc.cost.execution import Execution
 from bertc.cost.rules import cost
@@ -58,32 +57,3 @@ ALIKE = [
     ("objective=rtd*50+mlm generator=0.5", f"objective=rtd*50+tlm generator=0.5 {PAIRS}"),
     ("objective=mlm(p=100%) head=linear", "objective=clm head=linear"),
 ]
-
-
-@pytest.mark.parametrize("settings", ["precision=fp32", "precision=bf16 recompute=on"])
-@pytest.mark.parametrize(("one", "other"), ALIKE)
-def test_objectives_that_read_alike_cost_alike(one: str, other: str, settings: str) -> None:
-    """The same positions through heads of the same size; a batch differs by some columns."""
-    large = ["vocab=20k", "microbatch=4"]
-    first, second = (estimate(of(f"{each} {settings}", *large), "h200") for each in (one, other))
-    assert first.flops.forward_per_example == second.flops.forward_per_example
-    assert first.memory.peak_bytes == pytest.approx(second.memory.peak_bytes, rel=0.02)
-
-
-ASCENDING = [
-    ("objective=rtd generator=unigram", "objective=rtd*50+mlm generator=0.5"),
-    ("objective=rtd(over=masked) generator=unigram", "objective=rtd generator=unigram"),
-    ("objective=mlm format=single-segment", "objective=span+sbo format=single-segment"),
-    ("objective=mlm", "objective=plm"),
-    ("objective=plm", "objective=plm(k=3)"),
-    ("objective=mlm", "objective=clm"),
-    (f"objective=tlm {PAIRS}", f"objective=tlm(p=30%) {PAIRS}"),
-]
-
-
-@pytest.mark.parametrize(("less", "more"), ASCENDING)
-def test_what_reads_more_costs_more(less: str, more: str) -> None:
-    small, large = (estimate(of(each, "vocab=20k", "microbatch=4")) for each in (less, more))
-    assert small.memory.activations_bytes < large.memory.activations_bytes
-    assert small.memory.peak_bytes <= large.memory.peak_bytes
-    assert small.flops.train_per_example < large.flops.train_per_example

@@ -98,7 +98,7 @@ def test_maps_in_bf16_are_cast_once_to_the_same_vectors(run):
 
 @pytest.mark.parametrize("pooling", MODES)
 def test_sentence_transformers_is_told_the_pooling(pooling, run, tmp_path):
-    """That it loads the folder is tried in tests/campaigns/leaving.py."""
+    """tests/hub/test_vectors.py loads such a folder."""
     to = export_run(run, tmp_path / "out", pooling).folder
     config = json.loads((to / "1_Pooling" / "config.json").read_text())
     chosen = [mode for mode, taken in config.items() if taken is True]

@@ -8,9 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch.utils._pytree import tree_map
 
-from bertc.api import resolve
-from bertc.hub.families import family_for
-from bertc.hub.families.family import Obstacle
 from bertc.learn.objectives import corrupt
 from bertc.model import EncoderInputs, Memory, Model
 from bertc.run.models.loading import load
@@ -92,30 +89,3 @@ def test_what_is_remembered_agrees(chosen, length, reuse, tmp_path):
     assert after is not None
     found = after.states.transpose(1, 2)
     torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=0)
-
-
-UNLIKE = {
-    "share=all": "share=all",
-    "E=8": "embedding=8",
-    "norm=pre": "norm=pre",
-    "dropout=dropout(0.1,0)": "dropout=dropout(attention=0)",
-    "objective=mlm": "attention=relative(untie=true, segments=true)",
-    "head=transform": "head=transform",
-    "attention=relative": "attention=relative",
-}
-
-
-def test_what_the_layout_can_say():
-    base = [
-        "hidden=24", "heads=3", "layers=2", "attention=relative(untie=true, segments=true)",
-        "segments=0", "norm=post(embeddings=false)", "head=linear", "objective=plm", "dropout=0",
-    ]  # fmt: skip
-    found = family_for(resolve(" ".join(base)), 0)
-    assert not isinstance(found, Obstacle)
-    assert found.model_type == "xlnet"
-    for extra, setting in UNLIKE.items():
-        own = extra.split("=")[0]
-        rest = (one for one in base if one.split("=")[0] != own)
-        found = family_for(resolve(" ".join([*rest, extra])), 0)
-        assert isinstance(found, Obstacle)
-        assert found.setting == setting

@@ -1,6 +1,7 @@
-"""The hash behind every mask is even, independent of all neighbours, and the same everywhere."""
+"""The hash behind every mask is the same everywhere, and a mask depends on its address alone."""
 
 import itertools
+from hashlib import sha256
 
 import pytest
 import torch
@@ -17,73 +18,9 @@ ROWS = torch.arange(B)
 NONE = torch.zeros(B, dtype=torch.long)
 
 
-def correlation(a: torch.Tensor, b: torch.Tensor) -> float:
-    """In standard deviations of what independent numbers would give."""
-    both = torch.stack([a.double().flatten(), b.double().flatten()])
-    return abs(torch.corrcoef(both)[0, 1].item()) * a.numel() ** 0.5
-
-
-def uniform(key: int, copies_b: torch.Tensor, rows_b: torch.Tensor, lanes: int) -> torch.Tensor:
-    """Numbers (b, lanes) in [0, 1)."""
-    return unit(bits(key, copies_b, rows_b, lanes))
-
-
 def even(values: torch.Tensor, cells: int) -> bool:
     counts = torch.bincount(values.flatten(), minlength=cells)
     return float(stats.chisquare(counts.numpy()).pvalue) > 1e-4
-
-
-@pytest.mark.parametrize("which", [0, 1, key(7, "mask"), 2**63 - 1])
-def test_values_fill_the_unit_interval_evenly(which):
-    u = uniform(which, NONE, ROWS, N)
-    assert u.dtype == torch.float32
-    assert u.min() >= 0
-    assert u.max() < 1
-    assert stats.kstest(u.flatten().numpy(), "uniform").pvalue > 1e-4
-    assert even((u * 256).long(), 256)
-
-
-def test_pairs_and_triples_of_lanes_fill_their_squares_and_cubes():
-    cell = (uniform(3, NONE, ROWS, 3 * 85) * 16).long().view(B, 85, 3)
-    assert even(cell[..., 0] * 16 + cell[..., 1], 256)
-    assert even((cell[..., 0] * 16 + cell[..., 1]) * 16 + cell[..., 2], 4096)
-
-
-def test_neighbouring_rows_fill_the_square():
-    cell = (uniform(3, NONE, ROWS, N) * 16).long()
-    assert even(cell[:-1:2] * 16 + cell[1::2], 256)
-
-
-def test_no_correlation_between_neighbours_of_any_kind():
-    base = uniform(5, NONE, ROWS, N)
-    others = [
-        uniform(6, NONE, ROWS, N),
-        uniform(5, NONE + 1, ROWS, N),
-        uniform(5, NONE, ROWS + 1, N),
-        uniform(5, NONE, ROWS + 2**32, N),
-        uniform(5, NONE + 1, ROWS - 1, N),
-    ]
-    for a, b in itertools.combinations([base, *others], 2):
-        assert correlation(a, b) < 5
-    for lag in (1, 2, 3, 64):
-        assert correlation(base[:, lag:], base[:, :-lag]) < 5
-        assert correlation(base[lag:], base[:-lag]) < 5
-
-
-def test_every_high_bit_is_fair_and_independent_of_the_next():
-    drawn = bits(11, NONE, ROWS, N)
-    places = torch.stack([(drawn >> shift) & 1 for shift in range(24, 64)])
-    mean = places.double().mean((1, 2))
-    assert ((mean - 0.5).abs() < 5 * 0.5 / (B * N) ** 0.5).all()
-    assert all(correlation(a, b) < 5 for a, b in itertools.pairwise(places))
-
-
-def test_changing_one_bit_of_an_address_changes_half_the_bits_drawn():
-    before = bits(0, NONE, ROWS, 8)
-    for shift in (0, 5, 17, 31, 40):
-        after = bits(0, NONE, ROWS ^ (1 << shift), 8)
-        flipped = ((before ^ after)[..., None] >> torch.arange(32, 64)) & 1
-        assert abs(flipped.double().mean().item() - 0.5) < 0.005
 
 
 def test_a_row_does_not_depend_on_its_batch():
@@ -94,8 +31,17 @@ def test_a_row_does_not_depend_on_its_batch():
 
 
 def test_values_are_the_same_for_ever():
+    """Of this hash all that is needed was measured: it is even in one, two and three lanes and in
+    neighbouring rows, no two addresses correlate, and a changed bit changes half of those drawn.
+    """
     drawn = bits(key(1, "mask"), torch.tensor([2]), torch.tensor([3]), 2)
     assert drawn.tolist() == [[-7096903763572434415, -4227094233021402184]]
+    rows, digest = torch.cat([torch.arange(40), torch.arange(40) + 2**32]), sha256()
+    for which, copy in itertools.product((0, 7, 2**63 - 1), (0, 1, 5)):
+        drawn = bits(which, torch.full_like(rows, copy), rows, N)
+        for numbers in (drawn, another(drawn), unit(drawn), unit64(drawn)):
+            digest.update(numbers.numpy().tobytes())
+    assert digest.hexdigest() == "b97fa02a91b89b7d62b618681f8b099a95a280fb3614c2ed9191c4d166b44f26"
 
 
 @pytest.mark.parametrize("limit", [2, 3, 30_522, 1_000_003])
@@ -111,22 +57,6 @@ def test_events_happen_at_their_rate(probability):
     happened = happens(bits(2, NONE, ROWS, N), probability).double().mean().item()
     spread = (probability * (1 - probability) / (B * N)) ** 0.5
     assert abs(happened - probability) <= 4 * spread
-
-
-def test_fine_values_have_53_bits():
-    fine = unit64(bits(2, NONE, ROWS, N))
-    assert fine.dtype == torch.float64
-    assert stats.kstest((fine * 2**30 % 1).flatten().numpy(), "uniform").pvalue > 1e-4
-
-
-def test_second_numbers_know_nothing_of_the_first():
-    first = bits(2, NONE, ROWS, N)
-    second = unit(another(first))
-    assert correlation(unit(first), second) < 5
-    cell = (unit(first) * 16).long() * 16 + (second * 16).long()
-    assert even(cell, 256)
-    few = second[unit(first) < 1 / 64]
-    assert stats.kstest(few.numpy(), "uniform").pvalue > 1e-4
 
 
 @pytest.mark.parametrize("many", [1, 20, N])
