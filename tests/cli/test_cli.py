@@ -202,6 +202,7 @@ def test_check_finds_columns_and_remarks_what_another_encoding_left(call: Call, 
         code, out, _ = call("check", f"data={data} objective=mlm")
         assert code == 1
         assert f"tsv:1: no column '{column}'; there are " in out
+        assert 'if line 1 names none, they are called "0", "1" and so on' in out
         assert "column=" in out or column == "x"
     for spec in ("data=files('a.tsv', column=words)", "task=classify('a.tsv', text=words)"):
         code, out, _ = call("check", spec)

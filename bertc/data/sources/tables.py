@@ -115,6 +115,8 @@ def _fields(records: Iterator[Record], path: AnyFile, which: ColumnSelection) ->
         names = _names(header, f"{where}:{begins}", which)
         at = column_indices(names, f"{where}:{begins}", which)
     except DataError as error:
+        if isinstance(error, MissingColumnError):
+            error.help += f'; if line {begins} names none, they are called "0", "1" and so on'
         raise other_separator(header, path, begins, which.numbered) or error from None
     for number, fields in records if names is header else chain([first], records):
         if len(fields) != len(names):
