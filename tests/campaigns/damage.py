@@ -2,12 +2,14 @@
 
     nice python -m tests.campaigns.damage --jobs 2
     nice python -m tests.campaigns.damage --only "run: resume" --every 10
+    nice python -m tests.campaigns.damage --only swaps
     nice python -m tests.campaigns.damage --case 1234          (prints what the command said)
 
 A case is a copy of a toy folder, one file of it damaged, one command in a forked child. It fails
 where the command ends with an internal error (70), by a signal, after more than 8 s of processor
-time (2 s of a spec), or waiting; says words of another library; or harms a file that was good.
-Prints a table by class and the failures; exits 1 if there are any.
+time (2 s of a spec), or waiting; says words of another library; harms a file that was good; or,
+where entries of the cache were swapped, ends with other weights than with a whole cache. Prints a
+table by class and the failures; exits 1 if there are any.
 """
 
 import argparse
@@ -65,9 +67,9 @@ def cases(root: Path) -> Iterator[Case]:
     number = 0
     for target in TARGETS:
         for file in sorted(root.glob(target.files)):
-            if not file.is_file() or file.suffix == ".lock" and target.name == "cache":
+            if file.suffix == ".lock" or not (file.is_file() or target.made):
                 continue
-            for damage in damages.of(file):
+            for damage in damages.SWAPS if target.made else damages.of(file):
                 for command in target.commands:
                     yield Case(number, target, str(file.relative_to(root)), damage, command)
                     number += 1
@@ -79,12 +81,12 @@ def run_case(case: Case, root: Path) -> int:
     try:
         for path in root.iterdir():
             if path.is_file():
-                shutil.copy(path, place)
+                shutil.copy2(path, place)  # with its time, by which the cache knows it
             elif path.name in (*case.target.folders, "cache"):
                 shutil.copytree(path, place / path.name)
         file = place / case.file
         draw = random.Random(case.number)
-        damages.of(file)[case.damage](file, draw)
+        {**damages.SWAPS, **damages.of(file)}[case.damage](file, draw)
         os.environ["BERTC_CACHE"] = str(place / "cache")
         before = _good(place, case)
         code = forking.command(case.target.commands[case.command], place)
@@ -92,6 +94,12 @@ def run_case(case: Case, root: Path) -> int:
             if name in before and code not in (0, 70):
                 print(f"HARMED: {name} {digest}", file=sys.stderr)
                 return 99
+        weights = "model/model.safetensors"
+        if (made := case.target.made) and (
+            code or (place / made / weights).read_bytes() != (root / "done" / weights).read_bytes()
+        ):
+            print("SPOILT: the weights are not those of a whole cache", file=sys.stderr)
+            return 99
         if case.command == "resume" and "step-00000004/" in case.file and code:
             print("HARMED: the older checkpoint was good, and it was not resumed", file=sys.stderr)
             return 99

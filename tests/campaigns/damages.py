@@ -3,9 +3,12 @@
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from bertc.base.storage import durable
 
 Damage = Callable[[Path, random.Random], None]
 
@@ -122,9 +125,52 @@ def _is_json(text: str) -> bool:
     return True
 
 
+def _swap(path: Path, other: Path) -> None:
+    aside = path.rename(path.with_name("aside"))
+    other.rename(path)
+    aside.rename(other)
+
+
+def _copy_over(path: Path, other: Path) -> None:
+    durable.remove(path)
+    (shutil.copytree if other.is_dir() else shutil.copy2)(other, path)
+
+
+def _with_another(change: Callable[[Path, Path], object], like: bool) -> Damage:
+    def damage(path: Path, draw: random.Random) -> None:
+        cache = next(folder for folder in path.parents if folder.name == "cache")
+        kind, _, *inside = path.relative_to(cache).parts
+        pattern = [kind, "*", *inside] if like else ["*", "*", *("*" for _ in inside)]
+        if others := sorted({*cache.glob("/".join(pattern))} - {path}):
+            change(path, draw.choice(others))
+
+    return damage
+
+
+SWAPS = {
+    "swapped with its like": _with_another(_swap, like=True),
+    "swapped with any": _with_another(_swap, like=False),
+    "replaced by its like": _with_another(_copy_over, like=True),
+}
+"""What happens to entries of a cache, and to the files in them."""
+
+_PREPENDED = {"type": "Prepend", "prepend": "a " * 500}
+BOMBS: dict[str, Damage] = {
+    "tokenizer.json": _content(
+        lambda c, d: json.dumps(
+            json.loads(c) | {"normalizer": {"type": "Sequence", "normalizers": [_PREPENDED] * 3000}}
+        ).encode()
+    ),
+    "vocab.txt": _content(lambda c, d: c + b"".join(b"w%d\n" % n for n in range(3_000_000))),
+}
+"""Vocabularies that take minutes to read, by the name of their file."""
+
+
 def of(path: Path) -> dict[str, Damage]:
     """The damages that a file can take, by name."""
     damages = {**CONTENTS, **PLACES}
+    if path.name in BOMBS:
+        damages["a bomb"] = BOMBS[path.name]
     for name, text in WRONG.items() if path.suffix in (".json", ".jsonl") else ():
         damages[f"{name} in it"] = _content(lambda c, d, t=text: _json(c, d, t))
         damages[f"{name} alone"] = _content(lambda c, d, t=text: t.encode() + b"\n")

@@ -23,12 +23,16 @@ SET = f"{NETWORK} vocab=wordpiece(150) data=hf('{{}}') device=cpu"
 
 @dataclass(frozen=True)
 class Target:
-    """Folders of the material, the files of them to damage, and the commands that read them."""
+    """Folders of the material, the files of them to damage, and the commands that read them.
+
+    Where a run is ``made``, entries of the cache are swapped, and it is the one without that.
+    """
 
     name: str
     folders: tuple[str, ...]
     files: str
     commands: dict[str, list[str]]
+    made: str = ""
 
 
 def _resume(spec: str, run: str) -> list[str]:
@@ -75,6 +79,8 @@ TARGETS = (
         "export again": ["export", "onnx", "--onnx", "out"],
     }),
     Target("cache", ("cache",), "cache/**/*", {"train": _begin(TEXT)}),
+    Target("swaps", ("cache",), "cache/*/**/*", {"train": _begin(TEXT)}, "out"),
+    Target("swaps", ("cache", "half"), "cache/*/**/*", {"resume": _resume(TEXT, "half")}, "half"),
     Target("text", (), "text.txt", {"check": ["check", TEXT], "train": _begin(TEXT)}),
     *(
         Target(f"data set ({name})", (name,), f"{name}/**/*", {
@@ -103,6 +109,9 @@ def make(place: Path, train: Callable[[list[str]], None]) -> None:
         shutil.copyfile(FARM / f"birds.{part}.tsv", f"{part}.tsv")
     _write_sets(place)
     train(["train", TEXT, "--out", "done"])
+    others = Path("text.txt").read_text().split("\n\n")[::2]
+    Path("other.txt").write_text("\n\n".join(others))
+    train(["train", TEXT.replace("text.txt", "other.txt"), "--out", "other"])
     train(["train", f"init='done/model' {TASK} seq=32 batch=4 steps=4 device=cpu", "--out", "task"])
     shutil.copytree("done/model", "hf")
     train(["train", TAUGHT, "--out", "taught"])

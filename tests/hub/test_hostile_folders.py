@@ -21,7 +21,7 @@ from bertc.api import check
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError, SpecError, UnsafeError
 from bertc.data.examples.encode import encode
 from bertc.data.layouts.example import TextExample
-from bertc.data.tokenizers import by_transformers, reading
+from bertc.data.tokenizers import reading
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub import families
 from bertc.hub.config import IGNORED, ONLY
@@ -446,14 +446,14 @@ def test_a_sound_tokenizer_is_read_aside_once(tmp_path, monkeypatch):
 
 
 def test_a_vocabulary_of_too_many_tokens_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(by_transformers, "LARGEST_VOCABULARY", 5)
-    write_trap(tmp_path / "json", {"normalizer": normalizers.Strip()})
-    for name, content in (("vocab.txt", "\n".join(TOKENS)), ("spiece.model", "x" * 96)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / name).write_text(content)
-    for folder in tmp_path.iterdir():
-        with pytest.raises(DataError, match="has 6 tokens, 5 are the most"):
-            reading.read_tokenizer(folder)
+    monkeypatch.setattr(reading, "LARGEST_VOCABULARY", 5)
+    monkeypatch.delattr(reading, "in_process")
+    write_trap(tmp_path, {"normalizer": normalizers.Strip()})
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
+    (tmp_path / "spiece.model").write_text("x" * 96)
+    for name in ("tokenizer.json", "vocab.txt", "spiece.model"):
+        with pytest.raises(DataError, match=f"{name}: .* tokens, 5 are the most"):
+            reading.read_tokenizer(tmp_path / name)
 
 
 def test_damaged_tokenizers_of_runs_are_named(tmp_path):

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from posixpath import commonprefix
@@ -58,12 +58,6 @@ FAST_ONLY = (
 )
 
 LARGEST_ID = 10_000_000
-LARGEST_VOCABULARY = 2_000_000
-"""Tokens of a vocabulary of others: XLM-V has 901,629, the most of any that is published."""
-BYTES_OF_PIECE = 16
-"""Least bytes of a piece in a file of SentencePiece: XLM-R's 5 MB hold 250,000."""
-TOKENS_IN_A_SECOND = 100_000
-"""Tokens that are read and tried in a second on a slow machine."""
 
 TRIAL_TEXTS = (
     "",
@@ -93,14 +87,9 @@ def serve_tokenizer() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit(resource.RLIMIT_AS, int(memory_bytes))
     import_module("transformers")  # may take long the first time, so it does not count
-    most = time.process_time() + int(seconds)
-
-    def allow(tokens: int) -> None:
-        limit(resource.RLIMIT_CPU, math.ceil(most + tokens / TOKENS_IN_A_SECOND))
-
-    allow(0)
+    limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + float(seconds)))
     try:
-        print(json.dumps(read_or_refuse(Path(folder), bool(lower), allow)), file=results)
+        print(json.dumps(read_or_refuse(Path(folder), bool(lower))), file=results)
     except MemoryError:
         signal.raise_signal(signal.SIGKILL)  # as if the system had ended it
 
@@ -111,25 +100,14 @@ def limit(kind: int, most: int) -> None:
     resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def read_or_refuse(
-    folder: Path, lower: bool, allow: Callable[[int], object] = bool
-) -> dict[str, Any]:
-    """The tokenizer of a folder, or ``refused`` and ``help`` of the error that it raises.
-
-    ``allow`` lets it take as long as so many tokens need.
-    """
+def read_or_refuse(folder: Path, lower: bool) -> dict[str, Any]:
+    """The tokenizer of a folder, or ``refused`` and ``help`` of the error that it raises."""
     import transformers
 
     files = ", ".join(sorted(path.name for path in folder.iterdir()))
     try:
         # Whatever goes wrong within, the files are to blame.
         with as_data_error(f"transformers {transformers.__version__} cannot read {files}", ANOTHER):
-            settings = _settings(folder)
-            if (count := _tokens_in(folder, settings)) > LARGEST_VOCABULARY:
-                limit = f"{LARGEST_VOCABULARY:,} are the most"
-                raise DataError(f"its vocabulary has {count:,} tokens, {limit}", ANOTHER)
-            allow(count)
-            _settle_class(folder, settings)
             return _read(folder, lower)
     except BertcError as error:
         unsafe = isinstance(error, UnsafeError)
@@ -182,12 +160,13 @@ def checked_size(ids: Mapping[str, int], where: str) -> int:
 def _load(folder: Path, **settings: Any) -> Any:
     from transformers import AutoTokenizer
 
+    files = {path.name for path in folder.iterdir()}
+    _settle_class(folder, files)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = AutoTokenizer.from_pretrained(
             folder, use_fast=True, trust_remote_code=False, local_files_only=True, **settings
         )
-    files = {path.name for path in folder.iterdir()}
     needed = [name for role, name in theirs.vocab_files_names.items() if role != "tokenizer_file"]
     if "tokenizer.json" not in files and not files.issuperset(needed):
         raise DataError(
@@ -198,37 +177,18 @@ def _load(folder: Path, **settings: Any) -> Any:
     return theirs
 
 
-def _settings(folder: Path) -> dict[str, dict[str, Any]]:
-    """The content of the JSON files of a folder."""
-    settings = {}
-    for path in folder.glob("*.json"):
-        try:
-            content = read_bytes(path, LARGEST_FILE_BYTES)
-            settings[path.name] = parse_json(content, LARGEST_FILE_BYTES)
-        except ValueError as error:
-            raise DataError(f"{path.name} {error}", "copy it again from its source") from None
-    return settings
-
-
-def _tokens_in(folder: Path, settings: Mapping[str, dict[str, Any]]) -> int:
-    """The number of tokens that the files of a vocabulary have, of SentencePiece's about."""
-    model = settings.get("tokenizer.json", {}).get("model")
-    written = model.get("vocab") if isinstance(model, dict) else None
-    count = len(written) if isinstance(written, dict | list) else 0
-    for path in folder.iterdir():
-        if path.suffix in (".txt", ".model"):
-            content = read_bytes(path, LARGEST_FILE_BYTES)
-            pieces = len(content) // BYTES_OF_PIECE
-            count = max(count, content.count(b"\n") if path.suffix == ".txt" else pieces)
-    return max(count, len(settings.get("vocab.json", ())))
-
-
-def _settle_class(folder: Path, settings: Mapping[str, dict[str, Any]]) -> None:
+def _settle_class(folder: Path, files: set[str]) -> None:
     """Refuse a class without a fast backend, and write down that of files that name none."""
     from transformers import TokenizersBackend
     from transformers.models.auto import tokenization_auto as auto
 
-    files = {path.name for path in folder.iterdir()}
+    settings = {}
+    for name in (name for name in files if name.endswith(".json")):
+        try:
+            content = read_bytes(folder / name, LARGEST_FILE_BYTES)
+            settings[name] = parse_json(content, LARGEST_FILE_BYTES)
+        except ValueError as error:
+            raise DataError(f"{name} {error}", "copy it again from its source") from None
     config, model = settings.get("tokenizer_config.json", {}), settings.get("config.json", {})
     named = config.get("tokenizer_class") or model.get("tokenizer_class")
     named = str(named or auto.TOKENIZER_MAPPING_NAMES.get(str(model.get("model_type"))) or "")

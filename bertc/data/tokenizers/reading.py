@@ -39,6 +39,10 @@ CPU_SECONDS, CLOCK_SECONDS = 4, 300
 
 The 250,000 pieces of XLM-R take 3 s, 1.3 GiB of addresses, and 5 ms for a text.
 """
+TOKENS_IN_A_SECOND, LARGEST_VOCABULARY = 100_000, 2_000_000
+"""Tokens that a slow machine reads in a second, and the most: XLM-V has 901,629."""
+BYTES_OF_PIECE = 16
+"""Least bytes of a piece in a file of SentencePiece: XLM-R's 5 MB hold 250,000."""
 FIRST_MODULE = "0_Transformer"  # SentenceTransformer.save until 1.2
 SEEN_OF_CONFIG = ("model_type", "tokenizer_class", "transformers_version")
 """Settings of config.json that AutoTokenizer reads."""
@@ -131,11 +135,15 @@ def _of_others(path: Path, file: Path, lower: bool) -> dict[str, Any]:
         checksum, content = read_bytes(cached, 2 * LARGEST_FILE_BYTES).split(b"\n", 1)
         if hashlib.sha256(key.encode() + content).hexdigest().encode() == checksum:
             return dict(json.loads(content))
+    tokens = max(map(_tokens_in, files, files.values()))
+    if tokens > LARGEST_VOCABULARY:
+        most = f"{LARGEST_VOCABULARY:,} are the most"
+        raise DataError(f"{path}: its vocabulary has about {tokens:,} tokens, {most}", ANOTHER)
     place = Path(tempfile.gettempdir())
     with durable.writing(place, 0, "name another by TMPDIR"), tempfile.TemporaryDirectory() as name:
         for file_name, content in files.items():
             Path(name, file_name).write_bytes(content)
-        result = in_process(Path(name), lower)
+        result = in_process(Path(name), lower, CPU_SECONDS + tokens / TOKENS_IN_A_SECOND)
     if "refused" in result:
         error = UnsafeError if result["unsafe"] else DataError
         raise error(f"{path}: {result['refused']}", result["help"])
@@ -171,13 +179,21 @@ def settings_in(path: Path) -> dict[str, Any]:
     return read_json(path, LARGEST_FILE_BYTES) if is_taken(path) else {}
 
 
-def in_process(folder: Path, lower: bool) -> dict[str, Any]:
+def _tokens_in(name: str, content: bytes) -> int:
+    """The number of tokens that a file of a vocabulary has at most, about."""
+    if name.endswith(".model"):
+        return len(content) // BYTES_OF_PIECE
+    marks = (b'":', b'",') if name.endswith(".json") else (b"\n",)
+    return max(map(content.count, marks))
+
+
+def in_process(folder: Path, lower: bool, seconds: float) -> dict[str, Any]:
     """The result of ``read_or_refuse``, by a process that ends where it takes too much."""
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONWARNINGS": "ignore"}
     serial = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     serve = "from bertc.data.tokenizers.by_transformers import serve_tokenizer; serve_tokenizer()"
-    limits = str(MOST_MEMORY_BYTES), str(CPU_SECONDS)
+    limits = str(MOST_MEMORY_BYTES), str(seconds)
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", serve, folder, "lower" * lower, *limits],
