@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.custom_task import TASKS
+from bertc.ir.learning.task import Task
 from bertc.ir.network.attention_node import Gate
 from bertc.ir.program.settings import Settings
 
@@ -53,7 +54,7 @@ def kinds_of(node: type[Node], seen: frozenset[type[Node]] = frozenset()) -> set
     """Every (field, kind) that a closed union in the fields of a node has a member for."""
     pairs = set[tuple[str, str]]()
     for field, info in node.model_fields.items():
-        if field == "activation":
+        if field == "activation" and not issubclass(node, Task):
             pairs |= {(field, word) for word in get_args(info.annotation) if isinstance(word, str)}
         for member, closed in _members(info.annotation, BY_KIND in info.metadata):
             if closed:

@@ -23,7 +23,6 @@ UNTRIED = {
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
     ("residual", "plain"),
-    ("activation", "sigmoid"), ("activation", "identity"),  # tests/hub/test_rerank.py
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs
     ("positions", "bucketed"),  # tests/model/test_positions.py
