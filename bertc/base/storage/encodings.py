@@ -1,9 +1,9 @@
 """Text that is not UTF-8: the encodings that it may be in, by what they make of it."""
 
-import codecs
 import re
 import shlex
 import unicodedata
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE, lookup
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,12 +15,12 @@ from bertc.base.diagnostics.render import escaped
 from bertc.base.storage.paths import StrPath
 
 ENCODINGS = (
-    "cp1252", "iso8859_15", "mac_roman", "cp850", "cp1250", "iso8859_2", "cp852", "cp1257",
-    "iso8859_13", "cp1254", "cp1255", "iso8859_6", "cp1251", "koi8_r", "koi8_u", "iso8859_5",
-    "cp866", "mac_cyrillic", "cp1253", "iso8859_7", "cp1256", "cp437", "cp932", "euc_jp",
-    "gb18030", "big5", "cp949", "cp874",
+    "CP1252", "ISO8859-15", "MACINTOSH", "CP850", "CP1250", "ISO8859-2", "CP852", "CP1257",
+    "ISO8859-13", "CP1254", "CP1255", "ISO8859-6", "CP1251", "KOI8-R", "KOI8-U", "ISO8859-5",
+    "CP866", "MAC-CYRILLIC", "CP1253", "ISO8859-7", "CP1256", "CP437", "CP932", "EUC-JP",
+    "GB18030", "BIG5", "CP949", "CP874",
 )  # fmt: skip
-"""Encodings of text that iconv knows too; of those that read a text alike the first is named."""
+"""Encodings of text by names that iconv knows too; of those that read it alike the first counts."""
 LETTERS = (
     "äöüß", "àâçéèêëîïôùûüÿœæ", "áéíóúñü", "àáâãçéêíóôõú", "àèéìíòóù", "åäöéæø", "áðéíóúýþæö",
     "áäčďéěíĺľňóôŕřšťúůýž", "ąćęłńóśźż", "áéíóöőúüű", "čćđšž", "ăâîşţșț", "çğıöşüâ", "ąčęėįšųūž",
@@ -39,8 +39,8 @@ SHOWN_BEFORE, SHOWN = 20, 40
 CONTROLS = re.compile("[\x80-\x9f]")
 """Control characters that no text has in UTF-8, and in other encodings letters or signs."""
 _WORD = re.compile(r"[^\W\d_]+")
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_UTF_16 = (BOM_UTF16_LE, BOM_UTF16_BE)
+_UTF_32 = (BOM_UTF32_LE, BOM_UTF32_BE)
 
 
 def not_utf8(path: StrPath, raw: bytes, at: int, line: int = 1) -> DataError:
@@ -108,16 +108,16 @@ def _encodings(sample: bytes) -> list[str]:
 
     # The threshold leaves none out: what is like another would go with it.
     matches = from_bytes(sample, cp_isolation=[*ENCODINGS], threshold=1.0)
-    faults = {name: m.chaos for m in matches for name in (m.encoding, *m.could_be_from_charset)}
+    faults = {lookup(n).name: m.chaos for m in matches for n in m.could_be_from_charset}
     ranks: dict[str, tuple[float, str]] = {}
     for name in ENCODINGS:
         with suppress(UnicodeDecodeError, KeyError):
-            rank = faults[name] / 4 + _strangeness(text := sample.decode(name))
+            rank = faults[lookup(name).name] / 4 + _strangeness(text := sample.decode(name))
             if not CONTROLS.search(text):
                 ranks.setdefault(text, (round(rank, 2), name))
     ordered = sorted(ranks.values(), key=itemgetter(0))
     best = [name for rank, name in ordered if rank <= ordered[0][0] + ALIKE]
-    return [_iconv_name(name) for name in best[:MOST_READINGS]]
+    return best[:MOST_READINGS]
 
 
 def _strangeness(text: str) -> float:
@@ -134,11 +134,6 @@ def _is_plain(word: str) -> bool:
     """True unless capitals follow other letters, or letters of two alphabets touch."""
     alphabets = {c.isascii() for c in word if c.isascii() or "\u0250" < c < "\u2e80"}
     return len(alphabets) < 2 and word[1:] in (word[1:].lower(), word[1:].upper())
-
-
-def _iconv_name(name: str) -> str:
-    written = codecs.lookup(name).name.upper().replace("_", "-")
-    return {"MAC-ROMAN": "MACINTOSH"}.get(written, written)
 
 
 def _shown(sample: bytes, *names: str) -> list[str]:

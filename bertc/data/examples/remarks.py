@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bertc.base.diagnostics import several
-from bertc.base.storage.encodings import CONTROLS
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
 from bertc.ir.learning.custom_task import AnyTask
@@ -17,11 +16,6 @@ def notes_on_shared(
     rows, notes = {replace(example, key="") for example in learned}, list[str]()
     if count := sum(not "".join(getattr(row, "texts", "a text")).strip() for row in learned):
         notes.append(f"{count:,} of {len(learned):,} training examples have no text")
-    if count := sum(bool(CONTROLS.search("".join(getattr(row, "texts", ())))) for row in learned):
-        notes.append(
-            f"{count:,} of {len(learned):,} training examples have control characters that another "
-            "encoding left; bertc check says which"
-        )
     for part, examples in parts.items():
         if count := sum(replace(example, key="") in rows for example in examples):
             notes.append(

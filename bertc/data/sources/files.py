@@ -33,10 +33,6 @@ PACKED_BYTES = 3
 _BLANK_LINE, _LINE_END = re.compile(rb"\n[ \t\r]*\n"), re.compile(rb"\n")
 
 
-ReadRows = Callable[[OpenFile], Iterator[object]]
-"""A reader of the rows of a table."""
-
-
 class Span(NamedTuple):
     """The ``nth`` of ``of`` equal parts of a file, up to the next document."""
 
@@ -66,7 +62,11 @@ def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = No
             total=sum(size_of(span.path) // span.of for span in spans),
             unit="bytes",
             text_bytes=sum(sizes[span.path] // span.of for span in spans),
-            read=partial(_read, spans, corpus.column, corpus.sentences, damaged=damaged),
+            read=partial(
+                all_of,
+                [partial(_read_span, span, corpus.column, corpus.sentences) for span in spans],
+                damaged=damaged,
+            ),
         )
 
     parts = _parts(sizes, corpus.sentences)
@@ -105,7 +105,9 @@ def matching_files(name: str) -> list[AnyFile]:
     return paths
 
 
-def begin_as_text(paths: Sequence[AnyFile], read: ReadRows | None = None) -> tuple[DataError, ...]:
+def begin_as_text(
+    paths: Sequence[AnyFile], read: Callable[[OpenFile], Iterator[object]] | None = None
+) -> tuple[DataError, ...]:
     """Decode the beginning of each file here, small ones whole; one has to have text.
 
     Of tables the first row is ``read`` too. Control characters that another encoding left are no
@@ -114,18 +116,17 @@ def begin_as_text(paths: Sequence[AnyFile], read: ReadRows | None = None) -> tup
     if paths and not any(map(size_of, paths)):
         raise DataError(f"{paths[0]} is empty", "name a file that has text")
     share = max(SAMPLED_BYTES, DECODED_BYTES // max(1, len(paths)))
-    here = (path for path in paths if not isinstance(path, FileAt))
-    return tuple(all_of(partial(_begin, path, share, read) for path in here))
 
+    def begin(path: Path) -> Iterator[DataError]:
+        if suffix(path) != ".parquet":
+            with opened_stream(path) as file:
+                beginning = decode(file.stream.read(share), path, 1, complete=False)
+            yield from controls_in(path, beginning)
+        if read and has_columns(path) and size_of(path):
+            with opened_stream(path) as file:
+                next(read(file), None)
 
-def _begin(path: Path, share: int, read: ReadRows | None) -> Iterator[DataError]:
-    if suffix(path) != ".parquet":
-        with opened_stream(path) as file:
-            beginning = decode(file.stream.read(share), path, 1, complete=False)
-        yield from controls_in(path, beginning)
-    if read and has_columns(path) and size_of(path):
-        with opened_stream(path) as file:
-            next(read(file), None)
+    return tuple(all_of(partial(begin, path) for path in paths if not isinstance(path, FileAt)))
 
 
 def has_columns(path: AnyFile) -> bool:
@@ -148,15 +149,6 @@ def file_identity(path: AnyFile) -> tuple[object, ...]:
     except OSError as error:
         raise MissingInputError(f"cannot read {path}: {error.strerror}") from None
     return path.as_posix(), stat.st_size, stat.st_mtime_ns, digest.hexdigest()
-
-
-def _read(
-    spans: list[Span],
-    column: str,
-    sentences: Sentences,
-    damaged: Callable[[DataError], object] | None,
-) -> Iterator[Piece]:
-    return all_of((partial(_read_span, span, column, sentences) for span in spans), damaged)
 
 
 def _read_span(span: Span, column: str, sentences: Sentences) -> Iterator[Piece]:
@@ -246,9 +238,6 @@ def _lines(file: OpenFile) -> Iterator[Piece]:
         yield Piece("\n".join(block), first, file.amount())
 
 
-Both = tuple[str, str]
-
-
 def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
     """Open parallel text: a document of two sentences for each pair, or one ``side`` of it."""
     languages, wheres = zip(*corpus.sides, strict=True)
@@ -285,7 +274,9 @@ def _only(pattern: str) -> AnyFile:
     return paths[0]
 
 
-def _read_pairs(paths: list[AnyFile], columns: Both | None, side: int | None) -> Iterator[Piece]:
+def _read_pairs(
+    paths: list[AnyFile], columns: ColumnNames | None, side: int | None
+) -> Iterator[Piece]:
     """Pairs without an empty side; one side is held out together with its pair."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(opened_stream(path)) for path in paths]
@@ -298,7 +289,7 @@ def _read_pairs(paths: list[AnyFile], columns: Both | None, side: int | None) ->
                 yield Piece(chosen, True, sum(file.amount() for file in files), text)
 
 
-def _aligned(files: list[OpenFile]) -> Iterator[Both]:
+def _aligned(files: list[OpenFile]) -> Iterator[ColumnNames]:
     ends = [0, 0]
     for number, pair in enumerate(zip_longest(*map(lines, files)), 1):
         ends = [number if line else end for line, end in zip(pair, ends, strict=True)]
