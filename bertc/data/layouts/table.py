@@ -53,13 +53,21 @@ def rows_of(
     """Rows, with answers if ``labelled``; a name with columns in braces is a text with theirs."""
     parts = [_COLUMN.findall(name) or [name] for name in required]
     columns = tuple(chain(*parts))
-    for key, place, cells in _rows_of(source, columns, answer_columns, labelled):
+    selection = ColumnSelection(columns, answer_columns)
+    if labelled:
+        selection = ColumnSelection((*columns, *answer_columns))
+    numbered = selection.numbered
+    if not numbered:
+        selection = replace(selection, optional=(*selection.optional, "id"))
+    for i, (place, cells) in enumerate(table(source, selection)):
         rest = iter(cells)
         texts = [
             _filled(name, [next(rest) for _ in part], place)
             for name, part in zip(required, parts, strict=True)
         ]
-        yield key, place, (*texts, *rest)
+        answers = [*rest]
+        key = "" if numbered else label(answers.pop(), place, "id")
+        yield key or str(i), place, (*texts, *answers)
 
 
 def _filled(name: str, cells: list[Any], place: str) -> Any:
@@ -68,23 +76,6 @@ def _filled(name: str, cells: list[Any], place: str) -> Any:
         return cells[0]
     rest = iter(cells)
     return _COLUMN.sub(lambda column: text(next(rest), place, column[1]), name)
-
-
-def _rows_of(
-    source: ExampleSource,
-    required: tuple[str, ...],
-    answer_columns: tuple[str, ...],
-    labelled: bool,
-) -> Iterator[ExampleRow]:
-    columns = ColumnSelection(required, answer_columns)
-    if labelled:
-        columns = ColumnSelection((*required, *answer_columns))
-    if columns.numbered:
-        yield from ((str(i), *row) for i, row in enumerate(table(source, columns)))
-        return
-    columns = replace(columns, optional=(*columns.optional, "id"))
-    for i, (place, (*cells, key)) in enumerate(table(source, columns)):
-        yield label(key, place, "id") or str(i), place, tuple(cells)
 
 
 def is_table(path: Path) -> bool:
