@@ -40,7 +40,7 @@ gc.disable()
 
 
 COMPILING = (
-    "lab/onnx/test_export.py", "learn/test_losses.py", "model/test_gradients.py",
+    "lab/onnx/test_export.py", "learn/test_losses.py", "model/test_primitives.py",
     "model/test_model.py", "run/test_compiled.py",
 )  # fmt: skip
 """Files whose tests load torch's compiler or exporter."""

@@ -1,17 +1,29 @@
 """What all passes find in a text, and first remedies applied to it, as an editor does it."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from bertc import lang
-from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source
+from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, MissingInputError, Source
 from bertc.check import passes
+from bertc.check.facts import facts as filled_in
+from bertc.ir.program.written import Program
 from bertc.lang.helps import remedies, with_edits
+
+
+def load(spec: str, sets: tuple[str, ...], diagnostics: Diagnostics) -> list[Program]:
+    """The programs of a spec as they are written, with the shapes of their teachers."""
+    programs = lang.load(spec, sets, diagnostics)
+    if "spec(" in spec and not diagnostics.found:
+        with suppress(MissingInputError):
+            programs = [filled_in(program, diagnostics) for program in programs]
+    return programs
 
 
 def found(spec: str) -> Diagnostics:
     """Mistakes and remarks on every program of a spec."""
     diagnostics = Diagnostics()
-    for program in lang.load(spec, (), diagnostics):
+    for program in load(spec, (), diagnostics):
         passes.complete(program, diagnostics)
     return diagnostics
 

@@ -28,26 +28,6 @@ def test_every_setting_gets_a_value_and_an_origin():
     Settings(**{name: given.value for name, given in program.settings.items()})
 
 
-def test_dimensions_follow_from_the_width():
-    encoder = resolve("hidden=256 layers=3 seq=64").encoder
-    assert encoder.layers[0].heads == 4
-    assert encoder.layers[0].head_dim == 64
-    assert encoder.layers[0].ffn == 1024
-    assert encoder.embedding == 256
-    assert encoder.positions.rows == 64
-    assert not encoder.pooler
-    assert resolve("objective=mlm+sop").encoder.pooler
-
-
-def test_format_follows_from_the_objective():
-    assert resolve("objective=mlm").stages[0].format.kind == "full-sentences"
-    paired = resolve("objective=mlm+sop").stages[0]
-    assert paired.format.kind == "segment-pair"
-    assert paired.pairs == "swapped"
-    assert resolve("objective=mlm+nsp").stages[0].pairs == "random-next"
-    assert resolve("format=segment-pair").stages[0].pairs == "consecutive"
-
-
 def test_rows_of_translations_are_padded_whatever_their_format():
     text = 'objective=mlm+tlm data=pairs(en="a", fr="b") format=blocks'
     assert resolve(text).stages[0].padded is True

@@ -50,17 +50,6 @@ def test_products_of_one_example_with_every_position_predicted(name: str) -> Non
     assert estimate(resolved).flops.train_per_example == 3 * expected
 
 
-def test_a_run_is_the_sum_of_its_stages() -> None:
-    found = estimate(resolve("bert-base"))
-    short, long = found.stages
-    assert found.flops.train_total == short.flops.train_total + long.flops.train_total
-    assert found.flops.train_per_step == round(found.flops.train_total / 1_000_000)
-    assert short.flops.train_total == short.flops.train_per_example * 256 * 900_000
-    assert found.time.seconds_total == pytest.approx(
-        short.time.seconds_total + long.time.seconds_total
-    )
-
-
 def test_a_pooler_that_nothing_reads_costs_no_flops() -> None:
     line = "layers=2 hidden=32 heads=2 vocab=100 seq=16"
     with_pooler, without = (estimate(resolve(f"{line} pooler={p}")) for p in ("true", "false"))

@@ -6,7 +6,6 @@ from itertools import count
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from bertc.api import resolve
 from bertc.cost import device_named, estimate
@@ -15,86 +14,40 @@ from bertc.cost.machines.calibration import calibration_here, calibration_path
 from bertc.cost.machines.rates import Point, rate_at
 from bertc.cost.rules import cost
 from bertc.ir import operation as op
-from bertc.ir.network.norm import LayerNorm
 from bertc.model import EncoderInputs
 from bertc.model.attend import attend
-from bertc.model.masks import Mask, kernel_mask
-from bertc.model.norm import Norm, build_norm, sum_and_norm
+from bertc.model.masks import kernel_mask
 from bertc.run.calibrate import Sizes, calibrated
 from tests.kinds import OBJECTIVES
 
 EAGER = Execution("cpu", "fp32", compiled=False)
-ROWS, WIDTH = 6, 16
 
 
-def leaf(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, requires_grad=True)
-
-
-def saved_bytes(function: Callable[[], object], *weights: torch.Tensor) -> int:
-    """Bytes of all distinct tensors that autograd saves, without these weights."""
+def saved_bytes(function: Callable[[], object]) -> int:
+    """Bytes of all distinct tensors that autograd saves."""
     found: dict[int, int] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        found[storage.data_ptr()] = storage.nbytes()
+        found[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         function()
-    known = {weight.data_ptr() for weight in weights}
-    return sum(size for address, size in found.items() if address not in known)
+    return sum(found.values())
 
 
-def make_norm() -> Norm:
-    node = LayerNorm(eps=1e-5)
-    norm = build_norm({w.name: w for w in node.weights("n", "hidden", WIDTH)}, "n", node)
-    for weight in norm.parameters():
-        torch.nn.init.ones_(weight)
-    return norm
-
-
-def kept_by_kind() -> dict[str, tuple[op.Operation, int]]:
-    """Operations with the bytes that the real ones leave."""
-    x, y, weight = leaf(ROWS, WIDTH), leaf(ROWS, WIDTH), leaf(8, WIDTH)
-    q, k, v = (leaf(2, 3, 5, 4) for _ in range(3))
-    norm, far = make_norm(), [leaf(2, 3, 384, 4) for _ in range(3)]
+def test_windows_keep_what_autograd_keeps() -> None:
+    """All other rules are held by what whole networks keep (test_memory.py)."""
+    far = [torch.randn(2, 3, 384, 4, requires_grad=True) for _ in range(3)]
     blocks = kernel_mask(EncoderInputs(torch.zeros(2, 384, dtype=torch.long)), False, False, 8)
-    return {
-        "product": (op.Product(ROWS, WIDTH, 8), saved_bytes(lambda: F.linear(x, weight), weight)),
-        "gelu": (op.Pointwise("gelu", ROWS * WIDTH, ROWS * WIDTH), saved_bytes(lambda: F.gelu(x))),
-        "norm": (op.Norm(ROWS, WIDTH), saved_bytes(lambda: norm(x), *norm.parameters())),
-        "norm of a sum": (
-            op.Norm(ROWS, WIDTH, residual=True),
-            saved_bytes(lambda: sum_and_norm(norm, x, y, 0.0, True), *norm.parameters()),
-        ),
-        "fused attention": (
-            op.Attention(2, 5, 5, 3, 4, dropout=False),
-            # Its result is the next product's input, and counted there.
-            saved_bytes(lambda: attend(q, k, v, Mask(), 0.0)) - 4 * q.numel(),
-        ),
-        "attention in windows": (
-            op.Attention(2, 384, 384, 3, 4, dropout=False, reach=8),
-            saved_bytes(lambda: attend(*far, blocks, 0.0)) - 4 * far[0].numel(),
-        ),
-        "attention in windows with dropout": (
-            op.Attention(2, 384, 384, 3, 4, dropout=True, reach=8),
-            saved_bytes(lambda: attend(*far, blocks, 0.1)),
-        ),
-        "attention with dropout": (
-            op.Attention(2, 5, 5, 3, 4, dropout=True),
-            saved_bytes(lambda: attend(q, k, v, Mask(), 0.1)),
-        ),
-    }
-
-
-def test_rules_keep_what_autograd_keeps() -> None:
-    for name, (operation, saved) in kept_by_kind().items():
-        assert cost(operation, EAGER).kept == pytest.approx(saved, rel=0.05), name
+    for rate, result in ((0.0, 4 * far[0].numel()), (0.1, 0)):  # the next product's input
+        attention = op.Attention(2, 384, 384, 3, 4, dropout=rate > 0, reach=8)
+        saved = saved_bytes(lambda rate=rate: attend(*far, blocks, rate)) - result
+        assert cost(attention, EAGER).kept == pytest.approx(saved, rel=0.05)
 
 
 def test_a_constant_factor_has_no_gradient_and_what_is_kept_elsewhere_is_not_kept_again() -> None:
-    product = op.Product(ROWS, WIDTH, 8, constant=True, keeps_rows=False)
+    product = op.Product(6, 16, 8, constant=True, keeps_rows=False)
     found = cost(product, EAGER)
     assert (found.train_flops, found.kept) == (2 * found.flops, 0)
 

@@ -1,13 +1,10 @@
 """Disentangled attention against transformers' DebertaV2Model, and what it must not read."""
 
-import math
-
 import pytest
 import torch
 import transformers
 
 from bertc.api import resolve
-from bertc.base.diagnostics import SpecError
 from bertc.cost import estimate
 from bertc.ir.network.attention import DisentangledAttention
 from bertc.model import EncoderInputs, Model
@@ -104,16 +101,3 @@ def test_a_forward_pass_of_the_base_size_has_the_published_products():
     spec += " attention=disentangled objective=mlm(p=100%) batch=1 microbatch=1"
     found = estimate(resolve(spec)).stages[0].flops.forward_per_example
     assert found == pytest.approx(64_595_165_184, rel=1e-4)
-
-
-@pytest.mark.parametrize("distance", [17, 18])
-def test_distances_beyond_the_near_ones_need_room(distance):
-    spec = f"{BASE} attention=disentangled(32, {distance})"
-    if distance == 18:
-        assert math.isfinite(resolve(spec).encoder.attention.row_of(18))
-        return
-    with pytest.raises(SpecError) as found:
-        resolve(spec)
-    (diagnostic,) = found.value.diagnostics
-    assert diagnostic.code == "E350"
-    assert "distance=18" in diagnostic.help

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.base.diagnostics import SpecError
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.model import trained_names
 from bertc.model import EncoderInputs, Model, gather_positions
@@ -112,19 +111,3 @@ def test_only_a_network_that_predicts_masked_tokens_has_one():
     assert stage.generator.head.decoder
     assert "generator.decoder_positions.weight" in trained_names(stage)
     assert not resolve(f"{BASE} objective=nsp format=segment-pair").encoder.head.decoder
-
-
-@pytest.mark.parametrize(
-    ("extra", "code", "way"),
-    [
-        ("head=transform(decoder=64) seq=90", "E395", "decoder=90"),
-        ("head=transform(decoder=128) seq=64 objective=clm", "E396", "decoder=0"),
-        ("head=transform(decoder=128) seq=64 objective=plm", "E396", "decoder=0"),
-        ("head=transform(decoder=128) body=bilstm(16)", "E229", "remove head, or body=transformer"),
-    ],
-)
-def test_what_a_decoder_cannot_do_is_refused(extra, code, way):
-    with pytest.raises(SpecError) as found:
-        resolve(f"vocab={V} {extra}")
-    (diagnostic,) = found.value.diagnostics
-    assert (diagnostic.code, diagnostic.help) == (code, way)

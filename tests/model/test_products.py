@@ -10,7 +10,7 @@ from tests.model import test_positions as positions
 from tests.model import test_relative as relative
 from tests.model import test_two_streams as streams
 from tests.model.material import ROWS, assert_counted
-from tests.run import test_gdes as gdes
+from tests.run import test_electra as gdes
 
 NEAR_AND_FAR = f"{disentangled.BASE}{disentangled.KIND} steps=10 "
 SPECS = [

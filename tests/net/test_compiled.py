@@ -29,8 +29,8 @@ UNTRIED = {
     ("optimizer", "muon"),  # bf16 sums differ between machines: tests/run/test_optimizers.py
     ("average", "none"), ("average", "ema"),  # tests/run/test_average.py
     ("adapt", "none"),  # is left out too
-    ("grow", "turned"),  # tests/run/test_turning.py
-    ("negatives", "column"), ("negatives", "mined"),  # tests/data/test_mined.py
+    ("grow", "turned"),  # tests/run/test_two_directions.py
+    ("negatives", "column"), ("negatives", "mined"),  # tests/data/test_copies.py
     ("init", "vectors"),  # begins with another file: tests/model/test_vectors.py
     ("loss", "plain"), ("loss", "balanced"), ("loss", "weights"), ("loss", "focal"),  # kinds.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/run/test_copies.py

@@ -1,5 +1,6 @@
-"""What a machine offers, pretended: free memory, arithmetic, how fast a device is."""
+"""What a machine offers, pretended: memory, arithmetic, speed, and torch's kernels."""
 
+import os
 import platform
 import resource
 import sys
@@ -11,15 +12,24 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.base.diagnostics import MachineError
+from bertc.base.diagnostics import DataError, MachineError
 from bertc.cost import largest_microbatches
 from bertc.cost.machines.devices import this_cpu
-from bertc.cost.planning.plan import Machine, plan
+from bertc.cost.planning.plan import Fit, Machine, plan
 from bertc.cost.planning.world import Layout, World
-from bertc.machine import speed
-from bertc.machine.machine import detect, make_plan, refuse_too_few_devices
+from bertc.machine import machine, speed
+from bertc.machine.machine import (
+    SUMS,
+    detect,
+    determinism,
+    is_deterministic,
+    kernels,
+    make_plan,
+    refuse_too_few_devices,
+    right_dropout,
+)
 from bertc.machine.memory import keep_freed_memory
-from bertc.machine.out_of_memory import refuse_what_cannot_fit
+from bertc.machine.out_of_memory import is_out_of_memory, refuse_what_cannot_fit
 from bertc.machine.speed import device_here
 from bertc.run import launch
 from bertc.run.records.folder import RunFolder
@@ -161,3 +171,93 @@ def test_the_peak_of_a_run_is_not_that_of_what_was_before_in_its_process(tiny, t
     train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
     peak = max(spent.memory_bytes for spent in RunFolder(tmp_path / "run").read_spent())
     assert 0 < peak < before - 2**29
+
+
+def state():
+    from torch._inductor import config
+
+    return (
+        {name: os.environ.get(name) for name in SUMS},
+        torch.get_deterministic_debug_mode(),
+        torch.backends.cuda.cudnn_sdp_enabled(),
+        config.deterministic,
+        getattr(config, "align_random_eager", None),
+    )
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A machine with a GPU, to those who ask."""
+    card = Machine("cuda", "NVIDIA H100", 80 << 30, fast_bf16=True, cores=8)
+    cpu = Machine("cpu", "CPU", 80 << 30, fast_bf16=True, cores=8)
+    monkeypatch.setattr(machine, "detect", lambda wanted: cpu if wanted == "cpu" else card)
+    return card
+
+
+@pytest.mark.parametrize(
+    "settings", ["deterministic=no", "deterministic=yes", "deterministic=yes compile=off"]
+)
+def test_nothing_stays_when_a_run_is_over(gpu, settings):
+    before = state()
+    with kernels(resolve(settings).run, "cuda"):
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert state() == before
+
+
+def test_a_gpu_adds_in_any_order_unless_asked(gpu):
+    before = state()
+    with kernels(resolve("compile=off").run, "cuda"):
+        assert state()[:2] == before[:2]
+    with kernels(resolve("deterministic=yes").run, "cpu"):
+        environment, mode, _, compiler, _ = state()
+        assert (environment, mode, compiler) == (SUMS, 2, True)
+
+
+@pytest.mark.parametrize("asked", ["yes", "no"])
+def test_a_cpu_adds_in_one_order_whatever_is_asked(gpu, asked):
+    assert is_deterministic(resolve(f"deterministic={asked}").run, "cpu")
+    assert is_deterministic(resolve(f"deterministic={asked}").run, "cuda") == (asked == "yes")
+
+
+def test_the_plan_of_a_gpu_tells_the_price(gpu):
+    fit = (Fit(8, 8, recompute=False),)
+    for asked, words in {"no": "agree to rounding", "yes": "slower"}.items():
+        reasons = plan(resolve(f"batch=8 deterministic={asked}"), gpu, fit).reasons
+        assert any(f"deterministic={asked}" in r and words in r for r in reasons)
+
+
+def test_what_has_no_deterministic_kernel_is_named():
+    def refused():
+        raise RuntimeError("put_ does not have a deterministic implementation, but you set it")
+
+    with pytest.raises(MachineError, match="no deterministic kernel for put_"), determinism():
+        refused()
+    with pytest.raises(RuntimeError, match="other"), determinism():
+        raise RuntimeError("other")
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (torch.OutOfMemoryError("no"), True),
+        (MemoryError(), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+        (DataError("the text says: out of memory"), False),
+    ],
+)
+def test_a_full_device_is_known_by_whatever_says_so(error, full):
+    assert is_out_of_memory(error) == full
+
+
+def test_compiled_steps_draw_as_eager_ones_where_four_draws_at_once_repeat():
+    from torch._inductor import config
+    from torch._inductor.codegen.triton import TritonOverrides
+
+    flawed = hasattr(TritonOverrides, "_can_use_4x_random")
+    with right_dropout(compiled=True):
+        assert getattr(config, "align_random_eager", False) == flawed
+    with right_dropout(compiled=False):
+        assert not getattr(config, "align_random_eager", False)

@@ -58,7 +58,7 @@ def test_every_promised_system_is_there():
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_short_and_sourced(name):
+def test_a_spec_has_few_settings_each_with_its_source(name):
     assert 0 < len(settings(name)) <= MOST_SETTINGS
     above, depth = "", 0
     for line in lines(name):
@@ -70,13 +70,13 @@ def test_short_and_sourced(name):
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_canonical(name):
+def test_a_spec_is_written_as_fmt_writes_it(name):
     text = SPECS[name].read_text()
     assert format_text(text) == text
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_counted_is_built(name):
+def test_a_network_is_built_as_its_table_says(name):
     for point in PROGRAMS[name]:
         model = build(point, device="meta")
         built = {name: tuple(p.shape) for name, p in model.named_parameters()}
@@ -167,7 +167,7 @@ def at(value: Any, path: str) -> object:
 
 
 @pytest.mark.parametrize("name", RELEASED)
-def test_as_released(name):
+def test_stages_are_as_released(name):
     stages = resolve(name).stages
     assert {path: at(stages, path) for path in RELEASED[name]} == RELEASED[name]
 
@@ -182,7 +182,7 @@ def test_as_released(name):
         ("albert-xxlarge", 12, 4096, 64),
     ],
 )  # fmt: skip
-def test_sizes(name, layers, hidden, heads):
+def test_networks_have_the_published_sizes(name, layers, hidden, heads):
     encoder = resolve(name).encoder
     assert (len(encoder.layers), encoder.hidden) == (layers, hidden)
     assert {(w.heads, w.heads * w.head_dim, w.ffn) for w in encoder.layers} == {
