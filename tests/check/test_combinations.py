@@ -1,48 +1,16 @@
-"""Settings that are each right: what is refused together, and what is only remarked on."""
+"""Settings that are each right together: what is not remarked on, and which layers grow alike."""
 
 import itertools
 
 import pytest
 
-from bertc import lang
 from bertc.api import points, resolve
-from bertc.base.diagnostics import Diagnostic, Diagnostics
+from bertc.base.diagnostics import Diagnostics
 from bertc.base.resources import shipped_specs
-from bertc.check import passes
-from bertc.check.facts import facts as filled_in
 from bertc.ir.changing.growth import Interleave, Stack, parted
-from bertc.ir.learning.objective import Objective
 from bertc.ir.program.model import model_weights
 from bertc.ir.weight_maps.fit import fit
 from bertc.ir.weight_maps.grow import weight_map
-from tests.fixes import apply_fixes, found
-
-GROUPS = 'share=groups(2) stage "a" { layers=2 steps=9 } stage "b" { layers=4 steps=9 }'
-MEMORY = "objective=clm attention=relative memory=16"
-
-REFUSED = [
-    (f"grow=stack {GROUPS}", "E266"),
-    (GROUPS.replace('b" { layers=4', 'b" { layers=8 grow=stack'), "E266"),
-    ('share=groups(3) stage "a" { layers=3 } stage "b" { layers=6 grow=stack }', "E266"),
-    (f"{MEMORY} positions=64", "E222"),
-    (f"{MEMORY} positions=sinusoidal", "E222"),
-    (f"{MEMORY} pack=true", "E219"),
-    (f"{MEMORY} pack=true format=stream", "E216"),
-    (f"{MEMORY} pack=true format=doc-sentences", "E219"),
-    (f"objective=plm {MEMORY.removeprefix('objective=clm ')} pack=true", "E219"),
-]
-
-
-def mended(spec: str) -> tuple[str, list[Diagnostic]]:
-    """A spec with every fix applied, one round after another, and what was found on the way."""
-    met = list[Diagnostic]()
-    while errors := found(spec).found:
-        assert len(met) < 5, f"fixes go in a circle: {[each.code for each in met]}"
-        met += errors
-        assert errors[0].span is not None, errors[0].message
-        spec = apply_fixes(errors[0].span.source, errors[:1])
-    return spec, met
-
 
 ALLOWED = [
     "objective=mlm(replace=100/0/0)",
@@ -105,20 +73,3 @@ def test_the_groups_of_init_are_not_torn_apart():
         "layers 1 and 0 share their attention, but would start as layers 1 and 0 there, which do "
         "not (grow=interleave does)"
     )
-
-
-STUDENT = "layers=2 hidden=24 heads=2 ffn=32 vocab=500 seq=16 "
-TEACHER = "layers=4 hidden=48 heads=4 ffn=64 vocab=500 seq=16"
-
-
-def terms_mended(spec: str, code: str) -> list[Objective]:
-    """The terms of a spec once its one mistake is terms_mended as its diagnostic says."""
-    diagnostics = Diagnostics()
-    (program,) = lang.load(spec, (), diagnostics)
-    passes.complete(filled_in(program, diagnostics), diagnostics)
-    (mistake,) = diagnostics.found
-    assert mistake.code == code
-    assert mistake.help
-    assert mistake.span is not None
-    (stage,) = resolve(apply_fixes(mistake.span.source, [mistake])).stages
-    return [term.objective for term in stage.objective]

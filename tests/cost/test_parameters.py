@@ -5,15 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from bertc.api import points, resolve
 from bertc.cost import estimate
-from bertc.cost.execution import Execution
 from bertc.ir.base import Weight
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.resolved import Resolved
-from tests.kinds import FORMAT_KINDS, OBJECTIVES, PAIRS, TEXT_KINDS, UNIT_KINDS
+from tests.kinds import FORMAT_KINDS, OBJECTIVES, TEXT_KINDS, UNIT_KINDS
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
@@ -85,28 +82,10 @@ def test_every_number_of_groups() -> None:
     assert found == list(GOLDEN["groups, encoder"].values())
 
 
-TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"
-CPU = torch.device("cpu")
-EAGER = Execution("cpu", "fp32", compiled=False)
-
-
-def of(objective: str, *overrides: str) -> Resolved:
-    return resolve(f"{TOY} {objective}", overrides)
-
-
 def test_the_walk_meets_every_objective_unit_of_masking_and_format() -> None:
-    stages = [of(objective).stages[0] for objective in OBJECTIVES.values()]
+    toy = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"
+    stages = [resolve(f"{toy} {objective}").stages[0] for objective in OBJECTIVES.values()]
     masks = [term.objective.masks for stage in stages for term in stage.objective]
     assert {each.unit.kind for each in masks if each} == UNIT_KINDS
     assert {term.objective.kind for stage in stages for term in stage.objective} == TEXT_KINDS
     assert {stage.format.kind for stage in stages} == FORMAT_KINDS
-
-
-ALIKE = [
-    ("objective=mlm format=full-sentences segments=2", f"objective=tlm {PAIRS}"),
-    (f"objective=tlm {PAIRS}", f'objective=mlm+tlm {PAIRS}+files("a.txt")'),
-    ("objective=span+sbo format=single-segment", f"objective=tlm(unit=span)+sbo {PAIRS}"),
-    ("objective=mlm+nsp", "objective=mlm+sop"),
-    ("objective=rtd*50+mlm generator=0.5", f"objective=rtd*50+tlm generator=0.5 {PAIRS}"),
-    ("objective=mlm(p=100%) head=linear", "objective=clm head=linear"),
-]
