@@ -175,34 +175,26 @@ def test_damage_is_detected_and_repaired(farm, tmp_path, program, how):
         assert obtain(path.parent, never, Silent()) is not None
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["of its kind", "of any kind"])
-def test_entries_of_the_cache_that_changed_places_are_made_again(
-    tmp_path, program, shared, monkeypatch
-):
+def test_entries_of_the_cache_that_changed_places_are_made_again(tmp_path, program, monkeypatch):
     for number, name in enumerate(("hens", "ducks")):
         (tmp_path / f"{name}.py").write_text(f'"""{document(number, 90)}"""')
     monkeypatch.setattr(docstrings, "_roots", lambda: [tmp_path])
-    how, texts = "objective=mlm seq=32 batch=4 pack=true", ("[hens]", "[ducks]", "[ducks, hens]")
-    wanted = [
-        program(f"data=docstrings({text}) vocab=wordpiece({150 + 9 * n}) {how}")
-        for n, text in enumerate(texts)
-    ]
-    cache = tmp_path / "cache"
+    how, cache = "vocab=wordpiece(150) objective=mlm seq=32 batch=4 pack=true", tmp_path / "cache"
+    wanted = [program(f"data=docstrings([{name}]) {how}") for name in ("hens", "ducks")]
     first = [prepare(one, cache, Silent()).stages[0].train(3).token_ids for one in wanted]
-    kinds = [sorted(path for path in kind.iterdir() if path.is_dir()) for kind in cache.iterdir()]
-    assert {path.parent.name: len(kind) for kind in kinds for path in kind} == {
-        "text": 3, "vocabularies": 3, "tokens": 3, "rows": 6, "packs": 6
-    }  # fmt: skip
-    for entries in kinds if shared else [[path for kind in kinds for path in kind]]:
+    kinds = {kind.name: sorted(kind.iterdir()) for kind in cache.iterdir()}
+    assert {*kinds} == {"text", "vocabularies", "tokens", "rows", "packs"}
+    every = [path for entries in kinds.values() for path in entries]
+    for entries in (*kinds.values(), every):
         for path in entries:
             path.rename(path.with_suffix(".aside"))
         for path, other in zip(entries, entries[1:] + entries[:1], strict=True):
             path.with_suffix(".aside").rename(other)
-    notes = Notes()
-    again = [prepare(one, cache, notes).stages[0].train(3).token_ids for one in wanted]
-    assert all(map(np.array_equal, first, again))
-    remarked = [note.split()[0] for note in notes.notes if note.endswith("made again")]
-    assert sorted(remarked) == sorted(str(path) for kind in kinds for path in kind)
+        notes = Notes()
+        again = [prepare(one, cache, notes).stages[0].train(3).token_ids for one in wanted]
+        assert all(map(np.array_equal, first, again))
+        remarked = [note.split()[0] for note in notes.notes if note.endswith("made again")]
+        assert sorted(remarked) == sorted(map(str, entries))
 
 
 class Stop(Exception):

@@ -1,8 +1,8 @@
 """Vocabularies learned and read: sizes, roles, word starts, determinism, files they leave."""
 
+import itertools
 import json
 import random
-import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import get_args
@@ -19,17 +19,7 @@ from bertc.data.vocab import changed
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import ALBERT_SPECIALS, _alphabet, learn
 from bertc.data.vocab.vocabulary import Vocabulary, _starts_word, from_tokenizer
-from bertc.ir.vocabulary import (
-    ByteBpe,
-    Bytes,
-    Extended,
-    TokenizerFile,
-    Trimmed,
-    Unigram,
-    WordPiece,
-    Words,
-)
-from bertc.ir.vocabulary import Vocabulary as AnyVocabulary
+from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
 from tests.hub.hf_tokenizers import trained
 
 Learned = WordPiece | ByteBpe | Unigram
@@ -231,31 +221,25 @@ def test_accents_go_where_asked() -> None:
     assert (kept, bare) == ("süße früchte, été", "suße fruchte, ete")
 
 
-FILES = TokenizerFile, Extended, Trimmed
 WHITE = [c for c in map(chr, range(0x110000)) if c.isspace() and not "\x1c" <= c <= "\x1f"]
 
 
-@pytest.mark.parametrize(
-    "kind", [k for k in get_args(get_args(AnyVocabulary)[0]) if k not in FILES]
-)
+@pytest.mark.parametrize("kind", get_args(learn.__annotations__["node"]))
 def test_white_space_of_tasks_is_read_as_that_of_training(kind, tmp_path: Path) -> None:
     """Spaces, or in bytes what they are; BERT's own drops controls that are no line ends."""
-    learn_from = [*texts(), "".join(WHITE)]
-    base = from_tokenizer(learn(kind(size=261 if kind is Bytes else 400), learn_from), "")
+    base = from_tokenizer(learn(kind(size=261), [*texts(), "".join(WHITE)]), "")
     base.save(tmp_path)
     read = [base.tokenizer, load_vocabulary(TokenizerFile(path=str(tmp_path))).tokenizer]
     if kind not in (Words, Bytes):
         counts = np.ones(base.size, np.int64)
         read += [changed.extended(base, ["vorpelqui"]), changed.trimmed(base, counts, 0)]
-    for tokenizer in read:
-        for white in WHITE:
-            dropped = kind is WordPiece and ord(white) in (0xB, 0xC, 0x85)
-            gap = f"{white} " if dropped else white
-            text = f"{white}kalo{gap}mi, ru{gap}{white}te{white}"
-            ids = tokenizer.encode(text, add_special_tokens=False).ids
-            if kind in (ByteBpe, Bytes):
-                assert tokenizer.decode(ids) == text
-                continue
+    for tokenizer, white in itertools.product(read, WHITE):
+        gap = white + " " * (kind is WordPiece and white in "\x0b\x0c\x85")
+        text = f"{white}kalo{gap}mi, ru{gap}{white}te{white}"
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        if kind in (ByteBpe, Bytes):
+            assert tokenizer.decode(ids) == text
+        else:
             assert ids == tokenizer.encode("kalo mi, ru te", add_special_tokens=False).ids
             assert ids == Encode(tokenizer.to_str(), "lines")([(text, False)])[0].tolist()
 
@@ -265,18 +249,16 @@ def test_unigrams_read_every_character_as_sentencepiece_does() -> None:
     vocabulary = from_tokenizer(learn(Unigram(size=300, lower=False), texts()[:400]), "")
     model = sentencepiece_model_pb2.ModelProto.FromString(trained(texts(), 300, {}))
     model.ClearField("pieces")
-    for token, score in json.loads(vocabulary.tokenizer.to_str())["model"]["vocab"]:
-        number = vocabulary.tokenizer.token_to_id(token)
-        of_kind = model.SentencePiece.CONTROL if vocabulary.special[number] else 1
-        model.pieces.add(piece=token, score=score, type=2 if token == "<unk>" else of_kind)
+    learned_pieces = json.loads(vocabulary.tokenizer.to_str())["model"]["vocab"]
+    for (token, score), special in zip(learned_pieces, vocabulary.special, strict=True):
+        of_kind = 2 if token == "<unk>" else 3 if special else 1  # unknown, control, normal
+        model.pieces.add(piece=token, score=score, type=of_kind)
     theirs = SentencePieceProcessor(model_proto=model.SerializeToString())
-    spaces = [*WHITE, *"\u061c\u200b\u200c\u200e\u200f\u2581\ufeff\ufffd"]
-    texts_read = [line.replace(" ", white, 3) for line in texts()[400:500] for white in spaces]
-    texts_read += [f"kalo{c}mi" for c in map(chr, range(0x20, 0x2E80)) if c != "\u0344"]
-    for text in texts_read:
-        if not any(unicodedata.category(c) == "Cc" and c not in "\t\n\f\r" for c in text):
-            ids = vocabulary.tokenizer.encode(text, add_special_tokens=False).ids
-            assert ids == theirs.encode(text), text
+    signs = [c for c in map(chr, range(0x2E80)) if c.isprintable() or c in "\t\n\f\r\u200b\ufeff"]
+    lines = [line.replace(" ", c, 3) for line in texts()[400:500] for c in {*WHITE} - {*"\v\x85"}]
+    for text in [*lines, *(f"kalo{sign}mi" for sign in signs if sign != "\u0344")]:
+        ids = vocabulary.tokenizer.encode(text, add_special_tokens=False).ids
+        assert ids == theirs.encode(text), text
 
 
 def test_unigrams_are_not_learned_from_words_without_end() -> None:
