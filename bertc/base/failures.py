@@ -7,6 +7,7 @@ cannot, 130 and 143 signals.
 
 import errno
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -81,9 +82,18 @@ def _misused(error: Any) -> int | None:
     message = _refused_value(error.__cause__) or getattr(error, "message", "")
     error.message = for_terminal(str(message))
     show()
-    if "extra argument" in error.message and "=" in str(error):
-        _say('help: a spec of several settings stands in quotes, as does --set "name = value"')
+    if extra := re.search(r"extra argument\S* \((\S+)", error.message):
+        _say(f"help: {_instead_of(extra[1].rstrip(')'))}")
     return code
+
+
+def _instead_of(extra: str) -> str:
+    """The remedy for an argument too many."""
+    if "=" in extra:
+        return 'a spec of several settings stands in quotes, as does --set "name = value"'
+    if "--resume" in sys.argv:
+        return f"a run is resumed by its folder alone: bertc train --resume {extra}"
+    return f"leave {extra} out; a name with spaces stands in quotes"
 
 
 def _refused_value(cause: BaseException | None) -> str:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import typer
 
-from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import is_folder
 from bertc.cli.options import (
     JsonOption,
@@ -40,7 +39,7 @@ def bench(
     seconds: float = option(60.0, "latency: time for all turns, at most", min=0.1, max=36_000),
     json: JsonOption = False,
 ) -> None:
-    """Time the training step of a spec on random tokens, or with --latency answers to texts.
+    """Time the training step of specs on random tokens, or with --latency answers to texts.
 
     Systems and networks are timed in turns. Answers are timed on this CPU, for runs and specs side
     by side, specs with random weights.
@@ -51,13 +50,11 @@ def bench(
         choices = (runtime, precision, threads, batch, length)
         _time_answers(networks, set or (), choices, seconds, json)
         return
-    if len(networks) > 1:
-        raise UsageError("one training step is timed", help=f"bertc bench {networks[0]!r}")
     from bertc.api import resolve
     from bertc.lab.bench.run import bench as run
 
-    resolved = resolve(networks[0], set or ())
-    report = run(resolved, against=against, rounds=rounds, compiled=compile)
+    programs = [resolve(network, set or ()) for network in networks]
+    report = run(*programs, against=against, rounds=rounds, compiled=compile)
     say(report.as_json() if json else report.summary())
     if out:
         report.write(out)

@@ -27,6 +27,7 @@ HELP_GROUPS = {
         "fmt": "specs",
         "estimate": "specs",
         "fit": "specs",
+        "lsp": "starting",
     },
     "Train": {
         "build": "specs",

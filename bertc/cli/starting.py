@@ -1,4 +1,4 @@
-"""Commands to begin with: the shipped specs, and a spec written from a few answers."""
+"""Commands to begin with: the shipped specs, a first spec, and specs in an editor."""
 
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from bertc.base.diagnostics import BertcError, UsageError
+from bertc.base.diagnostics import BertcError, MissingInputError, UsageError
 from bertc.cli.options import JsonOption, app, file_to_write, option, say
 
 
@@ -61,6 +61,19 @@ def init(
         write(out, spec.encode())
     comments = [line for line in spec.splitlines() if line.startswith("#")]
     say("\n".join([*(line[2:] for line in comments), f"{out}: bertc train {out}"]))
+
+
+@app.command()
+def lsp() -> None:
+    """Answer an editor, which starts this: mistakes, completions and meanings while one types."""
+    try:
+        from bertc.lab.editor.server import create
+    except ImportError:
+        raise MissingInputError(
+            "pygls is not installed, which the language server needs",
+            help="pip install -c constraints.txt -e '.[editor]'",
+        ) from None
+    create().start_io()
 
 
 def is_terminal() -> bool:

@@ -1,4 +1,4 @@
-// Starts `python -m bertc.lab.editor` in the folder that is open, and joins it to documents of the language.
+// Starts `bertc lsp` in the folder that is open, and joins it to documents of the language.
 const { workspace } = require("vscode");
 const { LanguageClient } = require("vscode-languageclient/node");
 
@@ -9,7 +9,7 @@ exports.activate = () => {
   const folder = workspace.workspaceFolders?.[0]?.uri.fsPath;
   client = new LanguageClient(
     "bertc",
-    { command: python, args: ["-m", "bertc.lab.editor"], options: { cwd: folder } },
+    { command: python, args: ["-m", "bertc.cli", "lsp"], options: { cwd: folder } },
     {
       documentSelector: [{ language: "bertc" }],
       synchronize: { fileEvents: workspace.createFileSystemWatcher("**/*.bertc") },

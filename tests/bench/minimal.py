@@ -175,7 +175,7 @@ def by_hand(resolved: Resolved, device: str = "cpu", compiled: bool = False) -> 
 
         yield step
 
-    return Contender("by hand", "bf16", compiled, open, nullcontext)
+    return Contender("by hand", "bf16", compiled, open, nullcontext, Stepper(resolved))
 
 
 def contenders(resolved: Resolved, device: str, compiled: bool) -> tuple[Contender, ...]:

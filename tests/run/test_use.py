@@ -1,12 +1,15 @@
 """What a run is good for afterwards: eval and fill."""
 
+import inspect
 import json
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 import torch
 
+import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, StoppedError, UsageError
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.vocabulary import Vocabulary
@@ -58,6 +61,36 @@ def test_eval_refuses_other_text(finished, corpus_file, cache):
 def test_eval_of_no_run(tmp_path):
     with pytest.raises(MissingInputError, match="holds no run"):
         evaluate_run(tmp_path, quiet=True)
+
+
+def test_in_another_folder_a_run_names_that_of_its_files(call, tmp_path, cache, monkeypatch):
+    home, away = tmp_path / "home", tmp_path / "away"
+    for folder in (home, away):
+        folder.mkdir()
+    monkeypatch.setenv("BERTC_CACHE", str(cache))
+    monkeypatch.chdir(home)
+    (home / "rows.tsv").write_text("text\tlabel\n" + "a hen\tx\na duck\ty\n" * 8)
+    spec = "layers=1 hidden=32 heads=2 vocab=wordpiece(99) seq=16 batch=4 steps=2 device=cpu "
+    assert call("train", spec + "task=classify('rows.tsv', 'rows.tsv')", "--out", "runs/a")[0] == 0
+    monkeypatch.chdir(away)
+    run = str(home / "runs" / "a")
+    for words in (
+        ("eval", run), ("eval", run, "--task", "classify"), ("show-batch", run),
+        ("train", "--resume", run),
+    ):  # fmt: skip
+        code, _, err = call(*words)
+        assert (code, f"help: cd {home}: names of files of a begin there" in err) == (66, True), err
+    assert "begin there" not in call("eval", run, "--task", "classify", "--part", "test")[2]
+    (home / "rows.tsv").unlink()
+    assert "begin there" not in call("eval", run)[2]
+
+
+def test_what_takes_a_folder_takes_its_name():
+    public = [getattr(bertc, name) for name in bertc.__all__ if name == name.lower()]
+    for one in filter(callable, [*public, bertc.RunFolder]):
+        first = str([*inspect.signature(one).parameters.values()][:1])
+        assert "Path" not in first or "str" in first, one
+    assert bertc.RunFolder("a").spec == Path("a/spec.bertc")
 
 
 def test_a_checkpoint_that_is_passed_over_is_named(finished, tmp_path, capfd):

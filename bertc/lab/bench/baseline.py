@@ -70,7 +70,7 @@ def transformers(stepper: Stepper, compiled: bool) -> tuple[Contender, ...]:
             yield _step(stepper, model, precision, compile)
 
         title = f"transformers {precision}" + ", compiled" * compile
-        return Contender(title, precision, compile, open, nullcontext)
+        return Contender(title, precision, compile, open, nullcontext, stepper)
 
     # On a GPU nobody trains in fp32 what can be trained in bf16: it takes six times as long.
     both = plan.precision == "bf16" and plan.device == "cpu"

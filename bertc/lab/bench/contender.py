@@ -16,7 +16,7 @@ Step = Callable[[], float]
 
 @dataclass(frozen=True)
 class Contender:
-    """A training step to be timed.
+    """A training step of a program to be timed.
 
     ``open`` allocates it, ``turn`` surrounds the timed steps.
     """
@@ -26,12 +26,13 @@ class Contender:
     compiled: bool
     open: Callable[[], AbstractContextManager[Step]]
     turn: Callable[[], AbstractContextManager[None]]
+    stepper: Stepper
 
 
 def bertc(stepper: Stepper, name: str) -> Contender:
     """The step that ``train`` runs under a plan: fetch, mask, forward, backward, clip, update."""
     plan = stepper.plan
-    return Contender(name, plan.precision, plan.compile, stepper.open, stepper.turn)
+    return Contender(name, plan.precision, plan.compile, stepper.open, stepper.turn, stepper)
 
 
 def warmed_up(device: torch.device, contender: Contender) -> Stepper:

@@ -4,8 +4,9 @@ import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +32,15 @@ class Surroundings:
 class BenchReport:
     """The times of all contenders; the first is bertc as a run would train."""
 
-    stepper: Stepper
     timings: Sequence[Timing]
     surroundings: Surroundings
 
     def __post_init__(self) -> None:
+        by_program = {t.contender.stepper.program.fingerprint(): t for t in self.timings[::-1]}
+        self.steppers = [timing.contender.stepper for timing in [*by_program.values()][::-1]]
+        self.stepper = self.timings[0].contender.stepper
         self.resolved, self.plan = self.stepper.program, self.stepper.plan
         self.machine = self.stepper.machine
-
-    @cached_property
-    def estimate(self) -> Estimate:
-        """The estimate of this step, for the micro-batch that was run."""
-        stage = self.resolved.stages[0].model_copy(update={"microbatch": self.plan.microbatches[0]})
-        run = self.resolved.run.model_copy(update={"precision": self.plan.precision})
-        resolved = self.resolved.model_copy(update={"stages": (stage,), "run": run})
-        return estimate(resolved, self.stepper.device)
 
     @property
     def best_other(self) -> Timing | None:
@@ -56,7 +51,7 @@ class BenchReport:
     def fields(self) -> dict[str, Any]:
         """The report as plain values: times in seconds a step, shares as fractions of 1."""
         stage, machine = self.resolved.stages[0], self.machine
-        cost = self.estimate
+        cost = estimated(self.stepper)
         return {
             "schema": 1,
             "name": self.resolved.name,
@@ -105,20 +100,19 @@ class BenchReport:
         stage, machine = self.resolved.stages[0], self.machine
         ours, best, rounds = self.timings[0], self.best_other, len(self.timings[0].seconds)
         lines = [
-            f"{self.resolved.name}, stage {stage.name}: {stage.batch:,} x {stage.seq:,} tokens a "
-            f"step in micro-batches of {self.plan.microbatches[0]:,}; random tokens in full rows",
+            *map(self._described, count(1), self.steppers),
             f"{machine.device}, {machine.name}, {torch.get_num_threads()} threads, torch "
             f"{torch.__version__}; medians of {rounds} rounds",
             "",
             COLUMNS.format(
                 "", "ms a step", "quartiles", "tokens/s", "matmul", "MFU", "first", "memory +",
-                "x bertc",
+                "x first",
             ),
             *(self._row(timing) for timing in self.timings),
             "",
             *self._about_memory(),
-            f"data: bertc waits {ours.wait_share:.1%} of a step for its batch; the others have "
-            "theirs on the device, masked, before the clock starts",
+            f"data: bertc waits {ours.wait_share:.1%} of a step for its batch"
+            + "; others have theirs on the device, masked, before the clock starts" * bool(best),
             *(
                 f"{t.contender.name}: {t.graphs} graphs, {t.graph_breaks} graph breaks, "
                 f"{t.recompiles} recompiles"
@@ -138,14 +132,22 @@ class BenchReport:
                 )
         return "\n".join(lines)
 
+    def _described(self, number: int, stepper: Stepper) -> str:
+        stage, microbatch = stepper.program.stages[0], stepper.plan.microbatches[0]
+        return (
+            f"({number}) " * bool(self.steppers[1:]) + f"{stepper.program.name}, stage "
+            f"{stage.name}: {stage.batch:,} x {stage.seq:,} tokens a step in micro-batches of "
+            f"{microbatch:,}; random tokens in full rows"
+        )
+
     def _about_memory(self) -> tuple[str, ...]:
         """Lines on the meaning of the memory column, and of the estimate."""
-        estimated = units.bytes_text(self.estimate.memory.peak_bytes)
+        peak = units.bytes_text(estimated(self.stepper).memory.peak_bytes)
         if self.plan.device == "cuda":
-            return (f"memory +: the most that torch gave out at once; the estimate: {estimated}",)
+            return (f"memory +: the most that torch gave out at once; the estimate: {peak}",)
         return (
             "memory +: by how much the process grew at most, from just before its model was made",
-            f"the estimate, {estimated}, is of tensors alone; a process also holds what the C "
+            f"the estimate, {peak}, is of tensors alone; a process also holds what the C "
             "library keeps of freed ones, batches ahead, a compiler",
         )
 
@@ -165,12 +167,14 @@ class BenchReport:
         )
 
     def _contender(self, timing: Timing) -> dict[str, Any]:
-        stage, flops = self.resolved.stages[0], self.estimate.flops.train_per_step
+        stepper = timing.contender.stepper
+        stage, flops = stepper.program.stages[0], estimated(stepper).flops.train_per_step
         rate, datasheet = flops / timing.median, self._datasheet(timing.contender.precision)
         first, third = quartiles(timing.seconds)
         ratio_first, ratio_third = quartiles(self._ratios(timing))
         return {
             "name": timing.contender.name,
+            "fingerprint": stepper.program.fingerprint(),
             "precision": timing.contender.precision,
             "compiled": timing.contender.compiled,
             "seconds": {
@@ -204,6 +208,16 @@ class BenchReport:
         except UsageError:  # a CPU, or a GPU without known figures
             return None
         return device.peak_flops(precision) if device.fp32_flops else None
+
+
+@cache
+def estimated(stepper: Stepper) -> Estimate:
+    """The estimate of a step, for the micro-batch that was run."""
+    resolved, plan = stepper.program, stepper.plan
+    stage = resolved.stages[0].model_copy(update={"microbatch": plan.microbatches[0]})
+    run = resolved.run.model_copy(update={"precision": plan.precision})
+    update = {"stages": (stage,), "run": run}
+    return estimate(resolved.model_copy(update=update), stepper.device)
 
 
 def _version(name: str) -> str | None:

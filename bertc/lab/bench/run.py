@@ -1,6 +1,7 @@
-"""``bertc bench``: a spec's training step timed in turns with other systems."""
+"""``bertc bench``: training steps of specs and of other systems, timed in turns."""
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal, assert_never
 
@@ -18,25 +19,26 @@ BASELINES: tuple[Baseline, ...] = ("transformers",)
 
 
 def bench(
-    resolved: Resolved,
-    *,
+    *programs: Resolved,
     against: str | None = None,
     rounds: int = 7,
     compiled: bool = False,
     quiet: bool = False,
 ) -> BenchReport:
-    """Time the first stage's step on rows of random tokens; no text is read.
+    """Time the first stage's step of programs on rows of random tokens; no text is read.
 
     Every contender takes one turn in every round. With ``compiled``, compiled forms are timed too.
 
     Raises:
-        UsageError: if ``against`` is no known system.
+        UsageError: if ``against`` is no known system, or next to several programs.
         MissingInputError: if it is not installed.
         DataError: if it has no model of this spec.
         MachineError: if the machine lacks the memory or the device.
     """
-    stepper = Stepper(resolved)
-    make = partial(_contenders, stepper, _baseline(against), compiled)
+    steppers = [*map(Stepper, programs)]
+    if against and programs[1:]:
+        raise UsageError(f"{against} is timed next to one spec", help="leave --against out")
+    make, stepper = partial(_contenders, steppers, _baseline(against), compiled), steppers[0]
     make()  # what has no model of this spec refuses it before the machine is measured
 
     def say(line: str) -> None:
@@ -46,7 +48,7 @@ def bench(
     before = stepper.matmul_rate()
     timings = take_turns(make, torch.device(stepper.plan.device), rounds, say)
     matmul = max(before, stepper.matmul_rate())
-    return BenchReport(stepper, timings, Surroundings(matmul, tuple(sys.argv[1:])))
+    return BenchReport(timings, Surroundings(matmul, tuple(sys.argv[1:])))
 
 
 def _baseline(name: str | None) -> Baseline | None:
@@ -58,17 +60,21 @@ def _baseline(name: str | None) -> Baseline | None:
     raise UsageError(f"cannot bench against {name}", help=f"--against {' or '.join(BASELINES)}")
 
 
-def _contenders(stepper: Stepper, rival: Baseline | None, compiled: bool) -> tuple[Contender, ...]:
+def _contenders(
+    steppers: Sequence[Stepper], rival: Baseline | None, compiled: bool
+) -> tuple[Contender, ...]:
     """bertc as a run would train here first, then the others."""
-    plan = stepper.plan
-    title = f"bertc {plan.precision}"
-    ours = [bertc(stepper, title + ", compiled" * plan.compile)]
-    if compiled and not plan.compile:
-        ours.append(bertc(stepper.compiled, f"{title}, compiled"))
+    ours = list[Contender]()
+    for number, stepper in enumerate(steppers, 1):
+        plan = stepper.plan
+        title = f"bertc {plan.precision}" + f" ({number})" * bool(steppers[1:])
+        ours.append(bertc(stepper, title + ", compiled" * plan.compile))
+        if compiled and not plan.compile:
+            ours.append(bertc(stepper.compiled, f"{title}, compiled"))
     match rival:
         case None:
             return tuple(ours)
         case "transformers":
-            return (*ours, *transformers(stepper, compiled))
+            return (*ours, *transformers(steppers[0], compiled))
         case unreachable:
             assert_never(unreachable)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertc.base.diagnostics import UsageError
+from bertc.base.storage.paths import StrPath
 from bertc.data.batches.arranged import TextData
 from bertc.data.batches.running import RunningData
 from bertc.data.examples.task_data import TaskData
@@ -53,7 +54,7 @@ Evaluated = tuple[Evaluation, tuple[str, ...], NextTokenCost | None]
 
 
 def evaluate_run(
-    run: Path,
+    run: StrPath,
     manner: Manner | None = None,
     *,
     task: str = "",
@@ -72,7 +73,7 @@ def evaluate_run(
         DataError: if the run's files are damaged, or its text has changed.
         UsageError: if the text cannot be read as ``manner`` says, or as ``task_of``.
     """
-    manner = manner or Manner()
+    run, manner = Path(run), manner or Manner()
     if manner.pairs and not (task or part):
         return evaluate_pairs(run, manner, without, quiet)
     folder = RunFolder(run)
@@ -84,7 +85,7 @@ def evaluate_run(
     devs = [getattr(t, "dev", "") or getattr(t, "data", "") for t in trained.tasks]
     named = names_files(task, ("dev",)) and not (part or manner.examples or any(devs))
     details = Details(run, fits=(named or not files) and not without)
-    with closing(choose(quiet)) as display:
+    with folder.naming_home(resolved), closing(choose(quiet)) as display:
         if files:
             manner.refuse_for_tasks()
             evaluation, notes = evaluate_files(
@@ -104,7 +105,12 @@ def evaluate_run(
 
 
 def evaluate_heads(
-    run: Path, *, task: str = "", examples: int = 0, cache: Path | None = None, quiet: bool = False
+    run: StrPath,
+    *,
+    task: str = "",
+    examples: int = 0,
+    cache: Path | None = None,
+    quiet: bool = False,
 ) -> tuple[Evaluation, dict[str, Evaluation]]:
     """Evaluate a run, and then without each of its heads, by name: 3.5 (Michel et al. 2019, 3.2).
 
@@ -114,7 +120,7 @@ def evaluate_heads(
     Raises:
         MissingInputError, DataError, UsageError: as ``evaluate_run``.
     """
-    counts = units(transformer_of(load(run)), "attention")
+    counts = units(transformer_of(load(Path(run))), "attention")
     heads = [(layer, number) for layer, count in counts.items() for number in range(count)]
 
     def evaluated(*without: tuple[int, int]) -> Evaluation:

@@ -80,8 +80,8 @@ def open_run(
 def read_text(at: RunFolder, resolved: Resolved, cache: Path, progress: Progress) -> PreparedCorpus:
     """The text that a run was trained on, if it is the same."""
     networks = TrainedNetworks(resolved.run.device)
-    corpus = prepare(resolved, cache, progress, networks, at.tokenizer)
-    lock = at.read_lock()
+    with at.naming_home(resolved):
+        corpus, lock = prepare(resolved, cache, progress, networks, at.tokenizer), at.read_lock()
     if lock and lock.data != corpus.fingerprint:
         raise DataError(
             "the text files have changed since this run was trained",

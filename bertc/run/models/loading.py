@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.base.storage.paths import is_file, is_folder, is_taken
+from bertc.base.storage.paths import StrPath, is_file, is_folder, is_taken
 from bertc.hub import folders
 from bertc.hub.adapted import merged
 from bertc.hub.belonging import refuse_strangers
@@ -115,9 +115,9 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def weights_digest(folder: Path) -> str:
+def weights_digest(folder: StrPath) -> str:
     """sha256 of the weights of a run (newest valid checkpoint) or of a model folder."""
-    return digest_of(read_model(folder)[1])
+    return digest_of(read_model(Path(folder))[1])
 
 
 def _read_own(path: Path, resolved: Resolved) -> dict[str, Tensor]:

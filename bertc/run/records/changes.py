@@ -217,7 +217,7 @@ def written(setting: str, value: Any) -> str:
 
 def differences(old: Resolved, new: Resolved) -> list[str]:
     """Every value in which two programs differ, as "stages.0.padded: true -> false"."""
-    was, now = (dict(_leaves(program.model_dump(mode="json"))) for program in (old, new))
+    was, now = (dict(leaves(program.model_dump(mode="json"))) for program in (old, new))
 
     def shown(leaves: dict[tuple[str, ...], Any], address: tuple[str, ...]) -> str:
         return json.dumps(leaves[address]) if address in leaves else "none"
@@ -231,13 +231,14 @@ def differences(old: Resolved, new: Resolved) -> list[str]:
     ]
 
 
-def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The plain values within others, each with its address."""
     if isinstance(value, dict) and value:
         for name, part in value.items():
-            yield from _leaves(part, (*address, name))
+            yield from leaves(part, (*address, name))
     elif isinstance(value, list) and value:
         for index, part in enumerate(value):
-            yield from _leaves(part, (*address, str(index)))
+            yield from leaves(part, (*address, str(index)))
     else:
         yield address, value
 

@@ -17,6 +17,7 @@ sentences/       how vectors are made, of a run that began from a folder that sa
 
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,7 +33,7 @@ from bertc.base.diagnostics import (
 )
 from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
-from bertc.base.storage.paths import is_folder, is_taken
+from bertc.base.storage.paths import StrPath, files_matching, is_folder, is_taken
 from bertc.base.storage.plain_file import read_text
 from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers, step_of_model
@@ -40,7 +41,7 @@ from bertc.ir.data import without_places
 from bertc.ir.program.resolved import Resolved
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
-from bertc.run.records.changes import overrides_of, refuse_another_program, with_places_of
+from bertc.run.records.changes import leaves, overrides_of, refuse_another_program, with_places_of
 from bertc.run.records.lines import ATTEMPT, USAGE, Attempt, Usage, read_lines
 from bertc.run.records.lock import Lock
 from bertc.run.records.results import Seen, seen_in
@@ -56,8 +57,8 @@ class RunFolder:
     damaged or of another run.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: StrPath) -> None:
+        self.path = path = Path(path)
         self.metrics = path / "metrics.jsonl"
         self.attempts = path / "attempts.jsonl"
         self.spent = path / "spent.jsonl"
@@ -136,6 +137,20 @@ class RunFolder:
         except Exception as error:
             with suppress(OSError, BertcError):
                 durable.replace(self.failure, f"{error}\n".encode(errors="replace"))
+            raise
+
+    @contextmanager
+    def naming_home(self, resolved: Resolved) -> Iterator[None]:
+        """Say of files that are missing that their names begin in another folder, above the run."""
+        try:
+            yield
+        except MissingInputError as error:
+            texts = {v for _, v in leaves(resolved.model_dump(mode="json")) if isinstance(v, str)}
+            names = [text for text in texts if re.search("[./]", text) and text in error.message]
+            for above in self.path.absolute().parents if self.holds_a_run else ():
+                if any(is_taken(above / n) or any(files_matching(above / n)) for n in names):
+                    help = f"cd {above}: names of files of {self.path.name} begin there"
+                    raise MissingInputError(error.message, help) from error
             raise
 
     def admit(self, resolved: Resolved, resume: bool) -> None:

@@ -75,7 +75,7 @@ def train(
         place, main = RunPlace(folder, cache, display, ranks), ranks.is_main
         machine = machine_of(resolved.run.device, ranks)
         claimed = folder.claimed() if main else nullcontext()
-        with kernels(resolved.run, machine.device), claimed:
+        with kernels(resolved.run, machine.device), claimed, folder.naming_home(resolved):
             learned = folder.tokenizer if resume else None
             progress = Watched(display, ranks.stop)
             resolved = ranks.in_turn(partial(exact, resolved, cache, progress, learned))

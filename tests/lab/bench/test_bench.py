@@ -66,6 +66,20 @@ def test_the_command_prints_a_table_and_keeps_json(command, capsys, tmp_path):
         assert contender["graphs"] == contender["graph_breaks"] == contender["recompiles"] == 0
 
 
+@pytest.mark.usefixtures("forked")
+def test_two_specs_are_timed_in_turns_each_as_itself(call):
+    specs = (TOY, TOY.replace("seq=16", "seq=32") + "norm=pre")
+    code, out, err = call("bench", *specs, "--rounds", "1", "--json")
+    assert code == 0, err
+    timed = json.loads(out)["contenders"]
+    assert [one["name"] for one in timed] == ["bertc fp32 (1)", "bertc fp32 (2)"]
+    assert [one["fingerprint"] for one in timed] == [resolve(s).fingerprint() for s in specs]
+    tokens = [one["tokens_per_second"] * one["seconds"]["median"] for one in timed]
+    assert tokens == pytest.approx([4 * 16, 4 * 32])
+    with pytest.raises(UsageError, match="next to one spec"):
+        bench(*map(resolve, specs), against="transformers", quiet=True)
+
+
 def test_systems_that_are_not_there(monkeypatch):
     with pytest.raises(UsageError, match="cannot bench against fairseq") as unknown:
         bench(resolve(TOY), against="fairseq", quiet=True)
@@ -140,7 +154,7 @@ def test_the_other_side_has_nothing_of_our_settings(monkeypatch):
 
     stepper = Stepper(resolve(TOY))
     others, own = transformers(stepper, compiled=True), bertc(stepper, "bertc")
-    one = Contender("small", "fp32", False, small, nullcontext)
+    one = Contender("small", "fp32", False, small, nullcontext, stepper)
     monkeypatch.setattr("bertc.run.stepper.Stepper.small", lambda *_: one)
     for name in SUMS:
         monkeypatch.delenv(name, raising=False)

@@ -42,7 +42,7 @@ class Session:
     def begin(self) -> types.InitializeResult:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         start = self.client.start_io(
-            sys.executable, "-m", "bertc.lab.editor", cwd=str(ROOT), env=environment
+            sys.executable, "-m", "bertc.cli", "lsp", cwd=str(ROOT), env=environment
         )
         self.runner.run(start)
         result = self.ask(
