@@ -10,7 +10,6 @@ from functools import partial, partialmethod
 
 import pytest
 
-from bertc import space
 from bertc.base.diagnostics import CannotWriteError, DataError, MissingInputError, UsageError
 from bertc.lab.report.page import Section, document
 from bertc.lab.report.search import search_section, values_picture
@@ -18,6 +17,7 @@ from bertc.lab.search.drawing import drawing
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import read_outcome
 from bertc.lab.search.store import DATABASE, open_store, read_store, reading_store
+from bertc.lab_api import space
 from bertc.run.records.folder import RunFolder
 from tests.run.conftest import stopping
 
