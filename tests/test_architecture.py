@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -22,6 +23,7 @@ from bertc.ir.network.attention import Attention
 from bertc.ir.network.attention_node import AttentionNode
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.settings import Settings
 from bertc.ir.program.stage import METHODS, Stage
 from bertc.ir.terms.node import TermNode
 
@@ -119,6 +121,29 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     """Packages count as what they import themselves."""
     order = TopologicalSorter({name: to - {"bertc"} for name, to in arrows().items()})
     order.prepare()  # raises CycleError
+
+
+def test_no_module_imports_itself() -> None:
+    assert [path for path in FILES if module_of(path) in imported(path)] == []
+
+
+DOTTED = re.compile(r"``([a-z_]\w*(?:\.\w+)+)``")
+ENDINGS = (".json", ".txt", ".toml", ".tsv", ".hashes")
+
+
+def test_docstrings_name_modules_that_are_there_and_follow_what_they_describe() -> None:
+    """A name with dots leads on from a room, a library, a setting, or a name of the file's code."""
+    fields, others = ("id", "arg", "attr", "name"), {"torch", "plotly", *Settings.model_fields}
+    codes = {p: {getattr(n, field, "") for n in nodes(p) for field in fields} for p in FILES}
+    there = {module_of(path) for path in FILES}
+    there |= {f"{module_of(path)}.{name}" for path, names in codes.items() for name in names}
+    for path, names in codes.items():
+        for name in DOTTED.findall(path.read_text()):
+            full, head = f"bertc.{name.removeprefix('bertc.')}", name.split(".")[0]
+            led = full in there or head in names | others or name.endswith(ENDINGS)
+            assert led, f"{path}: {name}"
+        body = [ast.unparse(node)[:1] in "'\"" for node in ast.parse(path.read_text()).body]
+        assert (True, True) not in pairwise(body), f"{path} has two docstrings in a row"
 
 
 @pytest.mark.parametrize(("one", "other"), APART)

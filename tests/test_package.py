@@ -30,6 +30,7 @@ def test_the_wheel_works_far_from_the_checkout(tmp_path):
         env={**os.environ, "PYTHONPATH": str(site)},
     )
     assert '"encoder": 4385920' in run.stdout
+    assert (site / "bertc" / "py.typed").is_file(), "users' type checkers read the types"
     shipped = {path.name for path in (site / "bertc" / "specs").iterdir()}
     assert shipped == {path.name for path in (ROOT / "specs").iterdir()}
 

@@ -83,7 +83,7 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
 
 
 def executed_flops(stage: Stage, examples: int) -> Executed:
-    """Matmul FLOPs per example, as ``nn`` and the objectives run them on ``examples`` at once.
+    """Matmul FLOPs per example, as ``model`` and the objectives run them on ``examples`` at once.
 
     Of rows in several directions, the mean.
     """

@@ -218,7 +218,7 @@ def unstated(init: Drawn) -> Drawn | Glorot:
 
 @dataclass(frozen=True)
 class Weight:
-    """One trainable tensor as a fact: ``nn`` allocates it, ``estimate`` counts it.
+    """One trainable tensor as a fact: ``model`` allocates it, ``cost`` counts it.
 
     ``name`` is its path in the module tree; ``role`` decides whether an optimiser decays it.
     ``frozen``: no stage trains it, so that it has neither gradients nor moments.

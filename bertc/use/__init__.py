@@ -1,1 +1,1 @@
-"""A trained model in use: filling masks, predicting, evaluating, previews of batches."""
+"""A trained model in use: filling masks, predicting, vectors, previews of batches."""

@@ -15,7 +15,7 @@ from bertc.ir.terms.node import Pairs
 TRIES = 10  # BERT create_pretraining_data.py: tries to find another document
 
 Pair = tuple[int, int, int, int, int]
-"""(a, b, a_length, b_length, label), the fields of ``rows.ROW``."""
+"""(a, b, a_length, b_length, label), the fields of ``data.rows.index.ROW``."""
 
 
 @dataclass

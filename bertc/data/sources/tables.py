@@ -184,7 +184,7 @@ def _jsonl(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
 
 
 def _nested(row: dict[str, Any], selection: ColumnSelection) -> dict[str, Any]:
-    """A row with its cells, and those inside of them that dotted names select, ``doc.body``."""
+    """A row with its cells, and those inside of them that names with dots select."""
     for name in (*selection.required, *selection.optional):
         if "." in name and name not in row:
             cell: Any = row

@@ -1,4 +1,4 @@
-"""Attention kinds with their settings, weights and operations; ``nn.attention`` builds them."""
+"""Attention kinds with their settings, weights and operations; ``model.attention`` builds them."""
 
 import math
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self

@@ -1,4 +1,4 @@
-"""A bidirectional LSTM: its setting, weights and operations; ``nn.bilstm`` has its module.
+"""A bidirectional LSTM: its setting, weights and operations; ``model.bilstm`` has its module.
 
 Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neural Networks", 3.1.
 Their code is castorini/d-bert: dbert/distill/model/bi_rnn.py, siamese_rnn.py, and confs/.

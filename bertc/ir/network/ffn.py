@@ -1,4 +1,4 @@
-"""Feed-forward kinds with their settings, weights and operations; ``nn.ffn`` builds them."""
+"""Feed-forward kinds with their settings, weights and operations; ``model.ffn`` builds them."""
 
 from typing import Annotated, Any, Literal
 

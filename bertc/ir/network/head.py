@@ -78,7 +78,7 @@ class TransformHead(Node):
     ``bias`` of the dense layer; ModernBERT has none (head_pred_bias). ``affine``: the norm has
     scale and shift; LTG-BERT has neither, and ``dropout`` after it. With ``decoder`` masked
     tokens are predicted by the enhanced mask decoder (He et al. 2021, 3.2), which has a table of so
-    many absolute positions: see ``nn.encoder``.
+    many absolute positions: see ``model.encoder``.
     """
 
     kind: Literal["transform"] = "transform"

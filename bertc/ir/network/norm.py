@@ -66,7 +66,7 @@ class DynamicTanh(_Function):
 
 
 NormFunction = LayerNorm | RmsNorm | DynamicTanh
-"""The closed union of norm functions; ``nn.norm`` builds them."""
+"""The closed union of norm functions; ``model.norm`` builds them."""
 
 
 class _Placement(Node):

@@ -1,7 +1,7 @@
 """The base of term nodes: all facts about a term except its tensors.
 
 The tensor side of a term is a class in ``learn/objectives/``, joined to the node by
-``objectives.terms.tensors_of``. Other code asks the node and names no kind of objective; only
+``learn.objectives.terms.tensors_of``. Other code asks the node and names no kind of objective; only
 defaults and Hugging Face families list some.
 """
 

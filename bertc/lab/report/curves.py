@@ -45,7 +45,7 @@ class Panel:
 
 
 def panels(names: Sequence[str]) -> list[Panel]:
-    """The pictures of figures by name (``results.figures.values_of``), those there are."""
+    """The pictures of figures by name (``lab.results.figures.values_of``), those there are."""
     there = shown_figures(names)
 
     def named(*beginnings: str, parts: int) -> tuple[str, ...]:

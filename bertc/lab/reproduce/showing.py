@@ -47,8 +47,6 @@ class Shown:
             UsageError: if nothing was measured.
             CannotWriteError: if the disk has no room.
         """
-        from bertc.lab.reproduce.showing import save_picture
-
         measured = [measure for measure in self.table.measures if self._is_measured(measure)]
         if not measured:
             raise UsageError("nothing was measured yet", help="--scale tiny trains the rows")

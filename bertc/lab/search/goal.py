@@ -15,7 +15,7 @@ KINDS = ("masked", "replaced", "visible")
 
 @dataclass(frozen=True)
 class Goal:
-    """A score by its name, such as ``dev.accuracy``, ``mlm`` or ``loss``."""
+    """A score by its name, ``mlm``, ``loss``, or part and metric with a dot between."""
 
     name: str
     more_is_better: bool

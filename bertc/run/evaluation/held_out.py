@@ -38,7 +38,7 @@ class Evaluation:
     """Means over the held-out predictions: losses in nats, accuracies as fractions of 1.
 
     Those of ``mlm`` are of all predicted positions, as training has them; ``mlm_masked`` and the
-    like of one kind alone (``ir.terms.positions``), as far as there are any. ``loss_masked`` is the
+    like of one kind alone (``ir.terms.masking``), as far as there are any. ``loss_masked`` is the
     loss with those of masked positions in place.
 
     ``unigram_loss`` is the cross-entropy of the predicted tokens under the training text's token

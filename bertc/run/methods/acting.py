@@ -36,7 +36,7 @@ class Acting(Generic[M]):
         """Act before a batch is taken; a run that goes on from here does it again."""
 
     def after_step(self) -> None:
-        """Act on the weights after an update; ``progress.step`` counts it."""
+        """Act on the weights after an update; the step of ``progress`` counts it."""
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Surround an evaluation."""

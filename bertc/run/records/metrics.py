@@ -30,7 +30,7 @@ def describe(end: Ended) -> str:
 
 
 class Line(TypedDict, total=False):
-    """A line of means over training steps, or of an evaluation (see ``evaluation.Evaluation``).
+    """A line of means over training steps, or of an evaluation (see ``run.evaluation.held_out``).
 
     Evaluations of older runs have ``mlm`` of all predicted positions, and no ``mlm_masked``.
     """

@@ -14,7 +14,7 @@ from bertc.run.records.metrics import Line
 Score = tuple[str, ...]
 """The name of a column: task, part and metric; or an objective, for its held-out loss.
 
-Of masked language modelling it says of which positions (``ir.terms.positions``).
+Of masked language modelling it says of which positions (``ir.terms.masking``).
 """
 Scores = Mapping[str, Mapping[str, Mapping[str, float]]]
 """Values by task, part and metric."""

@@ -1,1 +1,0 @@
-"""Keyed random numbers, and sequential draws resolved in parallel."""
