@@ -84,6 +84,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="A compiler for text encoders: check, estimate, build and train a spec.",
 )
 
@@ -171,7 +172,7 @@ def file_to_write(default: Any, help: str, *names: str) -> Any:
     return option(default, help, *names, dir_okay=False, callback=_in_a_folder)
 
 
-RunArgument = Annotated[Path, Argument(help="a run folder")]
+RunArgument = Annotated[Path, Argument(help="a run or model folder")]
 
 
 def spec_words(spec: str, overrides: Sequence[str] | None) -> list[str]:
@@ -211,7 +212,7 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def of_all_commands(
     version: bool = option(
-        False, "print the version", "--version", is_eager=True, callback=_say_version
+        False, "print the version", "-V", "--version", is_eager=True, callback=_say_version
     ),
 ) -> None:
     """Options before the command."""

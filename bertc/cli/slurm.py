@@ -58,7 +58,7 @@ def train(
     set: SetOption = None,
     out: Path | None = file_to_write(None, "the file to write, instead of stdout", "-o", "--out"),
 ) -> None:
-    """Print the batch script that trains a spec on several machines, in runs/NAME.
+    """Print a script that trains a spec on machines, in runs/NAME.
 
     The job saves and queues again when it is preempted, out of time, or loses a machine.
     """
@@ -109,7 +109,7 @@ def prepare(
     set: SetOption = None,
     out: Path | None = file_to_write(None, "the file to write, instead of stdout", "-o", "--out"),
 ) -> None:
-    """Print a script that submits the preparation of a text as a job array.
+    """Print a script that prepares a text by a job array.
 
     The first share learns the vocabulary, then the others run at once, and a last job writes the
     manifest. Submitted again it makes what is missing.
