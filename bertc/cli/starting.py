@@ -24,7 +24,7 @@ def specs(json: JsonOption = False) -> None:
 
 @app.command()
 def init(
-    text: str | None = option(None, "a file, folder or pattern of text or of examples"),
+    text: str | None = option(None, "a file, folder or pattern; or what is to come: 20 GB"),
     language: str = option("", "its code, such as fr"),
     budget: str | None = option(None, "a size or a budget: 14M, 8h, 1e18"),
     purpose: str | None = option(None, "pretrain, classify, tag, squad or embed", "--for"),
@@ -42,13 +42,13 @@ def init(
     from bertc.base.storage.durable import write, writing
     from bertc.base.storage.paths import is_taken
     from bertc.lab.fit.sizing import budget_named, machine_named
-    from bertc.lab.starting.init import Answers, purposes, start
-    from bertc.lab_api import survey
+    from bertc.lab.starting.init import Answers, purposes, start, surveyed
 
     if out and is_taken(out):
         raise UsageError(f"{out} is there already", help="-o with another name, or remove it")
     ask = _ask if is_terminal() else _as_given
-    seen = ask("Which text or examples (a file, folder or pattern)?", text, None, survey)
+    which = "Which text or examples (a file, folder or pattern; or 20 GB of German)?"
+    seen = ask(which, text, None, surveyed)
     limit = ask("Which size or budget (14M, 8h, 1e18)?", budget, "1h", budget_named)
     known = purposes(seen)
     aim = ask(f"What for ({', '.join(known)})?", purpose, known[0], _purpose)

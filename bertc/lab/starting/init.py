@@ -4,6 +4,8 @@ The data are looked at, and what is guessed of them is said in the spec, with wh
 Loads no torch.
 """
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,17 @@ from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.candidate import SPENT
 from bertc.lab.fit.sizing import Machine, Parts, Sized, shapes, sized
 from bertc.lab.starting.columns import Column, Roles, roles_of
-from bertc.lab_api import Survey, escaped, findings, formatted, points, quoted, schema, units
+from bertc.lab_api import (
+    Survey,
+    escaped,
+    findings,
+    formatted,
+    points,
+    quoted,
+    schema,
+    survey,
+    units,
+)
 
 Purpose = Literal["pretrain", "classify", "tag", "squad", "embed"]
 SERVES: dict[str, tuple[Purpose, ...]] = {
@@ -33,6 +45,7 @@ NEEDS: dict[Purpose, str] = {
 }
 HOUR = budget("time", "1h")
 NO_DEV = "nothing judges it: see the line below the task"
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT])B(?: of (.+))?", re.IGNORECASE)
 OF_A_RECIPE = "A published recipe decides how long it is trained: --budget changes nothing here."
 VOCABULARIES = ((3e5, "1k"), (3e6, "4k"), (3e7, "8k"), (3e8, "16k"), (float("inf"), "32k"))
 """Sizes of the vocabulary by bytes of text, so that most entries are met often."""
@@ -50,6 +63,29 @@ class Answers:
     purpose: Purpose | None = None
     machine: Machine = Machine()
     init: str = ""
+
+
+@dataclass(frozen=True)
+class Planned(Survey):
+    """Text that is to come: an amount, perhaps with its language, and where it will be read."""
+
+    amount: float = 0.0
+    language: str = ""
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the text, about."""
+        return int(self.amount)
+
+
+def surveyed(name: str) -> Survey:
+    """Look at data, or take ``20 GB of German`` for text that will be in the folder ``text``."""
+    match = None if os.path.exists(name) else _AMOUNT.fullmatch(name.strip())
+    if match is None:
+        return survey(name)
+    amount = float(match[1]) * 1000.0 ** (1 + "kmgt".index(match[2].lower()))
+    files = (Path("text"),)
+    return Planned("text", "text/**/*.txt", files, amount=amount, language=match[3] or "")
 
 
 def purposes(seen: Survey) -> tuple[Purpose, ...]:
@@ -78,7 +114,8 @@ def start(seen: Survey, answers: Answers) -> str:
     roles = roles_of(seen.columns)
     chosen = _spec(answers, seen, roles, purpose)
     spec = chosen.spec
-    findings(spec).raise_if_any()
+    if not isinstance(seen, Planned):
+        findings(spec).raise_if_any()
     notes = _notes(seen, roles, purpose)
     if not _glue(seen, purpose):
         notes += _unread(seen, roles, spec)
@@ -99,7 +136,8 @@ def _spec(answers: Answers, seen: Survey, roles: Roles, purpose: Purpose) -> Siz
         text = "data = docstrings  # for the vocabulary; text like yours is better"
         tried = shapes(Parts((), (text, "vocab = bpe(8k)"), (), task))
         return sized(tried, answers.budget, answers.machine, seen.text_bytes)
-    text = _data(seen, roles.text, purpose, answers.language)
+    language = answers.language or (seen.language if isinstance(seen, Planned) else "")
+    text = _data(seen, roles.text, purpose, language)
     batch, seq = answers.machine.rows
     packed = "pack = true  # several short texts a row, none padded"
     training = (f"batch = {batch}", f"seq = {seq}", packed)
@@ -186,7 +224,8 @@ def _alike(roles: Roles) -> str:
 def _notes(seen: Survey, roles: Roles, purpose: Purpose) -> list[str]:
     """Sentences on the data: files, size, columns and labels."""
     count, size = len(seen.files), units.bytes_text(seen.text_bytes)
-    notes = [f"{escaped(seen.name)}: {seen.kind}, {_several(count, 'file')}, about {size}."]
+    there = "to be put there" if isinstance(seen, Planned) else _several(count, "file")
+    notes = [f"{escaped(seen.name)}: {seen.kind}, {there}, about {size}."]
     if seen.left_out:
         endings = seen.left_out.items()
         others = _listed([f"{count:,} {ending or 'without ending'}" for ending, count in endings])
