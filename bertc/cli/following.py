@@ -9,16 +9,7 @@ import typer
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage import durable
-from bertc.cli.options import (
-    JsonOption,
-    RunArgument,
-    app,
-    argument,
-    file_to_write,
-    option,
-    refuse_others,
-    say,
-)
+from bertc.cli.options import JsonOption, app, argument, file_to_write, option, refuse_others, say
 
 LISTED, RESULTS = ("where", "sort", "json"), ("results", "json")
 
@@ -125,7 +116,7 @@ def inspect_(
 
 @app.command("data")
 def data_(
-    run: RunArgument,
+    run: Path = argument(..., "a run folder"),
     steps: str = option(..., "the first step and the end, counted from 0: 0:100"),
 ) -> None:
     """List the documents that the steps of a run read, a JSON line for each piece of one."""

@@ -55,15 +55,16 @@ def train(
         programs = points(spec, set, findings)
         _remark(findings, nproc)
     if len(programs) > 1:
-        _refuse_for_grid(len(programs), nproc)
+        if nproc > 1:
+            raise UsageError(
+                f"a grid of {len(programs)} points is trained in one process",
+                help="leave --nproc out, or train its points by themselves, with --set",
+            )
         raise typer.Exit(_train_grid(programs, spec, set, out, resume))
     (resolved,) = programs
     folder = out or Path("runs") / resolved.name
     if nproc > 1:
-        command = [
-            *("train", *spec_words(spec, set), "--out", str(folder)),
-            *["--resume"] * resume,
-        ]
+        command = [*("train", *spec_words(spec, set), "--out", str(folder)), *["--resume"] * resume]
         raise typer.Exit(_launch(command, resolved, nproc, folder))
     text = "" if run else spec_text(spec, set)
     _train_one(resolved, folder, text, resume)
@@ -142,14 +143,6 @@ def _refuse_nothing_there(spec: str) -> None:
         raise MissingInputError(f"there is neither a run nor a spec {spec[:60]}", help) from None
 
 
-def _refuse_for_grid(points: int, nproc: int) -> None:
-    if nproc > 1:
-        raise UsageError(
-            f"a grid of {points} points is trained in one process",
-            help="leave --nproc out, or train its points by themselves, with --set",
-        )
-
-
 def _train_grid(
     points: "Sequence[Resolved]",
     spec: str,
@@ -165,13 +158,9 @@ def _train_grid(
     from bertc.run.train.grid import train_grid
 
     parent, codes = out or Path("runs") / find_spec(spec).title, list[int]()
+    text, aside = spec_text(spec, overrides), partial(say, err=True)
     for outcome in train_grid(
-        points,
-        parent,
-        spec_text=spec_text(spec, overrides),
-        resume=resume,
-        say=partial(say, err=True),
-        tracking=feeding,
+        points, parent, spec_text=text, resume=resume, say=aside, tracking=feeding
     ):
         if isinstance(outcome, BertcError):
             codes.append(exit_code(outcome, color=in_color(sys.stderr)))

@@ -11,7 +11,7 @@ from bertc.cli.options import JsonOption, RunArgument, app, argument, option, re
 
 @app.command("eval")
 def evaluate(
-    runs: list[Path] = argument(..., "a run folder; several, or folders of them, as one table"),
+    runs: list[Path] = argument(..., "a run or model; several runs, or folders, as one table"),
     data: str = option("", "text to evaluate on, all of it: a path, or files('a.txt')"),
     objective: str = option("", "other terms than it learned: of a run with sop, nsp"),
     seq: int = option(0, "tokens per row of a stream [0: as trained]", min=0),
@@ -29,15 +29,14 @@ def evaluate(
     json: JsonOption = False,
 ) -> None:
     """Evaluate the newest good checkpoint of a run: held-out text, examples of a task, pairs."""
-    from bertc.base.storage.paths import is_file
     from bertc.lab.results.evaluations import evaluate_runs
     from bertc.run.evaluation.evaluate import evaluate_run
     from bertc.run.evaluation.manner import Manner
     from bertc.run.records.folder import RunFolder
 
     how = (seq, memory, clamp, same_length, sliding, examples, stride, data, objective, pairs)
-    is_model = bool(pairs) and is_file(runs[0] / "config.json")
-    if len(runs) == 1 and (is_model or RunFolder(runs[0]).holds_a_run):
+    first = RunFolder(runs[0])
+    if len(runs) == 1 and (first.holds_a_run or first.holds_a_model):
         report = evaluate_run(runs[0], Manner(*how), task=task, part=part)
         say(report.as_json() if json else report.as_table())
         return
@@ -80,8 +79,11 @@ def predict(
 @app.command("embed")
 def embed_(
     run: RunArgument,
-    file: Path = argument(..., "one text a line"),
-    out: Path = option(..., "vectors.npy, or .parquet with texts", "-o", "--out"),
+    file: Path = argument(..., "a text a line, or .csv, .tsv, .jsonl, .parquet; or a pattern"),
+    out: Path | None = option(None, "vectors.npy, or .parquet with texts", "-o", "--out"),
+    near: str = option("", "a text: print the rows nearest to it, a JSON object each"),
+    top: int = option(5, "rows that --near prints", min=1),
+    column: str = option("", "the column of the text [default: text]", "--text"),
     pooling: str = option(
         "", "mean, cls or max; default: as trained or as its folder says, else mean"
     ),
@@ -91,16 +93,23 @@ def embed_(
     precision: Literal["auto", "fp32", "bf16"] = option("fp32", "auto: what is fast there"),
     device: str = option("auto", "auto, cpu or cuda"),
 ) -> None:
-    """Write a vector for each line of a file, from the hidden states of a model."""
+    """Write a vector for each text of a file, or print those nearest to a text."""
+    from bertc.use.answer_files import answer_lines
     from bertc.use.embed import embed_file, refuse_other_files, write_vectors
 
-    refuse_other_files(out)
-    texts, embedded = embed_file(
-        run, file, pooling, normalise=normalise, prompt=prompt, width=width, device=device,
-        precision=precision,
+    if out is not None:
+        refuse_other_files(out)
+    elif not near:
+        raise UsageError("embed needs a file to write", help="-o vectors.npy, or --near TEXT")
+    rows, embedded, nearest = embed_file(
+        run, file, pooling, column=column, near=near, top=top, normalise=normalise, prompt=prompt,
+        width=width, device=device, precision=precision,
     )  # fmt: skip
-    write_vectors(texts, embedded, out)
-    say(f"{embedded.summary()}\n{out}")
+    for line in answer_lines([nearest]):
+        say(line)
+    if out is not None:
+        write_vectors([row.text for row in rows], embedded, out)
+    say("\n".join([embedded.summary(), *([str(out)] if out else [])]), err=bool(near))
 
 
 WITHOUT_PUSH = ("to", "onnx", "int8", "pooling", "code")

@@ -81,11 +81,22 @@ def read_tensors(path: Path, wanted: Mapping[str, str]) -> dict[str, Tensor]:
     """Read tensors as fp32 under new names; ``wanted`` maps the file's keys to them."""
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(key).to(torch.float32) for key, name in wanted.items()}
+            tensors = {n: file.get_tensor(key).to(torch.float32) for key, n in wanted.items()}
     except (SafetensorError, OSError, ValueError, RuntimeError):
         raise DataError(
             f"{path} is damaged: its tensors do not match its header", help="copy or save it again"
         ) from None
+    refuse_no_numbers(path, tensors)
+    return tensors
+
+
+def refuse_no_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are NaN or infinite: so would be all that a network makes of them."""
+    if wrong := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+        raise DataError(
+            f"{path}: weights are NaN or infinite in {named_few(wrong)}",
+            help="copy it again, or go back to weights from before the training diverged",
+        )
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -19,7 +19,7 @@ from bertc.base.storage.plain_file import refuse_pointer
 from bertc.hub import composer, families
 from bertc.hub.families.family import Family
 from bertc.hub.keys import ANGLES, BUFFERS, of_encoder, plain, prefixes
-from bertc.hub.tensors import Entry, read_header, read_tensors
+from bertc.hub.tensors import Entry, read_header, read_tensors, refuse_no_numbers
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 """Names of weights in published folders, the first that is there is read."""
@@ -44,6 +44,7 @@ class Stored:
         tensors = dict[str, Tensor]()
         for key in wanted.keys() & self.loaded.keys():
             tensors[wanted[key]] = self.loaded[key].to(torch.float32, copy=True).contiguous()
+        refuse_no_numbers(self.path, tensors)
         for file in dict.fromkeys(self.files.values()):
             keys = [key for key in wanted if self.files.get(key) == file]
             tensors |= read_tensors(file, {key: wanted[key] for key in keys}) if keys else {}

@@ -1,20 +1,36 @@
-"""``bertc embed``: vectors of the lines of a file, written."""
+"""``bertc embed``: vectors of the texts of files, written, or compared with that of one text."""
 
-from collections.abc import Sequence
+import glob
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from bertc.base.diagnostics import DataError, UsageError
+from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError, UsageError
 from bertc.base.storage import durable
-from bertc.base.storage.paths import is_folder
+from bertc.base.storage.paths import is_file, is_folder, user_path
+from bertc.data.layouts.related import read_texts
+from bertc.data.layouts.table import rows_of
+from bertc.data.sources.files import has_columns, matching_files
 from bertc.data.sources.streams import lines, opened_stream
+from bertc.ir.learning.mining import TextKind
 from bertc.ir.program.resolved import RunPrecision
 from bertc.machine.display import choose
 from bertc.run.models.loading import load, placed
-from bertc.run.models.vectors import Embedded, embed
+from bertc.run.models.vectors import Embedded, embed, likeness
+from bertc.use.answer_files import AnswerRow
+
+
+class PlacedText(NamedTuple):
+    """A text and its place: file and line."""
+
+    place: str
+    text: str
 
 
 def embed_file(
@@ -22,25 +38,57 @@ def embed_file(
     file: Path,
     pooling: str = "",
     *,
+    column: str = "",
+    near: str = "",
+    top: int = 5,
     normalise: bool | None = None,
     prompt: str = "",
     width: int = 0,
     device: str = "auto",
     precision: RunPrecision = "fp32",
     quiet: bool = False,
-) -> tuple[list[str], Embedded]:
-    """Texts of a file, the lines, with their vectors."""
-    with opened_stream(file) as stream:
-        texts = [line for _, line in lines(stream)]
-    if not texts:
-        raise DataError(f"{file} has no lines", help="a text file with one text a line")
+) -> tuple[list[PlacedText], Embedded, list[AnswerRow]]:
+    """Rows of a file, or of those that a pattern matches; their vectors; the nearest to ``near``.
+
+    A row is a line, or one of a table, whose texts are in ``column``. It is read as a document,
+    unless there is a ``prompt``, and ``near`` as a query; the ``top`` nearest have scores.
+    """
+    if is_folder(user_path(file)):
+        raise MissingInputError(f"{file} is a folder", help=f'a pattern: "{file}/**/*.md"')
+    name = glob.escape(str(file)) if is_file(user_path(file)) else str(file)
+    paths = (path for path in matching_files(name) if isinstance(path, Path))  # none in a store
+    rows = [row for path in paths for row in _rows(path, column)]
+    if not rows:
+        raise DataError(f"{file} has no texts", help="one text a line, or a table")
     model = load(run)
     placed(model, device, precision)
+    embedding = partial(embed, model, run, pooling=pooling, normalise=normalise, width=width)
     with closing(choose(quiet)) as display:
-        return texts, embed(
-            model, run, texts, pooling, normalise=normalise, prompt=prompt, width=width,
-            progress=display,
-        )  # fmt: skip
+        kind: TextKind | None = "document" if near and not prompt else None
+        texts = [row.text for row in rows]
+        embedded = embedding(texts, prompt=prompt, kind=kind, progress=display)
+    if not near:
+        return rows, embedded, []
+    ((scores_n,),) = likeness(model, run, embedding([near], kind="query"), embedded)
+    best = scores_n.argsort(descending=True, stable=True).tolist()
+    scored = ({"score": round(float(scores_n[at]), 6), **rows[at]._asdict()}
+              for at in best if texts[at].strip())  # fmt: skip
+    return rows, embedded, [*islice(scored, top)]
+
+
+def _rows(path: Path, column: str) -> Iterator[PlacedText]:
+    """The rows of a file with columns, or where none is named the lines of any other."""
+    if not column and not has_columns(path):
+        with opened_stream(path) as stream:
+            yield from (PlacedText(f"{path}:{number}", line) for number, line in lines(stream))
+        return
+    columns = (column or "text",)
+    try:
+        for _, place, cells in rows_of(path, columns, (), True):
+            yield PlacedText(place, *read_texts(cells, columns, place))
+    except MissingColumnError as error:
+        help = f"--text COLUMN names the column of the text: {error.help}"
+        raise DataError(error.message, help) from None
 
 
 def refuse_other_files(to: Path) -> None:

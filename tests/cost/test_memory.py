@@ -14,9 +14,7 @@ from bertc.cost.planning.world import Strategy
 from bertc.cost.rules import flash_bytes
 from bertc.ir.program.model import trained_names
 from bertc.ir.program.resolved import Resolved
-from bertc.learn.objectives import (
-    Losses,
-)
+from bertc.learn.objectives import Losses
 from bertc.learn.objectives.softmax.cross_entropy import GPU_CHUNK
 from bertc.learn.step.memory import beginning
 from bertc.model import build

@@ -104,11 +104,7 @@ def test_averages_are_those_of_the_leaderboard_and_of_papers():
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (
-            ("encoder", "--tasks", "rte,boolq"),
-            2,
-            "--tasks of: mnli, qqp",
-        ),
+        (("encoder", "--tasks", "rte,boolq"), 2, "--tasks of: mnli, qqp"),
         (
             ("encoder", "--tasks", "cola"),
             66,

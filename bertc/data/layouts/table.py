@@ -96,7 +96,7 @@ def source_name(source: ExampleSource) -> str:
 
 
 def opened_file(path: Path) -> AbstractContextManager[OpenFile]:
-    """Open a file, compressed or not, as ``streams.opened`` does."""
+    """Open a file, compressed or not, as ``opened_stream`` does."""
     if is_folder(path):
         raise DataError(f"{path} is a folder, not a file", "name a file in it")
     return opened_stream(path)

@@ -18,13 +18,7 @@ from bertc.data.cache.store import Progress, fingerprint
 from bertc.data.cache.workers import processes, spread
 from bertc.data.rows.cleaning import CleanWriter, Measure, Traits, removal_text
 from bertc.data.rows.holdout import part_of_document
-from bertc.data.rows.rewriting import (
-    PER_TOKEN,
-    hold_out_end,
-    split_facts,
-    too_little,
-    write_counts,
-)
+from bertc.data.rows.rewriting import PER_TOKEN, hold_out_end, split_facts, too_little, write_counts
 from bertc.data.rows.tokens import token_dtype
 from bertc.data.sources.source import TextSource, split_sentences
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary, splits

@@ -34,10 +34,7 @@ class TokenSums:
 
 
 def token_sums(
-    old: Vocabulary,
-    new: Vocabulary,
-    kind: TokenRows,
-    vectors: NDArray[np.float32] | None = None,
+    old: Vocabulary, new: Vocabulary, kind: TokenRows, vectors: NDArray[np.float32] | None = None
 ) -> TokenSums:
     """The rows of the new tokens; ``vectors`` (v, d) are of those, zero where one has none."""
     equal = _equal_tokens(old, new)

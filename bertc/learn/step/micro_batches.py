@@ -81,11 +81,7 @@ def corruption(
 
 
 def _in_one_direction(
-    stage: Stage,
-    vocab: VocabTensors,
-    seed: int,
-    microbatch: int,
-    remembered: Remembered | None,
+    stage: Stage, vocab: VocabTensors, seed: int, microbatch: int, remembered: Remembered | None
 ) -> Corruption:
     def micro_batches(inputs: Inputs, batch: int, number: int = 0) -> list[list[MicroBatch]]:
         unit = batch if share_falls(stage) or batch % microbatch else microbatch

@@ -25,6 +25,7 @@ from bertc.data.examples.task_data import TaskData
 from bertc.data.vocab.vocabulary import characters_by_token
 from bertc.ir.methods.pruning import units
 from bertc.ir.program.reading import stand_in
+from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import Losses, MicroBatch, NextTokenTargets
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.vocabulary import vocab_tensors
@@ -38,10 +39,10 @@ from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
 from bertc.run.evaluation.pairs import evaluate_pairs
 from bertc.run.evaluation.remarks import NextTokenCost, next_token_cost, plateau_lines
-from bertc.run.evaluation.task_lookup import names_files, nothing_to_judge_by
+from bertc.run.evaluation.task_lookup import imported, names_files, nothing_to_judge_by
 from bertc.run.evaluation.tasks import evaluate_files, evaluate_tasks, sources_told
 from bertc.run.evaluation.without import transformer_of, without_heads
-from bertc.run.models.loading import load
+from bertc.run.models.loading import load, read_model
 from bertc.run.records.checkpoints import newest
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
@@ -65,8 +66,9 @@ def evaluate_run(
 ) -> Report:
     """Evaluate the newest valid checkpoint, by default on the examples used during training.
 
-    ``manner`` changes what is read and how; ``task`` (see ``task_of``) names other files, ``part``
-    another part of the data, such as ``test``. ``without``: layers and numbers of heads, from 0.
+    A model folder is evaluated as its import would be. ``manner`` changes what is read and how;
+    ``task`` (see ``task_of``) names other files, ``part`` another part of the data, such as
+    ``test``. ``without``: layers and numbers of heads, from 0.
 
     Raises:
         MissingInputError: if the folder holds no run, or no model yet.
@@ -77,14 +79,14 @@ def evaluate_run(
     if manner.pairs and not (task or part):
         return evaluate_pairs(run, manner, without, quiet)
     folder = RunFolder(run)
-    resolved = folder.read_resolved()
-    checkpoint, _ = newest(folder.checkpoints, *folder.identities())
-    done = Progress.of(checkpoint.progress) if checkpoint else Progress()  # of an imported model
+    resolved, done = _program_of(folder)
     trained = resolved.trained_at(done.step)
-    reading, files = None, bool(task or part or (manner.examples and trained.tasks))
+    files = bool(task or part or (manner.examples and trained.tasks))
+    files = files or any(map(imported, trained.tasks))
     devs = [getattr(t, "dev", "") or getattr(t, "data", "") for t in trained.tasks]
     named = names_files(task, ("dev",)) and not (part or manner.examples or any(devs))
-    details = Details(run, fits=(named or not files) and not without)
+    reading, is_run = None, folder.holds_a_run
+    details = Details(run, fits=(named or not files) and is_run and not without)
     with folder.naming_home(resolved), closing(choose(quiet)) as display:
         if files:
             manner.refuse_for_tasks()
@@ -102,6 +104,15 @@ def evaluate_run(
         run, done.step, resolved.steps_by(done.step, done.seconds), done.tokens, done.seconds,
         evaluation, notes, reading, tuple(details.notes),
     )  # fmt: skip
+
+
+def _program_of(folder: RunFolder) -> tuple[Resolved, Progress]:
+    """The program of a run or model folder, and how far it was trained."""
+    if folder.holds_a_model:
+        return read_model(folder.path)[0], Progress()
+    resolved = folder.read_resolved()
+    checkpoint, _ = newest(folder.checkpoints, *folder.identities())
+    return resolved, Progress.of(checkpoint.progress) if checkpoint else Progress()
 
 
 def evaluate_heads(

@@ -25,16 +25,14 @@ from bertc.data.layouts.example import TextExample
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import fill_template, template_of
 from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.hub.sentences import vectors_of
 from bertc.ir.learning.objective import PRETRAINING, Objective
-from bertc.ir.learning.vector_task import Embed, Rerank
+from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.terms.node import answered_by
 from bertc.learn.objectives import tensors_of, token_logits
-from bertc.learn.objectives.softmax.similarities import search
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
 from bertc.run.models.loading import load, placed, weights_digest
-from bertc.run.models.vectors import embed
+from bertc.run.models.vectors import embed, likeness
 
 LONGEST_ROW = 512
 """Tokens of the longest row for a network that sets no limit."""
@@ -79,13 +77,11 @@ class TrainedNetworks:
     ) -> Iterator[NDArray[np.float32]]:
         """Similarities (q, c) of some queries after others with all passages."""
         model, _ = self._loaded(folder)
-        ways, place = vectors_of(Path(folder), model.resolved), Path(folder)
-        dot = ways is not None and ways.similarity == "dot"
+        place = Path(folder)
         made = embed(model, place, passages, normalise=False, kind="document", progress=progress)
         asked = embed(model, place, queries, normalise=False, kind="query", progress=progress)
-        both = ([*torch.from_numpy(texts.vectors)] for texts in (asked, made))
         progress.begin(f"searching with {folder}", len(queries), "texts")
-        for likeness_qc in search(Embed(similarity="dot" if dot else "cosine"), *both):
+        for likeness_qc in likeness(model, place, asked, made):
             yield likeness_qc.numpy()
             progress.advance(len(likeness_qc))
         progress.end()

@@ -26,7 +26,7 @@ from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
 from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.mining import TextKind
 from bertc.ir.learning.vector_task import Embed
-from bertc.learn.objectives.softmax.similarities import pooled
+from bertc.learn.objectives.softmax.similarities import pooled, search
 from bertc.model import EncoderInputs, Model
 
 TOKENS_AT_ONCE = {"cpu": 1 << 10, "cuda": 1 << 14}
@@ -116,6 +116,14 @@ def embed(
     how = f"{sentences}" if by_token else f"pooling {task.pooling}" + ", of length 1" * normalise
     seconds, longest = time.perf_counter() - started, min(sentences.longest or room, room)
     return Embedded(made, rows.num_cut, longest, seconds, empty, how + _prompted(sentences))
+
+
+def likeness(model: Model, folder: Path, queries: Embedded, others: Embedded) -> Iterator[Tensor]:
+    """Similarities (q, n) of some queries after others with all texts, as the folder has them."""
+    ways = vectors_of(folder, model.resolved)
+    dot = ways is not None and ways.similarity == "dot"
+    both = ([*torch.from_numpy(made.vectors)] for made in (queries, others))
+    return search(Embed(similarity="dot" if dot else "cosine"), *both)
 
 
 def _batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:

@@ -33,8 +33,9 @@ from bertc.base.diagnostics import (
 )
 from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
-from bertc.base.storage.paths import StrPath, files_matching, is_folder, is_taken
+from bertc.base.storage.paths import StrPath, files_matching, is_file, is_folder, is_taken
 from bertc.base.storage.plain_file import read_text
+from bertc.data.tokenizers.reading import network_folder
 from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers, step_of_model
 from bertc.ir.data import without_places
@@ -76,6 +77,11 @@ class RunFolder:
     def holds_a_run(self) -> bool:
         """True if a run was started here; the resolved program is the first file written."""
         return is_taken(self.resolved)
+
+    @property
+    def holds_a_model(self) -> bool:
+        """True of the model folder of others, which no run made."""
+        return not self.holds_a_run and is_file(network_folder(self.path) / "config.json")
 
     @property
     def saved_step(self) -> int:
