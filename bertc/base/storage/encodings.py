@@ -21,7 +21,7 @@ ENCODINGS = (
     "GB18030", "BIG5", "CP949", "CP874",
 )  # fmt: skip
 """Encodings of text by names that iconv knows too; of those that read it alike the first counts."""
-LETTERS = (
+_LETTERS = (
     "äöüß", "àâçéèêëîïôùûüÿœæ", "áéíóúñü", "àáâãçéêíóôõú", "àèéìíòóù", "åäöéæø", "áðéíóúýþæö",
     "áäčďéěíĺľňóôŕřšťúůýž", "ąćęłńóśźż", "áéíóöőúüű", "čćđšž", "ăâîşţșț", "çğıöşüâ", "ąčęėįšųūž",
     "āčēģīķļņōŗšūž", "äõöüšž", "абвгдежзийклмнопрстуфхцчшщъыьэюяё",
@@ -29,12 +29,12 @@ LETTERS = (
     "άαβγδέεζήηθίϊΐικλμνξόοπρσςτύϋΰυφχψώω",
 )  # fmt: skip
 """Letters of languages beside those of ASCII."""
-SIGNS = "’‘“”„«»–—…€°§·¿¡ºª\xa0"
+_SIGNS = "’‘“”„«»–—…€°§·¿¡ºª\xa0"
 SAMPLE_BYTES, LOOKED_AT_BYTES = 1 << 13, 1 << 16
 """Bytes around the first that is not UTF-8, and of lines that are not ASCII, that are looked at."""
-MOST_READINGS, ALIKE = 3, 0.03
+MOST_READINGS, _ALIKE = 3, 0.03
 """Encodings that are named, and by how much a rank may be more than the best."""
-SHOWN_BEFORE, SHOWN = 20, 40
+_SHOWN_BEFORE, _SHOWN = 20, 40
 """Characters of a line that are shown, before the first that differs and in all."""
 CONTROLS = re.compile("[\x80-\x9f]")
 """Control characters that no text has in UTF-8, and in other encodings letters or signs."""
@@ -78,12 +78,12 @@ def refuse_utf_16(path: StrPath, raw: bytes) -> None:
 
 
 def controls_in(path: StrPath, text: str) -> Iterator[DataError]:
-    """What is wrong with control characters that another encoding left in UTF-8, if any."""
+    """An error for control characters that another encoding left in a text, if any."""
     places = [] if text.isascii() else [match.start() for match in CONTROLS.finditer(text)]
     if not places:
         return
-    begin = max(0, places[0] - SHOWN_BEFORE)
-    shown = escaped(" ".join(text[begin : begin + SHOWN].split()))
+    begin = max(0, places[0] - _SHOWN_BEFORE)
+    shown = escaped(" ".join(text[begin : begin + _SHOWN].split()))
     count = several(len(places), "control character")
     message = f'{path}: {count} of U+0080 to U+009F, as in "{shown}"'
     for wrong in ("ISO8859-1", "ISO8859-2"):
@@ -116,17 +116,17 @@ def _encodings(sample: bytes) -> list[str]:
             if not CONTROLS.search(text):
                 ranks.setdefault(text, (round(rank, 2), name))
     ordered = sorted(ranks.values(), key=itemgetter(0))
-    best = [name for rank, name in ordered if rank <= ordered[0][0] + ALIKE]
+    best = [name for rank, name in ordered if rank <= ordered[0][0] + _ALIKE]
     return best[:MOST_READINGS]
 
 
 def _strangeness(text: str) -> float:
     """The fraction of characters beyond ASCII that do not belong together in a language."""
     plain = _WORD.sub(lambda word: word[0] if _is_plain(word[0]) else "?" * len(word[0]), text)
-    counts = Counter(c for c in plain.lower() if not c.isascii() and c not in SIGNS)
+    counts = Counter(c for c in plain.lower() if not c.isascii() and c not in _SIGNS)
     of_script = sum(n for c, n in counts.items() if unicodedata.category(c) in ("Lo", "Mn"))
-    of_language = max(sum(counts[letter] for letter in {*letters}) for letters in LETTERS)
-    beyond = sum(not c.isascii() and c not in SIGNS for c in text)
+    of_language = max(sum(counts[letter] for letter in {*letters}) for letters in _LETTERS)
+    beyond = sum(not c.isascii() and c not in _SIGNS for c in text)
     return 1 - max(of_script, of_language) / beyond if beyond else 0.0
 
 
@@ -141,8 +141,8 @@ def _shown(sample: bytes, *names: str) -> list[str]:
     read = [[line.decode(name, "replace") for name in names] for line in sample.split(b"\n")]
     line = max(read, key=lambda texts: len({*texts}))
     differing = (at for at, signs in enumerate(zip(*line, strict=False)) if len({*signs}) > 1)
-    begin = max(0, next(differing, 0) - SHOWN_BEFORE)
-    return [escaped(text[begin : begin + SHOWN].strip()) for text in line]
+    begin = max(0, next(differing, 0) - _SHOWN_BEFORE)
+    return [escaped(text[begin : begin + _SHOWN].strip()) for text in line]
 
 
 def _converted(path: StrPath, *steps: str) -> str:

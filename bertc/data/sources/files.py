@@ -47,8 +47,7 @@ def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = No
     The rest of a file is left out from where it cannot be read, if ``damaged`` receives the error.
     """
     paths = matching_files(corpus.path)
-    texts = partial(_texts, column=corpus.column)
-    remarks = begin_as_text(paths, texts) if damaged is None else ()
+    remarks = () if damaged else begin_as_text(paths, partial(_texts, column=corpus.column))
     identities = {path: file_identity(path) for path in paths}
     sizes = {path: unpacked_bytes([path]) for path in paths}
 
@@ -120,8 +119,8 @@ def begin_as_text(
     def begin(path: Path) -> Iterator[DataError]:
         if suffix(path) != ".parquet":
             with opened_stream(path) as file:
-                beginning = decode(file.stream.read(share), path, 1, complete=False)
-            yield from controls_in(path, beginning)
+                beginning = file.stream.read(share)
+                yield from controls_in(path, decode(beginning, path, 1, complete=False))
         if read and has_columns(path) and size_of(path):
             with opened_stream(path) as file:
                 next(read(file), None)
@@ -138,8 +137,7 @@ def file_identity(path: AnyFile) -> tuple[object, ...]:
     """Values that change when the file does."""
     if isinstance(path, FileAt):
         return path.address, path.size, 0, path.version
-    stat = path.stat()
-    digest = hashlib.sha256()
+    stat, digest = path.stat(), hashlib.sha256()
     try:
         with path.open("rb") as stream:
             digest.update(stream.read(SAMPLED_BYTES))
