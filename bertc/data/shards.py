@@ -67,10 +67,10 @@ def tokenise_source(
 
     def made(part: TextSource) -> TokenFolder:
         name = fingerprint(VERSION, part.identity, spelling(vocabulary), holdout, *cleaned)
-        folder, least = cache / "tokens" / name, not source.parts
+        folder = cache / "tokens" / name
         fill = partial(
             tokenise, source=part, vocabulary=vocabulary, holdout=holdout, progress=progress,
-            least=least, rules=rules,
+            least=not source.parts, rules=rules,
         )  # fmt: skip
         expected_bytes = part.text_bytes * np.dtype(dtype).itemsize // 4
         return folder, obtain(folder, fill, progress, expected_bytes)
@@ -102,13 +102,18 @@ def tokenise_source(
     if len(read) > 1:
         content = fingerprint(*(facts["content"] for _, facts in read))
         facts = together(source.name, content, [facts for _, facts in read])
-    for remark in (removal_text(facts.get("removed", {})), held_out_remark(facts, holdout)):
-        if remark:
-            progress.note(f"{source.name}: {remark}")
-    for error in source.remarks:
-        progress.note(f"{error.message}; {error.help}")
+    _note_remarks(source, facts, holdout, progress)
     # Without held-out text it is text to evaluate on alone.
     return Tokenised(facts, train, heldout if holdout else train, np.sum(counts, axis=0))
+
+
+def _note_remarks(source: TextSource, facts: Facts, holdout: float, progress: Progress) -> None:
+    """Say what was removed and held out of a source, and what is wrong with its text."""
+    remarks = removal_text(facts.get("removed", {})), held_out_remark(facts, holdout)
+    for remark in filter(None, remarks):
+        progress.note(f"{source.name}: {remark}")
+    for error in source.remarks:
+        progress.note(f"{error.message}; {error.help}")
 
 
 TokenFolder = tuple[Path, Facts]
