@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import bertc
+from bertc import lab_api
 from bertc.base.diagnostics import DataError, MissingInputError, StoppedError, UsageError
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.vocabulary import Vocabulary
@@ -86,11 +87,12 @@ def test_in_another_folder_a_run_names_that_of_its_files(call, tmp_path, cache, 
 
 
 def test_what_takes_a_folder_takes_its_name():
-    public = [getattr(bertc, name) for name in bertc.__all__ if name == name.lower()]
-    for one in filter(callable, [*public, bertc.RunFolder]):
+    named = [(bertc, n) for n in bertc.__all__] + [(lab_api, n) for n in lab_api.__all__]
+    public = [getattr(module, name) for module, name in named if name == name.lower()]
+    for one in filter(callable, [*public, lab_api.RunFolder]):
         first = str([*inspect.signature(one).parameters.values()][:1])
         assert "Path" not in first or "str" in first, one
-    assert bertc.RunFolder("a").spec == Path("a/spec.bertc")
+    assert lab_api.RunFolder("a").spec == Path("a/spec.bertc")
 
 
 def test_a_checkpoint_that_is_passed_over_is_named(finished, tmp_path, capfd):
