@@ -252,6 +252,9 @@ def test_a_library_that_others_may_replace_is_not_loaded(monkeypatch, tmp_path):
     path.unlink()  # the present one stays in memory
     path.write_bytes(whole[:5000])
     assert load("fp32").library is not None
+    path.unlink()
+    path.mkdir()  # as when another entry of the cache is put in its place
+    assert load("fp32").library is not None
     renamed = [file.rename(folder / f"other{file.suffix}") for file in folder.iterdir()]
     assert not library._is_whole(max(renamed)), "a library is bound to its name"
     folder.chmod(0o777)
