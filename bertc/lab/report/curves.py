@@ -59,9 +59,9 @@ def panels(names: Sequence[str]) -> list[Panel]:
         terms += named(GUESS, parts=3)
     loss = "Loss, all predicted positions" if masked else "Loss"
     shown = [
+        *(Panel(f"Scores of {t.partition('/')[2]}", named(f"{t}/", parts=4)) for t in tasks),
         Panel("Loss of each objective", terms if len(terms) > 2 else (), scales=True),
         Panel(loss, tuple(n for n in names if n in LOSSES), scales=True),
-        *(Panel(f"Scores of {t.partition('/')[2]}", named(f"{t}/", parts=4)) for t in tasks),
         Panel("Accuracy", named("train/accuracy/", "eval/accuracy/", parts=3)),
         Panel("Loss by language", of_languages, scales=True),
         Panel("Learning rate", tuple(n for n in names if n == "train/lr"), scales=True),

@@ -1,8 +1,8 @@
 """The page: sections with tables and pictures in one HTML document that needs nothing else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 
 from bertc import BertcError
@@ -34,8 +34,7 @@ def section(title: str, make: Callable[[], Sequence[Part]]) -> Section:
 
 def document(title: str, below: str, sections: Sequence[Section]) -> str:
     """The page as text."""
-    pictures = [part for section in sections for part in section.body if isinstance(part, Picture)]
-    first = pictures[0] if pictures else None
+    numbers = count()
     links = (element("a", one.title, href=f"#part-{n}") for n, one in enumerate(sections, 1))
     head = joined(
         (
@@ -52,7 +51,7 @@ def document(title: str, below: str, sections: Sequence[Section]) -> str:
             element("p", below, class_="note"),
             element("nav", links),
             (
-                element("section", element("h2", one.title), _parts(one, first), id=f"part-{n}")
+                element("section", element("h2", one.title), _parts(one, numbers), id=f"part-{n}")
                 for n, one in enumerate(sections, 1)
             ),
             remark("Made by bertc. This page is one file and loads nothing."),
@@ -66,12 +65,12 @@ def folded(title: str, table: Table) -> Html:
     return element("details", element("summary", title), _markup(table))
 
 
-def _parts(section: Section, first: Picture | None) -> list[Html]:
+def _parts(section: Section, numbers: Iterator[int]) -> list[Html]:
     """The parts of a section as markup; pictures that follow each other are next to each other."""
     parts = list[Html]()
     for drawn, run in groupby(section.body, lambda part: isinstance(part, Picture)):
         if drawn:
-            figures = [p.html(with_script=p is first) for p in run if isinstance(p, Picture)]
+            figures = [p.html(next(numbers)) for p in run if isinstance(p, Picture)]
             parts.append(element("div", figures, class_="plots"))
         else:
             parts += [_markup(part) for part in run if not isinstance(part, Picture)]

@@ -28,22 +28,23 @@ class Picture:
     traces: Sequence[Mapping[str, Any]]
     layout: Mapping[str, Any]
 
-    def html(self, with_script: bool) -> Html:
-        """The figure as an element; the first one of a page brings plotly's script."""
+    def html(self, number: int) -> Html:
+        """The figure as an element; number 0 of a page brings plotly's script."""
         layout = {
             "template": "none", "colorway": COLOURS, "height": HEIGHT, "hovermode": "closest",
             "margin": {"l": 50, "r": 10, "t": 34, "b": 40}, "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": "#7c8794"},
             "showlegend": len(self.traces) > 1,
-            "legend": {"orientation": "h", "y": -0.25, "yanchor": "top"},
+            "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
             **self.layout,
             **{axis: AXIS | self.layout.get(axis, {}) for axis in ("xaxis", "yaxis")},
         }  # fmt: skip
         made = plotly().to_html(
             {"data": list(self.traces), "layout": layout},
             config={"responsive": True, "displayModeBar": False},
-            include_plotlyjs=with_script,
+            include_plotlyjs=number == 0,
             full_html=False,
+            div_id=f"picture-{number}",  # else drawn at random
         )
         return element("figure", element("h3", self.title), Html(made))
 

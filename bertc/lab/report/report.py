@@ -9,7 +9,15 @@ from bertc.lab.report.cost import cost_section
 from bertc.lab.report.curves import RunCurves, curves_section
 from bertc.lab.report.page import Section, document, section
 from bertc.lab.report.pictures import plotly
-from bertc.lab.report.scores import against_cost, by_setting, group_label, groups_section, scores_of
+from bertc.lab.report.samples import samples_section
+from bertc.lab.report.scores import (
+    against_cost,
+    by_setting,
+    group_label,
+    groups_section,
+    result_section,
+    scores_of,
+)
 from bertc.lab.report.search import search_section
 from bertc.lab.report.spec import spec_section
 from bertc.lab.results.curves import Curves, curves
@@ -37,15 +45,17 @@ def _of_one(run: Run) -> str:
     folder, of_run = RunFolder(run.folder), partial(curves, run.folder)
     folder.refuse_mixed()
     sections = [
-        section("Spec", lambda: spec_section(folder)),
-        section("Scores", lambda: groups_section(grouped([run]))),
+        section("Result", lambda: result_section(run)),
         section("Curves", lambda: curves_section([RunCurves("", "", of_run())])),
+        section("Answers", lambda: samples_section(run)),
         section("Cost", lambda: cost_section(folder, run, of_run())),
+        section("Spec", lambda: spec_section(folder)),
     ]
     steps = run.steps
     done = f"finished after {steps:,} step{'s' * (steps != 1)}"
     at = done if run.finished else f"at step {run.standing}"
-    return document(run.folder.resolve().name, f"{run.folder}, {at}", sections)
+    filled = [part for part in sections if part.body]
+    return document(run.folder.resolve().name, f"{run.folder}, {at}", filled)
 
 
 def _of_several(runs: Sequence[Run], searches: Sequence[Path]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertc import DataError
+from bertc import DataError, Table
 from bertc.lab.report.markup import in_picture
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, along, colour, legend
@@ -27,6 +27,23 @@ def groups_section(groups: Sequence[Group]) -> Sequence[Part]:
     if not scores_of(groups):
         raise DataError("nothing was evaluated yet", help="bertc eval RUN does it now")
     return Results(tuple(groups)).tables()
+
+
+def result_section(run: Run) -> Sequence[Part]:
+    """The last value of each score of a run, and that of its best evaluation.
+
+    Raises:
+        DataError: if it was not evaluated.
+    """
+    if not run.last_scores:
+        raise DataError("nothing was evaluated yet", help="bertc eval RUN does it now")
+    best = run.best.values if run.best else {}
+    rows = [
+        (heading(score), f"{value:.4f}", f"{best[score]:.4f}" if score in best else "")
+        for score, value in run.last_scores.items()
+    ]
+    notes = (f"The best evaluation came at step {run.best.step:,}.",) if run.best else ()
+    return [Table(("score", "last", "best"), rows, notes=notes)]
 
 
 def scores_of(groups: Sequence[Group]) -> list[Score]:

@@ -56,7 +56,9 @@ def values_picture(name: str, pairs: Sequence[tuple[float | str, float]], number
         "marker": {"size": 8, "color": colour(number)},
     }  # fmt: skip
     kind = "log" if _is_logarithmic([value for value, _ in pairs]) else "-"
-    return Picture(f"Score by {name}", [points], {"xaxis": {"type": kind}})
+    return Picture(
+        f"Score by {name}", [points], {"xaxis": {"type": kind, "exponentformat": "power"}}
+    )
 
 
 def _is_logarithmic(values: Sequence[float | str]) -> bool:

@@ -13,6 +13,7 @@ from bertc.api import points, train
 from bertc.cost.planning.plan import Plan
 from bertc.lab.report.attention import attention_page
 from bertc.lab.report.report import report_page
+from bertc.lab.report.samples import SAMPLES
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lock import Lock
 
@@ -88,14 +89,19 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     words = ("barn", "owl", "<b>", "hay", "mouse", "night", "straw", "field", "moon")
     lines = [" ".join(words[(n * k + n) % 9] for k in range(12)) for n in range(60)]
     text.write_text("\n".join(lines) + "\n")
-    found = {"one": folder / HOSTILE, "grid": folder / "grid", "trained": folder / "trained"}
+    rows = folder / "rows.tsv"
+    rows.write_text("text\tlabel\n" + "".join(f"{line}\t<{len(line) % 2}>\n" for line in lines))
+    found = {name: folder / name for name in (HOSTILE, "grid", "trained", "judged")}
+    found["one"] = found.pop(HOSTILE)
     written = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BERTC_CACHE", str(folder / "cache"))
         train(TRAINED.format(text), folder / "trained")
+        train(f"{TRAINED.format(text)} task=classify('{rows}', '{rows}')", folder / "judged")
         for name, run in found.items():
             written[name] = folder / f"{name}.html"
             written[name].write_text(report_page([run]))
+            assert written[name].read_text() == report_page([run]), "the same of the same runs"
         written["attention"] = folder / "attention.html"
         page = attention_page(folder / "trained", "<b> owl hay", "")
         written["attention"].write_text(page)
@@ -106,6 +112,22 @@ def test_the_cost_of_a_run_says_what_its_time_went_to(pages):
     found = pages["trained"].read_text()
     for what in ("training steps", "waiting for batches", "evaluations", "saving"):
         assert re.search(rf">{what}</td><td[^>]*></td><td[^>]*>[\d.]+ \w+, \d+%</td>", found), what
+
+
+def test_a_run_opens_with_what_one_wants_to_know(pages):
+    found = re.findall("<h2>(.*?)</h2>", pages["trained"].read_text())
+    assert found == ["Result", "Curves", "Answers", "Cost", "Spec"]
+    answers = pages["trained"].read_text().partition("<h2>Answers")[2].partition("<h2>Cost")[0]
+    assert answers.count("[MASK]") == SAMPLES
+    assert "&lt;i&gt;.txt" in answers
+    judged = pages["judged"].read_text().partition("<h2>Answers")[2].partition("<h2>Cost")[0]
+    assert len(re.findall(r"&lt;[01]&gt; \(\d+%\)", judged)) == SAMPLES
+
+
+INSIDE = """[...document.querySelectorAll('.plotly-graph-div')].filter(plot =>
+    plot.querySelector('.main-svg').getBoundingClientRect().width
+    > plot.closest('figure').clientWidth + 1).map(plot => plot.id)"""
+"""The pictures that are wider than their column."""
 
 
 @pytest.mark.parametrize("name", ["one", "grid", "trained", "attention"])
@@ -122,9 +144,12 @@ def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(name, pages
         f"document.querySelectorAll('.main-svg .plot, .main-svg .cartesianlayer').length >= {plots}"
     )
     wide = "document.documentElement.scrollWidth <= innerWidth"
-    assert page.evaluate(wide)
-    page.set_viewport_size({"width": 1400, "height": 900})
-    assert page.evaluate(wide)
+    for width in (420, 700, 1300):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.reload()  # pictures are drawn while the page is read
+        page.wait_for_function(f"document.querySelectorAll('.main-svg').length >= {plots}")
+        assert page.evaluate(wide)
+        assert page.evaluate(INSIDE) == []
     text = page.locator("body").inner_text()
     if name == "attention":
         page.wait_for_selector(".heatmaplayer image")
