@@ -5,7 +5,11 @@
     python tests/bench/kills.py --also 'stage "a" {layers=1 steps=20} stage "b" {steps=100}'
     python tests/bench/kills.py --begun 'init="base" task=classify("rows.tsv", "rows.tsv")'
 
-With ``--begun`` the run begins with another, ``base``, and ``rows.tsv`` has examples of tasks.
+    python tests/bench/kills.py --of sweep --kills 20
+    python tests/bench/kills.py --of reproduce --kills 20
+
+With ``--begun`` the run begins with another, ``base``, and ``rows.tsv`` has examples of tasks. A
+search and a table of small runs go on by the same command; their runs have to be the same.
 
 Weights, optimiser state and metrics (but for their seconds) must be the same to the bit. Prints a
 JSON object with the figures; exits 1 if anything differs or a run needs a person's hand.
@@ -33,6 +37,30 @@ STEPS = """
 seq=32 batch=16 steps=120 optimizer=adamw(lr=1e-3, warmup=10)
 save_every=7 eval_every=20 log_every=3 keep=2 device=cpu
 """
+SHORT = """
+layers=1 hidden=32 heads=2 vocab=wordpiece(300) objective=mlm seq=32 batch=16 steps=20
+data=files("farm.txt", sentences=lines) holdout=10% save_every=7 eval_every=10 log_every=3
+keep=2 device=cpu
+"""
+SEARCH = f"{SHORT} optimizer=adamw({{1e-4..1e-2:log}}, decay={{0.001..0.1:log}})"
+TABLE = """
+title = "Farms"
+paper = "Nobody 2020"
+place = "Table 1"
+asks = "Are two layers better than one?"
+source = "made up"
+spec = '''{spec} optimizer=adamw(1e-3)'''
+[[measures]]
+name = "loss"
+score = "mlm"
+better = "less"
+[[rows]]
+name = "one"
+spec = ""
+[[rows]]
+name = "two"
+spec = "layers=2"
+"""
 COLUMNS = (
     "text", "positive", "negative", "label", "labels", "score", "tags", "long", "tags_of_long",
 )  # fmt: skip
@@ -45,28 +73,36 @@ def main() -> int:
     options.add_argument("--set", action="append", default=[], help="a setting of the runs")
     options.add_argument("--also", default="", help="more of the spec, such as stages")
     options.add_argument("--begun", default="", help="a program that begins with the run base")
+    options.add_argument("--of", choices=("train", "sweep", "reproduce"), default="train")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
         os.chdir(folder)
-        command = _command(folder, chosen.begun, chosen.also)
+        command = _command(folder, chosen.begun, chosen.also, chosen.of)
         command += [word for setting in chosen.set for word in ("--set", setting)]
         started = time.monotonic()
         _must(subprocess.run([*command, "--out", folder / "straight"], capture_output=True))
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")  # vocabularies, mined negatives again
-        figures = _torment(folder, command, chosen.kills, time.monotonic() - started)
+        resume = [*command, "--out", folder / "killed", *["--resume"] * (chosen.of == "train")]
+        figures = _torment(folder, resume, chosen.kills, time.monotonic() - started)
         different = _differences(folder / "straight", folder / "killed")
     print(json.dumps({"kills": chosen.kills, **figures, "different": different}))
     return 1 if different else 0
 
 
-def _command(folder: Path, begun: str, also: str) -> list[str | Path]:
+def _command(folder: Path, begun: str, also: str, of: str) -> list[str | Path]:
     draw, corpus, spec = random.Random(1), folder / "farm.txt", folder / "farm.bertc"
     documents = (
         "\n".join(" ".join(draw.choices(WORDS, k=9)) + "." for _ in range(12)) for _ in range(200)
     )
     corpus.write_text("\n\n".join(documents) + "\n")
-    train: list[str | Path] = [sys.executable, "-m", "bertc.cli", "train"]
+    bertc = (sys.executable, "-m", "bertc.cli")
+    if of == "sweep":
+        return [*bertc, "sweep", SEARCH, "--trials", "4"]
+    if of == "reproduce":
+        (folder / "farms.toml").write_text(TABLE.format(spec=SHORT))
+        return [*bertc, "reproduce", folder / "farms.toml", "--scale", "tiny", "--data", folder]
+    train: list[str | Path] = [*bertc, "train"]
     if begun:
         (folder / "rows.tsv").write_text("\n".join(["\t".join(COLUMNS), *_rows(draw, 200)]) + "\n")
         base = [*train, f"{TEXT} {STEPS}", "--out", folder / "base"]
@@ -87,10 +123,10 @@ def _rows(draw: random.Random, number: int) -> Iterator[str]:
 
 
 def _torment(
-    folder: Path, command: list[str | Path], kills: int, life_seconds: float
+    folder: Path, resume: list[str | Path], kills: int, life_seconds: float
 ) -> dict[str, object]:
     """Kill ``kills`` runs at moments drawn over their whole life, then let one finish."""
-    run, resume = folder / "killed", [*command, "--out", folder / "killed", "--resume"]
+    run = folder / "killed"
     done = saving = finished = 0
     stages, draw = Counter[str](), random.Random(0)
     while done < kills:
@@ -110,7 +146,7 @@ def _torment(
             process.communicate()
         done += 1
         print(f"kill {done} of {kills}", file=sys.stderr)
-        saving += any((run / "checkpoints").glob(".tmp-*"))
+        saving += any(run.rglob("checkpoints/.tmp-*"))
         stages[_stage(run)] += 1
     _must(subprocess.run(resume, capture_output=True))
     for other in folder.glob("finished-*"):
@@ -134,10 +170,18 @@ def _must(process: "subprocess.CompletedProcess[bytes] | subprocess.Popen[bytes]
 
 def _differences(one: Path, other: Path) -> list[str]:
     """The things in which two finished runs differ."""
-    return [name for name, value in _content(one).items() if _content(other)[name] != value]
+    first, second = _content(one), _content(other)
+    return [name for name in {**first, **second} if first.get(name) != second.get(name)]
 
 
-def _content(run: Path) -> dict[str, object]:
+def _content(of: Path) -> dict[str, object]:
+    """The content of a run, or of all runs below a folder."""
+    runs = sorted(path.parent for path in of.rglob("metrics.jsonl"))
+    assert runs, f"no run in {of}"
+    return {f"{run.relative_to(of)}: {n}": v for run in runs for n, v in _content_of(run).items()}
+
+
+def _content_of(run: Path) -> dict[str, object]:
     last = max((run / "checkpoints").glob("step-*"))
     model = (path for path in (run / "model").rglob("*") if path.is_file())
     files = [*last.glob("*.safetensors"), *model]
