@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.custom_task import TASKS
-from bertc.ir.learning.task import Task
 from bertc.ir.network.attention_node import Gate
+from bertc.ir.network.ffn import Activation
 from bertc.ir.program.settings import Settings
 
 PAIRS = 'data=pairs(en="a.en", fr="a.fr")'
@@ -54,8 +54,6 @@ def kinds_of(node: type[Node], seen: frozenset[type[Node]] = frozenset()) -> set
     """Every (field, kind) that a closed union in the fields of a node has a member for."""
     pairs = set[tuple[str, str]]()
     for field, info in node.model_fields.items():
-        if field == "activation" and not issubclass(node, Task):
-            pairs |= {(field, word) for word in get_args(info.annotation) if isinstance(word, str)}
         for member, closed in _members(info.annotation, BY_KIND in info.metadata):
             if closed:
                 pairs |= {(field, k) for k in get_args(member.model_fields["kind"].annotation)}
@@ -77,7 +75,7 @@ UNIONS: dict[str, set[str]] = defaultdict(set)
 """The kinds of every closed union of a spec, by setting."""
 for _field, _kind in kinds_of(Settings):
     UNIONS["vocab" if _field == "vocabulary" else _field].add(_kind)
-UNIONS["gate"] = {*get_args(Gate)}
+UNIONS["gate"], UNIONS["activation"] = {*get_args(Gate)}, {*get_args(Activation)}
 FORMAT_KINDS, UNIT_KINDS, TEXT_KINDS = UNIONS["format"], UNIONS["unit"], UNIONS["objective"] - TASKS
 PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
 """Those of a transformer, in the order in which tables have them."""
@@ -130,7 +128,7 @@ NETWORKS: dict[str, dict[str, str]] = {
     "body": {"transformer": "", "bilstm": "body=bilstm(8)"},
     "generator": {
         "none": "generator=none",
-        "network": "generator=0.5 objective=rtd+mlm",
+        "network": "generator=network(0.5, tie=gdes) embedding=8 objective=rtd+mlm",
         "unigram": "generator=unigram objective=rtd",
         "random": "generator=random objective=rtd",
     },

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +10,7 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 import torch
+from ruff.__main__ import find_ruff_bin
 
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
@@ -16,6 +18,7 @@ from bertc.cost import estimate
 from bertc.data.examples.task import TaskBatch
 from bertc.hub.exporting import export_model
 from bertc.hub.families.family import Obstacle
+from bertc.hub.networks import alone
 from bertc.hub.target import target_of
 from bertc.ir.base import Node
 from bertc.ir.learning.answer import Score, Several, Span, Tags, Vector
@@ -31,8 +34,10 @@ from bertc.learn.step.step import TrainStep
 from bertc.model import build
 from bertc.run.beginning.growth import grown
 from bertc.run.beginning.synthetic import RandomText
+from bertc.use.source.checking import check_source, loaded, random_weights
+from bertc.use.source.file import emit_source
 from tests.bench.rig import make_step
-from tests.hub.programs import tensors, words
+from tests.hub.programs import leaves_with_code, tensors, words
 from tests.kinds import NETWORKS, UNIONS
 from tests.net.programs import FARM, copied
 
@@ -43,6 +48,7 @@ TOY = {
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VARIANTS = {"even": "", "uneven": "heads=[2,4]", "packed": "pack=true"}
 CPU = torch.device("cpu")
+LEFT = set[str]()  # networks that left, of those that are alike one
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,7 +80,7 @@ def test_the_table_has_every_kind_of_every_union():
 @pytest.mark.parametrize(
     ("union", "kind"), [(union, kind) for union, kinds in NETWORKS.items() for kind in kinds]
 )
-def test_a_kind_is_counted_trained_and_exported_or_refused(union, kind):
+def test_a_kind_is_counted_trained_and_exported_or_refused(union, kind, own_modules, tmp_path):
     for variant, more in VARIANTS.items():
         try:
             resolved = resolve(spec(f"{more} {NETWORKS[union][kind]}"))
@@ -82,6 +88,25 @@ def test_a_kind_is_counted_trained_and_exported_or_refused(union, kind):
             assert variant != "even"
             continue
         _built_and_trained(resolved)
+        if variant == "even":
+            _leaves(resolved.merged, tmp_path / "left")
+
+
+def _leaves(resolved: Resolved, folder: Path) -> None:
+    """It leaves as a folder with own code, or as a file, without heads that read other states."""
+    last = alone(resolved).stages[-1]
+    heads = [(t.head_node, getattr(t, "answer", "")) for t in (t.objective for t in last.objective)]
+    if (network := repr((last.encoder.model_copy(update={"initializer": None}), heads))) in LEFT:
+        return
+    LEFT.add(network)
+    if leaves_with_code(resolved, folder):
+        (file,) = folder.glob("modeling_*.py")
+        check = (find_ruff_bin(), "check", "--isolated", "--line-length=100", "--select=E,F,I,W")
+        subprocess.run([*check, file], check=True, capture_output=True)
+        return
+    check_source(source := emit_source(resolved), resolved)
+    shown = loaded(source, random_weights(resolved))(torch.ones(1, 8, dtype=torch.long))
+    assert not shown.keys() & {task.head_name for task in last.tasks}
 
 
 def _built_and_trained(resolved: Resolved) -> None:

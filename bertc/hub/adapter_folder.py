@@ -67,7 +67,8 @@ def export_adapter(
     with replacing(folder) as fresh:
         ready = {f"{WITHIN}{key}": tensor for key, tensor in (pairs | beside).items()}
         write_tensors(fresh / "adapter_model.safetensors", ready)
-        config = {"base_model_name_or_path": base}
+        # Where the folder is on this machine is nobody else's.
+        config = {"base_model_name_or_path": None if Path(base).is_absolute() else base}
         config |= _config(family, adapt, chosen, pairs, [*beside])
         (fresh / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
         save_tokenizer(vocabulary, fresh, resolved)

@@ -72,7 +72,7 @@ BERTS = frozenset(
 def refuse_adapter(folder: Path) -> None:
     """Raise a DataError if a folder has an adapter in place of a network."""
     if is_taken(file := folder / "adapter_config.json") and not is_taken(folder / "config.json"):
-        base = shown(read_json(file, MAX_BYTES).get("base_model_name_or_path"))
+        base = shown(read_json(file, MAX_BYTES).get("base_model_name_or_path") or "another network")
         raise DataError(
             f"{folder} has no network but an adapter of {base}",
             help="name its base, or a folder with the two merged (merge_and_unload in peft)",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
+from bertc.base.storage.paths import without_folders
 from bertc.hub.config import OF_SCORES, as_it_came, hf_config
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.families.tokens import Tokens
@@ -24,7 +25,7 @@ from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import answered_by
-from bertc.ir.vocabulary import ByteBpe
+from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
 
 CODE = "code"
 """The layout of folders that bring their classes."""
@@ -46,6 +47,11 @@ TYPED = (
     "tokenizer with return_token_type_ids=True"
 )
 
+NEXT = (
+    "its masked-LM head scores at each position the token after it, as mntp has them: no pipeline "
+    "fills masks with it, and of all classes that of --code alone has its loss"
+)
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -56,13 +62,12 @@ class Exported:
     architecture: str
     notes: tuple[str, ...]
     lacks_pooler: bool = False  # and the plain encoder of the layout would draw one
-    fitted: tuple[str, ...] = ()  # notes on temperatures and thresholds
 
     def summary(self) -> str:
         """Lines: the folder, the class that loads it, the notes."""
         loads = f"transformers.{self.architecture}" if self.architecture else "bertc.load"
         first = f"{self.folder}: {self.layout} layout, for {loads}"
-        return "\n".join([first, *(f"note: {note}" for note in (*self.notes, *self.fitted))])
+        return "\n".join([first, *(f"note: {note}" for note in self.notes)])
 
 
 def export_model(
@@ -88,15 +93,14 @@ def export_model(
     target = target_of(alone(resolved), tensors, vocabulary.pad, prefer)
     if strict and isinstance(target, Obstacle):
         raise DataError(str(target), help=target.way_out)
-    turned = _turned(resolved)
+    turned = notes_on_reading(resolved)
     with replacing(folder) as fresh:
         if isinstance(target, Obstacle):
             written = _write_own(resolved, tensors, vocabulary, fresh, target)
             return replace(written, folder=folder, notes=(*written.notes, *turned))
         main = tensors_alone(resolved, tensors)
-        dense = None
-        if sentences and isinstance(sentences.pooling, TokenVectors):
-            dense = main.pop(MAP, None)
+        by_token = sentences is not None and isinstance(sentences.pooling, TokenVectors)
+        dense = main.pop(MAP, None) if by_token else None
         written = _write_hf(resolved, main, vocabulary, fresh, target, copied or {})
         if sentences and not held_task(resolved, parts_of(tensors)):
             written = _with_sentences(written, sentences, resolved)
@@ -106,15 +110,18 @@ def export_model(
         return _with_networks_beside(written, resolved, tensors, vocabulary, fresh)
 
 
-def _turned(resolved: Resolved) -> tuple[str, ...]:
-    """Notes on a network whose stages read in unlike directions, or whose labels are shifted."""
+def notes_on_reading(resolved: Resolved) -> tuple[str, ...]:
+    """Notes on stages that read in unlike directions, and on a head that scores what follows."""
     body = resolved.encoder
     others = [t.name for t in resolved.terms() if not answered_by(t.objective, body)]
     seen = "earlier tokens alone" if body.causal else "all tokens of a row"
     last = f"each token attends to {seen}; {listed(others)} learned otherwise"
-    ahead = any(t.objective.masks and getattr(t.objective, "ahead", 0) for t in resolved.terms())
-    before = "its masked-LM head predicts each token from the state before it, as mntp does"
-    return (*[last] * bool(others), *[before] * ahead)
+    return (*[last] * bool(others), *[NEXT] * scores_next(resolved))
+
+
+def scores_next(resolved: Resolved) -> bool:
+    """True if the masked-LM head scores the token after each position, as mntp has it."""
+    return any(t.objective.masks and getattr(t.objective, "ahead", 0) for t in resolved.terms())
 
 
 def _with_networks_beside(
@@ -150,11 +157,17 @@ def _with_sentences(written: Exported, sentences: Sentences, resolved: Resolved)
     return replace(written, notes=(*written.notes, note))
 
 
-def save_tokenizer(vocabulary: Tokens, folder: Path, resolved: Resolved) -> None:
-    """Write the tokenizer with what the network reads; segments where it learned of pairs."""
+def save_tokenizer(
+    vocabulary: Tokens, folder: Path, resolved: Resolved, *, always_cut: bool = False
+) -> None:
+    """Write the tokenizer with what the network reads; segments where it learned of pairs.
+
+    A vocabulary that came without a longest row has that of training if it is ``always_cut``.
+    """
     encoder = resolved.encoder
     of_pairs = any(len(task.reads) > 1 and task.examples for task in resolved.stages[-1].tasks)
-    longest = max(stage.seq for stage in resolved.stages)  # that it was trained on
+    came = isinstance(resolved.vocabulary, TokenizerFile | Extended | Trimmed) and not always_cut
+    longest = 0 if came else max(stage.seq for stage in resolved.stages)
     segments: Literal["needed", "unread", "as-it-came"] = "needed" if of_pairs else "as-it-came"
     if encoder.kinds_of_segments < 2:
         segments = "unread"
@@ -173,7 +186,10 @@ def _write_own(
 ) -> Exported:
     note = f"{obstacle}; written in bertc's own layout, for bertc.load"
     write_tensors(fresh / "model.safetensors", tensors)
-    (fresh / "resolved.json").write_text(resolved.model_dump_json(indent=1), encoding="utf-8")
+    program = resolved.model_dump_json(indent=1)
+    if not resolved.stages[-1].tasks:  # whose labels may look like paths
+        program = without_folders(program)
+    (fresh / "resolved.json").write_text(program, encoding="utf-8")
     (fresh / "note.txt").write_text(note + "\n", encoding="utf-8")
     save_tokenizer(vocabulary, fresh, resolved)
     return Exported(fresh, "bertc", "", (note,))

@@ -94,7 +94,7 @@ def task_class(family: Family, task: AnyTask, pooler: PoolerKind) -> HfClass | O
         return Obstacle(f"pooler={str(pooler).lower()}", f"{holder.name} has {kind} there", instead)
     chosen = holder.holding(task.title, bool(pooler))
     rate = {holder.dropout or heads.dropout: task.dropout}
-    return replace(chosen, settings={**_of_task(task), **rate, **said, **chosen.settings})
+    return replace(chosen, settings={**settings_of(task), **rate, **said, **chosen.settings})
 
 
 def beyond_last(task: AnyTask) -> Obstacle | None:
@@ -108,7 +108,7 @@ def beyond_last(task: AnyTask) -> Obstacle | None:
     return None
 
 
-def _of_task(task: AnyTask) -> Mapping[str, Any]:
+def settings_of(task: AnyTask) -> Mapping[str, Any]:
     """Settings of ``config.json`` for a task: title and labels."""
     title = {"finetuning_task": task.title}
     if isinstance(task, Rerank):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from bertc.base.diagnostics import MissingInputError, escaped, listed, several
 from bertc.base.storage import durable
-from bertc.base.storage.paths import is_file, is_taken
+from bertc.base.storage.paths import is_file, is_taken, without_folders
 from bertc.base.storage.plain_file import read_text
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.adapter_folder import ADAPTER
-from bertc.hub.exporting import CODE, Exported
+from bertc.hub.exporting import CODE, Exported, scores_next
 from bertc.hub.families.family import Obstacle
 from bertc.hub.folders import checkpoint_at
 from bertc.hub.networks import alone
@@ -63,7 +63,8 @@ def export_with_card(
         from bertc.use.source.code_folder import export_code
 
         tensors, fitted = calibrated(run, resolved, tensors)
-        exported = replace(export_code(resolved, tensors, words, to), fitted=fitted)
+        exported = export_code(resolved, tensors, words, to)
+        exported = replace(exported, notes=(*exported.notes, *fitted))
     else:
         exported = runs.export_run(run, to, pooling, step)
     return _with_card(folder, exported, step, called) if is_taken(folder.resolved) else exported
@@ -98,7 +99,7 @@ def export_adapter_with_card(run: Path, to: Path) -> Exported:
 def _with_card(folder: RunFolder, exported: Exported, step: int, called: str) -> Exported:
     resolved = folder.read_resolved().merged
     lines = [*_front(resolved, exported), "", *_body(folder, resolved, exported, step, called)]
-    text = "\n".join(escaped(line) for line in lines)
+    text = "\n".join(escaped(without_folders(line)) for line in lines)
     durable.replace(exported.folder / "README.md", f"{text}\n".encode())
     return exported
 
@@ -120,16 +121,17 @@ def _front(resolved: Resolved, exported: Exported) -> Iterator[str]:
         else:
             name = Path(init.path).absolute().name
             yield f"base_model: {json.dumps(name)} # the folder it began with; its name on the hub?"
-    if way := _pipeline(exported):
+    if way := _pipeline(resolved, exported):
         yield f"pipeline_tag: {way}"
     yield from (f"tags: {json.dumps(list(dict.fromkeys(['bertc', exported.layout])))}", "---")
 
 
-def _pipeline(exported: Exported) -> str:
+def _pipeline(resolved: Resolved, exported: Exported) -> str:
     """The hub's word for what the model does; "" if it has none."""
     if is_file(exported.folder / MODULES):
         return "sentence-similarity"
-    return next((way for e, way in _PIPELINES.items() if exported.architecture.endswith(e)), "")
+    way = next((way for e, way in _PIPELINES.items() if exported.architecture.endswith(e)), "")
+    return "" if way == "fill-mask" and scores_next(resolved) else way
 
 
 def _body(
@@ -137,8 +139,8 @@ def _body(
 ) -> Iterator[str]:
     encoder, last = resolved.encoder, resolved.stages[-1]
     count = sum(weight.numel for weight in model_weights(resolved) if "heads." not in weight.name)
-    way = f" for {_pipeline(exported)}" if _pipeline(exported) else ""
-    yield from (f"# Encoder{way}, {exported.layout} layout", "")
+    way = _pipeline(resolved, exported)
+    yield from (f"# Encoder{' for ' * bool(way)}{way}, {exported.layout} layout", "")
     size = f"{several(encoder.depth, 'layer')} of {encoder.hidden:,}, {count:,} parameters"
     spec = read_text(folder.spec, MOST_BYTES).splitlines() if is_file(folder.spec) else []
     spec.sort(key=lambda line: not line.startswith(OVERRIDE))  # what was changed is not cut off
@@ -154,17 +156,15 @@ def _body(
     if is_file(exported.folder / MODULES):
         yield "    from sentence_transformers import SentenceTransformer"
         yield f'    SentenceTransformer({called}).encode(["a text"])'
-    elif exported.layout == ADAPTER:
-        yield from exported.notes
-    else:
+    elif exported.layout != ADAPTER:
         called += ", trust_remote_code=True" if exported.layout == CODE else ""
         name = exported.architecture
         yield f"    from transformers import AutoTokenizer, {name}"
         yield f"    model = {name}.from_pretrained({called})"
         yield f"    tokenizer = AutoTokenizer.from_pretrained({called})"
     yield ""
-    yield f"Rows have at most {encoder.room or last.seq:,} tokens."
-    yield from exported.fitted
+    yield from (f"* {note}" for note in exported.notes)
+    yield f"* rows have at most {encoder.room or last.seq:,} tokens"
 
 
 def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]) -> Iterator[str]:

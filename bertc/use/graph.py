@@ -20,6 +20,7 @@ from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
+from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.heads import ConditionedSpanHead, VocabularyHead
 from bertc.learn.objectives import token_logits
 from bertc.learn.objectives.answers import TaskTensors
@@ -163,19 +164,19 @@ def graph_of(model: Model, *, heads: bool = True, cls_last: bool = False) -> Gra
     stage = model.resolved.stages[-1]
     if stage.tasks:
         return Graph(model.eval(), stage.tasks, states=False, cls_last=cls_last)
-    results = {term.head_name: term for term in _terms(model)} if heads else {}
+    terms = [t for t in token_terms(model.resolved) if t.head_name not in model.untrained]
+    results = {term.head_name: term for term in terms} if heads else {}
     return Graph(model.eval(), (*results.values(),), states=True, cls_last=cls_last)
 
 
-def _terms(model: Model) -> Iterator[Objective]:
-    """The objectives of the last stage that predict tokens of a row as it is, with weights."""
-    stage = model.resolved.stages[-1]
+def token_terms(resolved: Resolved) -> Iterator[Objective]:
+    """The objectives of the last stage whose head scores every token of a row as it is."""
+    stage = resolved.stages[-1]
     for node in (term.objective for term in stage.objective):
         compared = node.teaching and not node.teaching.asks_head
-        reads = (node.order == "forward") == model.resolved.encoder.causal and not compared
+        reads = (node.order == "forward") == resolved.encoder.causal and not compared
         of_tokens = isinstance(node.head_node, VocabularyHead) and node.order != "permuted"
-        is_main = stage.learner(node).name == MAIN
-        if reads and of_tokens and is_main and node.head_name not in model.untrained:
+        if reads and of_tokens and stage.learner(node).name == MAIN:
             yield node
 
 

@@ -300,7 +300,6 @@ def test_a_run_is_named_for_its_vocabulary(monkeypatch: pytest.MonkeyPatch, tmp_
         ({"model_max_length": int(1e30)}, 128, 514, 514),
         ({"model_max_length": 128}, 512, 512, 128),
         ({"model_max_length": int(1e30)}, 128, None, int(1e30)),
-        ({"tokenizer_class": "RobertaTokenizer"}, 128, None, None),
         ({}, 0, None, None),
     ],
 )

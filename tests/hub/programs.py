@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from bertc.base.diagnostics import DataError
 from bertc.check.passes import resolve
 from bertc.hub.families.tokens import Wordless
 from bertc.ir.learning.objective import Mlm, Nsp, Objective, Sbo, Sop, Term
@@ -15,6 +16,10 @@ from bertc.ir.program.written import Program, StageGiven
 from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import WordPiece
 from bertc.model import build
+from bertc.use.source.checking import inputs_of, random_inputs
+from bertc.use.source.code_folder import export_code
+from bertc.use.source.outputs import program_outputs
+from tests.hub.loaded import of_tokens, outputs
 from tests.run.conftest import given
 
 SMALL = {"layers": 3, "hidden": 24, "heads": 3, "ffn": 40, "vocab": WordPiece(size=97), "seq": 16}
@@ -48,6 +53,27 @@ def tensors(resolved: Resolved) -> dict[str, torch.Tensor]:
         name: tensor.detach() + 0.1 * torch.randn(tensor.shape, generator=generator)
         for name, tensor in build(resolved).named_parameters()
     }
+
+
+def leaves_with_code(resolved: Resolved, folder: Path) -> bool:
+    """A folder with own code computes in transformers what bertc does; False if it is refused."""
+    weights, model = tensors(resolved), build(resolved).eval()
+    try:
+        export_code(resolved, weights, words(), folder)
+    except DataError as refused:
+        if "stands in the way" in refused.message:
+            return False
+        raise
+    model.load_state_dict(weights, strict=False)
+    given = random_inputs(model, 2, 9)
+    mask_bs, types_bs = given["attention_mask"], given["segment_ids"]
+    rows = {"input_ids": given["token_ids"], "attention_mask": mask_bs, "token_type_ids": types_bs}
+    with torch.no_grad():
+        results = program_outputs(model, inputs_of(given)).values()
+    expected = [of_tokens(result, mask_bs) for result in results]
+    for made in outputs(folder, rows):
+        assert min((made - x).abs().max() for x in expected if x.shape == made.shape) < 1e-5
+    return True
 
 
 def assert_same(ours: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import bertc
+from bertc.base.storage.paths import without_folders
 from bertc.run.models.runs import import_run
 from bertc.use.card import export_with_card
 
@@ -69,16 +70,40 @@ def test_scores_are_of_the_weights_that_are_exported(run, tmp_path):
     assert not any(f"{scored[4]:.4f}" in line for line in lines)
 
 
-def test_a_run_that_begins_elsewhere_and_an_imported_one_say_so(run, tmp_path):
+def test_a_run_that_begins_elsewhere_and_an_imported_one_say_so(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     lines = card_of(run, tmp_path / "left", "mean")
     assert {"library_name: sentence-transformers", "pipeline_tag: sentence-similarity"} <= {*lines}
     import_run(tmp_path / "left", tmp_path / "imported")
     lines = card_of(tmp_path / "imported", tmp_path / "again")
     assert "Imported: what it was trained on is not known here." in lines
     assert not [line for line in lines if "It read" in line]
-    text = next(run.parent.glob("odd*"))
-    assert text
     spec = f"init='{run}' {SPEC} data=files('{run.parent}/odd*.txt')"
     bertc.train(spec, tmp_path / "next")
     lines = card_of(tmp_path / "next", tmp_path / "left")
     assert [line for line in lines if line.startswith('base_model: "run"')]
+    export_with_card(tmp_path / "next", tmp_path / "code", code=True)
+    files = [file for name in ("left", "code", "again", "imported", "next/model")
+             for file in (tmp_path / name).rglob("*") if file.is_file()]  # fmt: skip
+    machine = str(tmp_path.parent).encode()
+    assert not [file for file in files if machine in file.read_bytes()]
+
+
+def test_absolute_paths_are_shown_by_their_last_part():
+    text = "files('/home/al/a b.txt', \"~/x/*.csv\") /srv/y.txt x='file:///a/c' 80/10/10 a / b"
+    shown = "files('a b.txt', \"*.csv\") y.txt x='c' 80/10/10 a / b"
+    assert without_folders(text) == shown
+    assert without_folders(remote := "data=files('s3://a/b') init='runs/a' ../a/b") == remote
+
+
+@pytest.mark.parametrize("network", ["", "positions=rotary segments=0 "])
+def test_scores_of_the_next_token_fill_no_masks(network, run, tmp_path):
+    settings = f"{network}{SPEC} data=files('{run.parent}/odd*.txt')"
+    bertc.train(settings.replace("mlm", "mntp"), tmp_path / "run")
+    exported = export_with_card(tmp_path / "run", tmp_path / "left")
+    assert exported.architecture.endswith("ForMaskedLM"), "as pipelines of minimal pairs want it"
+    lines = (tmp_path / "left" / "README.md").read_text().splitlines()
+    assert not [line for line in lines if "pipeline_tag" in line or "fill-mask" in line]
+    assert [line for line in lines if "the token after it" in line]
+    tokenizer = json.loads((tmp_path / "left" / "tokenizer_config.json").read_text())
+    assert tokenizer["model_max_length"] == 16

@@ -51,9 +51,9 @@ def test_a_run_learns_its_pairs_goes_on_to_the_same_bits_and_ends_merged(
     # Without checkpoints the run has its model, and without pairs nothing for peft.
     export_adapter_with_card(run, tmp_path / "adapter")
     read = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
-    assert read["base_model_name_or_path"] == f"{base}/model"
+    assert read["base_model_name_or_path"] is None, "a folder of this machine"
     card = (tmp_path / "adapter" / "README.md").read_text()
-    assert f"onto {base}/model, loaded with num_labels=2" in card
+    assert "onto model, loaded with num_labels=2" in card
     assert "library_name: peft" in card
     export_run(run, tmp_path / "whole")
     (run / "checkpoints").rename(tmp_path / "checkpoints")

@@ -161,7 +161,7 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
     assert "of dev" in "\n".join(again.details)
     exported = export_with_card(run, tmp_path / "left")
     said = exported.summary(), (tmp_path / "left" / "README.md").read_text()
-    assert [all(note in text for text in said) for note in exported.fitted] == [True, True]
+    assert [all(note in text for text in said) for note in exported.notes] == [True, True]
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "left")
     theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "left")
     batch = tokenizer(texts, padding=True, truncation=True, max_length=24, return_tensors="pt")

@@ -14,6 +14,15 @@ StrPath = str | os.PathLike[str]
 _NAMES_READ = 5000
 """Names of a folder among which a mistyped one is looked for."""
 
+_ABSOLUTE = re.compile(
+    r"""(?<=['"])(?:file://|~\w*)?/[^'"\n]*(?=['"])|(?<![^\s=(,])~?/[^\s'",()]+"""
+)
+
+
+def without_folders(text: str) -> str:
+    """A text with the last part of every absolute path in its place, as others are to see it."""
+    return _ABSOLUTE.sub(lambda match: PurePosixPath(match[0]).name, text)
+
 
 def user_path(name: StrPath) -> Path:
     """A path with ``~`` expanded; left as it is for an unknown user, as in a shell."""

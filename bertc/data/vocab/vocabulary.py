@@ -71,8 +71,7 @@ class Vocabulary:
         """Write the files that ``AutoTokenizer`` reads, and the older files of its kind.
 
         ``model_max_length`` is at most ``room``, the longest row that its network reads; without
-        that what the tokenizer came with, or for one that was learned here ``seq``, the longest row
-        of training.
+        that what the tokenizer came with, or else ``seq``, the longest row of training.
         """
         folder.mkdir(parents=True, exist_ok=True)
         written = self.tokenizer.to_str(pretty=True)
@@ -90,7 +89,7 @@ class Vocabulary:
             config[INPUTS] = ["input_ids", *types, "attention_mask"]
         came = self.passed_on.get(LONGEST_ROW)
         stated = came if isinstance(came, int | float) and came > 0 else 0
-        if longest := stated or room or (0 if self.passed_on else seq):
+        if longest := stated or room or seq:
             config[LONGEST_ROW] = min(longest, room or longest)
         for name, value in (("tokenizer_config", config), ("special_tokens_map", names)):
             content = json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -98,8 +98,8 @@ def _compile(command: list[str], place: Path) -> None:
         for step in (compiled, linked):
             subprocess.run(step, check=True, capture_output=True, timeout=COMPILE_TIMEOUT_SECONDS)
         library.with_suffix(SUM).write_text(_checksum(library))
-        for made in (library, library.with_suffix(SUM)):
-            target = place.with_name(made.name)
+        for file in (library, library.with_suffix(SUM)):
+            target = place.with_name(file.name)
             if target.is_dir():  # no file replaces a folder
                 durable.remove(target)
-            os.replace(made, target)
+            os.replace(file, target)

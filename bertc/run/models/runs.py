@@ -1,5 +1,6 @@
 """``bertc export`` and ``bertc import``: run folder to Hugging Face folder and back."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
         copied=kept_settings(config) if is_file(config) else {},
         sentences=sentences,
     )  # fmt: skip
-    return replace(exported, fitted=fitted)
+    return replace(exported, notes=(*exported.notes, *fitted))
 
 
 def export_adapter_of(run: Path, folder: Path) -> Exported:
@@ -130,7 +131,7 @@ def export_adapter_of(run: Path, folder: Path) -> Exported:
 def import_run(folder: Path, run: Path) -> ImportedRun:
     """Make a run folder from a Hugging Face folder or the name of a model on the hub."""
     folder = Path(model_folder(str(folder)))
-    imported = import_model(folder, run.absolute() / "tokenizer")
+    imported = import_model(folder, Path(os.path.relpath(run)) / "tokenizer")
     tokenizer = vocabulary_of(folder, imported.resolved.encoder.vocab_size)
     with replacing(run) as fresh:
         (fresh / "spec.bertc").write_text(show(imported.program), encoding="utf-8")

@@ -235,16 +235,10 @@ class ForwardBody:
         match argument:
             case TensorValue():
                 return self.value(argument)
-            case LongList() if argument.name:
-                return f"{argument.name}()"
             case LongList():
-                return literal(argument.numbers)
-            case torch.Size():
-                return literal(tuple(argument), self._sizes.written)
+                return f"{argument.name}()"
             case tuple():
                 return tuple_expression([self._argument(part) for part in argument])
-            case list():
-                return f"[{', '.join(map(self._argument, argument))}]"
             case slice(start=start, stop=stop, step=step):
                 ends = ("" if x is None else self._argument(x) for x in (start or None, stop, step))
                 return ":".join(ends).removesuffix(":" if step is None else "")

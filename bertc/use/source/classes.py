@@ -23,6 +23,8 @@ PARAMETERS = {
     "language_ids": "zeros",
 }
 """Arguments of a program, and what they are where they are left out."""
+PART = "LayerPart"
+"""A base class whose forward pass is that of a method ``compute``."""
 
 
 @dataclass
@@ -36,7 +38,7 @@ class Classes:
     written: dict[str, str] = field(default_factory=dict)  # what follows the name, by name
     made: dict[nn.Module, str] = field(default_factory=dict)  # how a module is made
     containers: dict[str, str] = field(default_factory=dict)
-    layers: Mapping[str, str] = field(default_factory=dict)  # base classes of parts of layers
+    bases: Mapping[str, str] = field(default_factory=dict)  # base classes by path, of some
 
     @property
     def text(self) -> str:
@@ -50,8 +52,8 @@ class Classes:
         if isinstance(module, nn.ModuleList):
             self.containers[path] = "list"
             base, arguments = "nn.ModuleList", f"[{', '.join(self.made[x] for x in module)}]"
-        elif path in self.layers:
-            base = self.layers[path]
+        elif path in self.bases:
+            base = self.bases[path]
         elif isinstance(module, (Linear, Embedding)):
             base, _, arguments = self._leaf(module, path).removesuffix(")").partition("(")
         init = [f"super().__init__({arguments})"]
@@ -68,7 +70,8 @@ class Classes:
             names = [body.names[value] for value in body.free]
             if scope.keys and {*names} <= {*PARAMETERS}:
                 names, statements = with_defaults(names, statements)
-            methods.append(method("forward", names, statements))
+            computes = "compute" if PART in self.bases.get(path, "") else "forward"
+            methods.append(method(computes, names, statements))
             doc = re.split(r";|\n", (type(module).__doc__ or "").strip())[0].rstrip(".")
             doc = (f"{doc}." if doc else "") if path else self.about
         lines = [f"({base}):", *([f'    """{doc}"""', ""] if doc else []), *code_lines(methods, 4)]
@@ -154,16 +157,11 @@ class Classes:
             case Embedding():
                 return call_expression("nn.Embedding", self._shape(f"{path}.weight"))
             case Norm():
-                affine = module.weight is not None
-                width = self._shape(f"{path}.weight") if affine else ["0"]
                 settings = {"eps": self.constants.number(module.eps)}
-                if not affine:
-                    settings["elementwise_affine"] = "False"
-                elif module.centred and module.bias is None:
+                if module.centred and module.bias is None:
                     settings["bias"] = "False"
-                return call_expression(
-                    "nn.LayerNorm" if module.centred else "nn.RMSNorm", width, settings
-                )
+                kind = "nn.LayerNorm" if module.centred else "nn.RMSNorm"
+                return call_expression(kind, self._shape(f"{path}.weight"), settings)
         raise AssertionError(f"{path} is none of torch's modules")
 
 

@@ -91,14 +91,8 @@ def literal(value: Any, size: Callable[[BatchSize], str] | None = None) -> str:
     match value:
         case BatchSize() if size:
             return size(value)
-        case tuple():
-            return tuple_expression([literal(part, size) for part in value])
-        case list():
-            return f"[{', '.join(literal(part, size) for part in value)}]"
         case float() if math.isinf(value):
             return "torch.inf" if value > 0 else "-torch.inf"
-        case 0x7FFFFFFFFFFFFFFF:
-            return "2**63 - 1"
     return "..." if value is Ellipsis else repr(value)
 
 

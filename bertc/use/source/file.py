@@ -5,19 +5,16 @@ import inspect
 import re
 import textwrap
 
-from torch import Tensor
-
 from bertc.cost import estimate, units
 from bertc.ir.base import Node
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.model import EncoderInputs, Model
 from bertc.use.source.classes import Classes, scopes_in
 from bertc.use.source.constants import constants_of, named_constants
 from bertc.use.source.expressions import code
 from bertc.use.source.initial import initial_function
 from bertc.use.source.outputs import program_outputs, recorded
-from bertc.use.source.recording import CallScope, LongList, Recorder
+from bertc.use.source.recording import CallScope, LongList
 
 LEGEND = (
     "Names end in their axes: b rows, s positions, q queries, k keys, n heads, d width of a head,\n"
@@ -72,7 +69,7 @@ def emit_source(resolved: Resolved, settings: str = "") -> str:
 
     ``settings`` is the text of its settings with their origins.
     """
-    scope, model = recorded(resolved, _everything)
+    scope, model = recorded(resolved, lambda model, inputs, _: program_outputs(model, inputs))
     weights = {weight.name: weight for weight in model_weights(resolved)}
     classes = Classes(scopes_in(scope), weights, constants_of(resolved), OF_PROGRAM)
     classes.add(model, "")
@@ -81,11 +78,6 @@ def emit_source(resolved: Resolved, settings: str = "") -> str:
     modules = [f"import {name}" for name in IMPORTABLE if f"{name}." in text]
     head = [docstring(resolved, settings), "", *modules, ""]
     return "\n".join([*head, IMPORTS, *named_constants(classes.constants, text), "", text])
-
-
-def _everything(model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, Tensor]:
-    results = program_outputs(model, inputs)
-    return {name: tensor for name, tensor in results.items() if name != "first"}
 
 
 def docstring(resolved: Resolved, settings: str) -> str:
@@ -111,10 +103,9 @@ def docstring(resolved: Resolved, settings: str) -> str:
 def functions_of(scope: CallScope) -> str:
     """The functions that make long lists of numbers."""
     calls = (call for inner in scopes_in(scope).values() for call in inner.calls)
-    made = (x for call in calls for x in call.args if isinstance(x, LongList) and x.name)
     functions = dict[str, str]()
-    for listed in made:
-        _add_function(listed.arguments["self"], listed.name, functions)
+    for listed in (x for call in calls for x in call.args if isinstance(x, LongList)):
+        _add_function(listed.node, listed.name, functions)
     return "".join(f"\n{function}\n\n" for function in functions.values())
 
 

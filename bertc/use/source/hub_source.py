@@ -1,67 +1,48 @@
 """The file of a program's own classes for transformers."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from string import Template
 
 import torch
 from torch import Tensor
 
+from bertc.hub.exporting import scores_next
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.terms.heads import VocabularyHead
 from bertc.model import EncoderInputs, Model
+from bertc.use.graph import token_terms
+from bertc.use.source import hub_templates as texts
 from bertc.use.source.body import ATTENTION_CALL, ForwardBody
-from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaults
+from bertc.use.source.classes import PARAMETERS, PART, Classes, scopes_in, with_defaults
 from bertc.use.source.constants import constants_of, named_constants
 from bertc.use.source.expressions import code_lines, method
 from bertc.use.source.file import IMPORTS, docstring, functions_of
-from bertc.use.source.hub_templates import ATTENTION_LAYER, HUB_IMPORTS, KEYS, LM, MODELING, PADDING
 from bertc.use.source.outputs import encoder_outputs, language_scores, recorded
 from bertc.use.source.recording import CallScope, Recorder
 
-HUB_NAMES = {
-    "attention_mask": "attention_mask",
-    "segment_ids": "token_type_ids",
-    "language_ids": "langs",
-}
-"""Arguments of transformers by those of a program."""
 
-
-@dataclass(frozen=True)
-class TokenScores:
-    """The head of a language model: its class for transformers, and its term."""
-
-    kind: str
-    term: str
-
-
-def head_of_tokens(resolved: Resolved) -> TokenScores | None:
-    """The head of the last stage that scores tokens of rows as they are, if there is one."""
-    stage, causal = resolved.stages[-1], resolved.encoder.causal
-    for term in resolved.terms():
-        node = term.objective
-        reads = stage.learner(node).name == MAIN and (node.order == "forward") == causal
-        if reads and isinstance(node.head_node, VocabularyHead) and node.order != "permuted":
-            return TokenScores("ForCausalLM" if causal else "ForMaskedLM", node.head_name)
-    return None
+def scores_class(resolved: Resolved) -> str:
+    """The end of the name of the class of a language model."""
+    return "ForCausalLM" if resolved.encoder.causal else "ForMaskedLM"
 
 
 def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
     """The file of classes for transformers, whose names begin with ``name``."""
-    head, body = head_of_tokens(resolved), resolved.encoder
+    scored, body = next(token_terms(resolved), None), resolved.encoder
     assert isinstance(body, Encoder), "other bodies are refused"
     scope, model = recorded(resolved, partial(_states, cls_last))
     constants = replace(constants_of(resolved), hub=True)
     weights = {weight.name: weight for weight in model_weights(resolved)}
-    classes = Classes(scopes_in(scope), weights, constants, layers=_bases(scope))
+    classes = Classes(scopes_in(scope), weights, constants, bases=_bases(scope))
     classes.add_part(model.encoder, MAIN)
     reading = ForwardBody(scope, classes.containers, constants)
     statements = reading.statements()
     names = [name for name in PARAMETERS if name in reading.names.values()]
     assert names[0] == "token_ids"
+    plain = _is_plain(scope)
     values = {
         "Name": name,
         "type": name.lower(),
@@ -71,22 +52,32 @@ def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
         "room": body.room or max(stage.seq for stage in resolved.stages),
         "dropout": body.dropout.hidden,
         "std": getattr(body.initializer, "std", 0.02),
+        "flashes": "\n    _supports_flash_attn = _supports_flash_attn_2 = True" if plain else "",
         "encoder": classes.made[model.encoder],
         "read": _method("read", names, statements),
-        "passed": "".join(f", {HUB_NAMES[name]}" for name in names[1:]),
+        "passed": ", ".join(["", *names[1:]]).replace("segment_ids", "token_type_ids"),
         "pooled_width": body.pooled.width if body.pooler else body.hidden,
-        "lm": "",
-        "keys": KEYS if body.causal else "",
+        "lm": _language_model(resolved, scored.head_name, classes, name) if scored else "",
+        "keys": texts.KEYS if body.causal else "",
     }
-    if head:
-        values["lm"] = _language_model(resolved, head, classes, name)
-    text = Template(MODELING).substitute(values)
-    written = f"{classes.text}\n\n{text}"
+    text = Template(texts.MODELING).substitute(values)
+    pieces = {"flash": texts.FLASH * plain, "padding": texts.PADDING * body.causal}
+    attends = Template(texts.LAYERS).substitute(pieces)
     functions = functions_of(scope)
-    heading = [docstring(resolved, ""), "", *(["import math", ""] if "math." in functions else [])]
-    lines = [*heading, IMPORTS.rstrip(), HUB_IMPORTS, *named_constants(constants, written), ""]
-    attends = ATTENTION_LAYER.replace("$padding", PADDING if body.causal else "")
-    return "\n".join([*lines, f"{functions}{attends}\n\n{written}"])
+    written = f"{functions}{attends}\n\n{classes.text}\n\n{text}"
+    maths = "import math\n\n" * ("math." in functions)
+    heading = [docstring(resolved, ""), "", f"{maths}{IMPORTS}{texts.HUB_IMPORTS}"]
+    return "\n".join([*heading, *named_constants(constants, written), "", written])
+
+
+def _is_plain(scope: CallScope) -> bool:
+    """Does every query attend to all tokens of its row, but for padding and later ones?"""
+    calls = [call for inner in scopes_in(scope).values() for call in inner.calls]
+    attends = [call for call in calls if call.function == ATTENTION_CALL]
+    masks = [(*call.args, call.kwargs.get("attn_mask"))[3] for call in attends]
+    tensors = [mask.tensor for mask in masks if mask is not None]
+    plain = (x.dtype == torch.bool and x.shape[1:3] == (1, 1) for x in tensors)
+    return bool(attends) and all(plain)
 
 
 def _states(cls_last: bool, model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, Tensor]:
@@ -101,43 +92,47 @@ def _states(cls_last: bool, model: Model, inputs: EncoderInputs, _: Recorder) ->
     return {"pooled": first[:, 0], **results}
 
 
-def _language_model(resolved: Resolved, head: TokenScores, classes: Classes, name: str) -> str:
+def _language_model(resolved: Resolved, head: str, classes: Classes, name: str) -> str:
     """The class of a language model; its scores are recorded from states alone."""
 
     def scored(model: Model, inputs: EncoderInputs, recorder: Recorder) -> dict[str, Tensor]:
         b, s = inputs.token_ids.shape
         states_bsh = torch.zeros(b, s, resolved.encoder.hidden, dtype=torch.bfloat16)
         recorder.value(states_bsh, "states")
-        return {"logits": language_scores(model, head.term, states_bsh)}
+        return {"logits": language_scores(model, head, states_bsh)}
 
     scope, model = recorded(resolved, scored)
     classes.scopes |= scopes_in(scope)
-    module = model.heads[head.term]
-    classes.add_part(module, f"heads.{head.term}")
+    module = model.heads[head]
+    classes.add_part(module, f"heads.{head}")
     classes.containers["heads"] = "dict"
     scope.keys = ()
     scoring = ForwardBody(scope, classes.containers, classes.constants)
-    lines = _method("scores", ["states", "**kwargs"], scoring.statements())
-    causal = head.kind == "ForCausalLM"
+    lines = [line.replace("self.encoder.", "self.model.encoder.") for line in scoring.statements()]
+    kind, ahead = scores_class(resolved), scores_next(resolved)
     values = {
         "Name": name,
-        "kind": head.kind,
-        "term": head.term,
+        "kind": kind,
+        "term": head,
         "head": classes.made.get(module, "nn.Module()"),  # one without weights
-        "scores": lines.replace("self.encoder.", "self.model.encoder."),
-        "output": "CausalLMOutput" if causal else "MaskedLMOutput",
+        "next": ", each of the one after it; the loss moves labels" if ahead else "",
+        "scores": _method("scores", ["states", "**kwargs"], lines),
+        "output": f"{kind.removeprefix('For')}Output",
+        "moved": texts.MOVED if ahead else "",
     }
-    return Template(LM).substitute(values)
+    return Template(texts.LM).substitute(values)
 
 
 def _bases(scope: CallScope) -> dict[str, str]:
-    """Base classes of the parts of layers, by their paths."""
-    parts = [c.body for s in scopes_in(scope).values() for c in s.calls if c.segment and c.body]
-    attends = {p.path for p in parts if any(call.function == ATTENTION_CALL for call in p.calls)}
-    return {
-        part.path: "AttentionLayer" if part.path in attends else "GradientCheckpointingLayer"
-        for part in parts
-    }
+    """Base classes of what attends, and of parts of layers with weights, by their paths."""
+    scopes = scopes_in(scope)
+    called = [c.body for s in scopes.values() for c in s.calls if c.segment and c.body]
+    parts = {part.path for part in called if any(True for _ in part.module.parameters())}
+    attends = [
+        path for path, s in scopes.items() if ATTENTION_CALL in [c.function for c in s.calls]
+    ]
+    bases = dict.fromkeys(attends, "AttentionLayer, nn.Module") | dict.fromkeys(parts, PART)
+    return bases | {path: f"AttentionLayer, {PART}" for path in attends if path in parts}
 
 
 def _method(name: str, arguments: list[str], statements: list[str]) -> str:

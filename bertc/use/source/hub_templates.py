@@ -1,27 +1,41 @@
 """Classes for transformers, whose names and sizes are filled in."""
 
-ATTENTION_LAYER = '''
-class AttentionLayer(GradientCheckpointingLayer):
-    """Scaled dot products: by torch's kernel, or step by step where their weights are wanted."""
+LAYERS = '''
+class LayerPart(nn.Module):
+    """A part of a layer; with gradient checkpointing it is computed again in backward."""
 
-    seen = keys = None
+    gradient_checkpointing = False
+
+    def forward(self, *inputs):
+        if self.gradient_checkpointing and self.training:
+            return self._gradient_checkpointing_func(self.compute, *inputs)
+        return self.compute(*inputs)
+
+
+class AttentionLayer:
+    """Scaled dot products; with unit vectors as values where the weights of these are wanted."""
+
+    config = seen = keys = None
 
     def attend(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False):
-$padding        if self.seen is None:
-            return F.scaled_dot_product_attention(
-                query, key, value, attn_mask, dropout_p, is_causal=is_causal
-            )
-        scores = query @ key.mT * query.shape[-1] ** -0.5
-        if is_causal:
-            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attn_mask, -torch.inf)
-        elif attn_mask is not None:
-            scores = scores + attn_mask
-        weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+$flash$padding        attend = F.scaled_dot_product_attention
+        if self.seen is None:
+            return attend(query, key, value, attn_mask, dropout_p, is_causal)
+        units = torch.eye(key.shape[-2], dtype=key.dtype, device=key.device)
+        units = units.expand(*key.shape[:-1], -1)
+        weights = attend(query, key, units, attn_mask, 0.0, is_causal)
         self.seen.append(weights)
         return F.dropout(weights, dropout_p, self.training) @ value
 '''
+FLASH = """        way = self.config._attn_implementation
+        if self.seen is None and "flash" in way:
+            self.is_causal, real = is_causal, self.keys if attn_mask is None else attn_mask
+            real = None if real is None else real[:, 0, 0].int()
+            function = modeling_utils.ALL_ATTENTION_FUNCTIONS[way]
+            mixed, _ = function(self, query, key, value, real, dropout=dropout_p)
+            return mixed.transpose(1, 2)
+"""
+"""Packed rows, by a kernel of transformers; those of plain masks, of padding alone."""
 PADDING = """        if self.keys is not None:  # padding is excluded too, which may come first
             own = torch.eye(self.keys.shape[-1], dtype=torch.bool, device=query.device)
             allowed = self.keys | own
@@ -38,7 +52,7 @@ KEYS = """
                 if attention_mask is not None:
                     module.keys = attention_mask[:, None, None].bool()"""
 MODELING = '''
-class ${Name}Config(PreTrainedConfig):
+class ${Name}Config(PretrainedConfig):
     """The sizes of the network; those that classes read can be changed, others are in its code."""
 
     model_type = "bertc_$type"
@@ -50,11 +64,11 @@ class ${Name}Config(PreTrainedConfig):
         super().__init__(**kwargs)
 
 
-class ${Name}PreTrainedModel(PreTrainedModel):
+class ${Name}PreTrainedModel(modeling_utils.PreTrainedModel):
     config_class = ${Name}Config
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _supports_sdpa = True
+    _supports_sdpa = True$flashes
     accepts_loss_kwargs = False  # Trainer averages over the batches of a step
     _keys_to_ignore_on_load_unexpected = [r"^heads\\.", r"^classifier\\.", r"encoder\\.pooler\\."]
 
@@ -79,6 +93,9 @@ class ${Name}Model(${Name}PreTrainedModel):
         if config.vocab_size != VOCAB:
             table = self.encoder.embeddings.token
             self.encoder.embeddings.token = nn.Embedding(config.vocab_size, table.embedding_dim)
+        for module in self.modules():
+            if isinstance(module, AttentionLayer):
+                module.config = config
         self.post_init()
 
     def get_input_embeddings(self):
@@ -108,12 +125,9 @@ $read
             read = self.read(input_ids$passed)
         else:
             input_ids = inputs_embeds.new_zeros(inputs_embeds.shape[:2], dtype=torch.long)
-            hook = token.register_forward_hook(lambda *_: inputs_embeds)
-            try:
+            with token.register_forward_hook(lambda *_: inputs_embeds):
                 read = self.read(input_ids$passed)
-            finally:
-                hook.remove()
-        return BaseModelOutputWithPooling(
+        return modeling_outputs.BaseModelOutputWithPooling(
             last_hidden_state=read["states"],
             pooler_output=read.get("pooled"),
             hidden_states=(*read["layers"][:-1], read["states"]) if shown else None,
@@ -159,14 +173,14 @@ class ${Name}Head(${Name}PreTrainedModel):
 
 $lm
 class ${Name}ForSequenceClassification(${Name}Head):
-    pools, output = True, SequenceClassifierOutput
+    pools, output = True, modeling_outputs.SequenceClassifierOutput
 
     def loss(self, logits, labels, **kwargs):
         return self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
 
 
 class ${Name}ForMultipleChoice(${Name}Head):
-    pools, width, output = True, 1, MultipleChoiceModelOutput
+    pools, width, output = True, 1, modeling_outputs.MultipleChoiceModelOutput
 
     def scores(self, states, choices, **kwargs):
         return super().scores(states).view(-1, choices)
@@ -182,7 +196,7 @@ class ${Name}ForMultipleChoice(${Name}Head):
 
 
 class ${Name}ForTokenClassification(${Name}Head):
-    output = TokenClassifierOutput
+    output = modeling_outputs.TokenClassifierOutput
 
 
 class ${Name}ForQuestionAnswering(${Name}Head):
@@ -196,7 +210,7 @@ class ${Name}ForQuestionAnswering(${Name}Head):
     def result(self, loss, logits, **outputs):
         starts, ends = logits.float().unbind(-1)
         named = {"loss": loss, "start_logits": starts, "end_logits": ends}
-        return QuestionAnsweringModelOutput(**named, **outputs)
+        return modeling_outputs.QuestionAnsweringModelOutput(**named, **outputs)
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None,
@@ -212,9 +226,9 @@ class ${Name}ForQuestionAnswering(${Name}Head):
 '''
 LM = '''
 class ${Name}$kind(${Name}Head):
-    """Scores of every token at every position."""
+    """Scores of every token at every position$next."""
 
-    accepts_loss_kwargs, width, output = True, 0, $output
+    accepts_loss_kwargs, width, output = True, 0, modeling_outputs.$output
 
     def __init__(self, config):
         super().__init__(config)
@@ -236,20 +250,10 @@ class ${Name}$kind(${Name}Head):
 $scores
 
     def loss(self, logits, labels, **kwargs):
-        return self.loss_function(logits, labels, logits.shape[-1], **kwargs)
+$moved        return self.loss_function(logits, labels, logits.shape[-1], **kwargs)
 
 '''
-HUB_IMPORTS = """
-from transformers import PreTrainedConfig, PreTrainedModel
-from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.modeling_outputs import (
-    BaseModelOutputWithPooling,
-    CausalLMOutput,
-    MaskedLMOutput,
-    MultipleChoiceModelOutput,
-    QuestionAnsweringModelOutput,
-    SequenceClassifierOutput,
-    TokenClassifierOutput,
-)
+MOVED = "        logits, labels = logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()\n"
+HUB_IMPORTS = """from transformers import PretrainedConfig, modeling_outputs, modeling_utils
 from transformers.utils import can_return_tuple
 """

@@ -14,7 +14,7 @@ from bertc.ir.learning.task import Task
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.terms.heads import Classifier
+from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
 from bertc.learn.objectives import token_logits
 from bertc.model import EncoderInputs, Model, build, gather_positions
@@ -30,7 +30,7 @@ from bertc.use.source.sizes import BatchSizes
 def program_outputs(model: Model, inputs: EncoderInputs) -> dict[str, Tensor]:
     """Last states (b, s, h), the pooled one (b, h), and scores by head, of all networks.
 
-    Heads that read more than a row, such as the boundaries of spans, have weights alone.
+    Heads that read more than last states, or by steps, as ends of spans, have weights alone.
     """
     stage, results = model.resolved.stages[-1], dict[str, Tensor]()
     for network in model.resolved.learned:
@@ -46,6 +46,7 @@ def program_outputs(model: Model, inputs: EncoderInputs) -> dict[str, Tensor]:
         for term in terms:
             if (scored := _scores(model, term, read, results, inputs, network.name)) is not None:
                 results[term.head_name] = scored
+    del results["first"]
     return results
 
 
@@ -84,6 +85,8 @@ def _scores(
     if read.decoded is not None and term.states.decoded:
         states_bsh = read.decoded
     if isinstance(term, Task):
+        if not term.reads_last_alone or isinstance(term.head_node, ConditionedSpanHead):
+            return None
         return scores(model, cast(Objective, term), states_bsh, results["first"], inputs)
     match head:
         case AdaptiveTokenHead() | TokenHead():

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -85,16 +85,11 @@ class CallScope:
 
 @dataclass(eq=False)
 class LongList:
-    """A long list of numbers, and the function that returned it."""
+    """A long list of numbers, and the method of a node that returned it, without arguments."""
 
     numbers: Any
-    code: CodeType
-    arguments: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """The name of that function, if it is a method without arguments of its own."""
-        return self.code.co_name if list(self.arguments) == ["self"] else ""
+    node: Any
+    name: str
 
 
 class Recorder(TorchFunctionMode):
@@ -210,8 +205,9 @@ class Recorder(TorchFunctionMode):
         if not frame.f_code.co_name.startswith("<"):  # names in comprehensions tell nothing
             for name, bound in list(frame.f_locals.items()):
                 self._bind(name, bound, depth, assigned=passed.get(name) is not bound)
-        if event == "return" and isinstance(argument, (list, tuple)) and len(argument) >= LONG_LIST:
-            self._made[id(argument)] = LongList(argument, frame.f_code, passed)
+        is_long = isinstance(argument, (list, tuple)) and len(argument) >= LONG_LIST
+        if event == "return" and is_long and [*passed] == ["self"]:
+            self._made[id(argument)] = LongList(argument, passed["self"], frame.f_code.co_name)
         return self.trace
 
     def _bind(self, name: str, bound: Any, depth: int, *, assigned: bool) -> None:
