@@ -6,9 +6,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bertc import Table, UsageError, load, survey
+from bertc import UsageError, load
 from bertc.lab.report.page import Part
 from bertc.lab.results.runs import Run
+from bertc.lab_api import Table, survey
 
 SAMPLES, LONGEST_CELL, TOP = 4, 160, 3
 """Texts that are shown, characters of each, and candidates for a word."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertc import DataError, Table
+from bertc import DataError
 from bertc.lab.report.markup import in_picture
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, along, colour, legend
@@ -12,6 +12,7 @@ from bertc.lab.results.compare import Results, heading
 from bertc.lab.results.curves import Curves
 from bertc.lab.results.groups import Group
 from bertc.lab.results.runs import Run
+from bertc.lab_api import Table
 
 Score = tuple[str, ...]
 MOST_SCORES, MOST_VALUES = 8, 30
