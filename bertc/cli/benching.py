@@ -1,6 +1,5 @@
 """Commands that measure: training steps, answers to texts, and this machine."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -46,11 +45,20 @@ def bench(
     """
     what, options = ("answers", OF_ANSWERS) if latency else ("a training step", OF_STEPS)
     refuse_others(context, what, ("set", "json", *options))
-    if latency:
-        choices = (runtime, precision, threads, batch, length)
-        _time_answers(networks, set or (), choices, seconds, json)
-        return
     from bertc.api import resolve
+
+    if latency:
+        from bertc.lab.bench.latencies import latencies, of_folder, of_spec
+        from bertc.lab.latency.cases import chosen
+
+        subjects = [
+            of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, set or ()), name)
+            for name in networks
+        ]
+        cases = chosen(runtime, precision, threads, batch, length)
+        table = latencies(subjects, cases, seconds=seconds)
+        say(table.as_json() if json else table.as_table())
+        return
     from bertc.lab.bench.run import bench as run
 
     programs = [resolve(network, set or ()) for network in networks]
@@ -58,25 +66,6 @@ def bench(
     say(report.as_json() if json else report.summary())
     if out:
         report.write(out)
-
-
-def _time_answers(
-    networks: Sequence[str],
-    overrides: Sequence[str],
-    choices: tuple[str, str, str, str, str],
-    seconds: float,
-    json: bool,
-) -> None:
-    from bertc.api import resolve
-    from bertc.lab.bench.latencies import latencies, of_folder, of_spec
-    from bertc.lab.latency.cases import chosen
-
-    subjects = [
-        of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, overrides), name)
-        for name in networks
-    ]
-    table = latencies(subjects, chosen(*choices), seconds=seconds)
-    say(table.as_json() if json else table.as_table())
 
 
 @app.command()

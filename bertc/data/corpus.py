@@ -22,15 +22,15 @@ from bertc.data.layouts.parts import dev_parts, part_named
 from bertc.data.prepared.opening import open_prepared
 from bertc.data.rows.rewriting import PER_TOKEN
 from bertc.data.rows.sample import sample
-from bertc.data.shards import VERSION, Tokenised, spelling, tokenise_source
+from bertc.data.shards import VERSION, Tokenised, TokenisedTexts, spelling, tokenise_source
 from bertc.data.sources.files import file_identity
 from bertc.data.sources.opening import open_source
-from bertc.data.sources.source import CorpusText, Piece, TextSource
+from bertc.data.sources.source import CorpusText, LanguageSources, Piece, Sources, TextSource
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.data.vocabularies import changed_vocabulary
-from bertc.ir.data import WINDOW, Docstrings, Files, Hf, Parallel, Prepared
+from bertc.ir.data import WINDOW, Parallel, Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Unigram
@@ -45,14 +45,19 @@ AnyData = TextData | TaskData
 
 @dataclass(frozen=True, eq=False)
 class PreparedCorpus:
-    """The data of a run; ``fingerprint`` is of its content alone, ``texts`` those tokenised."""
+    """The data of a run; ``fingerprint`` is of its content alone."""
 
     resolved: Resolved
     vocabulary: Vocabulary
     fingerprint: str
-    texts: tuple[Tokenised, ...]
+    tokenised: TokenisedTexts
     stages: tuple[AnyData, ...]
     """The batches of the stages, in the order of ``resolved.stages``."""
+
+    @property
+    def texts(self) -> tuple[Tokenised, ...]:
+        """The tokenised texts."""
+        return tuple(self.tokenised.values())
 
 
 def prepare(
@@ -92,24 +97,15 @@ def prepare(
     vocabulary = replace(vocabulary, unigram=unigram)
     stages = tuple(replace(data, vocabulary=vocabulary) for data in read)
     return PreparedCorpus(
-        resolved,
-        vocabulary,
-        _content(resolved, vocabulary, tokenised, stages),
-        tuple(tokenised.values()),
-        stages,
+        resolved, vocabulary, _content(resolved, vocabulary, tokenised, stages), tokenised, stages
     )
 
 
 def counts_of_rows(corpus: PreparedCorpus, index: int) -> dict[str, float]:
-    """Rows of a pass over the text of a stage, first arranged; mean words of a row, 0: unknown.
-
-    The words are the tokens of a row times the words for each token of the text.
-    """
-    stages, data = corpus.resolved.stages, corpus.stages[index]
+    """Rows of a pass over the text of a stage, first arranged; mean words of a row, 0: unknown."""
+    data = corpus.stages[index]
     assert not isinstance(data, TaskData), "a stage of text"
-    every = dict.fromkeys(text for stage in stages for _, text in texts_of(stage))
-    facts = {text: known.facts for text, known in zip(every, corpus.texts, strict=True)}
-    read = [facts[text] for _, text, _ in orders_of(stages[index])]
+    read = [corpus.tokenised[text].facts for _, text, _ in orders_of(corpus.resolved.stages[index])]
     tokens = [w * of["train"]["tokens"] for w, of in zip(data.weights, read, strict=True)]
     words = [n * of.get(PER_TOKEN, 0) for n, of in zip(tokens, read, strict=True)]
     row_words = data.tokens / data.examples * sum(words) / sum(tokens) if all(words) else 0.0
@@ -143,10 +139,7 @@ def _copied(source: TextSource, cache: Path, progress: Progress) -> TextSource:
 
 
 def _content(
-    resolved: Resolved,
-    vocabulary: Vocabulary,
-    tokenised: dict[CorpusText, Tokenised],
-    read: tuple[AnyData, ...],
+    resolved: Resolved, vocabulary: Vocabulary, tokenised: TokenisedTexts, read: tuple[AnyData, ...]
 ) -> str:
     """Fingerprint of the text and of all settings that turn it into batches; paths do not count."""
     stages: list[object] = []
@@ -173,11 +166,7 @@ def _window(text: CorpusText) -> dict[str, int]:
 
 
 def vocabulary_for(
-    resolved: Resolved,
-    sources: dict[CorpusText, TextSource],
-    cache: Path,
-    progress: Progress,
-    learned: Path | None,
+    resolved: Resolved, sources: Sources, cache: Path, progress: Progress, learned: Path | None
 ) -> Vocabulary:
     """The vocabulary of a program, learned from its sources where it is one to learn."""
     node, by_sentencepiece = resolved.vocabulary, isinstance(resolved.vocabulary, Unigram)
@@ -189,7 +178,10 @@ def vocabulary_for(
             node = TokenizerFile(path=str(learned))
     if isinstance(node, TokenizerFile):
         return load_vocabulary(node, rows=resolved.encoder.vocab_size)
-    monolingual = _monolingual(sources or _texts_to_learn_from(resolved))
+    if not sources:  # of stages that learn tasks too, and read none
+        texts = (CorpusText(share.corpus) for stage in resolved.stages for share in stage.data)
+        sources = {text: open_source(*text) for text in dict.fromkeys(texts)}
+    monolingual = _monolingual(sources)
     if isinstance(node, Extended | Trimmed):
         return changed_vocabulary(node, monolingual, resolved.run, cache, progress)
 
@@ -226,7 +218,7 @@ def first_pieces(resolved: Resolved) -> Iterator[str]:
     named = not resolved.origins.get("data", "").startswith("default")  # else none may be read
     shares = (share.corpus for stage in resolved.stages for share in stage.data)
     for corpus in dict.fromkeys(shares):
-        if named and isinstance(corpus, Files | Hf | Docstrings):
+        if named and corpus.is_text:
             characters = 0
             for piece in open_source(*CorpusText(corpus)).read():
                 yield piece.text
@@ -234,29 +226,21 @@ def first_pieces(resolved: Resolved) -> Iterator[str]:
                     break
 
 
-def _texts_to_learn_from(resolved: Resolved) -> dict[CorpusText, TextSource]:
-    """The texts of all stages: also those that learn tasks, and read none."""
-    texts = [CorpusText(share.corpus) for stage in resolved.stages for share in stage.data]
-    return {text: open_source(*text) for text in dict.fromkeys(texts)}
-
-
-def _monolingual(sources: dict[CorpusText, TextSource]) -> list[tuple[str, TextSource]]:
+def _monolingual(sources: Sources) -> LanguageSources:
     """Each monolingual source with its language; parallel text as two, none twice."""
     sources_by_text = {}
     for text, source in sources.items():
         if isinstance(text.corpus, Parallel):
             for side, language in enumerate(text.corpus.languages):
-                sources_by_text[CorpusText(text.corpus, side)] = (
-                    language,
-                    open_source(text.corpus, side),
-                )
+                half = CorpusText(text.corpus, side)
+                sources_by_text[half] = language, open_source(*half)
         else:
             sources_by_text[text] = (text.languages[0], source)
     return list(sources_by_text.values())
 
 
 def _unigram(
-    resolved: Resolved, tokenised: dict[CorpusText, Tokenised], read: list[AnyData], size: int
+    resolved: Resolved, tokenised: TokenisedTexts, read: list[AnyData], size: int
 ) -> NDArray[np.float64]:
     """The relative frequency (v,) of each token among those that the steps of the run read."""
     unigram = np.zeros(size)
@@ -272,16 +256,14 @@ def _unigram(
 
 def contents(corpus: PreparedCorpus) -> dict[str, tuple[str, str]]:
     """Identity, which times of files change, and digest of all text and files, by name."""
-    stages = corpus.resolved.stages
-    texts = dict.fromkeys(text for stage in stages for _, text in texts_of(stage))
     read = {}
-    for text, known in zip(texts, corpus.texts, strict=True):
+    for text, known in corpus.tokenised.items():
         name, content = known.facts["name"], known.facts["content"]
         if isinstance(text.corpus, Prepared):
             read[text.corpus.path] = (content, content)
         else:
             read[name] = (fingerprint(open_source(*text).identity), content)
-    for task in dict.fromkeys(task for stage in stages for task in stage.tasks):
+    for task in dict.fromkeys(task for stage in corpus.resolved.stages for task in stage.tasks):
         for part in ("train", *dev_parts(task)):
             path = part_named(task, part).source
             if isinstance(path, Path):  # data sets of a hub have versions there

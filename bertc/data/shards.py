@@ -16,7 +16,7 @@ from bertc.data.rows.holdout import held_out_remark, join_held_out
 from bertc.data.rows.rewriting import Rewriting, hold_out_end, holds_out, rewrite, together, without
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, DType, Tokens, open_tokens, token_dtype
-from bertc.data.sources.source import TextSource
+from bertc.data.sources.source import CorpusText, TextSource
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.cleaning import EVERY
 from bertc.ir.program.resolved import Run
@@ -50,6 +50,9 @@ class Tokenised:
     train: tuple[Shard, ...]
     heldout: tuple[Shard, ...]
     counts: NDArray[np.int64]
+
+
+TokenisedTexts = Mapping[CorpusText, Tokenised]
 
 
 def spelling(vocabulary: Vocabulary) -> str:

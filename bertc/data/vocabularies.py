@@ -11,7 +11,7 @@ from bertc.base.storage.plain_file import read_text
 from bertc.data.cache.store import Facts, Progress, fingerprint, obtain
 from bertc.data.rows.sample import sample
 from bertc.data.shards import VERSION, spelling, tokenise_source
-from bertc.data.sources.source import TextSource
+from bertc.data.sources.source import LanguageSources
 from bertc.data.vocab import changed
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
@@ -34,11 +34,7 @@ def words_of(node: Extended) -> tuple[list[str], int]:
 
 
 def changed_vocabulary(
-    node: Extended | Trimmed,
-    texts: Sequence[tuple[str, TextSource]],
-    run: Run,
-    cache: Path,
-    progress: Progress,
+    node: Extended | Trimmed, texts: LanguageSources, run: Run, cache: Path, progress: Progress
 ) -> Vocabulary:
     """The vocabulary with words added to it or tokens removed, by the text and its languages."""
     base = base_of(node)

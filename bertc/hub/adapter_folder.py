@@ -43,9 +43,6 @@ def export_adapter(
     """Write the pairs, the pooler and the head of a task, for peft to put onto ``base``.
 
     Maps that are one in the layout have one pair there, of the ranks' sum, which is as exact.
-
-    Raises:
-        DataError: if the layout has no such maps.
     """
     encoder, adapt = transformer(resolved), transformer(resolved).adapt
     assert isinstance(adapt, Lora), "called for adapted networks"

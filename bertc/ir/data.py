@@ -1,7 +1,7 @@
 """Sources of text, and row formats."""
 
 from operator import not_
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -23,6 +23,10 @@ WINDOW = 16
 
 class _OneLanguage(Node):
     language: Language = ""
+    is_text: ClassVar[bool] = True
+    """True if it is read as documents of text: neither tokens nor pairs of sentences."""
+    layout: ClassVar[tuple[str, ...]] = ()
+    """Arguments that say where the text of a file is, and its sentences."""
 
     @property
     def languages(self) -> tuple[Language, ...]:
@@ -51,6 +55,7 @@ class Files(_OneLanguage):
     path: Annotated[str, Field(min_length=1)]
     column: str = "text"
     sentences: Sentences = "split"
+    layout = ("column", "sentences")
     positional = ("path", "column")
     bare_string = ("path",)
 
@@ -64,6 +69,7 @@ class Hf(_OneLanguage):
     split: str = "train"
     column: str = "text"
     sentences: Sentences = "split"
+    layout = ("column", "sentences")
     positional = ("name", "config")
 
 
@@ -78,6 +84,7 @@ class Prepared(_OneLanguage):
     path: Annotated[str, Field(min_length=1)]
     cache: Annotated[int, Field(ge=0)] = 0
     window: Annotated[int, Field(ge=1, le=256, exclude_if=WINDOW.__eq__)] = WINDOW
+    is_text = False
     positional = ("path",)
     bare_string = ("path",)
 
@@ -95,6 +102,8 @@ class Parallel(Node):
     kind: Literal["pairs"] = "pairs"
     path: str = ""
     sides: tuple[tuple[Language, str], ...] = ()
+    is_text: ClassVar[bool] = False
+    layout: ClassVar[tuple[str, ...]] = ()
     positional = ("path",)
     others = "sides"
 

@@ -27,10 +27,7 @@ def prepare_text(
     command: str,
     skip_damaged: bool = False,
 ) -> str:
-    """Prepare the text of a spec, or one share of its parts; return a line about it.
-
-    ``command`` is what prepares it all, for whoever reads of a missing part.
-    """
+    """Prepare the text of a spec, or one share of its parts; return a line about it."""
     place = FolderAt(to)
     with watching(GO_ON) as progress:
         try:

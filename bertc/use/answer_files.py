@@ -27,24 +27,17 @@ def check_out(out: Path) -> None:
 def write_answer_file(out: Path, parts: Iterable[list[AnswerRow]]) -> None:
     """Write rows in their order; the file is there only when all of them are."""
     check_out(out)
-    aside = out.with_name(f".tmp-{out.name}")
-    with durable.writing(out, elsewhere="-o in another folder"):
-        durable.remove(aside)
-        try:
-            if out.suffix == ".parquet":
-                _parquet(aside, parts)
-            else:
-                with open(aside, "w", encoding="utf-8", newline="") as file:
-                    if out.suffix == ".jsonl":
-                        file.writelines(f"{line}\n" for line in answer_lines(parts))
-                    else:
-                        dialect = "excel" if out.suffix == ".csv" else "excel-tab"
-                        _table(csv.writer(file, dialect), parts)
-            durable.sync(aside)
-            durable.rename(aside, out)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
+    with durable.written_aside(out, 0, elsewhere="-o in another folder") as aside:
+        if out.suffix == ".parquet":
+            _parquet(aside, parts)
+        else:
+            with open(aside, "w", encoding="utf-8", newline="") as file:
+                if out.suffix == ".jsonl":
+                    file.writelines(f"{line}\n" for line in answer_lines(parts))
+                else:
+                    dialect = "excel" if out.suffix == ".csv" else "excel-tab"
+                    _table(csv.writer(file, dialect), parts)
+        durable.sync(aside)
 
 
 def answer_lines(parts: Iterable[list[AnswerRow]]) -> Iterator[str]:

@@ -65,11 +65,7 @@ class Graph(nn.Module):
         self.inputs = tuple(name for name, reads in read.items() if reads)
 
     def refuse_unsayable(self) -> None:
-        """Refuse what no graph for rows of any length can say.
-
-        Raises:
-            DataError: naming the setting in the way.
-        """
+        """Refuse what no graph for rows of any length can say, naming the setting in the way."""
         if obstacle := first_of(_obstacles(self.model)):
             raise DataError(str(obstacle), help=obstacle.way_out)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import cache_folder
-from bertc.data.batches.order import orders_of, texts_of
+from bertc.data.batches.order import orders_of
 from bertc.data.batches.stage import StageData
 from bertc.data.corpus import PreparedCorpus
 from bertc.data.sources.source import CorpusText
@@ -32,10 +32,6 @@ def read_order(
     ``tokens`` are the first and the end of them among the ids of the shard: a part of prepared
     text, or a folder of the cache, made from ``files``; ``document`` is its number there, of those
     to train on.
-
-    Raises:
-        MissingInputError, DataError: if the run or its text is gone, damaged or another one.
-        UsageError: of steps that the run has not, or that do not read rows of text.
     """
     folder = RunFolder(run)
     resolved = folder.read_resolved()
@@ -47,22 +43,17 @@ def read_order(
         )
     with watching(AGAIN) as watched:
         corpus = read_text(folder, resolved, cache or cache_folder(), watched)
-        documents, names = _documents(corpus), _names(corpus)
+        documents = _documents(corpus)
+        names = {
+            text: text.corpus.path if isinstance(text.corpus, Prepared) else known.facts["name"]
+            for text, known in corpus.tokenised.items()
+        }
         watched.begin("listing what is read", end - first, "steps")
         for step in range(first, end):
             for line in _lines(corpus, documents, names, step):
                 write(json.dumps(line) + "\n")
             watched.advance(1)
         watched.end()
-
-
-def _names(corpus: PreparedCorpus) -> dict[CorpusText, str]:
-    """The names of the texts of a run: where prepared text lies, what other text is called."""
-    texts = dict.fromkeys(t for stage in corpus.resolved.stages for _, t in texts_of(stage))
-    return {
-        text: text.corpus.path if isinstance(text.corpus, Prepared) else str(known.facts["name"])
-        for text, known in zip(texts, corpus.texts, strict=True)
-    }
 
 
 def _documents(corpus: PreparedCorpus) -> DocumentStarts:

@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +18,7 @@ from bertc.data.examples.task import TaskSet
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
+    Examples,
     QuestionExample,
     SearchExample,
     TaggedExample,
@@ -26,9 +27,9 @@ from bertc.data.layouts.example import (
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.own import Own
 from bertc.data.layouts.parts import examples_of
-from bertc.data.layouts.table import is_table, opened_file, table
+from bertc.data.layouts.table import is_table, names_of_columns, table
 from bertc.data.metrics.calibration import NO_FIT, HeadFit
-from bertc.data.sources.tables import ColumnSelection, column_names
+from bertc.data.sources.tables import ColumnSelection
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import (
@@ -68,8 +69,7 @@ def columns_of(task: AnyTask, path: Path) -> Iterator[Cells] | None:
 def _columns(task: AnyTask, path: Path) -> Iterator[Cells]:
     values = [getattr(task, name, "") for name in NAMING]
     columns = [name for value in values for name in ([value] if isinstance(value, str) else value)]
-    with opened_file(path) as file:
-        names = column_names(file)
+    names = names_of_columns(path)
     if all(map(str.isdecimal, filter(None, columns))):
         names = [str(number) for number in range(len(names))]
     names = list(dict.fromkeys(names))
@@ -109,10 +109,7 @@ class Predicted:
     seconds: float
 
     def rows(self, columns: Iterator[Cells] | None = None) -> list[Cells]:
-        """A row for each example: columns of its file, else its own texts, then the answer.
-
-        A column that has the name of a part of the answer is ``NAME_in_file``.
-        """
+        """A row for each example: columns of its file, else its own texts, then the answer."""
         rows = []
         for example, said in zip(self.examples, self.each(), strict=True):
             cells = _texts(self.task, example) if columns is None else next(columns)
@@ -255,7 +252,7 @@ def answered(
     return Predicted(task, examples, answers, notes, time.perf_counter() - started)
 
 
-def of_any_number(task: AnyTask, examples: Sequence[Example] = ()) -> AnyTask:
+def of_any_number(task: AnyTask, examples: Examples = ()) -> AnyTask:
     """A task whose examples may have any number of choices, or as many as these have.
 
     Each choice is scored by itself: training fixes no number, and an imported head states none.

@@ -49,10 +49,6 @@ def push(
 
     The weights are those after ``step`` steps, 0: the newest. The folder is written at ``to``, or
     is a temporary one. Of a dry run the hub gets no request.
-
-    Raises:
-        MissingInputError: if there is no token.
-        CannotWriteError: if the hub cannot be reached, or refuses.
     """
     from huggingface_hub import constants
 

@@ -58,10 +58,7 @@ class FolderAt:
         return None if "://" in name else user_path(name)
 
     def read(self, name: str, most: int, is_whole: Callable[[bytes], bool] = bool) -> bytes | None:
-        """The content of a file of at most ``most`` bytes; None if it is not there.
-
-        What is not whole is read again from a store.
-        """
+        """The content of a file of at most ``most`` bytes, whole; None if it is not there."""
         if self.folder:
             path = self.folder / name
             return read_bytes(path, most) if is_file(path) else None
@@ -129,10 +126,7 @@ class FolderAt:
         self._tried(copy, name)
 
     def sizes(self, name: str = "", below: bool = False) -> dict[str, int]:
-        """The sizes in bytes of the files in a folder of the place, and those ``below``, by name.
-
-        There are none in what is not there.
-        """
+        """The sizes in bytes of the files in a folder of the place, and ``below`` it, by name."""
         if self.folder:
             top = self.folder / name
             paths = filter(is_file, top.rglob("*") if below else top.glob("*"))

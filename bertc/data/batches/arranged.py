@@ -20,8 +20,7 @@ from bertc.data.batches.stream_pairs import StreamPairs
 from bertc.data.cache.store import Facts, Progress, fingerprint, obtain
 from bertc.data.rows.index import ROW, ROWS_FILE, Arrangement, write_rows
 from bertc.data.rows.tokens import Tokens, mapped
-from bertc.data.shards import VERSION, Shard, Tokenised
-from bertc.data.sources.source import CorpusText
+from bertc.data.shards import VERSION, Shard, Tokenised, TokenisedTexts
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING, WINDOW, Prepared, StreamPair
 from bertc.ir.program.resolved import Resolved
@@ -40,7 +39,7 @@ _Place = tuple[Stage, Path, Progress]
 """A stage whose text is arranged, the cache, and the receiver of progress."""
 
 
-def _weights(stage: Stage, tokenised: dict[CorpusText, Tokenised]) -> tuple[float, ...]:
+def _weights(stage: Stage, tokenised: TokenisedTexts) -> tuple[float, ...]:
     texts = [(weight, text) for weight, text, _ in orders_of(stage)]
     tokens = [int(tokenised[text].facts["train"]["tokens"]) for _, text in texts]
     return draw_weights(texts, tokens, stage.smoothing)
@@ -50,7 +49,7 @@ def arrange(
     stage: Stage,
     resolved: Resolved,
     vocabulary: Vocabulary,
-    tokenised: dict[CorpusText, Tokenised],
+    tokenised: TokenisedTexts,
     cache: Path,
     progress: Progress,
 ) -> TextData:
@@ -156,7 +155,7 @@ def _running(
     stage: Stage,
     resolved: Resolved,
     vocabulary: Vocabulary,
-    tokenised: dict[CorpusText, Tokenised],
+    tokenised: TokenisedTexts,
     static_copies: int,
 ) -> RunningData | StreamPairs:
     texts = [text for _, text in texts_of(stage)]

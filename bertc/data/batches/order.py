@@ -13,11 +13,12 @@ from bertc.ir.data import Parallel
 from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.node import translates
 
+Ints = NDArray[np.int64]
 FEISTEL_ROUNDS = 6
 BLOCK_POSITIONS = 8192
-"""Positions looked up at once: numpy's overhead is that of a thousand numbers."""
+"""Ints looked up at once: numpy's overhead is that of a thousand numbers."""
 MIXED_POSITIONS = 1 << 16
-"""Positions in which sources of many shards are mixed, so that a batch is of few windows."""
+"""Ints in which sources of many shards are mixed, so that a batch is of few windows."""
 
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the multipliers of splitmix64's finaliser
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -30,9 +31,7 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x ^ (x >> _SHIFT_3)
 
 
-def permute(
-    positions: NDArray[np.int64], size: int, seed: int, *address: str | int
-) -> NDArray[np.int64]:
+def permute(positions: Ints, size: int, seed: int, *address: str | int) -> Ints:
     """Images of ``positions``, all in [0, size), under the permutation keyed by ``address``."""
     if size <= 1:
         return np.zeros_like(positions)
@@ -57,17 +56,8 @@ def _feistel(x: NDArray[np.uint64], lo: int, hi: int, keys: list[np.uint64]) -> 
     return x
 
 
-def windowed(
-    positions: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    window: int,
-    seed: int,
-    *address: str | int,
-) -> NDArray[np.int64]:
-    """Images of ``positions`` among the rows of shards, ``sizes`` in each, numbered through.
-
-    Text of at most ``window`` shards is permuted as one.
-    """
+def windowed(positions: Ints, sizes: Ints, window: int, seed: int, *address: str | int) -> Ints:
+    """Images of ``positions`` among the rows of shards, ``sizes`` in each, numbered through."""
     if len(sizes) <= window:
         return permute(positions, int(sizes.sum()), seed, *address)
     order = shards_in_order(len(sizes), seed, *address)
@@ -84,7 +74,7 @@ def windowed(
 
 
 @lru_cache(8)
-def shards_in_order(count: int, seed: int, *address: str | int) -> NDArray[np.int64]:
+def shards_in_order(count: int, seed: int, *address: str | int) -> Ints:
     """The shards of a pass in the order in which windows take them."""
     return permute(np.arange(count), count, seed, *address, "shards")
 
@@ -97,9 +87,7 @@ def reduced(quotas: list[int], total: int) -> list[int]:
     return [max(1, round(quota * total / pass_total)) for quota in quotas]
 
 
-def mixed(
-    positions: NDArray[np.int64], quotas: list[int], seed: int, *address: str | int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def mixed(positions: Ints, quotas: list[int], seed: int, *address: str | int) -> tuple[Ints, Ints]:
     """Interleave sequences, in each pass by their quotas: sequence and index of each position."""
     total = sum(quotas)
     passes, within = np.divmod(positions, total)
@@ -111,16 +99,12 @@ def mixed(
     return chosen, draws + passes * np.array(quotas)[chosen]
 
 
-def ranges_of(
-    positions: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def ranges_of(positions: Ints, sizes: Ints) -> tuple[Ints, Ints]:
     """The range of each position among ranges laid end to end, and its offset in it."""
     return ranges_to(np.cumsum(sizes), positions)
 
 
-def ranges_to(
-    ends: NDArray[np.int64], positions: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def ranges_to(ends: Ints, positions: Ints) -> tuple[Ints, Ints]:
     """The same for ranges that end at ``ends``."""
     ranges = np.searchsorted(ends, positions, side="right")
     return ranges, positions - np.where(ranges > 0, ends[ranges - 1], 0)

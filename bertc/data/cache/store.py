@@ -118,10 +118,7 @@ def unsealed(text: str) -> dict[str, Any] | None:
 
 
 def intact(folder: Path, checked_bytes: int = CHECKED_BYTES) -> Facts | None:
-    """The facts of a folder if its files match its manifest, else None.
-
-    Files above ``checked_bytes`` are compared by their size.
-    """
+    """The facts of a folder if its files match its manifest, larger ones by size; else None."""
     if not is_file(folder / MANIFEST_FILE):  # most often it is not made yet
         return None
     try:

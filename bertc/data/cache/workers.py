@@ -24,10 +24,7 @@ class _Done(NamedTuple):
 
 
 class Worker:
-    """A process that does one job at a time: ``work`` of each argument that it is sent.
-
-    ``duty`` says in an error what it does: "prepares data".
-    """
+    """A process that does one job at a time: ``work`` of each argument that it is sent."""
 
     def __init__(self, work: Callable[..., Any], duty: str, report: Advance | None = None) -> None:
         self._duty, self._report = duty, report

@@ -26,7 +26,7 @@ from bertc.data.examples.changes import (
     split_text,
 )
 from bertc.data.examples.mined import VectorNetworks, mined
-from bertc.data.layouts.example import ChoiceExample, Example, TextExample
+from bertc.data.layouts.example import ChoiceExample, Example, Examples, TextExample
 from bertc.data.sources.vectors import nearest_words, read_vectors
 from bertc.ir.address import key
 from bertc.ir.learning import augmentation
@@ -64,7 +64,7 @@ class Copier:
     progress: Progress
 
     def copies(
-        self, title: str, examples: Sequence[Example], augment: Sequence[augmentation.Augmentation]
+        self, title: str, examples: Examples, augment: Sequence[augmentation.Augmentation]
     ) -> list[Example]:
         """Copies of some examples, with their labels or scores."""
         originals = [example for example in examples if isinstance(example, TextExample)]
@@ -91,7 +91,7 @@ class Copier:
                     added.append(replace(originals[index], key=name, texts=tuple(changed)))
         return added
 
-    def with_negatives(self, task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
+    def with_negatives(self, task: AnyTask, examples: Examples) -> Examples:
         """Pairs with their mined negatives; other examples as they are."""
         node = getattr(task, "negatives", None)
         if not isinstance(node, Mined):

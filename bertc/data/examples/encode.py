@@ -1,6 +1,6 @@
 """Encoding of a task's examples: templates, truncation, windows, positions of answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import assert_never
 
 import numpy as np
@@ -13,7 +13,7 @@ from bertc.data.examples.related_rows import lists, related, searched
 from bertc.data.examples.task_rows import RowBuilder, TaskRows, scored_words, windows
 from bertc.data.layouts.example import (
     ChoiceExample,
-    Example,
+    Examples,
     QuestionExample,
     SearchExample,
     TaggedExample,
@@ -27,7 +27,7 @@ from bertc.ir.learning.vector_task import Embed, Rerank
 
 
 def encode(
-    task: AnyTask, examples: Sequence[Example], vocabulary: Vocabulary, seq: int, segments: int
+    task: AnyTask, examples: Examples, vocabulary: Vocabulary, seq: int, segments: int
 ) -> TaskRows:
     """Encode examples in rows of at most ``seq`` tokens and ``segments`` token types."""
     if isinstance(task, Embed) and task.longest and not task.answer.by_token:
@@ -56,7 +56,7 @@ def encode(
     return rows.finish()
 
 
-def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
+def _texts(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     """Add single texts and pairs; long pairs lose tokens of the longer text."""
     stride = task.stride if isinstance(task, Classify | Regress) else 0
     numbers = {name: i for i, name in enumerate(told_names(task.answer))}
@@ -75,10 +75,7 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
 def _rows_of(
     first: list[int], second: list[int] | None, stride: int, rows: RowBuilder
 ) -> list[tuple[list[int], list[int] | None]]:
-    """A text or pair cut to a row; with ``stride`` windows of the longer text, with the other.
-
-    That other one takes at most half of each row.
-    """
+    """A text or pair cut to a row; with ``stride`` windows of the longer text, with the other."""
     room = rows.max_tokens(1 if second is None else 2)
     if not stride or len(first) + len(second or ()) <= room:
         return [fitted(first, second, rows)]
@@ -106,7 +103,7 @@ def _target(answer: Answer, example: TextExample, numbers: Mapping[str, int]) ->
             return (float(score),)
 
 
-def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
+def _choices(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     """Add a row for each choice, with a passage in the gap (``_``) of its question or behind it."""
     assert isinstance(task, Race | Choose), "choices need a task of choices"
     for number, example in enumerate(examples):
@@ -133,7 +130,7 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
         rows.num_questions_cut += question_shortened
 
 
-def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
+def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     """Add sentences, tokenised word by word; a word's first token predicts its tag."""
     assert isinstance(task, Tag | Tagging)
     numbers = {name: i for i, name in enumerate(task.answer.names)}
@@ -169,7 +166,7 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
             rows.tags.append(np.asarray(tags, dtype=np.int64)[scored])
 
 
-def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
+def _windows(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     """Add rows of the question, cut, with windows over all of the passage."""
     assert isinstance(task, Squad | Read)
     with_question = [e for e in examples if isinstance(e, QuestionExample)]

@@ -48,10 +48,6 @@ def mined(
     """``node.number`` negatives for each pair of a query and its positive, stored in the cache.
 
     Passages that differ in case or white space alone are one.
-
-    Raises:
-        DataError: if there are too few passages.
-        MissingInputError: if the folder of the network is not there.
     """
     passages = [*dict.fromkeys(_folded(positive) for _, positive in pairs)]
     written = {_folded(positive): positive for _, positive in reversed(pairs)}
@@ -85,10 +81,7 @@ def mined(
 def _positives(
     node: Mined, title: str, pairs: Sequence[tuple[str, str]], passages: Sequence[str]
 ) -> tuple[list[int], list[set[int]]]:
-    """The number of the positive of each pair, and those of all positives of its query.
-
-    Refuses pairs with fewer passages than a query has negatives and positives.
-    """
+    """The number of the positive of each pair, and those of all positives of its query."""
     numbers = {passage: number for number, passage in enumerate(passages)}
     positives = [numbers[_folded(positive)] for _, positive in pairs]
     right: dict[str, set[int]] = {}

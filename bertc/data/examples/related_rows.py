@@ -1,14 +1,13 @@
 """Rows of texts that are compared: to embed, to search, and with a query to rank."""
 
 import string
-from collections.abc import Sequence
 
 import numpy as np
 
 from bertc.base.diagnostics import DataError
 from bertc.data.examples.fitting import cut, fitted, ids_of
 from bertc.data.examples.task_rows import ATTENDED, MATCHED, RowBuilder
-from bertc.data.layouts.example import ChoiceExample, Example, SearchExample, TextExample
+from bertc.data.layouts.example import ChoiceExample, Examples, SearchExample, TextExample
 from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Embed, Rerank
@@ -55,7 +54,7 @@ class _TextRows:
         return [token]
 
 
-def related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
+def related(task: Embed, examples: Examples, rows: RowBuilder) -> None:
     """Add a row for each text; a text alone has two, which differ by dropout."""
     related, text_rows = [e for e in examples if isinstance(e, TextExample)], _TextRows(task, rows)
     every = [task.prompt_of(nth) + text for e in related for nth, text in enumerate(e.texts)]
@@ -75,7 +74,7 @@ def related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
         rows.num_cut += any(cut_ones)
 
 
-def searched(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
+def searched(task: Embed, examples: Examples, rows: RowBuilder) -> None:
     """Add a row for each query and each document of a search."""
     searched = [e for e in examples if isinstance(e, SearchExample)]
     text_rows = _TextRows(task, rows)
@@ -85,7 +84,7 @@ def searched(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None
         rows.num_cut += text_rows.add(number, tokens, float("nan"), query=query)
 
 
-def lists(task: Rerank, examples: Sequence[Example], rows: RowBuilder) -> None:
+def lists(task: Rerank, examples: Examples, rows: RowBuilder) -> None:
     """Add a row of the query with each of its passages, of which the first answers it."""
     lists = [e for e in examples if isinstance(e, ChoiceExample)]
     ids = iter(ids_of(rows.vocabulary, [t for e in lists for t in (e.question, *e.choices)]))
@@ -97,7 +96,7 @@ def lists(task: Rerank, examples: Sequence[Example], rows: RowBuilder) -> None:
             rows.add(number, pair, (0.0,))
 
 
-def in_pairs(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
+def in_pairs(task: AnyTask, examples: Examples) -> Examples:
     """Lists of passages as pairs of the query with each, the positive with a label of 1."""
     lists = [example for example in examples if isinstance(example, ChoiceExample)]
     if not (isinstance(task, Rerank) and lists):

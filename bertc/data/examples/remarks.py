@@ -1,17 +1,15 @@
 """Remarks on the examples of a task: rows that parts share, and what of them is cut."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from bertc.base.diagnostics import several
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import Example
+from bertc.data.layouts.example import Examples
 from bertc.ir.learning.custom_task import AnyTask
 
 
-def notes_on_shared(
-    learned: Sequence[Example], parts: Mapping[str, Sequence[Example]]
-) -> list[str]:
+def notes_on_shared(learned: Examples, parts: Mapping[str, Examples]) -> list[str]:
     """Remarks on rows without text, and on rows of parts that are training rows too."""
     rows, notes = {replace(example, key="") for example in learned}, list[str]()
     if count := sum(not "".join(getattr(row, "texts", "a text")).strip() for row in learned):

@@ -5,7 +5,7 @@ w words, t tokens of all examples.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.batches.batch import token_ranges
+from bertc.data.batches.order import Ints
 from bertc.data.examples.task_rows import ATTENDED, MATCHED, TaskRows
-from bertc.data.layouts.example import Example
+from bertc.data.layouts.example import Examples
 from bertc.ir.learning.answer import Vector, rows_an_example
 from bertc.ir.learning.custom_task import AnyTask
 
@@ -46,12 +47,12 @@ class TaskBatch:
     task: str
     token_ids: NDArray[np.int32]  # (r, s)
     segment_ids: NDArray[np.uint8]  # (r, s)
-    examples: NDArray[np.int64]  # (r, s) index in the row of a token's example, from 1; 0: unread
-    positions: NDArray[np.int64]  # (r, k)
+    examples: Ints  # (r, s) index in the row of a token's example, from 1; 0: unread
+    positions: Ints  # (r, k)
     targets: NDArray[np.float64]  # (r, k); of spans (r, k, 2) positions, of several (r, k, c)
     weights: NDArray[np.float32]  # (r, k); 0 for choices that do not exist
     passage: NDArray[np.bool_]  # (r, s) True where an answer may be; (r, 0) except for spans
-    rows: NDArray[np.int64]  # (n,) rows of the task, in the order of this batch
+    rows: Ints  # (n,) rows of the task, in the order of this batch
     reads_all: bool = False  # True if states of all tokens are read
 
     @property
@@ -60,7 +61,7 @@ class TaskBatch:
         return len(self.rows) > len(self.token_ids)
 
     @property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Ints:
         """The starts of each row's examples and of its padding (r, m); s where there are fewer."""
         begins_rs = np.diff(self.examples, axis=1, prepend=-1) != 0
         seq = self.examples.shape[1]
@@ -74,7 +75,7 @@ class TaskSet:
 
     task: AnyTask
     train: TaskRows
-    parts: Mapping[str, tuple[Sequence[Example], TaskRows]]
+    parts: Mapping[str, tuple[Examples, TaskRows]]
     one_per_row: bool = False
 
     @property
@@ -93,9 +94,7 @@ class TaskSet:
         return len(self.train.owners) // self.rows_an_example
 
 
-def cut(
-    lengths: NDArray[np.int64], units: NDArray[np.int64], rows_each: int, at_once: int
-) -> list[NDArray[np.int64]]:
+def cut(lengths: Ints, units: Ints, rows_each: int, at_once: int) -> list[Ints]:
     """The rows of some units in parts of at most ``at_once`` rows, longest first, units whole."""
     rows = units[:, None] * rows_each + np.arange(rows_each)
     longest = lengths[rows].max(1)
@@ -130,7 +129,7 @@ def width_of(longest: int) -> int:
     return next(fitting, math.ceil(longest / 128) * 128)
 
 
-def shared(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -> TaskBatch:
+def shared(task: AnyTask, rows: TaskRows, chosen: Ints, pad: int) -> TaskBatch:
     """A batch in which examples share rows, longest first, if that saves enough tokens."""
     lengths_n = rows.lengths[chosen]
     longest = int(lengths_n.max())
@@ -150,7 +149,7 @@ def shared(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -
     return _laid_out(task, rows, chosen[order], row_n[order], width, pad)
 
 
-def gather(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -> TaskBatch:
+def gather(task: AnyTask, rows: TaskRows, chosen: Ints, pad: int) -> TaskBatch:
     """A batch of examples, each in its own row."""
     longest = int(rows.lengths[chosen].max())
     width = max(longest, min(width_of(longest), rows.seq))  # a table of positions has seq rows
@@ -158,12 +157,7 @@ def gather(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -
 
 
 def _laid_out(
-    task: AnyTask,
-    rows: TaskRows,
-    chosen_n: NDArray[np.int64],
-    row_n: NDArray[np.int64],
-    width: int,
-    pad: int,
+    task: AnyTask, rows: TaskRows, chosen_n: Ints, row_n: Ints, width: int, pad: int
 ) -> TaskBatch:
     """A batch of rows of ``width`` tokens, with example n in row ``row_n[n]``."""
     lengths_n = rows.lengths[chosen_n]
@@ -209,7 +203,7 @@ def _laid_out(
     )
 
 
-def _readable(task: AnyTask, rows: TaskRows, from_t: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+def _readable(task: AnyTask, rows: TaskRows, from_t: Ints) -> NDArray[np.bool_] | None:
     """True at tokens that may be answers, or that vectors are made of (t,); None for others."""
     answer = task.answer
     if isinstance(answer, Vector) and answer.pooling != "cls":
@@ -218,17 +212,14 @@ def _readable(task: AnyTask, rows: TaskRows, from_t: NDArray[np.int64]) -> NDArr
     return rows.offsets[from_t, 0] >= 0 if answer.kind == "span" else None
 
 
-def _before(counts_n: NDArray[np.int64], row_n: NDArray[np.int64]) -> NDArray[np.int64]:
+def _before(counts_n: Ints, row_n: Ints) -> Ints:
     """The sum of the counts before each example in its row; ``row_n`` ascends."""
-    before_n: NDArray[np.int64] = np.cumsum(counts_n) - counts_n
+    before_n: Ints = np.cumsum(counts_n) - counts_n
     return before_n - before_n[np.searchsorted(row_n, row_n)]
 
 
 def _by_row(
-    columns: tuple[NDArray[Any], ...],
-    num_rows: int,
-    row_n: NDArray[np.int64],
-    nth_n: NDArray[np.int64],
+    columns: tuple[NDArray[Any], ...], num_rows: int, row_n: Ints, nth_n: Ints
 ) -> tuple[NDArray[Any], ...]:
     """Values of examples or words arranged by row (r, k, ...), padded with 0."""
     shape = (num_rows, int(nth_n.max(initial=0)) + 1)
@@ -238,12 +229,7 @@ def _by_row(
     return tables
 
 
-def _words(
-    rows: TaskRows,
-    chosen_n: NDArray[np.int64],
-    row_n: NDArray[np.int64],
-    first_n: NDArray[np.int64],
-) -> tuple[NDArray[Any], ...]:
+def _words(rows: TaskRows, chosen_n: Ints, row_n: Ints, first_n: Ints) -> tuple[NDArray[Any], ...]:
     """First tokens of words, their tags, and weights: 0 without a tag or a token."""
     counts_n = np.diff(rows.word_begins)[chosen_n]
     from_w = token_ranges(rows.word_begins[chosen_n], counts_n)

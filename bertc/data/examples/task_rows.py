@@ -89,10 +89,7 @@ class RowBuilder:
         first: int = 0,
         filled: Sequence[int] = (),
     ) -> None:
-        """Add a row of the token ids of one text or two, with special tokens around.
-
-        The tokens ``filled`` follow these.
-        """
+        """Add a row of the token ids of one text or two, special tokens around, then ``filled``."""
         parts = [*fill_template(self.template, *texts), (filled, [0] * len(filled))]
         ids, segments = zip(*parts, strict=True)
         row = np.concatenate([np.asarray(part, dtype=np.int32) for part in ids])

@@ -20,7 +20,7 @@ from bertc.data.examples.related_rows import in_pairs
 from bertc.data.examples.remarks import notes_on_cuts, notes_on_shared
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
-from bertc.data.layouts.example import Example, TaggedExample, TextExample, asked
+from bertc.data.layouts.example import Examples, TaggedExample, TextExample, asked
 from bertc.data.layouts.parts import dev_parts, part_examples, part_named, training_examples
 from bertc.data.sources.cells import finite, swapped
 from bertc.data.sources.files import file_identity
@@ -36,7 +36,7 @@ MAX_LABELS = 10_000
 """Most labels of a task: more are names or texts, and would take minutes to check."""
 
 
-def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
+def found_labels(task: AnyTask, examples: Examples) -> tuple[str, ...]:
     """The labels of the examples, sorted, numbers by value; empty for tasks with fixed labels.
 
     Tags of spans follow ``O`` by kind, ``B-`` before ``I-``. Each ``B-`` has its ``I-``, even if
@@ -74,7 +74,7 @@ SAMPLE_EXAMPLES = 1000
 """Examples from which the mean length is estimated."""
 
 
-def learned_examples(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
+def learned_examples(task: AnyTask, examples: Examples) -> Examples:
     """The training examples that a task learns: pairs in both orders, or a sample, as it says."""
     if isinstance(task, Glue) and task.both_orders:
         pairs = [example for example in examples if isinstance(example, TextExample)]
@@ -88,16 +88,14 @@ def learned_examples(task: AnyTask, examples: Sequence[Example]) -> Sequence[Exa
     return _drawn(examples, task.examples, "examples", task.title)
 
 
-def scored_sample(
-    task: AnyTask, part: str, examples: Sequence[Example], most: int = 0
-) -> Sequence[Example]:
+def scored_sample(task: AnyTask, part: str, examples: Examples, most: int = 0) -> Examples:
     """The examples of a part to score on: ``most``, else as many dev ones as the task sets."""
     dev_limit = task.dev_examples if part.startswith("dev") else 0
     some = in_pairs(task, _drawn(asked(examples), most or dev_limit, "judged", task.title, part))
     return [*some, *examples[len(asked(examples)) :]]
 
 
-def _drawn(examples: Sequence[Example], most: int, *address: str) -> Sequence[Example]:
+def _drawn(examples: Examples, most: int, *address: str) -> Examples:
     """A keyed sample of ``most`` examples in their order, the same for all seeds; all for 0."""
     if not 0 < most < len(examples):
         return examples
@@ -181,7 +179,7 @@ def _read_task(
     return task_set
 
 
-def notes_on_classes(task: AnyTask, learned: Sequence[Example]) -> list[str]:
+def notes_on_classes(task: AnyTask, learned: Examples) -> list[str]:
     """Remarks on labels that are alike, or so rare that a plain loss may learn to ignore them."""
     names, counts = told_names(task.answer), class_counts(learned)
     folded = Counter(map(str.casefold, names))
@@ -245,7 +243,7 @@ def _read(task: AnyTask, identity: object) -> TrainingFacts:
     return TrainingFacts(len(learned), labels, weights)
 
 
-def class_counts(examples: Sequence[Example]) -> Counter[str]:
+def class_counts(examples: Examples) -> Counter[str]:
     """The number of examples, or words, of each label."""
     counts = Counter[str]()
     for example in examples:

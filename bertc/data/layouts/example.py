@@ -58,8 +58,9 @@ class SearchExample:
 
 
 Example = TextExample | ChoiceExample | TaggedExample | QuestionExample | SearchExample
+Examples = Sequence[Example]
 
 
-def asked(examples: Sequence[Example]) -> Sequence[Example]:
+def asked(examples: Examples) -> Examples:
     """Examples that are scored: of a search its queries, which come before the documents."""
     return [e for e in examples if not isinstance(e, SearchExample) or e.relevant is not None]

@@ -12,9 +12,9 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed
 from bertc.base.storage.paths import check_path, is_file, is_folder, suffix, user_path
-from bertc.data.layouts.table import opened_file, table
+from bertc.data.layouts.table import names_of_columns, table
 from bertc.data.sources.cells import label, text
-from bertc.data.sources.tables import ColumnSelection, column_names
+from bertc.data.sources.tables import ColumnSelection
 
 LAYOUTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("sentence_good", "sentence_bad"): ("UID", "linguistics_term", "field"),
@@ -47,12 +47,7 @@ class MinimalPair:
 
 
 def read_pairs(folder: str) -> list[MinimalPair]:
-    """All pairs of a folder's .jsonl files, or of one file, in the order of their names.
-
-    Raises:
-        MissingInputError: if there is no such folder, or it has no .jsonl file.
-        DataError: with the place of a row that is no pair.
-    """
+    """All pairs of a folder's .jsonl files, or of one file, in the order of their names."""
     path = user_path(folder)
     if not is_file(path) and not is_folder(path):
         raise MissingInputError(f"there is no folder {path} of pairs", check_path(path))
@@ -75,9 +70,7 @@ def read_pairs(folder: str) -> list[MinimalPair]:
 
 
 def _of_file(file: Path) -> Iterator[MinimalPair]:
-    with opened_file(file) as stream:
-        names = column_names(stream)
-    if not names:
+    if not (names := names_of_columns(file)):
         return
     columns = next((layout for layout in LAYOUTS if {*layout} <= {*names}), None)
     if columns is None:

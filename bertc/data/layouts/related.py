@@ -11,10 +11,16 @@ from bertc.data.layouts.example import ChoiceExample, Example, TextExample
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.glue import read_glue
 from bertc.data.layouts.search import read_search
-from bertc.data.layouts.table import ExampleSource, is_table, opened_file, rows_of, source_name
+from bertc.data.layouts.table import (
+    ExampleSource,
+    is_table,
+    names_of_columns,
+    opened_file,
+    rows_of,
+    source_name,
+)
 from bertc.data.sources.cells import NO_ANSWER, number, text, texts
 from bertc.data.sources.streams import lines
-from bertc.data.sources.tables import column_names
 from bertc.ir.learning.answer import Choice
 from bertc.ir.learning.task import Glue
 from bertc.ir.learning.vector_task import Embed, Rerank
@@ -54,8 +60,7 @@ def ranked(task: Rerank, source: ExampleSource, labelled: bool) -> Iterator[Exam
     """Lists of a positive and negatives, or pairs if the file has their label."""
     names = [task.passage] if not task.positive else [task.positive]
     if isinstance(source, Path) and is_table(source):
-        with opened_file(source) as file:
-            names = column_names(file)
+        names = names_of_columns(source)
     listed = isinstance(task.answer, Choice) or task.label not in names
     if labelled and task.positive in names and listed:
         columns = tuple(filter(None, (task.text, task.positive, task.negative)))

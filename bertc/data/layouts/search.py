@@ -3,9 +3,9 @@
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.paths import check_path, is_taken, user_path
 from bertc.data.layouts.example import SearchExample
-from bertc.data.layouts.table import opened_file, table
+from bertc.data.layouts.table import names_of_columns, table
 from bertc.data.sources.cells import label, number, text
-from bertc.data.sources.tables import ColumnSelection, column_names
+from bertc.data.sources.tables import ColumnSelection
 from bertc.ir.learning.vector_task import Embed
 
 _KEYS = ("_id", "id")
@@ -14,13 +14,7 @@ RELEVANT = ("query-id", "corpus-id", "score")
 
 
 def read_search(task: Embed) -> list[SearchExample]:
-    """The queries that have relevant documents, then the documents.
-
-    Raises:
-        MissingInputError: with all files that are not there.
-        DataError: with the place of a relevant document that is not in the corpus, or of a key that
-            an earlier line has.
-    """
+    """The queries that have relevant documents, then the documents."""
     names = (task.corpus, task.queries, task.relevant)
     if missing := [name for name in names if not is_taken(user_path(name))]:
         raise MissingInputError(f"not there: {', '.join(missing)}", check_path(missing[0]))
@@ -49,8 +43,7 @@ def read_search(task: Embed) -> list[SearchExample]:
 def _texts(file: str) -> dict[str, str]:
     """Texts of a corpus or of queries by their keys, a title before its text."""
     path, texts = user_path(file), dict[str, str]()
-    with opened_file(path) as stream:
-        names = column_names(stream)
+    names = names_of_columns(path)
     key = next((name for name in _KEYS if name in names), _KEYS[0])
     for place, (of, words, title) in table(path, ColumnSelection((key, "text"), ("title",))):
         parts = [text(title, place, "title")] if title else []

@@ -64,12 +64,7 @@ class Survey:
 
 
 def survey(name: str) -> Survey:
-    """Look at a file, a folder or a pattern of text or of examples.
-
-    Raises:
-        MissingInputError: nothing is there.
-        DataError: it is neither text nor rows of columns, or is damaged.
-    """
+    """Look at a file, a folder or a pattern of text or of examples."""
     path = user_path(name)
     if is_folder(path):
         chosen, left_out = _in_folder(name.rstrip("/") or "/", path)

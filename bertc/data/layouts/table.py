@@ -13,7 +13,13 @@ from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_folder, no_tex
 from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file
 from bertc.data.sources.cells import label, text
 from bertc.data.sources.streams import OpenFile, opened_stream
-from bertc.data.sources.tables import ColumnSelection, TableRow, column_indices, records
+from bertc.data.sources.tables import (
+    ColumnSelection,
+    TableRow,
+    column_indices,
+    column_names,
+    records,
+)
 from bertc.ir.data import Hf
 
 ExampleSource = Path | Hf
@@ -100,6 +106,12 @@ def opened_file(path: Path) -> AbstractContextManager[OpenFile]:
     if is_folder(path):
         raise DataError(f"{path} is a folder, not a file", "name a file in it")
     return opened_stream(path)
+
+
+def names_of_columns(path: Path) -> list[str]:
+    """The names of a table's columns, as its first line or row has them."""
+    with opened_file(path) as file:
+        return column_names(file)
 
 
 def _hf(source: Hf, selection: ColumnSelection) -> Iterator[TableRow]:

@@ -35,10 +35,7 @@ def probabilities(scores_nc: LabelScores, several: bool, fit: HeadFit) -> LabelS
 
 
 def fitted(scores_nc: LabelScores, right_nc: LabelScores, several: bool) -> HeadFit:
-    """The temperature of least cross entropy (Guo et al. 2017), and thresholds of the best F1.
-
-    The temperature is 1 if that one makes the calibration error larger.
-    """
+    """The temperature of least cross entropy (Guo et al. 2017), and thresholds of the best F1."""
     low, high = np.log(COLDEST), np.log(HOTTEST)
     for _ in range(60):  # the loss has one minimum in the temperature
         thirds = (low + (high - low) / 3, high - (high - low) / 3)

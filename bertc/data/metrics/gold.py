@@ -1,5 +1,7 @@
 """Gold answers of examples, in the type of a model's answers."""
 
+from collections.abc import Sequence
+
 from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import (
     ChoiceExample,
@@ -16,6 +18,7 @@ AnswerValue = str | int | float | tuple[str, ...] | tuple[float, ...]
 The text of a span is "" for no answer; of pairs without a score it is how many texts are more like
 the first than its positive. Of a query it is the keys of documents, the nearest first.
 """
+AnswerValues = Sequence[AnswerValue]
 
 
 def gold(example: Example) -> AnswerValue:

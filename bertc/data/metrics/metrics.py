@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
-from bertc.data.layouts.example import Example, SearchExample, TextExample
-from bertc.data.metrics.gold import AnswerValue, gold
+from bertc.data.layouts.example import Examples, SearchExample, TextExample
+from bertc.data.metrics.gold import AnswerValue, AnswerValues, gold
 from bertc.data.metrics.ranks import ranked_scores
 from bertc.ir.learning.answer import Labels, Metric, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
@@ -45,9 +45,7 @@ ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def judge(
-    task: AnyTask, examples: Sequence[Example], answers: Sequence[AnswerValue]
-) -> dict[str, float]:
+def judge(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str, float]:
     """Score answers by each of ``task.metrics``: 0 to 1, MCC and correlations -1 to 1.
 
     MCC and correlations are undefined if all answers, or all gold answers, are the same. They count
@@ -77,9 +75,7 @@ def judge(
     return {metric: _value(metric, task, right, answers) for metric in metrics}
 
 
-def _reranked(
-    task: Rerank, examples: Sequence[Example], answers: Sequence[AnswerValue]
-) -> dict[str, float]:
+def _reranked(task: Rerank, examples: Examples, answers: AnswerValues) -> dict[str, float]:
     """Metrics of the passages of each query by their scores, over queries with a right one."""
     passages: dict[str, dict[str, tuple[float, float]]] = {}
     for example, score in zip(examples, answers, strict=True):
@@ -100,9 +96,7 @@ def _reranked(
     return ranked_scores(task.metrics, ranked, grades)
 
 
-def _searched(
-    task: AnyTask, examples: Sequence[Example], answers: Sequence[AnswerValue]
-) -> dict[str, float]:
+def _searched(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str, float]:
     """Metrics of a search, over its queries."""
     ranked, relevant = list[tuple[str, ...]](), list[dict[str, float]]()
     for example, answer in zip(examples, answers, strict=True):
@@ -113,9 +107,7 @@ def _searched(
     return ranked_scores(task.metrics, ranked, relevant)
 
 
-def _value(
-    metric: Metric, task: AnyTask, right: Sequence[AnswerValue], answers: Sequence[AnswerValue]
-) -> float:
+def _value(metric: Metric, task: AnyTask, right: AnswerValues, answers: AnswerValues) -> float:
     match metric:
         case "accuracy":  # of examples, for tags of words; 0 if there are none
             if isinstance(task.answer, Tags):
@@ -152,7 +144,7 @@ def _value(
     assert_never(metric)
 
 
-def _mcc(right: Sequence[AnswerValue], answers: Sequence[AnswerValue]) -> float:
+def _mcc(right: AnswerValues, answers: AnswerValues) -> float:
     """Matthews' correlation, for three or more labels R_K (Gorodkin 2004)."""
     # An answer that is no gold label is one more label, and so is wrong.
     labels = list(dict.fromkeys([*right, *answers]))
@@ -180,17 +172,17 @@ def _ranks(values_n: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranks_n
 
 
-def _numbers(values: Sequence[AnswerValue]) -> NDArray[np.float64]:
+def _numbers(values: AnswerValues) -> NDArray[np.float64]:
     """The numbers of each column (c, n)."""
     return np.array(values, dtype=np.float64).reshape(len(values), -1).T
 
 
-def _tags(values: Sequence[AnswerValue]) -> list[tuple[str, ...]]:
+def _tags(values: AnswerValues) -> list[tuple[str, ...]]:
     return [tuple(map(str, value)) for value in values if isinstance(value, tuple)]
 
 
 def _agreement(
-    right: Sequence[AnswerValue], answers: Sequence[AnswerValue], unanswerable: bool
+    right: AnswerValues, answers: AnswerValues, unanswerable: bool
 ) -> tuple[list[float], list[float]]:
     """Exact match and F1 of each answer to its nearest gold answer, as in SQuAD's two scripts.
 
@@ -254,9 +246,7 @@ class ByClass:
     classes: dict[str, ClassScore]
 
 
-def by_class(
-    task: AnyTask, examples: Sequence[Example], answers: Sequence[AnswerValue]
-) -> ByClass | None:
+def by_class(task: AnyTask, examples: Examples, answers: AnswerValues) -> ByClass | None:
     """Scores by label, kind of span, or tag where tags name no spans; None of other answers."""
     if not isinstance(task.answer, Labels | Several | Tags):
         return None

@@ -81,10 +81,7 @@ def _all_parts(
 def survey(
     place: FolderAt, progress: Progress, checked_bytes: int = sys.maxsize
 ) -> tuple[PreparationPlan, list[PreparedPart], list[str], list[str]]:
-    """The plan of a place, its parts that are whole; missing ones, damaged ones.
-
-    The tokenizer is one of these two, where it is not whole.
-    """
+    """The plan of a place, its parts that are whole; names of missing ones, of damaged ones."""
     plan = read_plan(place)
     if plan is None:
         raise UsageError(

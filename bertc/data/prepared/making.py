@@ -31,7 +31,7 @@ from bertc.data.sources.source import CorpusText, TextSource, identifies_file
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.cleaning import Documents
-from bertc.ir.data import Files, Parallel, Prepared
+from bertc.ir.data import Files
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.lang.read.shapes import setting_shape
@@ -155,7 +155,7 @@ def only_text(resolved: Resolved) -> CorpusText:
             "--set 'data=files(\"...\")' names it; mix prepared ones in the spec that trains",
         )
     (text,) = texts
-    if isinstance(text.corpus, Prepared | Parallel):
+    if not text.corpus.is_text:
         raise UsageError(
             f"{text.corpus.kind}(...) is not prepared ahead",
             "files(...), hf(...) and docstrings are",

@@ -53,16 +53,9 @@ def open_prepared(
         less = f"cache={bytes_text(text.cache)} is less than a part of {bytes_text(largest)}"
         progress.note(f"{text.path}: {less}; the parts of two windows stay all the same")
     train = tuple(
-        Shard(
-            part.sha256,
-            "train",
-            partial(opened, part, "train"),
-            part.facts["rows"],
-            slow,
-            part.name,
-        )
-        for part in corpus.parts
-        if part.facts["train"]["tokens"]
+        Shard(p.sha256, "train", partial(opened, p, "train"), p.facts["rows"], slow, p.name)
+        for p in corpus.parts
+        if p.facts["train"]["tokens"]
     )
     heldout = Shard(corpus.heldout.sha256, "heldout", partial(opened, corpus.heldout, "heldout"))
     folder, lock = located(corpus.heldout, progress)

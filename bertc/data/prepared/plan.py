@@ -87,10 +87,7 @@ def read_plan(place: FolderAt) -> PreparationPlan | None:
 
 
 def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
-    """Put the plan, or return the one that is there, with its tokenizer.
-
-    A place that holds other files, or parts of another preparation, is refused.
-    """
+    """Put the plan, or return the one that is there; refuse a place of other content."""
     fields = json_at(place, PLAN_FILE, damaged={})
     others = place.names() if fields is None else set()
     if others and PLAN_FILE not in others:  # else another worker put it meanwhile

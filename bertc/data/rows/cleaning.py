@@ -146,10 +146,7 @@ def keys_in(folder: Path) -> NDArray[np.uint64]:
 
 
 def copies(parts: Sequence[NDArray[np.uint64]]) -> dict[int, NDArray[np.uint64]]:
-    """Keys of the documents that an earlier part has too, by the number of their part.
-
-    Memory: about ten bytes a document.
-    """
+    """Keys of documents that an earlier part has too, by the number of their part."""
     keys, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
     later = []
     for number in range(RANGES):

@@ -20,10 +20,7 @@ from bertc.ir.terms.node import Pairs
 ROW = np.dtype(
     [("a", "<i8"), ("b", "<i8"), ("a_length", "<i4"), ("b_length", "<i4"), ("label", "u1")]
 )
-"""An entry of an index: starts and lengths of both texts, and the pair label.
-
-A row without a second text has b_length 0.
-"""
+"""An entry of an index: starts and lengths of both texts, 0 without a second, the pair label."""
 
 TRANSLATION = 2
 """The pair label of a sentence and its translation."""

@@ -2,10 +2,9 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
 
 from bertc.data.cache.store import Progress
-from bertc.data.sources.source import TextSource, all_of, split_sentences
+from bertc.data.sources.source import LanguageSources, all_of, split_sentences
 from bertc.ir.data import Sentences
 
 SAMPLE_CHARACTERS = 64 << 20
@@ -15,7 +14,7 @@ _HASHES = 1 << 64
 
 
 def sample(
-    sources: Sequence[tuple[str, TextSource]],
+    sources: LanguageSources,
     progress: Progress,
     smoothing: float = 1.0,
     most: int = SAMPLE_CHARACTERS,

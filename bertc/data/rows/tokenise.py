@@ -2,7 +2,7 @@
 
 import hashlib
 from array import array
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,8 +57,10 @@ def tokenise(
     dtype, digest = token_dtype(vocabulary.size), hashlib.sha256()
     progress.begin(f"tokenising {source.name}", source.total, source.unit)
     writer, measure = CleanWriter(folder, dtype, vocabulary.sep, rules), Measure(rules)
+    encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
+    number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS, cores)
     try:
-        batches = _encoded(source, vocabulary, holdout, digest, measure, cores)
+        batches = spread(encode, _batches(source, holdout, digest, measure), number)
         with closing(batches) as finished:
             for (runs, amount), encoded in finished:
                 _write(writer, runs, encoded)
@@ -84,20 +86,6 @@ def tokenise(
     counts = split_facts(folder, dtype)
     tokens = sum(of_split["tokens"] for of_split in counts.values())
     return {**facts, PER_TOKEN: writer.words / max(1, tokens), **counts}
-
-
-def _encoded(
-    source: TextSource,
-    vocabulary: Vocabulary,
-    holdout: float,
-    digest: Any,
-    measure: Measure,
-    cores: int,
-) -> Generator[tuple[tuple[list[Run], int], Encoded], None, None]:
-    """Batches of documents: runs and the amount read for them, and their ids."""
-    encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
-    number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS, cores)
-    return spread(encode, _batches(source, holdout, digest, measure), number)
 
 
 def _write(writer: CleanWriter, runs: list[Run], encoded: Encoded) -> None:

@@ -1,7 +1,7 @@
 """A corpus as a stream of text: the interface of all kinds of sources; sentences."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
@@ -75,6 +75,12 @@ class TextSource:
         return listed(str(value[0]) for value in self.identity if identifies_file(value))
 
 
+Sources = dict[CorpusText, TextSource]
+"""The opened texts of a run."""
+LanguageSources = Sequence[tuple[str, TextSource]]
+"""Monolingual sources, each with its language."""
+
+
 def identifies_file(value: Any) -> TypeGuard[tuple[Any, ...]]:
     """True of what identifies a file: name, bytes, time or version, digest."""
     return isinstance(value, tuple) and len(value) == 4
@@ -87,10 +93,7 @@ def all_of(
     reads: Iterable[Callable[[], Iterable[ItemT]]],
     damaged: Callable[[DataError], object] | None = None,
 ) -> Iterator[ItemT]:
-    """Read all inputs, then raise one error about those that cannot be read to the end.
-
-    None is raised where ``damaged`` receives them.
-    """
+    """Read all inputs; ``damaged`` receives the errors, or one about all is raised at the end."""
     errors = list[DataError]()
     for read in reads:
         try:

@@ -50,11 +50,7 @@ def numbers_of_pieces(base: Vocabulary, words: Sequence[str]) -> dict[str, int]:
 
 
 def words_in_file(base: Vocabulary, name: str, text: str) -> tuple[list[str], int]:
-    """The words of a file that the tokenizer splits, and the number of those that are tokens.
-
-    Raises:
-        DataError: no words, or a line of two.
-    """
+    """The words of a file that the tokenizer splits, and the number of those that are tokens."""
     spell, words = speller(base.tokenizer), dict[str, None]()
     for number, line in enumerate(text.splitlines(), 1):
         if (word := spell(line.strip()).strip()) and len(word.split()) > 1:
@@ -111,9 +107,6 @@ def trimmed(base: Vocabulary, counts: NDArray[np.int64], size: int) -> Tokenizer
 
     Special tokens stay, bytes, and the characters of the tokens with a count, so that other words
     can be spelled. With a ``size`` the most frequent tokens, and then those of low numbers.
-
-    Raises:
-        DataError: ``size`` has no room for those that stay.
     """
     ids = base.tokenizer.get_vocab(with_added_tokens=True)
     keep, needs = _staying(base, counts, ids), _merged_from(base.tokenizer, ids)

@@ -77,10 +77,6 @@ def vectors_of_words(name: str, vocabulary: Vocabulary, progress: Progress) -> N
     for token, word in words.items():
         if (row := rows.get(word, rows.get(word.lower(), -1))) >= 0:
             vectors[token] = known.vectors[row]
-    return _not_empty(vectors, name)
-
-
-def _not_empty(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     if not vectors.any():
         raise DataError(
             f"no word of {name} is a token of the vocabulary",

@@ -126,10 +126,7 @@ def _similar(
     anchors: NDArray[np.int64],
     equal: NDArray[np.int64],
 ) -> dict[int, dict[int, float]]:
-    """Weights of old rows for tokens, by the similarity of their vectors to those of anchors.
-
-    ``anchors`` are new tokens that are ``equal`` to old ones.
-    """
+    """Weights of old rows for tokens, by likeness to anchors: new tokens ``equal`` to old ones."""
     sums = dict[int, dict[int, float]]()
     most, units = min(MOST_TERMS, len(anchors)), _unit(vectors[anchors])
     for begin in range(0, len(tokens) if most else 0, ROWS_AT_ONCE):

@@ -181,10 +181,7 @@ def earliest_cover(
 def union(
     first_bd: Int[Tensor, "b d"], end_bd: Int[Tensor, "b d"], seq: int
 ) -> Bool[Tensor, "b {seq}"]:
-    """Mask (b, s) of the union of all intervals, which must begin at distinct positions.
-
-    Empty if end <= first.
-    """
+    """Mask (b, s) of the union of all intervals, which must begin at distinct positions."""
     reach = torch.zeros(len(first_bd), seq + 1, dtype=torch.long, device=first_bd.device)
     reach.scatter_reduce_(1, torch.where(end_bd > first_bd, first_bd, seq), end_bd, "amax")
     lane_s = torch.arange(seq, device=first_bd.device)

@@ -71,11 +71,7 @@ class Carrying:
 
 
 def carrying(init: FromOther, old: Resolved, corpus: PreparedCorpus) -> Carrying:
-    """The map from the tables of ``old`` to those of a run, by ``embeddings`` of its init.
-
-    Raises:
-        DataError: no token is in both vocabularies, where rows of those are carried over.
-    """
+    """The map from the tables of ``old`` to those of a run, by ``embeddings`` of its init."""
     vocabulary, vectors = corpus.vocabulary, None
     theirs = vocabulary_of(Path(init.path), old.encoder.vocab_size)
     match init.embeddings:

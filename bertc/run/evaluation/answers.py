@@ -18,7 +18,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bertc.data.examples.task import TaskBatch
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import Example, QuestionExample, SearchExample, TextExample
+from bertc.data.layouts.example import (
+    Example,
+    Examples,
+    QuestionExample,
+    SearchExample,
+    TextExample,
+)
 from bertc.data.metrics.calibration import NO_FIT, HeadFit, probabilities
 from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.ranks import MOST_RANKED
@@ -69,7 +75,7 @@ class Answers:
 
 def read_off(
     task: AnyTask,
-    examples: Sequence[Example],
+    examples: Examples,
     rows: TaskRows,
     scored: Said,
     batch: int,
@@ -160,9 +166,7 @@ def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
     return Answers(labels_given, [tuple(chain(*sure[at])) for at in spans_of_rows])
 
 
-def _spans(
-    span: Span, task: AnyTask, examples: Sequence[Example], rows: TaskRows, scored: Said
-) -> Answers:
+def _spans(span: Span, task: AnyTask, examples: Examples, rows: TaskRows, scored: Said) -> Answers:
     """Answers to questions, each of the windows of its passage."""
     assert isinstance(task, Squad | Read), "spans need a reading task"
     windows: dict[int, list[tuple[int, tuple[NDArray[np.float64], ...]]]] = defaultdict(list)
@@ -210,7 +214,7 @@ def _decoded(
 
 
 def _related(
-    task: AnyTask, examples: Sequence[Example], rows: TaskRows, scores_said: Said, batch: int
+    task: AnyTask, examples: Examples, rows: TaskRows, scores_said: Said, batch: int
 ) -> Answers:
     """The cosine of each pair with a score; of others how many texts are nearer than the positive.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bertc.base.diagnostics import CannotWriteError, listed
-from bertc.data.layouts.example import Example, TextExample
+from bertc.data.layouts.example import Examples, TextExample
 from bertc.data.metrics.calibration import (
     NO_FIT,
     LabelScores,
@@ -42,7 +42,7 @@ class Details:
     notes: list[str] = field(default_factory=list)
 
     def see(
-        self, model: Model, task: AnyTask, part: str, examples: Sequence[Example], answers: Answers
+        self, model: Model, task: AnyTask, part: str, examples: Examples, answers: Answers
     ) -> None:
         """Add what the answers to a part show."""
         if answers.scores is None or not told_names(task.answer):
@@ -75,7 +75,7 @@ class Details:
         self.notes += _worst(where, examples, answers, np.abs(parts_nc - right_nc).max(1))
 
 
-def _right(task: AnyTask, examples: Sequence[Example]) -> LabelScores:
+def _right(task: AnyTask, examples: Examples) -> LabelScores:
     """1 at the labels of each example, else 0 (n, c)."""
     names = told_names(task.answer)
     golds = [gold(example) for example in examples]
@@ -90,7 +90,7 @@ def _alike(of: str, names: Sequence[str], parts_nc: LabelScores) -> list[str]:
     return [f"{of}: {said}: train for longer"] if alike else []
 
 
-def _worst(of: str, examples: Sequence[Example], answers: Answers, off_n: LabelScores) -> list[str]:
+def _worst(of: str, examples: Examples, answers: Answers, off_n: LabelScores) -> list[str]:
     """A line for each of the mistakes of which the model was surest."""
     lines = list[str]()
     for at in np.argsort(-off_n, kind="stable").tolist():

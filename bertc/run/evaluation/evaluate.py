@@ -127,9 +127,6 @@ def evaluate_heads(
 
     ``task`` and ``examples`` are as in ``evaluate_run``. Layers that share their attention share
     their heads, which count once.
-
-    Raises:
-        MissingInputError, DataError, UsageError: as ``evaluate_run``.
     """
     counts = units(transformer_of(load(Path(run))), "attention")
     heads = [(layer, number) for layer, count in counts.items() for number in range(count)]

@@ -6,7 +6,7 @@ from typing import Any
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.data.tokenizers.reading import tokenizer_folder
 from bertc.ir.cleaning import EVERY
-from bertc.ir.data import PAIRED, Files, Hf, Parallel, Share
+from bertc.ir.data import PAIRED, Files, Parallel, Share
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.task import Task
 from bertc.ir.program.reading import by_direction
@@ -15,9 +15,6 @@ from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import answered_by, translates
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.run.evaluation.task_lookup import one_program
-
-LAID_OUT = ("column", "sentences")
-"""Arguments of a source that other files take from the run's own, unless written."""
 
 
 def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> Resolved:
@@ -87,11 +84,10 @@ def _head(stage: Stage, wanted: Objective, run: Path) -> str:
 def _laid_out(stage: Stage, share: Share) -> Share:
     """A source as the run's own is laid out: its column and sentences, and its one language."""
     corpus = share.corpus
-    sources = [item.corpus for item in stage.data if isinstance(item.corpus, Files | Hf)]
-    if not isinstance(corpus, Files | Hf):
+    if not corpus.layout:
         return share
-    first = sources[0] if sources else None
-    known = {name: getattr(first, name) for name in LAID_OUT if first}
+    first = next((item.corpus for item in stage.data if item.corpus.layout), None)
+    known = {name: getattr(first, name) for name in corpus.layout if first}
     languages = {language for item in stage.data for language in item.corpus.languages}
     known |= {"language": languages.pop()} if len(languages) == 1 else {}
     missing = {name: value for name, value in known.items() if name not in corpus.model_fields_set}

@@ -3,7 +3,7 @@
 Axes: r rows per batch, p likeliest starts, e ends per start, s tokens.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.task import TaskBatch, TaskSet, in_order_of_length
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import Example
+from bertc.data.layouts.example import Examples
 from bertc.data.metrics.calibration import NO_FIT, HeadFit
 from bertc.ir.learning.answer import Span
 from bertc.ir.learning.custom_task import AnyTask
@@ -53,7 +53,7 @@ def answer(
     model: Model,
     stage: Stage,
     task_set: TaskSet,
-    examples: Sequence[Example],
+    examples: Examples,
     rows: TaskRows,
     pad: int,
     stop: Stop | None = None,
@@ -117,10 +117,7 @@ def _on_host(copied: list[tuple[TaskBatch, Tensors]], device: torch.device) -> S
 def outputs(
     model: Model, stage: Stage, task: AnyTask, micro_batch: MicroBatch
 ) -> tuple[Tensor | SpanScores, Tensor]:
-    """Scores of a task's head for a batch, and the summed loss, hits, predictions, weights (4,).
-
-    Vectors of texts have no loss.
-    """
+    """Scores of a task's head for a batch, and the summed loss, hits, predictions, weights (4,)."""
     targets, network = micro_batch.terms[task.title], stage.network(MAIN)
     reading = micro_batch.read_by(network)
     outputs = model.read_on(reading, wanted=task.wanted(learned=True))

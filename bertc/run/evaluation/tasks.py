@@ -1,7 +1,7 @@
 """Evaluation of tasks: answers of a model to the scored parts, and their metrics."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +13,10 @@ from bertc.data.examples.remarks import notes_on_cuts
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import scored_sample
-from bertc.data.layouts.example import Example, asked
+from bertc.data.layouts.example import Examples, asked
 from bertc.data.layouts.parts import read_examples, scored_parts
 from bertc.data.layouts.table import source_name
-from bertc.data.metrics.gold import AnswerValue, gold
+from bertc.data.metrics.gold import AnswerValue, AnswerValues, gold
 from bertc.data.metrics.metrics import ByClass, by_class, judge
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.ir.learning.answer import Score, Tags, Vector
@@ -79,9 +79,7 @@ def evaluate_tasks(
     return Evaluation(loss, losses, accuracy, total, scores=scores, always=always, classes=classes)
 
 
-def only_answer(
-    task: AnyTask, examples: Sequence[Example], answers: Sequence[AnswerValue]
-) -> str | None:
+def only_answer(task: AnyTask, examples: Examples, answers: AnswerValues) -> str | None:
     """The answer that all of several examples got, "" for none; None if they differ.
 
     Numbers are one if they hardly vary (``ALIKE``); of several numbers those that do not are named.
@@ -100,9 +98,7 @@ def only_answer(
     return ", ".join(map(str, only)) if isinstance(only, tuple) else str(only)
 
 
-def _only_numbers(
-    node: Score | Vector, examples: Sequence[Example], answers: Sequence[AnswerValue]
-) -> str | None:
+def _only_numbers(node: Score | Vector, examples: Examples, answers: AnswerValues) -> str | None:
     values_nk = np.array(answers, dtype=float).reshape(len(answers), -1)
     names: tuple[str, ...] = ("",)
     usual_k = np.array([OF_COSINES])

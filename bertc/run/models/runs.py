@@ -97,12 +97,7 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
 
 
 def export_adapter_of(run: Path, folder: Path) -> Exported:
-    """Export the newest adapter of a run alone, for the folder that the run began with.
-
-    Raises:
-        UsageError: if the run has none.
-        DataError: if that folder does not hold the weights that were adapted.
-    """
+    """Export the newest adapter of a run alone, for the folder that the run began with."""
     step = newest_step(run)
     resolved, tensors = adapted_after(run, step) if step else read_model(run)
     init, names = resolved.run.init, {w.name for w in model_weights(resolved) if w.frozen}

@@ -87,10 +87,7 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
 
 
 def with_places_of(one: Resolved, other: Resolved) -> Resolved:
-    """The ``other`` program, reading prepared text where ``one`` does if they read the same.
-
-    The lock of a run has the digest of its text.
-    """
+    """The ``other`` program, reading prepared text where ``one`` does if they read the same."""
     pairs = [*zip(one.stages, other.stages, strict=False)]
     data = [a.data for a, b in pairs if without_places(a.data) == without_places(b.data)]
     if len(data) != len(other.stages) or data == [stage.data for stage in other.stages]:

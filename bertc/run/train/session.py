@@ -120,10 +120,7 @@ class Session:
             self.metrics.write({**where, **so_far, **figures})
 
     def save(self, wait: bool = True) -> None:
-        """Write a checkpoint of the current step, unless there is one; all processes take part.
-
-        A sharded one is written in the background if not to ``wait`` for.
-        """
+        """Write a checkpoint of the current step, unless there is one; all processes take part."""
         step = self.progress.step
         if self.saved != step:
             self.finish_saving()
