@@ -62,10 +62,7 @@ def formatted(spec: str | Program, name: str = "<spec>") -> str:
 def check(
     spec: str | SpecLocation, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
 ) -> int:
-    """Check a spec and the files that it names; the number of programs that were checked.
-
-    As ``bertc.check.compiling.checked``.
-    """
+    """Check a spec and the files that it names; the number of programs that were checked."""
     from bertc.check.compiling import checked
 
     return len(checked(spec, overrides, diagnostics or Diagnostics()))

@@ -103,10 +103,11 @@ class Opened(InNotebooks):
     def tables(self) -> list[Table]:
         """The program's name and sizes, and the last figures of the run."""
         resolved, lines = self.resolved, self.metrics
+        evaluated = next((line for line in reversed(lines) if line["kind"] == "eval"), {})
         rows: list[tuple[str, Any]] = [
             ("folder", str(self.folder)),
             ("steps", f"{lines[-1]['step'] if lines else 0:,} of {resolved.steps:,}"),
-            *((f"held-out {n}", v) for n, v in (self._evaluated.get("losses") or {}).items()),
+            *((f"held-out {n}", v) for n, v in evaluated.get("losses", {}).items()),
         ]
         return [Table(("", resolved.name), rows, units=(str, "{:.4g}".format))]
 
@@ -118,10 +119,6 @@ class Opened(InNotebooks):
         from bertc.run.records.folder import RunFolder
 
         return RunFolder(self.folder)
-
-    @property
-    def _evaluated(self) -> dict[str, Any]:
-        return next((line for line in reversed(self.metrics) if line["kind"] == "eval"), {})
 
 
 open = Opened

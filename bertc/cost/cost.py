@@ -5,17 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bertc.cost import figures, spent
 from bertc.cost.blocks import kept_by
 from bertc.cost.execution import FP32, DeviceBudget
-from bertc.cost.figures import (
-    Convention,
-    Memory,
-    Parameters,
-    PartCost,
-    Pruned,
-    Spread,
-    StageEstimate,
-)
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
@@ -26,15 +18,6 @@ from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.cost.planning.world import ALONE, Layout, World
 from bertc.cost.sharing import layout_on, process_fit, process_memory
-from bertc.cost.spent import (
-    ByPart,
-    Spent,
-    microbatch_spent,
-    run_time,
-    step_spent,
-    step_time,
-    time_on,
-)
 from bertc.cost.table import Estimate
 from bertc.cost.update import state_bytes
 from bertc.ir.base import DeviceKind
@@ -44,7 +27,7 @@ from bertc.ir.program.stage import Stage
 from bertc.ir.weight_maps.pruned import expected
 
 
-def part_costs(step: Step, microbatch: int, seconds: ByPart) -> tuple[PartCost, ...]:
+def part_costs(step: Step, microbatch: int, seconds: spent.ByPart) -> tuple[figures.PartCost, ...]:
     """Cost of each part of one planned step with ``microbatch`` examples at once."""
     saved, weights = _kept(step), _weights(step)
     total = step.parameters.total
@@ -57,9 +40,9 @@ def part_costs(step: Step, microbatch: int, seconds: ByPart) -> tuple[PartCost, 
     layers = (layer for one in passes for layer in one.forward.layers)
     inside = dict.fromkeys(block.part for layer in layers for block in layer)
     return tuple(
-        PartCost(part, spent.seconds, *spent, states.get(part, 0), microbatch * saved[part])
+        figures.PartCost(part, took.seconds, *took, states.get(part, 0), microbatch * saved[part])
         for part in ("embeddings", *inside, "head", *taught, "optimiser", "loader")
-        for spent in [seconds.get(part, Spent())]
+        for took in [seconds.get(part, spent.Spent())]
     )
 
 
@@ -103,7 +86,7 @@ PER_HOST = 8
 def estimate(
     resolved: Resolved,
     device: str | Device = "h200",
-    convention: Convention = "exact",
+    convention: figures.Convention = "exact",
     devices: int = 1,
     lengths: Sequence[int] | None = None,
     memory_bytes: float = math.inf,
@@ -113,9 +96,6 @@ def estimate(
     ``devices``, of ``memory_bytes`` at most, are in machines of up to eight; memory is that of the
     one with the most, of full rows. ``lengths``: mean tokens of a row, for FLOPs and time. A run by
     the clock has the steps that there is time for.
-
-    Raises:
-        UsageError: if the device is unknown or lacks a rate, or ``devices`` exceeds the batch.
     """
     if most := resolved.run.most_seconds:
         how = (device, convention, devices, lengths, memory_bytes)
@@ -143,16 +123,16 @@ def estimate(
         parameters=counts[-1],
         flops=run_flops(resolved.stages, [stage.flops for stage in stages]),
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
-        time=run_time(resolved.stages, [stage.time for stage in stages], target),
+        time=spent.run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
         spread=_spread(resolved, stages),
-        pruned=Pruned(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
+        pruned=figures.Pruned(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
         if cut
         else None,
     )
 
 
-def _spread(resolved: Resolved, stages: Sequence[StageEstimate]) -> Spread | None:
+def _spread(resolved: Resolved, stages: Sequence[figures.StageEstimate]) -> figures.Spread | None:
     """The devices, with the messages of the mean step; None for one device."""
     spreads = [(stage.steps / resolved.steps, stage.spread) for stage in stages if stage.spread]
     if not spreads:
@@ -183,25 +163,20 @@ def _budget(
     if precision == "auto":
         precision = "bf16" if fast else "fp32"
     return DeviceBudget(
-        memory_bytes,
-        kind,
-        precision,
-        compiles(resolved, kind),
-        resolved.run.recompute,
-        strategy=layout.strategy,
-        bf16="native" if fast else "looped" if loops else "rounded",
-    )
+        memory_bytes, kind, precision, compiles(resolved, kind), resolved.run.recompute,
+        strategy=layout.strategy, bf16="native" if fast else "looped" if loops else "rounded",
+    )  # fmt: skip
 
 
 def _stage(
     stage: Stage,
-    counts: Parameters,
+    counts: figures.Parameters,
     target: Device,
     budget: DeviceBudget,
     layout: Layout,
-    convention: Convention,
+    convention: figures.Convention,
     length: int,
-) -> StageEstimate:
+) -> figures.StageEstimate:
     trained = count(stage, stage.objective, trained=True)
     full = stage
     memory = process_memory(full, counts, budget, layout)
@@ -209,16 +184,16 @@ def _stage(
     executed = executed_flops(stage, memory.microbatch)
     share = layout.world.share(stage.batch)
     parts, rounds = _of_directions(stage, memory, budget, target, layout)
-    update = step_spent(stage, trained.trained // layout.shards, target)
-    parts, seconds = step_time(parts | update, target)
+    update = spent.step_spent(stage, trained.trained // layout.shards, target)
+    parts, seconds = spent.step_time(parts | update, target)
     planned = replace(whole_step(full, counts, budget), recompute=memory.recompute)
     spread, where = None, part_costs(planned, memory.microbatch, parts)
     if layout.world.size > 1:
         spread = spread_over(stage, trained, parts, rounds, budget.execution, layout, target)
         seconds += spread.exposed_seconds
-        where = (*where, PartCost("messages", spread.exposed_seconds, *[0] * 5))
+        where = (*where, figures.PartCost("messages", spread.exposed_seconds, *[0] * 5))
     mfu = executed.train * share / (seconds * target.peak_flops(budget.precision))
-    return StageEstimate(
+    return figures.StageEstimate(
         name=stage.name,
         steps=stage.steps,
         batch=stage.batch,
@@ -227,31 +202,27 @@ def _stage(
         parameters=trained,
         flops=stage_flops(stage, trained, executed, convention),
         memory=memory,
-        time=time_on(target, seconds, seconds * stage.steps, mfu),
+        time=spent.time_on(target, seconds, seconds * stage.steps, mfu),
         where=where,
         spread=spread,
     )
 
 
 def _of_directions(
-    stage: Stage, memory: Memory, budget: DeviceBudget, target: Device, layout: Layout
-) -> tuple[ByPart, float]:
+    stage: Stage, memory: figures.Memory, budget: DeviceBudget, target: Device, layout: Layout
+) -> tuple[spent.ByPart, float]:
     """Time of all micro-batches of a step, without the update, and their number."""
-    parts: ByPart = defaultdict(Spent)
+    parts: spent.ByPart = defaultdict(spent.Spent)
     rounds, share = 0.0, layout.world.share(stage.batch)
     for one in by_direction(stage):
         rows = layout.world.share(one.batch)
         at_once = min(memory.microbatch, rows)
-        spent_once = microbatch_spent(
-            one,
-            at_once * stage.rows_an_example,
-            budget.execution,
-            target,
-            accumulating=memory.microbatch < share or one is not stage,
-            recompute=memory.recompute,
+        spent_once = spent.microbatch_spent(
+            one, at_once * stage.rows_an_example, budget.execution, target,
+            accumulating=memory.microbatch < share or one is not stage, recompute=memory.recompute,
             reads_twice=layout.world.reads_twice(stage, memory.microbatch),
-        )
+        )  # fmt: skip
         rounds += rows / at_once  # the last may be cut
-        for part, spent in spent_once.items():
-            parts[part] += spent.times(rows / at_once)
+        for part, took in spent_once.items():
+            parts[part] += took.times(rows / at_once)
     return parts, rounds

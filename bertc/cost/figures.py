@@ -13,8 +13,6 @@ Convention = Literal["exact", "electra", "6n"]
 nothing, the vocabulary projection works on predicted positions only. ``electra``: the rules of
 ELECTRA's published counter. ``6n``: 6 x tokens x the weights that a token meets."""
 CONVENTIONS: tuple[Convention, ...] = ("exact", "electra", "6n")
-
-
 IF_ANY = (
     "generator", "untrained", "frozen", "frozen_per_example", "update_per_step", "average_bytes",
     "within", "spread", "pruned", "data",

@@ -102,8 +102,8 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     beside += CLIP_BYTES * (stage.optimizer.clip_per == "tensor")
     update = weights * (update + beside / device.bandwidth)
     spent = Spent(memory=update, starts=STARTS_OF_A_STEP * device.seconds_a_start)
-    products = device.precision("auto") if device.kind == "cpu" else "bf16"
-    how = Execution(device.kind, products, compiled=False)
+    is_bf16 = device.kind != "cpu" or device.bf16_flops
+    how = Execution(device.kind, "bf16" if is_bf16 else "fp32", compiled=False)
     for product, times in update_products(stage):
         forward = _forward_alone(product, _spent(product, how, device), how)
         spent += forward.times(times)

@@ -5,17 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bertc.base.diagnostics import InNotebooks, Table, several
-from bertc.cost.figures import (
-    DataEstimate,
-    Flops,
-    Memory,
-    Parameters,
-    Pruned,
-    Spread,
-    StageEstimate,
-    Time,
-    plain,
-)
+from bertc.cost import figures
 from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
 
 USEFUL_PASSES, MANY_PASSES = 40, 400
@@ -40,14 +30,14 @@ class Estimate(InNotebooks):
 
     name: str
     fingerprint: str
-    parameters: Parameters
-    flops: Flops
-    memory: Memory
-    time: Time
-    stages: tuple[StageEstimate, ...]
-    spread: Spread | None
-    pruned: Pruned | None
-    data: DataEstimate | None = None
+    parameters: figures.Parameters
+    flops: figures.Flops
+    memory: figures.Memory
+    time: figures.Time
+    stages: tuple[figures.StageEstimate, ...]
+    spread: figures.Spread | None
+    pruned: figures.Pruned | None
+    data: figures.DataEstimate | None = None
 
     def __str__(self) -> str:
         """The table that ``bertc estimate`` prints."""
@@ -59,7 +49,7 @@ class Estimate(InNotebooks):
 
     def as_json(self, *, where: bool = False) -> dict[str, object]:
         """The estimate as plain values; ``where`` adds the cost of each part of a stage."""
-        return {"schema": 1, **plain(vars(self), where=where)}
+        return {"schema": 1, **figures.plain(vars(self), where=where)}
 
     def tables(self) -> tuple[Table]:
         """The same figures as a table, for notebooks."""
@@ -88,7 +78,7 @@ def where_table(estimates: Sequence[Estimate]) -> str:
 def table_of(estimate: Estimate) -> Table:
     """One estimate by part and stage, with its assumptions below."""
     stages = estimate.stages if len(estimate.stages) > 1 else ()
-    columns: tuple[Estimate | StageEstimate, ...] = (estimate, *stages)
+    columns: tuple[Estimate | figures.StageEstimate, ...] = (estimate, *stages)
     rows = list[Sequence[str]]()
     for title, lines in _sections(estimate).items():
         rows.append((title,))
@@ -101,7 +91,7 @@ def table_of(estimate: Estimate) -> Table:
 def comparison(estimates: Sequence[Estimate]) -> Table:
     """A row for each estimate, with differences to the first."""
     several = len(set(map(_steps, estimates))) > 1
-    figures: tuple[tuple[str, Callable[[Estimate], float], Callable[[Estimate], str]], ...] = (
+    columns: tuple[tuple[str, Callable[[Estimate], float], Callable[[Estimate], str]], ...] = (
         ("encoder", lambda e: e.parameters.encoder, lambda e: count_text(e.parameters.encoder)),
         ("with heads", lambda e: e.parameters.total, lambda e: count_text(e.parameters.total)),
         *((("steps", _steps, lambda e: f"{_steps(e):,}"),) if several else ()),
@@ -111,13 +101,13 @@ def comparison(estimates: Sequence[Estimate]) -> Table:
     )
     first, rows = estimates[0], []
     for one in estimates:
-        pairs = ((text(one), change_text(of(one), of(first))) for _, of, text in figures)
+        pairs = ((text(one), change_text(of(one), of(first))) for _, of, text in columns)
         rows.append((one.name, *(cell for pair in pairs for cell in pair)))
-    head = ("", *(cell for label, _, _ in figures for cell in (label, "")))
+    head = ("", *(cell for label, _, _ in columns for cell in (label, "")))
     return Table(head, rows, notes=_notes(estimates))
 
 
-def _by_part(name: str, stage: StageEstimate) -> Table:
+def _by_part(name: str, stage: figures.StageEstimate) -> Table:
     total = sum(cost.seconds for cost in stage.where)
     rows = [
         (
@@ -195,7 +185,7 @@ def _left_after_pruning(estimate: Estimate) -> list[str]:
     ]
 
 
-Row = tuple[str, Callable[[Estimate | StageEstimate], str]]
+Row = tuple[str, Callable[[Estimate | figures.StageEstimate], str]]
 
 
 def _sections(run: Estimate) -> dict[str, list[Row]]:
@@ -250,10 +240,10 @@ def _part_row(part: str) -> Row:
     return (part, lambda c: count_text(c.parameters.by_part.get(part, 0)))
 
 
-def _data_rows(run: DataEstimate) -> Iterator[Row]:
+def _data_rows(run: figures.DataEstimate) -> Iterator[Row]:
     """Rows of text; those of preparing and of a store only where there is some of it."""
 
-    def row(label: str, text: Callable[[DataEstimate], str]) -> Row:
+    def row(label: str, text: Callable[[figures.DataEstimate], str]) -> Row:
         return (label, lambda c: text(c.data) if c.data else "")
 
     yield row("text", lambda d: bytes_text(d.text_bytes))
@@ -272,28 +262,28 @@ def _data_rows(run: DataEstimate) -> Iterator[Row]:
     yield row("reader, of a step", lambda d: f"{d.reader_share:.1%}" + waits * (d.reader_share > 1))
 
 
-def _passes(data: DataEstimate) -> str:
+def _passes(data: figures.DataEstimate) -> str:
     """The number of passes, and a remark on text that is far too little."""
     number = f"{data.passes:,.0f}" if data.passes >= MANY_PASSES else f"{data.passes:.3g}"
     little = f", those after {USEFUL_PASSES} teach next to nothing"
     return "about " * (not data.counted) + number + little * (data.passes >= MANY_PASSES)
 
 
-def _messages(column: Estimate | StageEstimate) -> str:
+def _messages(column: Estimate | figures.StageEstimate) -> str:
     return duration_text(column.spread.communication_seconds) if column.spread else ""
 
 
-def _not_hidden(column: Estimate | StageEstimate) -> str:
+def _not_hidden(column: Estimate | figures.StageEstimate) -> str:
     seconds = column.spread.exposed_seconds if column.spread else 0.0
     return f"{duration_text(seconds)}, {100 * seconds / column.time.seconds_per_step:.1f}%"
 
 
-def _hours(time: Time, devices: int) -> str:
+def _hours(time: figures.Time, devices: int) -> str:
     between = time.between(time.seconds_total)
     return " to ".join(f"{seconds / 3600 * devices:,.2f}" for seconds in between)
 
 
-def _steps(column: Estimate | StageEstimate) -> int:
-    if isinstance(column, StageEstimate):
+def _steps(column: Estimate | figures.StageEstimate) -> int:
+    if isinstance(column, figures.StageEstimate):
         return column.steps
     return sum(stage.steps for stage in column.stages)

@@ -5,16 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
 from bertc.base.diagnostics import for_terminal
@@ -152,10 +144,10 @@ class Plain(Display):
         self._console.print(for_terminal(text), markup=False, soft_wrap=True)
 
 
-class _Left(TimeRemainingColumn):
+class _Left(progress.TimeRemainingColumn):
     """A column with the time left: the run's own estimate, else rich's from the pace."""
 
-    def render(self, task: Task) -> Text:
+    def render(self, task: progress.Task) -> Text:
         time_left = task.fields.get("left")
         if not time_left:
             return super().render(task)
@@ -167,16 +159,16 @@ class Live(Display):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
+        self._progress = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(bar_width=24),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[figures]}"),
             _Left(),
             console=console,
             transient=True,
         )
-        self._task: TaskID | None = None
+        self._task: progress.TaskID | None = None
         self._training, self._last = False, -LIVE_SECONDS
 
     def begin(self, task: str, total: int, unit: str) -> None:

@@ -15,6 +15,7 @@ import torch
 from bertc.base.cores import GROUPS, available_cores, system_text
 from bertc.base.diagnostics import MachineError
 from bertc.cost import Estimate, estimate, largest_microbatches, layout_on
+from bertc.cost.machines.calibration import cpu_info
 from bertc.cost.machines.devices import this_cpu
 from bertc.cost.planning.plan import Machine, Plan, plan
 from bertc.cost.planning.world import ALONE, World
@@ -81,9 +82,7 @@ def _processor() -> str:
             check=False,
         )
         return named.stdout.strip() or platform.machine()
-    lines = system_text(Path("/proc/cpuinfo")).splitlines()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
+    return cpu_info("model name") or platform.machine()
 
 
 def _free_memory_bytes() -> int:

@@ -11,8 +11,6 @@ from bertc.base.diagnostics import StoppedError
 
 RESUME = "the same command with --resume goes on from here"
 AGAIN = "the same command begins again"
-
-
 LAUNCHER = "BERTC_LAUNCHER"
 """Environment variable with the process id of the launcher."""
 GLANCE_SECONDS = 0.5

@@ -19,21 +19,12 @@ from bertc.ir.network.attention import LocalAttention as LocalNode
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
 from bertc.ir.network.encoder import Encoder
+from bertc.model import masks
 from bertc.model.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
 from bertc.model.body import Projected
 from bertc.model.dropout import dropout
 from bertc.model.inputs import EncoderInputs
 from bertc.model.layer import AttentionPart, ProjectedAttention
-from bertc.model.masks import (
-    OF_ALL_QUERIES,
-    AttentionMask,
-    Mask,
-    VarlenOffsets,
-    kernel_mask,
-    mask_of,
-    of_rows,
-    select_rows,
-)
 from bertc.model.positions import Distances, Rotation, related_by
 from bertc.model.relative import RelativeAttention
 from bertc.model.weights import Linear, Table, fused_linear
@@ -42,13 +33,13 @@ from bertc.model.weights import Linear, Table, fused_linear
 class ContentContext(NamedTuple):
     """A mask, and what positions do to queries and keys, or to their scores."""
 
-    mask: AttentionMask
+    mask: masks.AttentionMask
     related: Rotation | Distances | None = None
 
     def select_queries(self, inputs: EncoderInputs) -> "ContentContext":
         """The context of the output positions."""
         mask, related = self.mask.select_queries(inputs), self.related
-        if related is not None and not isinstance(mask, OF_ALL_QUERIES):
+        if related is not None and not isinstance(mask, masks.OF_ALL_QUERIES):
             related = related.select_queries(inputs)
         return ContentContext(mask, related)
 
@@ -79,11 +70,11 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         windowed = kind.reach is not None
         related = related_by(self.positions, self.head_dim, windowed, inputs, shared)
         if isinstance(related, Distances) and not windowed:
-            return ContentContext(mask_of(inputs, self.causal), related)
+            return ContentContext(masks.mask_of(inputs, self.causal), related)
         # The kernel for packed sequences has no dropout and no biases.
         plain = not (self.training and self.dropout > 0) and not isinstance(related, Distances)
         varlen = plain and can_varlen(x_bqh.device, x_bqh.dtype, windowed)
-        return ContentContext(kernel_mask(inputs, self.causal, varlen, kind.reach), related)
+        return ContentContext(masks.kernel_mask(inputs, self.causal, varlen, kind.reach), related)
 
     def project(
         self,
@@ -92,7 +83,11 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         context: ContentContext,
     ) -> Projected:
         mask = context.mask
-        if keys_bkh is not None and isinstance(mask, OF_ALL_QUERIES) and mask.outputs is not None:
+        if (
+            keys_bkh is not None
+            and isinstance(mask, masks.OF_ALL_QUERIES)
+            and mask.outputs is not None
+        ):
             return self.project(keys_bkh, None, context)
         query_bqnd, key, value = (
             torch.unflatten(y, 2, (-1, self.head_dim))
@@ -110,10 +105,9 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         query, key, value = (split_heads(y, self.heads) for y in projected)
         rate, mask = self.dropout if self.training else 0.0, context.mask
         if isinstance(context.related, Distances):
-            assert not isinstance(mask, VarlenOffsets), "that kernel takes no biases"
+            assert not isinstance(mask, masks.VarlenOffsets), "that kernel takes no biases"
             mask = context.related.added(self.heads, mask, query.dtype)
-        mixed_bnqd = attend(query, key, value, mask, rate)
-        return join_heads(mixed_bnqd)
+        return join_heads(attend(query, key, value, mask, rate))
 
 
 class DisentangledContext(NamedTuple):
@@ -127,14 +121,14 @@ class DisentangledContext(NamedTuple):
     def of_rows(self, rows: slice) -> "DisentangledContext":
         """The context of some rows of the batch."""
         names = ("mask", "has_keys", "row")
-        parts: dict[str, Any] = {name: of_rows(getattr(self, name), rows) for name in names}
+        parts: dict[str, Any] = {name: masks.of_rows(getattr(self, name), rows) for name in names}
         return self._replace(**parts)
 
     def select_queries(self, inputs: EncoderInputs) -> "DisentangledContext":
         """The context of the output positions."""
         assert inputs.output_positions is not None, "called only with output positions"
-        mask, has_keys = Mask(self.mask, self.has_keys).select_queries(inputs)[:2]
-        row = select_rows(self.row, inputs.output_positions)
+        mask, has_keys = masks.Mask(self.mask, self.has_keys).select_queries(inputs)[:2]
+        row = masks.select_rows(self.row, inputs.output_positions)
         return self._replace(mask=mask, has_keys=has_keys, row=row)
 
 
@@ -154,7 +148,7 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
         shared: Mapping[str, Tensor],
     ) -> DisentangledContext:
         """The mask, in which padding attends to nothing, the normed table and its rows."""
-        allowed, has_keys, _ = mask_of(inputs, self.causal)
+        allowed, has_keys, _ = masks.mask_of(inputs, self.causal)
         if has_keys is None and inputs.attention_mask is not None:
             has_keys = inputs.in_queries(inputs.attention_mask)[:, None, :, None].bool()
         table_rh, scale_h, shift_h = (
@@ -178,8 +172,7 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
             self._mixed(query[at], key[at], value[at], far_query, far_key, context.of_rows(at))
             for at in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
         ]
-        mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-        return join_heads(mixed_bnqd)
+        return join_heads(mixed[0] if len(mixed) == 1 else torch.cat(mixed))
 
     def _mixed(
         self,
@@ -199,7 +192,9 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
         if context.mask is not None:
             scores_bnqk = scores_bnqk.masked_fill(~context.mask, -torch.inf)
         rate = self.dropout if self.training else 0.0
-        return attend(query_bnqd, key_bnkd, value_bnkd, Mask(scores_bnqk, context.has_keys), rate)
+        return attend(
+            query_bnqd, key_bnkd, value_bnkd, masks.Mask(scores_bnqk, context.has_keys), rate
+        )
 
 
 def _of_all_rows(

@@ -76,14 +76,12 @@ class Embeddings(nn.Module):
         self.scale = math.sqrt(node.hidden) if node.table.scaled else 1.0
         self.position = build_positions(table, "embeddings.position", node.positions)
         self.segment = Embedding(table, "embeddings.segment") if node.segments else None
-        languages = Embedding(table, "embeddings.language") if node.languages else None
-        self.language = languages
+        self.language = Embedding(table, "embeddings.language") if node.languages else None
         self.unseen = parameter(table["embeddings.unseen"]) if node.two_streams else None
         normed = node.norm.embeddings
         self.norm = build_norm(table, "embeddings.norm", node.norm.of_layers) if normed else None
-        self.project = (
-            Linear(table, "embeddings.project") if node.embedding != node.hidden else None
-        )
+        narrow = node.embedding != node.hidden
+        self.project = Linear(table, "embeddings.project") if narrow else None
         self.dropout = node.dropout.hidden
 
     def borrow(self, lender: "Embeddings", names: Iterable[str]) -> None:

@@ -52,18 +52,11 @@ class Encoder(BodyModule):
         self._of_stream = [weight.name for weight in streams]
         kinds = [node.attention.at(layer) for layer in range(node.depth)]
         self._first_of_kind = [kinds.index(kind) for kind in kinds]
-        self.attention = nn.ModuleDict(
-            {
-                str(layer): build_attention(table, f"attention.{layer}", node, layer)
-                for layer in sorted(set(node.attention_owner))
-            }
-        )
-        self.ffn = nn.ModuleDict(
-            {
-                str(layer): build_ffn(table, f"ffn.{layer}", node)
-                for layer in sorted(set(node.ffn_owner))
-            }
-        )
+        self.attention, self.ffn = nn.ModuleDict(), nn.ModuleDict()
+        for layer in sorted({*node.attention_owner}):
+            self.attention[str(layer)] = build_attention(table, f"attention.{layer}", node, layer)
+        for layer in sorted({*node.ffn_owner}):
+            self.ffn[str(layer)] = build_ffn(table, f"ffn.{layer}", node)
         # Not registered: the names of weights are those of the parts.
         owners = zip(node.attention_owner, node.ffn_owner, strict=True)
         self._layers = tuple(Layer(self.attention[str(a)], self.ffn[str(f)]) for a, f in owners)

@@ -14,17 +14,7 @@ from torch import Tensor, nn
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import POOLINGS, AdaptiveHead, TransformHead
-from bertc.ir.terms.heads import (
-    BoundaryHead,
-    Classifier,
-    ConditionedSpanHead,
-    CopyingHead,
-    DetectorHead,
-    Projections,
-    TokenVectorHead,
-    VectorHead,
-    VocabularyHead,
-)
+from bertc.ir.terms import heads as nodes
 from bertc.ir.terms.node import TermNode
 from bertc.ir.terms.task_head import StatesHead
 from bertc.model.bilstm import StatesScores
@@ -188,14 +178,15 @@ class Detector(Linear):
         """States to scores (b, s); ``first`` are those of first tokens (b, 1|s, h), None: of x."""
         if self.norm is not None:
             x_bsh = self.norm(x_bsh + (x_bsh[:, :1] if first is None else first))
-        y_bsh = activate(self.activation, self.dense(x_bsh))
-        return super().forward(y_bsh).squeeze(-1)
+        return super().forward(activate(self.activation, self.dense(x_bsh))).squeeze(-1)
 
 
 class Ends(Linear):
     """End scores of every token, for each of several starts."""
 
-    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Body) -> None:
+    def __init__(
+        self, table: Table, name: str, head: nodes.ConditionedSpanHead, node: Body
+    ) -> None:
         super().__init__(table, name)
         self.activation = head.activation
         self.dense = Linear(table, f"{name}.dense")
@@ -218,7 +209,7 @@ class Ends(Linear):
 class Answered(Linear):
     """Answerability scores, from the first token and the start-weighted mean state."""
 
-    def __init__(self, table: Table, name: str, head: ConditionedSpanHead) -> None:
+    def __init__(self, table: Table, name: str, head: nodes.ConditionedSpanHead) -> None:
         super().__init__(table, name)
         self.activation = head.activation
         self.dense = Linear(table, f"{name}.dense")
@@ -232,7 +223,9 @@ class Answered(Linear):
 class ConditionedSpan(nn.Module):
     """Start scores, end scores given a start, and optionally answerability."""
 
-    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Body) -> None:
+    def __init__(
+        self, table: Table, name: str, head: nodes.ConditionedSpanHead, node: Body
+    ) -> None:
         super().__init__()
         self.start = Linear(table, f"{name}.start")
         self.end = Ends(table, f"{name}.end", head, node)
@@ -255,25 +248,25 @@ def make_head(objective: TermNode, encoder: Body) -> nn.Module:
     node, name = objective.head_node, objective.head_name
     table = {weight.name: weight for weight in node.weights(name, encoder)}
     match node:
-        case VocabularyHead():
+        case nodes.VocabularyHead():
             if isinstance(encoder.head, AdaptiveHead):
                 return AdaptiveTokenHead(table, name)
             return TokenHead(table, name, encoder)
-        case CopyingHead():
+        case nodes.CopyingHead():
             return CopyingTokenHead(table, name, encoder)
-        case Classifier():
+        case nodes.Classifier():
             return Linear(table, name)
         case StatesHead() as head:
             return StatesScores(table, name, head)
-        case BoundaryHead():
+        case nodes.BoundaryHead():
             return Boundary(table, name, encoder)
-        case DetectorHead():
+        case nodes.DetectorHead():
             return Detector(table, name, encoder)
-        case ConditionedSpanHead() as head:
+        case nodes.ConditionedSpanHead() as head:
             return ConditionedSpan(table, name, head, encoder)
-        case Projections(count=count):
+        case nodes.Projections(count=count):
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(count))
-        case TokenVectorHead():
+        case nodes.TokenVectorHead():
             return WidthMaps([Linear(table, f"{name}.0")])
-        case VectorHead(dense=dense):
+        case nodes.VectorHead(dense=dense):
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(dense))

@@ -71,13 +71,9 @@ class Model(nn.Module):
             TypeError: if an argument is not an integer tensor, for instance text.
         """
         inputs = EncoderInputs(
-            token_ids,
-            segment_ids,
-            attention_mask,
-            sequence_ids,
-            language_ids=language_ids,
+            token_ids, segment_ids, attention_mask, sequence_ids, language_ids=language_ids,
             position_ids=position_ids,
-        )
+        )  # fmt: skip
         _check(inputs)
         return self.read(inputs)
 

@@ -108,8 +108,7 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             self._mixed(query_bqw[rows], key[rows], value[rows], distance, context.of_rows(rows))
             for rows in rows_at_once(len(key), n * query_bqw.shape[1] * key.shape[2], query_bqw)
         ]
-        mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-        return join_heads(mixed_bnqd)
+        return join_heads(mixed[0] if len(mixed) == 1 else torch.cat(mixed))
 
     def _mixed(
         self,

@@ -38,9 +38,7 @@ class Counterpart:
     ``models`` has a class by name and the settings of its configuration, ``weights`` the weight of
     the loss of each. Of two the first is a generator, and ``ties`` what the second has of it:
     ``tokens`` (their table), ``embeddings`` or "". ``batch`` has arguments of forward, a dict a
-    micro-batch, with a label at every position as transformers' collators give. Those also give an
-    attention mask of ones, which could keep attention from the flash kernel; here every row is
-    full, so that there is none.
+    micro-batch, labelled as by transformers' collators, without their attention mask of ones.
     """
 
     models: tuple[tuple[str, dict[str, Any]], ...]

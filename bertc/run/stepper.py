@@ -39,11 +39,7 @@ class Stepper:
     """The step of a program's first stage on random tokens in full rows, under its plan here."""
 
     def __init__(self, program: Resolved, plan: Plan | None = None) -> None:
-        """Plan the program for this machine, unless there is a plan.
-
-        Raises:
-            MachineError: if the machine lacks the device or the memory.
-        """
+        """Plan the program for this machine, unless there is a plan."""
         self.plan = plan or make_plan(program)
         self.program = program.as_in(program.stages[0])
 
@@ -101,11 +97,7 @@ class Stepper:
             yield step
 
     def counterpart(self) -> Counterpart:
-        """transformers' model of the program, and the first batch as that reads it.
-
-        Raises:
-            DataError: if no class of transformers has its layers and objectives.
-        """
+        """transformers' model of the program, and the first batch as that reads it."""
         return counterpart(self.program, self.plan.microbatches[0])
 
     def gauge(self) -> "Gauge":

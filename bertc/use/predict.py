@@ -1,7 +1,6 @@
 """``bertc predict``: answers to the rows of a file, next to their columns."""
 
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -32,16 +31,7 @@ from bertc.data.metrics.calibration import NO_FIT, HeadFit
 from bertc.data.sources.tables import ColumnSelection
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.ir.learning.answer import (
-    MOST_CHOICES,
-    Choice,
-    Labels,
-    Score,
-    Several,
-    Span,
-    Tags,
-    Vector,
-)
+from bertc.ir.learning import answer as kinds
 from bertc.ir.learning.custom_task import AnyTask, Choose
 from bertc.ir.program.stage import Stage
 from bertc.machine.display import choose
@@ -117,57 +107,41 @@ class Predicted:
             rows.append({**row, "id": example.key, **said})
         return rows
 
-    def lines(self, file: Path) -> Iterator[str]:
-        """A JSON object per row of the file."""
-        return answer_lines([self.rows(columns_of(self.task, file))])
-
     def each(self) -> Iterator[dict[str, Any]]:
         """The answer to each row, with probabilities and other details."""
         return map(self._said, range(len(self.examples)))
-
-    def summary(self) -> str:
-        """Number of rows and rows per second, in one line, and notes."""
-        return "\n".join([_speed(self.task.title, len(self.examples), self.seconds), *self.notes])
 
     def _said(self, number: int) -> dict[str, Any]:
         prediction, kind, likely = self.answers.given[number], self.task.answer, list[float]()
         if self.answers.probabilities:
             likely = [round(value, 6) for value in self.answers.probabilities[number]]
         match kind:
-            case Labels():
+            case kinds.Labels():
                 parts = dict(zip(kind.names, likely, strict=True))
                 return {"label": prediction, "probabilities": parts}
-            case Several():
+            case kinds.Several():
                 parts = dict(zip(kind.names, likely, strict=True))
                 return {"labels": prediction, "probabilities": parts}
-            case Score(names=names) if isinstance(prediction, tuple):
+            case kinds.Score(names=names) if isinstance(prediction, tuple):
                 return {"scores": dict(zip(names, prediction, strict=True))}
-            case Score():
+            case kinds.Score():
                 return {"score": prediction}
-            case Choice():
+            case kinds.Choice():
                 example = self.examples[number]
                 assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
                 return {"choice": prediction, "probabilities": likely[: len(example.choices)]}
-            case Tags():
+            case kinds.Tags():
                 return {"tags": prediction, "probabilities": likely}
-            case Span():
+            case kinds.Span():
                 decoded = self.answers.spans[number]
                 best = [vars(candidate) for candidate in decoded.best]
                 return {"answer": prediction, "null_odds": decoded.odds, "best": best}
-            case Vector():
+            case kinds.Vector():
                 return {"similarity": round(self.answers.similarities[number], 6)}
 
 
 ROWS_OF_A_PART = 8192
 """Rows of a file that are held and answered at once."""
-
-
-def predict(
-    run: Path, file: Path, task: str = "", device: str = "auto", *, quiet: bool = False
-) -> Predicted:
-    """Answer the rows of a file in the layout of a task, labelled or not."""
-    (only,) = predicted_parts(run, file, task, device, quiet=quiet, rows=sys.maxsize)
-    return only
 
 
 def predicted_parts(
@@ -217,12 +191,8 @@ def write_answers(
             say(line)
     else:
         write_answer_file(out, rows())
-    return "\n".join([_speed(title, count, seconds), *notes])
-
-
-def _speed(title: str, count: int, seconds: float) -> str:
     speed = f", {count / seconds:,.0f} a second" if seconds else ""
-    return f"{title}: {several(count, 'row')} in {seconds:.1f} s{speed}"
+    return "\n".join([f"{title}: {several(count, 'row')} in {seconds:.1f} s{speed}", *notes])
 
 
 def answered(
@@ -246,7 +216,7 @@ def answered(
     progress.end()
     said = "by the temperature and thresholds that bertc eval fitted on dev"
     if fit == NO_FIT:
-        several_labels = isinstance(task.answer, Several)
+        several_labels = isinstance(task.answer, kinds.Several)
         said = "by thresholds of 0.5: bertc eval RUN fits them on dev" if several_labels else ""
     notes = (*filter(None, [said]), *notes_on_cuts(task, rows, len(examples), "", stage.seq))
     return Predicted(task, examples, answers, notes, time.perf_counter() - started)
@@ -260,4 +230,4 @@ def of_any_number(task: AnyTask, examples: Examples = ()) -> AnyTask:
     if not isinstance(task, Choose):
         return task.judged
     numbers = [len(e.choices) for e in examples if isinstance(e, ChoiceExample)]
-    return task.model_copy(update={"most": max(numbers, default=MOST_CHOICES)})
+    return task.model_copy(update={"most": max(numbers, default=kinds.MOST_CHOICES)})

@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--shipped", action="store_true")
     parser.add_argument("--precision", choices=("fp32", "bf16"), help="of shipped specs")
     options = parser.parse_args()
-    precision = options.precision or device_named("cpu").precision("auto")
+    precision = options.precision or ("bf16" if device_named("cpu").bf16_flops else "fp32")
     shipped = tuple(f"{spec} precision={precision}" for spec in SHIPPED)
     if options.what == "time":  # the estimate is for as many cores as this process may use
         os.sched_setaffinity(0, set(list(os.sched_getaffinity(0))[:1]))

@@ -22,10 +22,10 @@ from bertc.ir.program.resolved import Resolved
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
-from bertc.use.predict import predict
 from tests.hub.hf_models import config_of, respell
 from tests.hub.programs import Wordless, assert_same, objective, program, tensors, words
 from tests.lab.onnx.conftest import TEXTS, run_of, table
+from tests.predicted import predict
 
 ROBERTA = {"positions": LearnedPositions(rows=18, offset=2), "segments": 1}
 ALBERT = {"embedding": 16, "share": ShareAll()}

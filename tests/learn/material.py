@@ -4,7 +4,8 @@ import torch
 
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
-from bertc.learn.objectives import Inputs, Losses, MicroBatch, TermLoss, VocabTensors, corrupt
+from bertc.learn.objectives import Inputs, Losses, MicroBatch, VocabTensors, corrupt
+from bertc.learn.objectives.term import TermLoss
 from bertc.model import Model
 from bertc.model.body import Outputs
 

@@ -7,15 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from bertc.api import resolve
-from bertc.learn.objectives import (
-    Losses,
-    MicroBatch,
-    TermLoss,
-    corrupt,
-    token_logits,
-    with_output_positions,
-)
+from bertc.learn.objectives import Losses, MicroBatch, corrupt, token_logits
 from bertc.learn.objectives.softmax import cross_entropy
+from bertc.learn.objectives.term import TermLoss
+from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective
 from bertc.model import Model, build
 from bertc.model.body import Outputs

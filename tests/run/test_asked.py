@@ -19,7 +19,7 @@ from bertc.run.evaluation.remarks import score_lines
 from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.evaluation.tasks import evaluate_files, only_answer
 from bertc.run.train.loop import train
-from bertc.use.predict import predict
+from tests.predicted import predict
 
 SPEC = "layers=1 hidden=16 heads=2 vocab=wordpiece(99) seq=16 batch=4 steps=2 device=cpu "
 ROWS = [("a hen", "a bird", "yes"), ("a pond", "a bird", "no"), ("a duck", "a pond", "no")]

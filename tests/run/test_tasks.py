@@ -27,9 +27,10 @@ from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
 from bertc.use.card import export_with_card
-from bertc.use.predict import predict, predicted_parts, write_answers
+from bertc.use.predict import predicted_parts, write_answers
 from bertc.use.preview import preview
 from tests.net.programs import FARM, copied
+from tests.predicted import predict
 from tests.run.conftest import final_tensors, lines, weights
 
 BIRDS, PLACES = ("hens", "ducks", "geese"), ("barn", "pond", "gate")
@@ -144,13 +145,13 @@ def test_thresholds_and_temperatures_of_dev_are_those_of_predictions(go, farm, t
     report = go(spec)
     run, file = tmp_path / "run", _a_file(tmp_path, "several")
     before = predict(run, file, device="cpu", quiet=True)
-    assert "thresholds of 0.5" in before.summary()
+    assert "thresholds of 0.5" in before.notes[0]
     seen = evaluate_run(run, cache=cache, quiet=True)
     assert seen.evaluation.scores == report.evaluation.scores, "as they are without a fit"
     notes = "\n".join(seen.details)
     assert re.search(r"dev: calibration error 0.\d+, 0.\d+ with the temperature .* here", notes)
     after = predict(run, file, device="cpu", quiet=True)
-    assert "that bertc eval fitted on dev" in after.summary()
+    assert "that bertc eval fitted on dev" in after.notes[0]
     texts = [text for text, *_ in sentences("dev")]
     labels = [row["labels"] for row in bertc.load(run).predict(texts)]
     assert labels == after.answers.given, "in memory too"
@@ -187,7 +188,7 @@ def test_a_run_without_a_dev_part_is_fitted_on_a_file_that_is_named_as_dev(go, f
     evaluate_run(run, task=f"classify('{file}', labels=many)", quiet=True)
     assert not (run / "calibration.json").exists()
     evaluate_run(run, task=f"classify(dev='{file}')", quiet=True)
-    assert "that bertc eval fitted on dev" in predict(run, file, quiet=True).summary()
+    assert "that bertc eval fitted on dev" in predict(run, file, quiet=True).notes[0]
 
 
 def test_labels_of_one_probability_are_named():
@@ -323,7 +324,7 @@ def test_documents_longer_than_a_row_are_answered_once(go, farm, tmp_path, kind,
     file = _a_file(tmp_path, kind)
     answered = predict(tmp_path / "run", file, device="cpu")
     assert len(answered.answers.given) == len(answered.examples) == 12
-    assert "12 of 12 examples are read in windows" in answered.summary()
+    assert "12 of 12 examples are read in windows" in " ".join(answered.notes)
     if kind == "tag":
         assert all(len(tags) == 7 for tags in answered.answers.given)
     known = read_examples(answered.task, DataPart(file))

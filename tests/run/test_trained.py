@@ -1,6 +1,5 @@
 """A run in Python: texts in, answers out, and README's section as it stands."""
 
-import json
 import re
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import bertc
 from bertc.base.diagnostics import UsageError
 from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
-from bertc.use.predict import predict
+from tests.predicted import predict
 
 README = Path(__file__).parents[2] / "README.md"
 SPEC = "layers=1 hidden=16 heads=2 vocab=wordpiece(99) seq=16 batch=4 steps=2 device=cpu "
@@ -59,8 +58,7 @@ def test_rows_are_answered_as_those_of_a_file(runs, kind):
     by_column = dict(zip(names.split("\t"), rows.split("\n")[0].split("\t"), strict=True))
     told, same = bertc.load(run).predict([ROWS[kind], by_column])
     assert numbers(told) == pytest.approx(numbers(same), abs=1e-5)
-    line = json.loads(next(found.lines(runs / f"{kind}.tsv")))
-    of_file = {name: line[name] for name in told}
+    of_file = {name: value for name, value in next(found.each()).items() if name in told}
     assert numbers(told) == pytest.approx(numbers(of_file), abs=0.02), "in fp32, not in bf16"
 
 

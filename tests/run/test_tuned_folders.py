@@ -18,7 +18,7 @@ from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_model
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.train.loop import train
-from bertc.use.predict import predict
+from tests.predicted import predict
 from tests.run.conftest import WORDS
 
 NETWORK = (

@@ -20,16 +20,10 @@ from bertc.ir.network.table import share_by_zipf
 from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import (
-    Boundaries,
-    MicroBatch,
-    NextTokenTargets,
-    PairTargets,
-    Predictions,
-    ReplacedTokens,
-    with_output_positions,
-)
+from bertc.learn.objectives import MicroBatch, NextTokenTargets, Predictions
 from bertc.learn.objectives.softmax import adaptive
+from bertc.learn.objectives.targets import Boundaries, PairTargets, ReplacedTokens
+from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective
 from bertc.model import EncoderInputs, Memory, PermutationMask, build
 from tests.shipped import PROGRAMS, STRUCTURES

@@ -4,10 +4,8 @@ Peaks are dense: where a sheet prints figures with sparsity, half of them. bf16 
 fp32, as training has them; sheets of GeForce cards print twice that for sums in fp16. Memory is
 what CUDA reports as total, in whole GiB below what the sheets call GB; bandwidth is the sheet's.
 
-Figures are those commonly quoted from these sheets, checked in part against pages of others; the
-sheets were not opened for it: NVIDIA's data sheets of B200, GH200, H200, H100, A100, L40S, L4, A10,
-V100 and T4; its architecture papers of GA102, Ada and RTX Blackwell; AMD's data sheet of MI300X.
-Figures that are given take their place (docs/estimates.md).
+Figures are those commonly quoted from the makers' data sheets and architecture papers, checked in
+part against pages of others; the sheets were not opened for it (docs/estimates.md).
 """
 
 import re

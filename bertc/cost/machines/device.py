@@ -47,12 +47,6 @@ class Device:
     time_within: float | None = None
     source: str
 
-    def precision(self, setting: Literal["auto", "fp32", "bf16"]) -> Literal["fp32", "bf16"]:
-        """Resolve ``auto``: bf16 where it is fast, else fp32."""
-        if setting == "auto":
-            return "bf16" if self.bf16_flops else "fp32"
-        return setting
-
     def peak_flops(self, precision: Literal["fp32", "bf16"]) -> float:
         """FLOP/s; bf16 on a device without it runs as fp32, or in loops."""
         slower = self.fp32_flops / (LOOPS_SLOWER if self.loops_bf16 else 1)

@@ -21,8 +21,6 @@ On a CPU casting weights and adding gradients take that quarter at 512 tokens of
 at 150 of a 768-wide one. On a GPU, not measured: the host takes about 0.5 ms for a 768-wide layer,
 forward and backward, in which an H200 computes it for so many tokens (docs/estimates.md).
 """
-
-
 COMPILING_PAYS_FLOPS = 1e17
 """FLOPs of a fine-tuning run from which compiling pays: 10 minutes at 40% of an H100's peak.
 

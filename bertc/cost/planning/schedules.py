@@ -10,11 +10,10 @@ from bertc.ir.program.stage import Stage
 def rate(stage: Stage, step: float) -> float:
     """The learning rate of the update after ``step`` updates of the whole run.
 
-    Updates are counted from 0, and the count is read before the update, as global_step is in
-    BERT's optimization.py: the first update of a warm-up has rate 0, update W
-    the full rate (or, with a decay from update 0, the rate that has been falling since), and the
-    last one is a step short of the end of the decay. By the clock ``step`` is the share of time
-    used, times the steps of the schedule.
+    Updates are counted from 0, as global_step in BERT's optimization.py: the first of a warm-up has
+    rate 0, update W the full rate (or, with a decay from update 0, the rate that has been falling
+    since), and the last one is a step short of the end of the decay. By the clock ``step`` is the
+    share of time used, times the steps of the schedule.
     """
     updates = step - stage.schedule_start
     if updates < stage.warmup_steps:

@@ -199,8 +199,7 @@ def random_tokens(
             return draws.below(bits_bk, vocab.size)
         case "ordinary":
             rank_v = (~vocab.special).cumsum(0)
-            rank_bk = draws.below(bits_bk, rank_v[-1]) + 1
-            return torch.searchsorted(rank_v, rank_bk)
+            return torch.searchsorted(rank_v, draws.below(bits_bk, rank_v[-1]) + 1)
         case "corpus":
             drawn_bk = draws.unit64(bits_bk).to(vocab.unigram_cdf.dtype)
             ids_bk = torch.searchsorted(vocab.unigram_cdf, drawn_bk, right=True)

@@ -9,13 +9,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from bertc.cost.planning.plan import batches_at_once
-from bertc.ir.program.reading import (
-    adaptive_unit,
-    by_direction,
-    part_over,
-    rows_by_direction,
-    share_falls,
-)
+from bertc.ir.program import reading
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
 from bertc.learn.step.memory import Remembered
@@ -53,7 +47,7 @@ def corruption(
     A micro-batch has rows of one direction. Adaptive masks have the weights that ``remembered``
     holds for the following step.
     """
-    stages = by_direction(stage)
+    stages = reading.by_direction(stage)
     if len(stages) == 1:
         return _in_one_direction(stage, vocab, seed, microbatch, remembered)
 
@@ -61,7 +55,7 @@ def corruption(
     def cuts(rows: int, batch: int) -> list[tuple[Corruption, Tensor, int]]:
         """The corruption of each direction, its rows in all batches, and their number in one."""
         corruptions, begins = [], range(-first, rows - first, batch)
-        of_directions = rows_by_direction(stage, range(first, first + batch))
+        of_directions = reading.rows_by_direction(stage, range(first, first + batch))
         for direction, places in zip(stages, of_directions, strict=True):
             if places:
                 size = -(-len(places) // -(-len(places) // microbatch))
@@ -84,15 +78,17 @@ def _in_one_direction(
     stage: Stage, vocab: VocabTensors, seed: int, microbatch: int, remembered: Remembered | None
 ) -> Corruption:
     def micro_batches(inputs: Inputs, batch: int, number: int = 0) -> list[list[MicroBatch]]:
-        unit = batch if share_falls(stage) or batch % microbatch else microbatch
+        unit = batch if reading.share_falls(stage) or batch % microbatch else microbatch
         fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
         known = vocab
-        if adaptive_unit(stage) and remembered and remembered.following:
+        if reading.adaptive_unit(stage) and remembered and remembered.following:
             known = vocab._replace(weights=remembered.following.weights)
         parts: list[MicroBatch] = []
-        for index, rows in enumerate(split(inputs, unit if share_falls(stage) else fitting * unit)):
+        for index, rows in enumerate(
+            split(inputs, unit if reading.share_falls(stage) else fitting * unit)
+        ):
             # Where the share of masked tokens falls, these are the rows of one batch.
-            over = part_over(stage, number + index) if share_falls(stage) else 0.0
+            over = reading.part_over(stage, number + index) if reading.share_falls(stage) else 0.0
             corrupted = corrupt(stage, rows, known, mask_key(seed), over)
             units = split(corrupted, unit)
             cut = [part for rows_of_unit in units for part in split(rows_of_unit, microbatch)]

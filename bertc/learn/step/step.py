@@ -84,7 +84,9 @@ class TrainStep:
         if a stop was requested between two micro-batches (StoppedError).
         """
         stage, names = self.stage, kinds(self.stage)
-        missing = self._missing(len(batch.micro_batches))
+        # Fewer than the process with most examples has: all take part in as many.
+        distributed = self._ranks.is_distributed
+        missing = self._most_parts - len(batch.micro_batches) if distributed else 0
         sums, counts_t, memory = self.gradients(batch.micro_batches, step, missing)
         types = self._types_after(batch.micro_batches, step)
         norm = gradient_norm(self.parameters)
@@ -141,12 +143,6 @@ class TrainStep:
         """Forward and backward without an update."""
         self.gradients(micro_batches, 0)
         self._drop_gradients()
-
-    def _missing(self, parts: int) -> int:
-        """Number of micro-batches that this process has less than the one with most examples."""
-        if not self._ranks.is_distributed:
-            return 0
-        return self._most_parts - parts
 
     @cached_property
     def _most_parts(self) -> int:
@@ -222,9 +218,7 @@ class TrainStep:
 
     def _memories(self, micro_batches: list[MicroBatch]) -> list[Memory | None]:
         """The memory of each micro-batch's rows."""
-        first = 0
-        memories: list[Memory | None] = []
-        memory = self._remembered.memory
+        first, memories, memory = 0, list[Memory | None](), self._remembered.memory
         if memory is None:
             device, rows = micro_batches[0].originals.device, self._ranks.rows(self.stage.batch)
             memory = beginning(self._model, self.stage, rows.stop - rows.start, device)

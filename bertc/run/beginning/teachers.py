@@ -92,26 +92,22 @@ def _load(frozen: Frozen, folder: Path, tasks: Sequence[Task]) -> None:
     tensors = summed(resolved, tensors)
     body = frozen.network.body
     # A configuration alone does not tell of a pooler, and no term reads one that it left out.
-    there = (
-        resolved.encoder if body.pooler else resolved.encoder.model_copy(update={"pooler": False})
-    )
-    if there != body:
+    there = resolved.encoder
+    if (there if body.pooler else there.model_copy(update={"pooler": False})) != body:
         raise DataError(
             f"the network in {folder} is not the one that this run was made for",
             help="name a teacher that is finished, and stays as it is",
         )
-    places = {
-        weight.name: _there(weight.name, resolved, tasks)
-        for weight in frozen_weights(frozen.network)
-    }
-    lacking = {name.split(".")[1] for name, there in places.items() if there not in tensors}
+    names = (weight.name for weight in frozen_weights(frozen.network))
+    places = {name: _there(name, resolved, tasks) for name in names}
+    lacking = {name.split(".")[1] for name, at in places.items() if at not in tensors}
     if lacking:
         raise DataError(
             f"the teacher {folder} has no weights of {' or '.join(sorted(lacking))}, whose scores "
             "are asked for",
             help="a teacher that has learned it, or terms that ask for states alone",
         )
-    frozen.load_state_dict({name: tensors[there] for name, there in places.items()})
+    frozen.load_state_dict({name: tensors[at] for name, at in places.items()})
 
 
 def _there(name: str, resolved: Resolved, tasks: Sequence[Task]) -> str:

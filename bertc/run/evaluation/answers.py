@@ -33,15 +33,7 @@ from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags,
 from bertc.ir.learning.custom_task import AnyTask, Read
 from bertc.ir.learning.task import Squad
 from bertc.ir.learning.vector_task import Embed, Rerank, ScoreActivation
-from bertc.learn.objectives.softmax.similarities import (
-    QUERIES_AT_ONCE,
-    by_example,
-    compared,
-    likeness_of_all,
-    likeness_of_lists,
-    related_losses,
-    search,
-)
+from bertc.learn.objectives.softmax import similarities
 
 NEAR = 1e-9
 """Cosines less apart are alike: of the same text twice neither is nearer."""
@@ -230,22 +222,24 @@ def _related(
     ordered = scored and task.loss == "order"
     scores_nt = torch.from_numpy(rows.targets[:, 0]).view(len(related), texts)
     by_cosine = task.model_copy(update={"similarity": "cosine"})
-    losses, answers, similarities = 0.0, list[AnswerValue](), list[float]()
+    losses, answers, cosines = 0.0, list[AnswerValue](), list[float]()
     for first in range(0, len(related), batch):
         part = slice(first, first + batch)
         of_part = vectors[part.start * texts : part.stop * texts]
-        part_mtd = by_example(pad_sequence(of_part, batch_first=True).double(), texts)
-        losses += float(related_losses(task, part_mtd, scores_nt[part], scored=scored).losses.sum())
-        firsts_md, others_mtd = compared(by_cosine, part_mtd)
-        cosines_mt = likeness_of_lists(firsts_md, others_mtd)
+        part_mtd = similarities.by_example(pad_sequence(of_part, batch_first=True).double(), texts)
+        losses += float(
+            similarities.related_losses(task, part_mtd, scores_nt[part], scored=scored).losses.sum()
+        )
+        firsts_md, others_mtd = similarities.compared(by_cosine, part_mtd)
+        cosines_mt = similarities.likeness_of_lists(firsts_md, others_mtd)
         cosines_m, beside_mc = cosines_mt[:, 0], cosines_mt
         if cosines_mt.shape[1] == 1:
-            beside_mc = likeness_of_all(firsts_md, others_mtd[:, 0])
+            beside_mc = similarities.likeness_of_all(firsts_md, others_mtd[:, 0])
         nearer_m = (beside_mc > cosines_m[:, None] + NEAR).sum(1)
-        similarities += cosines_m.tolist()
+        cosines += cosines_m.tolist()
         answers += (cosines_m if ordered else nearer_m).tolist()
     right = 0.0 if ordered else sum(answer == 0 for answer in answers) / len(answers)
-    return Answers(answers, similarities=similarities, loss=losses / len(answers), accuracy=right)
+    return Answers(answers, similarities=cosines, loss=losses / len(answers), accuracy=right)
 
 
 def found(task: Embed, searched: Sequence[SearchExample], vectors: Sequence[Tensor]) -> Answers:
@@ -255,8 +249,8 @@ def found(task: Embed, searched: Sequence[SearchExample], vectors: Sequence[Tens
     asked = [example for example in searched if example.relevant is not None]
     loss, right, answers = 0.0, 0, list[AnswerValue]()
     queries, documents = vectors[: len(asked)], vectors[len(asked) :]
-    likeness = search(task, queries, documents)
-    for first, likeness_qc in zip(count(step=QUERIES_AT_ONCE), likeness):
+    likeness = similarities.search(task, queries, documents)
+    for first, likeness_qc in zip(count(step=similarities.QUERIES_AT_ONCE), likeness):
         best_qk = likeness_qc.topk(min(MOST_RANKED, len(keys))).indices.tolist()
         total_q = (likeness_qc / task.temperature).logsumexp(1)
         for example, best, total, likeness_c in zip(

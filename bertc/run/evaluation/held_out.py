@@ -125,9 +125,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate on all batches, each of one language; every process takes its share of the rows.
 
-    Masks are keyed by example, so every evaluation uses the same ones. A term without held-out
-    examples has no loss. The memory of a stage is emptied before the first batch of a language and
-    passed on from batch to batch. ``costs`` (v,) of tokens: nats by frequency, perhaps characters.
+    Masks are keyed by example, so every evaluation uses the same ones. Memory is emptied before the
+    first batch of a language. ``costs`` (v,) of tokens: nats by frequency, perhaps characters.
     """
     stage = stage.held_out
     # Per language (5 or 6, c): loss sums, correct, positives, counts, unigram losses, characters;

@@ -70,10 +70,6 @@ def evaluate_pairs(
     Networks compute in fp32. A tie counts as right, as in babylm/evaluation-pipeline-2025, which
     takes the first of the highest scores. It adds up in fp32, so that scores of like sentences may
     tie there alone: 3 of 17,000 pairs of BLiMP, with a small causal network.
-
-    Raises:
-        UsageError: if ``manner`` has more than those, an objective and a number of examples.
-        MissingInputError, DataError: if there is no model, no pair, or no head that scores them.
     """
     folder, objective, examples = manner.pairs, manner.objective, manner.examples
     if manner != Manner(pairs=folder, objective=objective, examples=examples):
@@ -177,10 +173,8 @@ def _read(
     model: Model, term: Objective, rows: list[ScoredRow], inputs: EncoderInputs, mask: int
 ) -> list[float]:
     """The summed nats of the scored tokens of each row."""
-    device, inputs = (
-        inputs.token_ids.device,
-        inputs._replace(causal=term.order == "forward" or None),
-    )
+    device = inputs.token_ids.device
+    inputs = inputs._replace(causal=term.order == "forward" or None)
     counts_b = torch.tensor([len(row.places) for row in rows], device=device)
     of_row_n = torch.arange(len(rows), device=device).repeat_interleave(counts_b)
     at_n = torch.tensor([at for row in rows for at in row.places], device=device)

@@ -29,8 +29,6 @@ ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """Settings that may change on resume, as they must after memory ran out."""
 CHANGEABLE = (*ABOUT_MEMORY, "log")
 """Settings that may change on resume: those, and the trackers, which change nothing of the run."""
-NO_SETTINGS = (*CHANGEABLE, "clock")
-"""Fields of a run that are no settings of it: steps say what its clock does."""
 REDUNDANT = (*ABOUT_MEMORY, *AS_STEPS, "grow")
 """Stage settings that follow from others, or change nothing that is learned."""
 SHOWN = 12
@@ -143,7 +141,8 @@ def changed(old: Resolved, new: Resolved) -> list[Change]:
     changes = [
         Change(name, before[name], after[name])
         for name in Settings.model_fields
-        if name in before and name in after and before[name] != after[name]
+        if name in before and name in after and name not in CHANGEABLE
+        if before[name] != after[name]
     ]
     return [*changes, *_in_stages(old, new)]
 
@@ -154,7 +153,8 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
     network = encoder.settings()
     return {
         **{name: value for name, value in network.items() if name not in STAGE_SETTINGS},
-        **{name: getattr(run, name) for name in Run.model_fields if name not in NO_SETTINGS},
+        # Steps say what its clock does.
+        **{name: getattr(run, name) for name in Run.model_fields if name != "clock"},
         "save_at": tuple(Words(words=one.words) if one.words else one.step for one in run.save_at),
         "pooler": encoder.pooler,
         "languages": encoder.languages,
@@ -170,11 +170,9 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
     if names != [stage.name for stage in new.stages]:
         yield Change(STAGES, old.stages, new.stages)
         return
-    for setting in STAGE_SETTINGS:
-        if setting in AS_STEPS:
-            continue
+    for setting in (name for name in STAGE_SETTINGS if name not in (*AS_STEPS, *ABOUT_MEMORY)):
         was, now = (_of_stages(program, setting) for program in (old, new))
-        if was == now or setting in ABOUT_MEMORY:
+        if was == now:
             continue
         if setting == "steps" and _shared_out(old, new):
             yield Change(setting, old.length, new.length)
@@ -247,8 +245,9 @@ def settings_texts(program: Resolved | Program) -> dict[str, str]:
     """
     if isinstance(program, Program):
         return {name: written(name, setting.value) for name, setting in program.settings.items()}
-    of_run = of_the_run(program) | {"log": program.run.log}
-    texts = {name: written(name, of_run[name]) for name in Settings.model_fields if name in of_run}
+    of_run = of_the_run(program)
+    names = (name for name in Settings.model_fields if name in of_run and name not in ABOUT_MEMORY)
+    texts = {name: written(name, of_run[name]) for name in names}
     for name in STAGE_SETTINGS:
         if name not in REDUNDANT:
             of_stages = [written(name, value) for value in _of_stages(program, name)]

@@ -235,7 +235,8 @@ class RunFolder:
 
     def evaluations(self, resolved: Resolved, lines: Sequence[metrics.Line]) -> list[Seen]:
         """The evaluations in lines of its metrics, in order."""
-        return seen_in(lines, resolved, self.metrics)
+        of_eval = (line for line in lines if line["kind"] == "eval")
+        return [seen_in(line, resolved, self.metrics) for line in of_eval]
 
     @property
     def left_after_pruning(self) -> Resolved | None:

@@ -1,6 +1,6 @@
 """Evaluations of a run, in their order. Loads no torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -55,13 +55,8 @@ def values_of(scores: Scores, losses: Mapping[str, float]) -> dict[Score, float]
     return values | shown
 
 
-def seen_in(lines: Sequence[Line], resolved: Resolved, place: Path) -> list[Seen]:
-    """The evaluations in lines of the metrics at a place, in order."""
-    return [_seen(line, resolved, place) for line in lines if line["kind"] == "eval"]
-
-
-def _seen(line: Line, resolved: Resolved, place: Path) -> Seen:
-    """The evaluation in a line, with its order among those of its stage, more is better."""
+def seen_in(line: Line, resolved: Resolved, place: Path) -> Seen:
+    """The evaluation in a line of the metrics at a place."""
     scores: Scores = line.get("scores", {})
     stage = next((stage for stage in resolved.stages if stage.name == line["stage"]), None)
     ranking = [(t, scores[t.title]) for t in stage.tasks if t.title in scores] if stage else []

@@ -60,8 +60,7 @@ def train(
 
     A run that was stopped or killed, and resumed, ends with the same weights, optimiser state and
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
-    rounding, unless ``deterministic=yes``. Under torchrun each process
-    calls this.
+    rounding, unless ``deterministic=yes``. Under torchrun each process calls this.
     """
     refuse_untracked(resolved.run.trackers, tracking)
     resolved = resolved.with_data(anchored)  # --resume may be said in another folder

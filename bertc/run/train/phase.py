@@ -44,19 +44,11 @@ class Phase(ABC):
         self.objective = session.engine.wrap(
             make_objective(self.model, stage, plan.compile, frozen), trained_names(stage)
         )
+        rule = update_rule(session, stage, session.engine.parameters, session.moments)
         self.step = TrainStep(
-            self.model,
-            stage,
-            self.vocab,
-            update_rule(session, stage, session.engine.parameters, session.moments),
-            self.objective,
-            microbatch,
-            resolved.run.seed,
-            session.ranks,
-            session.engine,
-            session.copies,
-            session.remembered,
-        )
+            self.model, stage, self.vocab, rule, self.objective, microbatch, seed, session.ranks,
+            session.engine, session.copies, session.remembered,
+        )  # fmt: skip
 
     @abstractmethod
     def feed(self, session: Session, first: int, end: int) -> Feed | TaskFeed:
@@ -107,16 +99,9 @@ class TextPhase(Phase):
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         rows = heldout_rows(self.stage, self.microbatch, session.ranks)
         return evaluate(
-            self.model,
-            self.stage,
-            self.objective,
-            counted(self.data, rows, examples, progress),
-            self.vocab,
-            (self.nats,),
-            self.microbatch,
-            session.resolved.run.seed,
-            session.ranks,
-        )
+            self.model, self.stage, self.objective, counted(self.data, rows, examples, progress),
+            self.vocab, (self.nats,), self.microbatch, session.resolved.run.seed, session.ranks,
+        )  # fmt: skip
 
     def tokens(self, session: Session, batch: Batch) -> int:
         return self.stage.tokens_per_step

@@ -1,0 +1,13 @@
+"""Answers to a whole file at once."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from bertc.use.predict import Predicted, predicted_parts
+
+
+def predict(run: Path, file: Path, task: str = "", **options: Any) -> Predicted:
+    """Answer the rows of a file in the layout of a task, labelled or not."""
+    (only,) = predicted_parts(run, file, task, rows=sys.maxsize, **options)
+    return only
