@@ -2,9 +2,7 @@
 
 Backward frees a layer's saved activations while it adds that layer's gradients, so the peak is
 wherever their sum is largest: at the vocabulary scores, within a layer, at the gradient of the
-token table, or at the update. Saved activations are autograd's without a compiler: inputs of every
-product, norm and activation, dropout masks, weights cast to bf16, and the scores at predicted
-positions.
+token table, or at the update. Saved activations are autograd's without a compiler (rules.py).
 """
 
 from collections import Counter

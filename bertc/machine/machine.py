@@ -75,12 +75,8 @@ def _threads() -> int:
 def _processor() -> str:
     """The model name of the processor."""
     if sys.platform == "darwin":
-        named = subprocess.run(
-            ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        named = subprocess.run(command, capture_output=True, text=True, check=False)
         return named.stdout.strip() or platform.machine()
     return cpu_info("model name") or platform.machine()
 

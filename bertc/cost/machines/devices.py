@@ -54,9 +54,8 @@ def device_named(name: str, processes: int = 1) -> Device:
 
 
 def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> Device:
-    numbers: dict[str, Any] = (
-        {"product_share": accelerators.PRODUCTS_OF_A_STEP} if known is None else {}
-    )
+    share = {} if known else {"product_share": accelerators.PRODUCTS_OF_A_STEP}
+    numbers: dict[str, Any] = {**share}
     for figure in figures:
         key, _, text = figure.partition("=")
         if key.strip() not in UNITS:

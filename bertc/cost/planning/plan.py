@@ -96,11 +96,10 @@ def plan(
     reasons = [layout.reason] if layout.reason else []
     if why := machine.without_kernels:
         reasons.append(f"dropout, norms and losses by torch's kernels, which takes longer: {why}")
-    if run.precision == "auto":
-        precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
+    precision = run.precision
+    if precision == "auto":
+        precision = "bf16" if machine.fast_bf16 else "fp32"
         reasons.append(_precision_reason(machine))
-    else:
-        precision = run.precision
     if machine.device != "cpu":
         reasons.append(_SUMS[run.deterministic])
     if (idle := machine.devices - layout.world.per_host) > 0:

@@ -219,8 +219,7 @@ def _evaluation(
     scores[name][MEAN] = {"accuracy": mean}
     intervals[name][MEAN] = max(0.0, mean - half), min(1.0, mean + half)
     losses = dict.fromkeys(scores, loss)
-    accuracy = {name: mean}
-    return Evaluation(loss, losses, accuracy, len(pairs), scores=scores, intervals=intervals)
+    return Evaluation(loss, losses, {name: mean}, len(pairs), scores=scores, intervals=intervals)
 
 
 def _of_ties(pairs: Sequence[MinimalPair], points: Sequence[Sequence[float]]) -> Iterator[str]:

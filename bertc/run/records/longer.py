@@ -39,10 +39,8 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
         raise UsageError("a run is resumed to a number of steps", help="steps=10k")
     if "steps" in settings:
         resolved = longer(resolved, settings["steps"])
-    stages = resolved.stages
-    if "microbatch" in settings:
-        size = {"microbatch": settings["microbatch"]}
-        stages = tuple(stage.model_copy(update=size) for stage in stages)
+    size = {"microbatch": settings["microbatch"]} if "microbatch" in settings else {}
+    stages = tuple(stage.model_copy(update=size) for stage in resolved.stages)
     fits = {name: settings[name] for name in OF_RUNS if name in settings}
     run = resolved.run.model_copy(update=fits)
     return resolved.model_copy(update={"stages": stages, "run": run})

@@ -42,14 +42,9 @@ def train_grid(
             say(f"{place}: finished")
             continue
         say(f"{place}:")
+        text = f"{spec_text}\n{POINT}{point.name}\n"
         try:
-            yield train(
-                point,
-                path,
-                spec_text=f"{spec_text}\n{POINT}{point.name}\n",
-                resume=resume,
-                tracking=tracking,
-            )
+            yield train(point, path, spec_text=text, resume=resume, tracking=tracking)
         except (StoppedError, CannotWriteError):
             raise
         except BertcError as error:

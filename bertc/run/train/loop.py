@@ -78,23 +78,16 @@ def train(
             learned = folder.tokenizer if resume else None
             progress = Watched(display, ranks.stop)
             resolved = ranks.in_turn(partial(exact, resolved, cache, progress, learned))
-            _look_at(place, resolved, resume)
+            if main:
+                folder.admit(resolved, resume)
+                if resume and not folder.holds_a_run:
+                    display.note(f"{folder.path} holds no run yet: one begins")
             with saying_nothing_began(folder, ranks):
                 start = settle(resolved, machine, place, resume)
             with open_session(start, place, spec_text, tracking) as session:
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, goes_on)
                 return finish(session)
-
-
-def _look_at(place: RunPlace, resolved: Resolved, resume: bool) -> None:
-    """Refuse, in the first process, a run folder that the run cannot use."""
-    folder = place.folder
-    if not place.ranks.is_main:
-        return
-    folder.admit(resolved, resume)
-    if resume and not folder.holds_a_run:
-        place.display.note(f"{folder.path} holds no run yet: one begins")
 
 
 def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> None:
