@@ -52,12 +52,7 @@ class GuessingPair(nn.Module):
 
 
 def transformers(stepper: Stepper, compiled: bool) -> tuple[Contender, ...]:
-    """Contenders: transformers in bertc's precision, on a CPU also in fp32, and compiled.
-
-    Raises:
-        DataError: if no class of transformers has the spec's layers and objectives.
-        MissingInputError: if transformers is not installed.
-    """
+    """Contenders: transformers in bertc's precision, on a CPU also in fp32, and compiled."""
     plan = stepper.plan
     stepper.counterpart()
     _package()

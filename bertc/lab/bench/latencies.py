@@ -21,11 +21,7 @@ IN_TURNS = (
 
 
 def of_folder(folder: Path) -> Subject:
-    """The network of a run, or of an imported model.
-
-    Raises:
-        MissingInputError, DataError: if there is none, or it cannot be read.
-    """
+    """The network of a run, or of an imported model."""
     from bertc import load  # its weights may say less than its spec: some were pruned
 
     return Subject(str(folder), load(folder).resolved, folder, {})
@@ -37,12 +33,7 @@ def of_spec(resolved: Resolved, written: str = "spec") -> Subject:
 
 
 def latencies(subjects: Sequence[Subject], choices: Choices, *, seconds: float) -> Latencies:
-    """A row a case, measured for ``seconds`` in all.
-
-    Raises:
-        UsageError: if a network reads no rows of a length, or two have one name.
-        MissingInputError, DataError, MachineError: as ``measure``.
-    """
+    """A row a case, measured for ``seconds`` in all."""
     by_name = {subject.name: subject for subject in subjects}
     if len(by_name) < len(subjects):
         raise UsageError("two networks have one name", help="name each run or spec once")

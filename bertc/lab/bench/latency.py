@@ -28,11 +28,6 @@ def measure(
 
     All cases take a turn in every round, one after the other; rounds end before ``seconds`` of them
     are over, after at least one and at most ``MOST_ROUNDS``.
-
-    Raises:
-        MissingInputError: if a package is not installed.
-        DataError: if ONNX cannot say a network.
-        MachineError: if a process was killed, as happens when memory runs out.
     """
     say = _quiet if quiet else _say
     with ExitStack() as stack:

@@ -65,11 +65,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 def take_turns(
     make: Contenders, device: torch.device, rounds: int, say: Callable[[str], None]
 ) -> list[Timing]:
-    """Open each contender in a process of its own, then time them A B C A B C.
-
-    Raises:
-        MachineError: if one of them was killed, as happens when memory runs out.
-    """
+    """Open each contender in a process of its own, then time them A B C A B C."""
     with ExitStack() as stack:
         running = list[tuple[Worker, Timing]]()
         for index, contender in enumerate(make()):
@@ -89,11 +85,7 @@ def take_turns(
 
 
 class Worker:
-    """A process that answers requests, apart from the memory and threads of others.
-
-    Raises:
-        MachineError: if it was killed; ``way_out`` is the help.
-    """
+    """A process apart from the memory and threads of others; ``way_out`` helps if it is killed."""
 
     def __init__(
         self,

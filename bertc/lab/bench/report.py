@@ -85,11 +85,7 @@ class BenchReport:
         return json.dumps(self.fields(), indent=1)
 
     def write(self, path: Path) -> None:
-        """Write the JSON to a file.
-
-        Raises:
-            CannotWriteError: if it cannot be written.
-        """
+        """Write the JSON to a file."""
         try:
             path.write_text(self.as_json() + "\n")
         except OSError as error:

@@ -28,12 +28,6 @@ def bench(
     """Time the first stage's step of programs on rows of random tokens; no text is read.
 
     Every contender takes one turn in every round. With ``compiled``, compiled forms are timed too.
-
-    Raises:
-        UsageError: if ``against`` is no known system, or next to several programs.
-        MissingInputError: if it is not installed.
-        DataError: if it has no model of this spec.
-        MachineError: if the machine lacks the memory or the device.
     """
     steppers = [*map(Stepper, programs)]
     if against and programs[1:]:

@@ -35,11 +35,7 @@ class Budget:
 
 
 def budget(kind: str, text: str) -> Budget:
-    """Read ``14M``, ``1e18``, ``8h`` or ``16GiB``.
-
-    Raises:
-        UsageError: if it is no number with a unit of this kind, or not above 0.
-    """
+    """Read ``14M``, ``1e18``, ``8h`` or ``16GiB``."""
     units = UNITS[kind]
     match = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?)\s*(\D*)", text.strip().replace(",", ""))
     unit = match[2].removesuffix("FLOP") if match and kind == "flops" else match and match[2]

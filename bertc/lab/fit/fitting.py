@@ -39,12 +39,7 @@ def choose(
     device: str = "h200",
     devices: int = 1,
 ) -> Choice:
-    """Choose the values of free settings: lists in braces, and ``NAME=?`` for the usual ones.
-
-    Raises:
-        SpecError: if no candidate is a program: the mistakes of the first.
-        UsageError: without a budget or a free setting, or if a setting has no usual values.
-    """
+    """Choose the values of free settings: lists in braces, and ``NAME=?`` for the usual ones."""
     if not budgets:
         raise UsageError("there is no budget", help=f"--params 14M, or {_options()}")
     content = spec_text(spec)
@@ -66,11 +61,7 @@ def choose(
 
 
 def choose_among(programs: Sequence[Program], target: Target) -> Choice:
-    """Choose among programs.
-
-    Raises:
-        SpecError: if no candidate is a program: the mistakes of the first.
-    """
+    """Choose among programs."""
     known, mistakes = resolvable(programs)
     candidates = [candidate(*one, target) for one in known]
     budgets = target.budgets

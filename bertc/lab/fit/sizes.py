@@ -21,11 +21,7 @@ OF_DEFAULTS = "bert-base"
 
 
 def choose_with_steps(tried: Sequence[Program], target: Target) -> Choice:
-    """Choose a size, with the most steps within the budgets.
-
-    Raises:
-        SpecError: if no candidate is a program: the mistakes of the first.
-    """
+    """Choose a size, with the most steps within the budgets."""
     known, mistakes = resolvable(tried)
     limit = next((budget.most for budget in target.budgets if budget.kind == "params"), inf)
     family = family_of(tried[0]) if limit == inf and len(known) > 1 else None

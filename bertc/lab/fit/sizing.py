@@ -52,11 +52,7 @@ class Machine:
 
 
 def machine_named(text: str) -> Machine:
-    """Read ``cpu``, ``h100`` or ``h100x8``.
-
-    Raises:
-        UsageError: there is no such device.
-    """
+    """Read ``cpu``, ``h100`` or ``h100x8``."""
     name = text.strip()
     match = re.fullmatch(r"(.+)x([1-9]\d{0,3})", name)  # rtx4090 is one device
     for machine in (Machine(name), *([Machine(match[1], int(match[2]))] if match else [])):
@@ -143,9 +139,6 @@ def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: i
 
     On text it is trained for as long as the budget lasts, at most ``MOST_PASSES`` passes. Of a
     budget of parameters the largest is taken, and ``TOKENS_PER_PARAMETER`` tokens for each.
-
-    Raises:
-        UsageError: not even the smallest is within the budget.
     """
     chosen, used = Sized(""), 1.0
     target = Target((limit,), machine.device, machine.count)

@@ -80,11 +80,7 @@ class Choices:
 
 
 def chosen(runtime: str, precision: str, threads: str, batch: str, length: str) -> Choices:
-    """Read lists as they are written on the command line: ``32,128``.
-
-    Raises:
-        UsageError: if one names something else, or nothing is left to run.
-    """
+    """Read lists as they are written on the command line: ``32,128``."""
     choices = Choices(
         _named("--runtime", runtime, RUNTIMES),
         _named("--precision", precision, PRECISIONS),

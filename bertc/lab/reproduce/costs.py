@@ -64,11 +64,7 @@ class Costs:
 
 
 def costs_of(jobs: Jobs, device: str) -> Costs:
-    """Estimate the first run of every row, and those that rows begin with.
-
-    Raises:
-        UsageError: if there is no such device.
-    """
+    """Estimate the first run of every row, and those that rows begin with."""
     table, rows, basis = jobs.table, list[dict[str, Any]](), ""
     published = {row.name: row.published for row in table.rows}
     runs = {f"before: {run.name}": jobs.before(run) for run in table.before} | jobs.firsts()

@@ -28,10 +28,6 @@ def data_files(table: Table, data: Sequence[str] = ()) -> Files:
     """The files that ``--data FOLDER`` and ``--data NAME=PATH`` name.
 
     A path may be a pattern, ``corpus/**/*.txt``, where specs take one.
-
-    Raises:
-        UsageError: if one names what the table does not need, or is a file without a name.
-        MissingInputError: if a path does not exist.
     """
     folder, named = Path("data"), dict[str, Path]()
     for argument in data:

@@ -83,11 +83,6 @@ def glue(
     ``name`` is that of a table in ``TABLES``, ``model`` a run or a folder of Hugging Face.
 
     ``settings`` come after those of the table. Finished runs are not trained again.
-
-    Raises:
-        UsageError: if the table or a task is unknown.
-        ResumeRefusedError: if the folder has runs of other weights.
-        BertcError: as ``train_table``.
     """
     if name not in TABLES:
         help = f"--table {' or --table '.join(TABLES)}"
@@ -120,9 +115,6 @@ def of_tasks(table: Table, tasks: Sequence[str]) -> Table:
     """The table with the scores of these tasks, by default of those in its average.
 
     The first average is that of all tasks; of fewer there is another.
-
-    Raises:
-        UsageError: if a task is unknown.
     """
     task_of = dict[str, str]()
     for measure in table.measures:

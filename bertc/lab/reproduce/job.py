@@ -70,11 +70,7 @@ class Job:
                 raise UsageError("the settings are a grid", help="one row a point")
 
     def program(self, *more: str) -> Resolved:
-        """Compile it, perhaps with more overrides; the runs that it begins with have to be there.
-
-        Raises:
-            BertcError: with the table's file and the row.
-        """
+        """Compile it, perhaps with more overrides; runs that it begins with have to be there."""
         with self.placed():
             return bertc.resolve(self.text, (*self.overrides, *more))
 
@@ -103,11 +99,7 @@ def outdated(jobs: Sequence[Job]) -> list[str]:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file at once, so that no process reads a part of it.
-
-    Raises:
-        CannotWriteError: if it cannot be written.
-    """
+    """Write a file at once, so that no process reads a part of it."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

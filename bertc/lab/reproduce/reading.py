@@ -47,12 +47,7 @@ def listing(as_json: bool) -> str:
 
 
 def read_table(name: str) -> Table:
-    """Read a shipped table by its name, or one of your own by its file.
-
-    Raises:
-        MissingInputError: if there is none.
-        DataError: if it is no table; names the key.
-    """
+    """Read a shipped table by its name, or one of your own by its file."""
     shipped = shipped_tables()
     if name not in shipped and not name.endswith(TOML):
         near = "".join(get_close_matches(name, shipped, 1))

@@ -29,11 +29,7 @@ def table_folder(table: Table, scale: str, out: Path | None) -> Path:
 def estimate_table(
     name: str, scale: str, data: Sequence[str], out: Path | None, device: str
 ) -> Costs:
-    """Estimate every row of a table at a scale.
-
-    Raises:
-        MissingInputError, UsageError, DataError: of the table, the scale, the data or the device.
-    """
+    """Estimate every row of a table at a scale."""
     table = read_table(name)
     jobs = Jobs(table, scale, data_files(table, data), table_folder(table, scale, out), True)
     jobs.steps = with_equal_steps(jobs, device)
@@ -48,14 +44,7 @@ def train_table(
     out: Path | None,
     say: Callable[[str], None],
 ) -> tuple[Shown, list[Exception]]:
-    """Train every unfinished run of a table with seeds 1, 2, ...; its results, and the failures.
-
-    Raises:
-        MissingInputError, UsageError: of the scale or the data.
-        BertcError: of the first run with a mistake.
-        ResumeRefusedError: if the table says something else of a finished run.
-        CannotWriteError, StoppedError: as ``train_all``.
-    """
+    """Train every unfinished run of a table with seeds 1, 2, ...; its results, and the failures."""
     from bertc.lab.reproduce.training import train_all
 
     if not scale:
@@ -94,10 +83,6 @@ def show_table(name: str, scale: str, out: Path | None) -> Shown:
     """The results of a table at a scale as far as its runs are finished.
 
     The scale may be empty for a table that was begun at one.
-
-    Raises:
-        MissingInputError: if no run of it was begun at this scale.
-        UsageError: if it was begun at several scales.
     """
     table = read_table(name)
     begun = [known for known in table.scales if table_folder(table, known, out).is_dir()]

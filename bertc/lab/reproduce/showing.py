@@ -42,10 +42,6 @@ class Shown:
         """A picture of each measure: ours with 95% intervals, and the published figures.
 
         ``described`` is stored in the file, an SVG or a PNG.
-
-        Raises:
-            UsageError: if nothing was measured.
-            CannotWriteError: if the disk has no room.
         """
         measured = [measure for measure in self.table.measures if self._is_measured(measure)]
         if not measured:
@@ -160,9 +156,6 @@ def save_picture(
     """Draw the measures side by side; published figures have an axis of their own above.
 
     Sizes differ by orders of magnitude, so that only the order of rows can be compared.
-
-    Raises:
-        CannotWriteError: if the disk has no room.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure

@@ -79,12 +79,7 @@ def _table(groups: Sequence[Group]) -> Table:
 
 
 def results(folders: Sequence[Path]) -> Results:
-    """Group the runs in these folders and below them.
-
-    Raises:
-        MissingInputError: if a folder does not exist, or there is no run in any.
-        DataError: if the files of a run are damaged.
-    """
+    """Group the runs in these folders and below them."""
     return Results(tuple(grouped([*map(read_run, find_folders(folders))])))
 
 

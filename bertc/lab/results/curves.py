@@ -44,11 +44,7 @@ class Curves:
 
 
 def curves(folder: Path) -> Curves:
-    """Read the curves of a run, empty before its first line of metrics.
-
-    Raises:
-        MissingInputError, DataError: if its files cannot be read, or are damaged.
-    """
+    """Read the curves of a run, empty before its first line of metrics."""
     run = RunFolder(folder)
     lines = run.read_metrics()
     tokens = {line["step"]: line["tokens"] for line in lines if "tokens" in line}

@@ -108,10 +108,6 @@ def diff(
     """Compare two programs, each a spec as in ``estimate`` or a run folder.
 
     ``overrides`` apply to both, but not to run folders.
-
-    Raises:
-        SpecError, UsageError: of either spec; grids are several programs.
-        MissingInputError, DataError: of a run folder, or a file that a spec reads.
     """
     programs = [_program(spec, overrides) for spec in (first, second)]
     spec, settings = _as_written(first, overrides)

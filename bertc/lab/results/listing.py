@@ -132,10 +132,6 @@ def list_runs(folders: Sequence[Path], where: Sequence[str] = (), order: str = "
 
     A condition is ``state=stopped``, ``name=bert*`` (that of its spec or of its folder), or a
     setting as in a spec: ``hidden=256``.
-
-    Raises:
-        MissingInputError: if there is no such folder, or no run in one.
-        UsageError, SpecError: of a condition.
     """
     if order not in ORDERS:
         raise UsageError(

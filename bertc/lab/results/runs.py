@@ -78,11 +78,7 @@ class Run:
 
 
 def find_folders(folders: Sequence[Path]) -> list[Path]:
-    """Every run folder among these folders and below them.
-
-    Raises:
-        MissingInputError: if a folder does not exist, or there is no run in any.
-    """
+    """Every run folder among these folders and below them."""
     for folder in folders:
         if not os.path.isdir(folder):
             raise MissingInputError(f"there is no folder {folder}", help="check the path")
@@ -102,12 +98,7 @@ def find_folders(folders: Sequence[Path]) -> list[Path]:
 
 
 def read_run(path: Path) -> Run:
-    """Read a run and its evaluations.
-
-    Raises:
-        MissingInputError: if there is none.
-        DataError: if its files are damaged, or an evaluation is not of its program.
-    """
+    """Read a run and its evaluations."""
     folder = RunFolder(path)
     resolved, lines = folder.read_resolved(), folder.read_metrics()
     seen = folder.evaluations(resolved, lines)

@@ -21,20 +21,12 @@ class Goal:
     more_is_better: bool
 
     def values(self, curves: Curves) -> list[float]:
-        """The score at each evaluation so far.
-
-        Raises:
-            UsageError: if evaluations have no such score, or several.
-        """
+        """The score at each evaluation so far."""
         figure = self.figure(curves.names)
         return curves.of(figure, "step")[1] if figure else []
 
     def figure(self, names: Iterable[str]) -> str:
-        """Its name among those of figures, as ``curves`` has them; "" if none is of an evaluation.
-
-        Raises:
-            UsageError: if evaluations have no such score, or several.
-        """
+        """Its name among figures, as ``curves`` has them; "" if none is of an evaluation."""
         figures = [name for name in names if name.startswith(f"{EVALUATED}/")]
         if not figures:
             return ""
@@ -59,9 +51,6 @@ def goal_of(name: str, resolved: Resolved) -> Goal:
     """The goal of a name, checked against the evaluations that a program will have.
 
     Of masked language modelling it is the score of masked positions.
-
-    Raises:
-        UsageError: if the last stage has no such loss or metric.
     """
     stage = resolved.stages[-1]
     masks = [

@@ -145,11 +145,7 @@ def outcome_of(store: Store, goal: Goal) -> Outcome:
 
 
 def read_outcome(folder: Path) -> Outcome:
-    """Read the outcome so far of the search in a folder.
-
-    Raises:
-        MissingInputError: if there is none, or Optuna is not installed.
-    """
+    """Read the outcome so far of the search in a folder."""
     store, facts = read_store(folder)
     with reading_store(folder):
         more_is_better = store.study.direction.name == "MAXIMIZE"

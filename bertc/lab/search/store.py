@@ -32,11 +32,7 @@ REFUSED = ("database or disk is full", "disk I/O error", "unable to open databas
 
 
 def package() -> Any:
-    """Import Optuna, silent but for errors.
-
-    Raises:
-        MissingInputError: if it is not installed.
-    """
+    """Import Optuna, silent but for errors."""
     try:
         optuna = import_module("optuna")
     except ImportError:
@@ -53,12 +49,7 @@ def package() -> Any:
 
 @contextmanager
 def reading_store(folder: Path) -> Iterator[None]:
-    """Let the block use the store of a folder.
-
-    Raises:
-        CannotWriteError: if the file system refuses what SQLite does.
-        DataError: if the file is damaged.
-    """
+    """Let the block use the store of a folder."""
     path = folder / DATABASE
     try:
         yield
@@ -134,13 +125,7 @@ class Store:
 
 
 def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any]) -> Store:
-    """Open the store of a search, or begin it.
-
-    Raises:
-        UsageError: if the folder has a search of another spec, for another score, or otherwise
-            pruned.
-        CannotWriteError: if the folder cannot be written.
-    """
+    """Open the store of a search, or begin it."""
     optuna = package()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -170,11 +155,7 @@ def has_search(folder: Path) -> bool:
 
 
 def read_store(folder: Path) -> tuple[Store, dict[str, Any]]:
-    """The store of a search that was begun, and its facts.
-
-    Raises:
-        MissingInputError: if there is none.
-    """
+    """The store of a search that was begun, and its facts."""
     optuna = package()
     if not has_search(folder):
         raise MissingInputError(f"{folder} has no search", help="bertc sweep SPEC makes one")

@@ -34,13 +34,7 @@ def sweep(
     prune: str | None,
     say: Callable[[str], None],
 ) -> Found:
-    """Search a spec's ranges and lists until enough trials are done, or a budget is spent.
-
-    Raises:
-        SpecError: if the language or the passes refuse the first values of the ranges.
-        UsageError: if there is nothing to search, or no such score.
-        StoppedError: after SIGTERM or Ctrl-C, saved.
-    """
+    """Search a spec's ranges and lists until enough trials are done, or a budget is spent."""
     if prune not in (None, HALVING):
         raise UsageError(f"--prune {prune}: not known", help=f"--prune {HALVING}")
     limits, where = _limits(most), space(spec, overrides)

@@ -49,12 +49,6 @@ def search(task: Search, store: Store, say: Callable[[str], None]) -> None:
 
     A process that is killed loses no finished trial: the one that it trained is gone on with from
     its checkpoint, by whichever process looks for a trial next.
-
-    Raises:
-        StoppedError: after SIGTERM or Ctrl-C, saved.
-        CannotWriteError: if the disk is full.
-        UsageError: if evaluations have no such score.
-        BertcError: the third failure, if no trial has ended well.
     """
     failures = list[BertcError]()
     while not _spent(task, store):

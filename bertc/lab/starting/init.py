@@ -97,12 +97,7 @@ def purposes(seen: Survey) -> tuple[Purpose, ...]:
 
 
 def start(seen: Survey, answers: Answers) -> str:
-    """Write a spec for data and answers, with its estimate; ``bertc check`` accepts it.
-
-    Raises:
-        UsageError: the data do not serve the purpose, or nothing is within the budget.
-        MissingInputError, DataError: of the data, or of the folder to begin from.
-    """
+    """Write a spec for data and answers, with its estimate; ``bertc check`` accepts it."""
     serves = purposes(seen)
     purpose = answers.purpose or serves[0]
     if purpose not in serves:

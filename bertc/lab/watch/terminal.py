@@ -19,11 +19,7 @@ LINE_SECONDS = 30.0
 
 
 def show_once(folder: Path, console: Console) -> None:
-    """Show how a run stands: a picture on a terminal, else lines.
-
-    Raises:
-        MissingInputError, DataError: if there is no run, or its files are damaged.
-    """
+    """Show how a run stands: a picture on a terminal, else lines."""
     _print(look(folder), console)
 
 
@@ -36,11 +32,7 @@ def wait_for(folder: Path, console: Console) -> None:
 
 
 def watch(folder: Path, console: Console) -> None:
-    """Follow a run until it ends.
-
-    Raises:
-        DataError: if its files are damaged.
-    """
+    """Follow a run until it ends."""
     if console.is_terminal:
         _draw(folder, console)
     else:

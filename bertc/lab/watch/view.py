@@ -96,11 +96,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def look(folder: Path) -> RunView:
-    """A run as it is now.
-
-    Raises:
-        MissingInputError, DataError: if there is none, or its files are damaged.
-    """
+    """A run as it is now."""
     run = RunFolder(folder)
     resolved, points = run.read_resolved(), [*figures(run.follow())]
     trained = [point for point in points if point.kind == "train"]
