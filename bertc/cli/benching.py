@@ -48,7 +48,7 @@ def bench(
     from bertc.api import resolve
 
     if latency:
-        from bertc.lab.bench.latencies import latencies, of_folder, of_spec
+        from bertc.lab.bench.latency import latencies, of_folder, of_spec
         from bertc.lab.latency.cases import chosen
 
         subjects = [

@@ -22,7 +22,7 @@ from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.network.sharing import ShareAll, ShareAttention
 from bertc.ir.weight_maps.pruned import chosen_by_score, expected, pruned
-from bertc.lab.bench.latencies import of_folder
+from bertc.lab.bench.latency import of_folder
 from bertc.lab.results.compare import results
 from bertc.learn.step.gates import gated
 from bertc.model import build

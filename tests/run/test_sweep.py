@@ -13,7 +13,7 @@ import pytest
 from bertc.base.diagnostics import CannotWriteError, DataError, MissingInputError, UsageError
 from bertc.lab.report.page import Section, document
 from bertc.lab.report.search import search_section, values_picture
-from bertc.lab.search.drawing import drawing
+from bertc.lab.search.drawing import Drawing
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import read_outcome
 from bertc.lab.search.store import DATABASE, open_store, read_store, reading_store
@@ -83,7 +83,7 @@ def test_a_budget_ends_a_search_that_a_larger_one_goes_on_with(call, tmp_path):
 
 def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
     one, other = (open_store(tmp_path, GOAL, {"spec": "x", "score": "mlm"}) for _ in range(2))
-    draw = drawing(space("dropout={0..0.3}"), 2).next
+    draw = Drawing(space("dropout={0..0.3}"), 2).next
     with one.taken(draw) as first, other.taken(draw) as second:
         assert (first.number, second.number) == (0, 1)
         with one.taken(draw) as third:
@@ -108,7 +108,7 @@ def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
 
 def searched(folder, spec, trials):
     """Go on with a search to its end, without training; the values of its trials."""
-    store, draws = open_store(folder, GOAL, FACTS), drawing(space(spec), trials)
+    store, draws = open_store(folder, GOAL, FACTS), Drawing(space(spec), trials)
     while True:
         with store.taken(draws.next) as trial:
             if trial is None:
@@ -204,7 +204,7 @@ def stored(tmp_path_factory):
     """A search with one trial, in a folder whose name means something in addresses."""
     folder = tmp_path_factory.mktemp("stored") / "a?x=1 b%41c #c"
     store = open_store(folder, GOAL, FACTS)
-    with store.taken(drawing(space("dropout={0..0.3}"), 1).next) as trial:
+    with store.taken(Drawing(space("dropout={0..0.3}"), 1).next) as trial:
         trial.set_user_attr("settings", [])
         store.study.tell(trial, 0.5)
     return folder

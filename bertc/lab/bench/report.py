@@ -20,20 +20,16 @@ PACKAGES = ("bertc", "torch", "transformers", "numpy")
 COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """The best matmul rate of the machine in FLOP/s, and the command line."""
-
-    matmul_flops: float
-    command: tuple[str, ...]
-
-
 @dataclass
 class BenchReport:
-    """The times of all contenders; the first is bertc as a run would train."""
+    """The times of all contenders; the first is bertc as a run would train.
+
+    ``matmul_flops`` is the best rate of the machine a second, ``command`` the command line.
+    """
 
     timings: Sequence[Timing]
-    surroundings: Surroundings
+    matmul_flops: float
+    command: tuple[str, ...]
 
     def __post_init__(self) -> None:
         by_program = {t.contender.stepper.program.fingerprint(): t for t in self.timings[::-1]}
@@ -56,12 +52,12 @@ class BenchReport:
             "schema": 1,
             "name": self.resolved.name,
             "fingerprint": self.resolved.fingerprint(),
-            "command": ["bertc", *self.surroundings.command],
+            "command": ["bertc", *self.command],
             "versions": {"python": platform.python_version(), **{n: _version(n) for n in PACKAGES}},
             "device": {
                 "kind": machine.device, "name": machine.name, "cores": machine.cores,
                 "threads": torch.get_num_threads(),
-                "matmul_flops_per_second": self.surroundings.matmul_flops,
+                "matmul_flops_per_second": self.matmul_flops,
                 "datasheet_flops_per_second": self._datasheet(self.plan.precision),
             },
             "step": {
@@ -180,7 +176,7 @@ class BenchReport:
             "ratio": self._ratio(timing),
             "ratio_quartiles": [ratio_first, ratio_third],
             "tokens_per_second": stage.tokens_per_step / timing.median,
-            "matmul_share": rate / self.surroundings.matmul_flops,
+            "matmul_share": rate / self.matmul_flops,
             "mfu": rate / datasheet if datasheet else None,
             "first_step_seconds": timing.first_seconds,
             "peak_bytes": timing.peak_bytes,

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, assert_never
 
 import torch
 
@@ -11,11 +10,10 @@ from bertc import Resolved, UsageError
 from bertc.lab.bench.baseline import transformers
 from bertc.lab.bench.contender import Contender, bertc
 from bertc.lab.bench.measure import take_turns
-from bertc.lab.bench.report import BenchReport, Surroundings
+from bertc.lab.bench.report import BenchReport
 from bertc.lab_api import Stepper
 
-Baseline = Literal["transformers"]
-BASELINES: tuple[Baseline, ...] = ("transformers",)
+BASELINE = "transformers"
 
 
 def bench(
@@ -23,7 +21,6 @@ def bench(
     against: str | None = None,
     rounds: int = 7,
     compiled: bool = False,
-    quiet: bool = False,
 ) -> BenchReport:
     """Time the first stage's step of programs on rows of random tokens; no text is read.
 
@@ -32,30 +29,21 @@ def bench(
     steppers = [*map(Stepper, programs)]
     if against and programs[1:]:
         raise UsageError(f"{against} is timed next to one spec", help="leave --against out")
-    make, stepper = partial(_contenders, steppers, _baseline(against), compiled), steppers[0]
+    if against not in (None, BASELINE):
+        raise UsageError(f"cannot bench against {against}", help=f"--against {BASELINE}")
+    make, stepper = partial(_contenders, steppers, bool(against), compiled), steppers[0]
     make()  # what has no model of this spec refuses it before the machine is measured
 
-    def say(line: str) -> None:
-        if not quiet:
-            print(line, file=sys.stderr, flush=True)
-
     before = stepper.matmul_rate()
-    timings = take_turns(make, torch.device(stepper.plan.device), rounds, say)
+    timings = take_turns(
+        make, torch.device(stepper.plan.device), rounds, partial(print, file=sys.stderr)
+    )
     matmul = max(before, stepper.matmul_rate())
-    return BenchReport(timings, Surroundings(matmul, tuple(sys.argv[1:])))
-
-
-def _baseline(name: str | None) -> Baseline | None:
-    for known in BASELINES:
-        if name == known:
-            return known
-    if name is None:
-        return None
-    raise UsageError(f"cannot bench against {name}", help=f"--against {' or '.join(BASELINES)}")
+    return BenchReport(timings, matmul, tuple(sys.argv[1:]))
 
 
 def _contenders(
-    steppers: Sequence[Stepper], rival: Baseline | None, compiled: bool
+    steppers: Sequence[Stepper], with_baseline: bool, compiled: bool
 ) -> tuple[Contender, ...]:
     """bertc as a run would train here first, then the others."""
     ours = list[Contender]()
@@ -65,10 +53,4 @@ def _contenders(
         ours.append(bertc(stepper, title + ", compiled" * plan.compile))
         if compiled and not plan.compile:
             ours.append(bertc(stepper.compiled, f"{title}, compiled"))
-    match rival:
-        case None:
-            return tuple(ours)
-        case "transformers":
-            return (*ours, *transformers(steppers[0], compiled))
-        case unreachable:
-            assert_never(unreachable)
+    return (*ours, *(transformers(steppers[0], compiled) if with_baseline else ()))

@@ -25,6 +25,11 @@ class Target:
         """The budgets that steps take from."""
         return [budget for budget in self.budgets if budget.kind in SPENT]
 
+    def refuses(self, one: "Candidate") -> bool:
+        """True if a budget that steps do not take from is too small."""
+        others = [budget for budget in self.budgets if budget.kind not in SPENT]
+        return max((0.0, *one.shares(others))) > 1
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -47,8 +52,12 @@ class Candidate:
     @property
     def tokens_per_parameter(self) -> float:
         """Tokens that it reads, padding included, for each parameter."""
-        stages = self.resolved.stages
-        return sum(stage.steps * stage.tokens_per_step for stage in stages) / self.parameters
+        return tokens_of(self.resolved) / self.parameters
+
+
+def tokens_of(resolved: Resolved) -> float:
+    """The tokens that a program reads, padding included."""
+    return sum(stage.steps * stage.tokens_per_step for stage in resolved.stages)
 
 
 def candidate(program: Program, resolved: Resolved, target: Target) -> Candidate:
@@ -73,8 +82,7 @@ def _figure(kind: str, estimated: Estimate) -> float:
 
 def longest(one: Candidate, target: Target) -> Candidate:
     """The candidate with the most steps within the budgets, or one; as it is if others are over."""
-    others = [budget for budget in target.budgets if budget.kind not in SPENT]
-    if max((0.0, *one.shares(others))) > 1:
+    if target.refuses(one):
         return one
     tried: dict[int, Candidate] = {}
 

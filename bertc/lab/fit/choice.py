@@ -6,7 +6,7 @@ from typing import Any
 
 from bertc.lab.fit.budget import Budget
 from bertc.lab.fit.candidate import SPENT, Candidate
-from bertc.lab_api import formatted, units
+from bertc.lab_api import Table, formatted, units
 
 HELP = "a larger budget, or more settings left free: layers=? hidden=?"
 SHOWN = 5
@@ -35,8 +35,8 @@ class Choice:
     within: int
     tried: int
     refused: int
-    source: str
-    searched: bool
+    source: str = ""
+    searched: bool = False
     family: Family | None = None
 
     @property
@@ -49,27 +49,28 @@ class Choice:
         if self.family:
             return self._sizes(self.family)
         head = [*(budget.kind for budget in self.budgets), ""]
-        rows = [head, [*(budget.text(budget.most) for budget in self.budgets), "the budget"]]
+        rows = [[*(budget.text(budget.most) for budget in self.budgets), "the budget"]]
         for candidate in self.candidates[:SHOWN]:
             cells = [
                 f"{budget.text(candidate.figures[budget.kind])} ({_share_text(share)})"
                 for budget, share in zip(self.budgets, candidate.shares(self.budgets), strict=True)
             ]
             rows.append([*cells, self._named(candidate)])
-        return f"{_table(rows)}\n\n{self._reason()}"
+        return f"{Table(head, rows)}\n\n{self._reason()}"
 
     def _sizes(self, family: Family) -> str:
         """The sizes with their steps, and which of them is taken."""
-        rows = [["parameters", "steps", "tokens a parameter", ""]]
+        head, rows = ("parameters", "steps", "tokens a parameter", ""), list[tuple[str, ...]]()
         for one in sorted(self.candidates, key=lambda one: one.parameters):
             size, ratio = units.count_text(one.parameters), _digits(one.tokens_per_parameter)
             chosen = "  <- the spec" * (one is self.candidates[0])
-            rows.append([size, f"{one.resolved.steps:,}", ratio, f"{one.program.name}{chosen}"])
+            rows.append((size, f"{one.resolved.steps:,}", ratio, f"{one.program.name}{chosen}"))
         spent = " or ".join(f"--{b.kind} {b.text(b.most)}" for b in self.budgets if b.kind in SPENT)
         known = f"{_digits(family.tokens_per_parameter)} of {family.name}"
         return (
-            f"{_table(rows)}\n\n{self.tried:,} shapes tie: each has steps for all of {spent}; that "
-            f"one is taken whose\ntokens a parameter are nearest to the {known}{self._remark()}"
+            f"{Table(head, rows)}\n\n{self.tried:,} shapes tie: each has steps for all of {spent}; "
+            f"that one is taken whose\ntokens a parameter are nearest to the {known}"
+            f"{self._remark()}"
         )
 
     def spec(self) -> str:
@@ -131,12 +132,6 @@ class Choice:
             ],
         }
         return json.dumps(facts, indent=2)
-
-
-def _table(rows: list[list[str]]) -> str:
-    """Rows of which all columns but the last are set to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join((*map(str.rjust, r[:-1], widths), r[-1])).rstrip() for r in rows)
 
 
 def _digits(ratio: float) -> str:

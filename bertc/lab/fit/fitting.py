@@ -41,15 +41,15 @@ def choose(
 ) -> Choice:
     """Choose the values of free settings: lists in braces, and ``NAME=?`` for the usual ones."""
     if not budgets:
-        raise UsageError("there is no budget", help=f"--params 14M, or {_options()}")
+        raise UsageError(
+            "there is no budget",
+            help="--params 14M, or " + ", ".join(f"--{k}" for k in UNITS if k != "params"),
+        )
     content = spec_text(spec)
     written = content if FREE.search(content) or spec == "-" else spec
     text, free = _with_candidates(written, overrides, budgets)
-    tried = [
-        program
-        for program in programs(*text)
-        if not {"layers", "hidden"} <= free or _usual(program)
-    ]
+    both = {"layers", "hidden"} <= free
+    tried = [program for program in programs(*text) if not both or _usual(program)]
     if len(tried) == 1 and not free:
         raise UsageError(
             "nothing is free: the spec is one program",
@@ -73,13 +73,7 @@ def choose_among(programs: Sequence[Program], target: Target) -> Choice:
         within=len(within),
         tried=len(candidates),
         refused=len(mistakes),
-        source="",
-        searched=False,
     )
-
-
-def _options() -> str:
-    return ", ".join(f"--{kind}" for kind in UNITS if kind != "params")
 
 
 def _with_candidates(

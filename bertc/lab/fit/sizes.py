@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from math import inf, log
 
 from bertc import Resolved, SpecError
-from bertc.lab.fit.candidate import Candidate, Target, candidate, longest
+from bertc.lab.fit.candidate import Candidate, Target, candidate, longest, tokens_of
 from bertc.lab.fit.choice import SHOWN, Choice, Family
 from bertc.lab_api import Program, model_weights, points, programs, shipped_specs
 
@@ -35,7 +35,6 @@ def choose_with_steps(tried: Sequence[Program], target: Target) -> Choice:
         within=len(fitting),
         tried=len(known),
         refused=len(mistakes),
-        source="",
         searched=True,
         family=family if fitting else None,
     )
@@ -79,12 +78,8 @@ def family_of(program: Program) -> Family:
 def _trained(*tried: Program) -> Family:
     """The training of that program which reads the most tokens."""
     known = [(program.name, points(program)[0]) for program in tried]
-    name, resolved = max(known, key=lambda one: _tokens(one[1]))
-    return Family(name, _tokens(resolved) / _count(resolved))
-
-
-def _tokens(resolved: Resolved) -> float:
-    return sum(stage.steps * stage.tokens_per_step for stage in resolved.stages)
+    name, resolved = max(known, key=lambda one: tokens_of(one[1]))
+    return Family(name, tokens_of(resolved) / _count(resolved))
 
 
 def _count(resolved: Resolved) -> int:
@@ -138,7 +133,6 @@ def _spread(count: int, most: int) -> list[int]:
 
 def _reach(one: Candidate, target: Target) -> float:
     """The tokens that it can read within the budgets; 0 if others than those of steps refuse it."""
-    others = [budget for budget in target.budgets if budget not in target.spent]
-    if max((0.0, *one.shares(others))) > 1:
+    if target.refuses(one):
         return 0.0
-    return _tokens(one.resolved) / max(one.shares(target.spent))
+    return tokens_of(one.resolved) / max(one.shares(target.spent))

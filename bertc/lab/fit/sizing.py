@@ -5,7 +5,7 @@ and the text train enough; a spec is made of parts, so that each shape is tried 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -15,7 +15,7 @@ from bertc.lab.fit.candidate import SPENT as SPENDING
 from bertc.lab.fit.candidate import Candidate, Target
 from bertc.lab.fit.fitting import choose_among
 from bertc.lab.fit.sizes import choose_with_steps
-from bertc.lab_api import Program, device_named, programs
+from bertc.lab_api import device_named, programs
 
 SHAPES = (
     (2, 128, 192), (4, 256, 384), (7, 256, 384), (10, 384, 576), (19, 512, 768), (22, 768, 1152),
@@ -100,11 +100,6 @@ class Parts:
     training: tuple[str, ...] = ()
     task: tuple[str, ...] = ()
 
-    @property
-    def alone(self) -> "Parts":
-        """The parts without the task that follows on text."""
-        return replace(self, task=()) if self.training else self
-
     def written(self, steps: int = 0) -> str:
         """The spec, ``steps`` long on text; beside a task text is a stage of its own."""
         training = [*self.training, *([f"steps = {steps}"] if steps else [])]
@@ -112,9 +107,9 @@ class Parts:
             training = [
                 'stage "text" {', "# The words of the texts first, with some of them masked.",
                 "objective = mlm", *training, "}",
-                'stage "task" {', "# Then the task, by a published recipe.",
+                'stage "task" {', "# Then the task, by a published recipe.", *self.task, "}",
             ]  # fmt: skip
-            return "\n".join([*self.network, *self.text, *training, *self.task, "}\n"])
+            return "\n".join([*self.network, *self.text, *training, ""])
         return "\n".join([*self.network, *self.text, *training, *self.task, ""])
 
 
@@ -142,7 +137,9 @@ def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: i
     """
     chosen, used = Sized(""), 1.0
     target = Target((limit,), machine.device, machine.count)
-    for parts, program in zip(tried, _programs(tried), strict=True):
+    for parts in tried:
+        alone = replace(parts, task=()) if parts.training else parts
+        program = programs(alone.written(1000 * bool(parts.training)))[0]
         steps_free = bool(parts.training) and limit.kind in SPENDING
         choice = (choose_with_steps if steps_free else choose_among)([program], target)
         candidate = choice.candidates[0]
@@ -167,12 +164,6 @@ def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: i
     share = f"{used:.0%}" if used >= LEAST_SHARE else "Less than 1%"
     why = f"{share} of --budget {limit.text(limit.most)}: {passes if steps_free else larger}."
     return replace(chosen, why=why)
-
-
-def _programs(tried: Sequence[Parts]) -> Iterator[Program]:
-    """The programs to try, without the task that follows on text."""
-    for parts in tried:
-        yield from programs(parts.alone.written(1000 * bool(parts.training)))
 
 
 def _steps(one: Candidate, machine: Machine, text_bytes: int, afforded: int) -> tuple[int, bool]:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class OnnxFolder:
         return "\n".join(lines)
 
 
-def export_onnx(run: Path, to: Path, *, int8: bool = False, quiet: bool = False) -> OnnxFolder:
+def export_onnx(run: Path, to: Path, *, int8: bool = False) -> OnnxFolder:
     """Write a run's model as an ONNX graph into a folder, with its tokenizer.
 
     With ``int8`` the quantised graph is there too.
@@ -55,11 +56,7 @@ def export_onnx(run: Path, to: Path, *, int8: bool = False, quiet: bool = False)
     package("onnxruntime")
     model = load(run)
     graph = model.graph()
-
-    def say(line: str) -> None:
-        if not quiet:
-            print(line, file=sys.stderr, flush=True)
-
+    say = partial(print, file=sys.stderr)
     say("tracing the graph")
     files = {NAME: to_onnx(graph)}
     say("checking it in onnxruntime")

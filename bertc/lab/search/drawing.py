@@ -7,7 +7,7 @@ killed goes on with the values that it would have had.
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from itertools import count
 from typing import Any
@@ -23,11 +23,15 @@ Dimension = Any
 
 @dataclass(frozen=True)
 class Drawing:
-    """The points of a search: ``grid`` has all of a space with no more than the trials."""
+    """The points of a search."""
 
     space: Space
     trials: int
-    grid: tuple[Values, ...] | None
+
+    @cached_property
+    def grid(self) -> tuple[Values, ...] | None:
+        """All points of a space that has no more than the trials."""
+        return _grid(self.space, self.trials)
 
     @property
     def trials_in_all(self) -> int:
@@ -59,11 +63,6 @@ class Drawing:
             if values not in tried:
                 return values
         raise AssertionError("count() has no end")
-
-
-def drawing(space: Space, trials: int) -> Drawing:
-    """The drawing of a number of trials."""
-    return Drawing(space, trials, _grid(space, trials))
 
 
 def distribution(store: Store, dimension: Dimension) -> Any:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertc import Resolved, UsageError
+from bertc import UsageError
 from bertc.lab.fit.budget import UNITS, budget
-from bertc.lab.search.drawing import drawing
+from bertc.lab.search.drawing import Drawing
 from bertc.lab.search.goal import goal_of
 from bertc.lab.search.outcome import Outcome, best_spec, outcome_of
 from bertc.lab.search.store import open_store, reading_store
@@ -45,25 +45,21 @@ def sweep(
         )
     first = where.point(lambda d: d.low if isinstance(d, Interval) else d.texts[0])
     _refuse_relative_budget(first.program)
-    goal = goal_of(score, _resolved(first.program))
+    (resolved,) = points(first.program)
+    goal = goal_of(score, resolved)
     text = spec_text(spec, overrides)
     title = Path(spec).stem if spec_text(spec) != spec and spec != "-" else "spec"
     folder = out or Path("runs") / title
     facts = {"spec": text, "score": goal.name, "prune": prune or ""}
-    store, draws = open_store(folder, goal, facts), drawing(where, trials)
+    store, draws = open_store(folder, goal, facts), Drawing(where, trials)
     if draws.grid is not None:
         say(f"a grid: each of {len(draws.grid):,} points has one trial")
-    task = Search(draws, goal, _resolved, text, prune == HALVING, limits)
+    task = Search(draws, goal, text, prune == HALVING, limits)
     with reading_store(folder):
         search(task, store, say)
     with reading_store(folder):
         outcome = outcome_of(store, goal)
         return Found(outcome, best_spec(outcome, where, title if title != "spec" else ""))
-
-
-def _resolved(program: Program) -> Resolved:
-    (resolved,) = points(program)
-    return resolved
 
 
 def _limits(most: str | None) -> Mapping[str, float]:

@@ -10,19 +10,18 @@ from bertc import (
     DataError,
     GivenUpError,
     MachineError,
-    Resolved,
     SpecError,
     StoppedError,
     UsageError,
     train,
 )
-from bertc.lab.results.curves import Curves, curves
+from bertc.lab.results.curves import curves
 from bertc.lab.search.drawing import Drawing
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import cost_of
 from bertc.lab.search.store import Store, run_folder
 from bertc.lab.trackers.sink import feeding
-from bertc.lab_api import Program, RunFolder
+from bertc.lab_api import RunFolder, points
 
 MOST_FAILURES = 3
 """Trials that fail at the beginning of a search, before it ends with the reason."""
@@ -32,13 +31,12 @@ MOST_FAILURES = 3
 class Search:
     """A space to search, the score to search for, and the limits.
 
-    ``resolve`` makes a program of a point, ``spec_text`` is written into each run folder. ``most``
-    is a budget in seconds or FLOPs of all trials together, by name.
+    ``spec_text`` is written into each run folder. ``most`` is a budget in seconds or FLOPs of all
+    trials together, by name.
     """
 
     drawing: Drawing
     goal: Goal
-    resolve: Callable[[Program], Resolved]
     spec_text: str
     halving: bool
     most: Mapping[str, float]
@@ -60,7 +58,9 @@ def search(task: Search, store: Store, say: Callable[[str], None]) -> None:
             except (DataError, MachineError) as error:
                 failures.append(error)
                 _tell_failed(store, trial, error, say)
-                if len(failures) >= MOST_FAILURES and not _ended(store):
+                complete = store.optuna.trial.TrialState.COMPLETE
+                ended = any(trial.state == complete for trial in store.trials)
+                if len(failures) >= MOST_FAILURES and not ended:
                     raise
             except StoppedError as error:
                 raise type(error)(error.message, help="the same command goes on") from None
@@ -78,11 +78,15 @@ class _Trial:
     def go(self) -> None:
         """Draw the point, train it as far as it deserves, and tell the store."""
         states = self.store.optuna.trial.TrialState
-        program, resolved = self._drawn()
-        if program is None or resolved is None:
+        try:
+            point = self.task.drawing.space.point(lambda d: self.trial.params[d.name])
+            (resolved,) = points(point.program)
+        except SpecError as error:
+            _tell_failed(self.store, self.trial, error, self.say)
             return
+        self.trial.set_user_attr("settings", list(point.settings))
         place = f"trial {self.trial.number + 1} of {self.task.drawing.trials_in_all}"
-        self.say(f"{place}: {program.name}")
+        self.say(f"{place}: {point.program.name}")
         try:
             if not self._goes_on():
                 raise GivenUpError("given up before")
@@ -90,7 +94,7 @@ class _Trial:
                 train(
                     resolved,
                     self.path,
-                    spec_text=f"{self.task.spec_text}\n# the point {program.name}\n",
+                    spec_text=f"{self.task.spec_text}\n# the point {point.program.name}\n",
                     resume=RunFolder(self.path).holds_a_run,
                     goes_on=self._goes_on,
                     tracking=feeding,
@@ -103,21 +107,9 @@ class _Trial:
             return
         self._finish(place)
 
-    def _drawn(self) -> tuple[Program | None, Resolved | None]:
-        """The program of the trial, written and resolved; None if refused, as the store learns."""
-        values = self.trial.params
-        try:
-            point = self.task.drawing.space.point(lambda dimension: values[dimension.name])
-            resolved = self.task.resolve(point.program)
-        except SpecError as error:
-            _tell_failed(self.store, self.trial, error, self.say)
-            return None, None
-        self.trial.set_user_attr("settings", list(point.settings))
-        return point.program, resolved
-
     def _goes_on(self) -> bool:
         """Tell the store of new evaluations; false if the trial is to stop here."""
-        values = self._values(self._curves())
+        values = self._values()
         known = self.store.study.trials[self.trial.number].intermediate_values
         for number, value in enumerate(values, 1):
             if number not in known:
@@ -138,21 +130,18 @@ class _Trial:
         better = sorted(numbers, reverse=self.task.goal.more_is_better)[: max(1, len(scores) // 2)]
         return seen[self.trial.number][evaluation] not in better
 
-    def _curves(self) -> Curves | None:
-        return curves(self.path) if RunFolder(self.path).holds_a_run else None
-
-    def _values(self, seen: Curves | None) -> list[float]:
-        return self.task.goal.values(seen) if seen else []
+    def _values(self) -> list[float]:
+        begun = RunFolder(self.path).holds_a_run
+        return self.task.goal.values(curves(self.path)) if begun else []
 
     def _cost(self) -> None:
         """Keep what the trial took, so that its folder may go."""
-        if (seen := self._curves()) and seen.points:
-            last = seen.points[-1]
-            self.trial.set_user_attr("seconds", last.seconds)
-            self.trial.set_user_attr("flops", last.flops)
+        last = curves(self.path).points[-1]
+        self.trial.set_user_attr("seconds", last.seconds)
+        self.trial.set_user_attr("flops", last.flops)
 
     def _finish(self, place: str) -> None:
-        values = self._values(self._curves())
+        values = self._values()
         if not values:
             raise UsageError(
                 f"{self.path} was never evaluated, so there is no {self.task.goal.name}",
@@ -166,11 +155,6 @@ class _Trial:
             f"{place}: {self.task.goal.name} {values[-1]:.4f}; "
             f"the best is {best.value:.4f}, of trial {best.number + 1}"
         )
-
-
-def _ended(store: Store) -> list[Any]:
-    complete = store.optuna.trial.TrialState.COMPLETE
-    return [trial for trial in store.trials if trial.state == complete]
 
 
 def _tell_failed(store: Store, trial: Any, error: BertcError, say: Callable[[str], None]) -> None:

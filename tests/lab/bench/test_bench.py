@@ -77,16 +77,16 @@ def test_two_specs_are_timed_in_turns_each_as_itself(call):
     tokens = [one["tokens_per_second"] * one["seconds"]["median"] for one in timed]
     assert tokens == pytest.approx([4 * 16, 4 * 32])
     with pytest.raises(UsageError, match="next to one spec"):
-        bench(*map(resolve, specs), against="transformers", quiet=True)
+        bench(*map(resolve, specs), against="transformers")
 
 
 def test_systems_that_are_not_there(monkeypatch):
     with pytest.raises(UsageError, match="cannot bench against fairseq") as unknown:
-        bench(resolve(TOY), against="fairseq", quiet=True)
+        bench(resolve(TOY), against="fairseq")
     assert "transformers" in unknown.value.help
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingInputError, match="not installed") as refused:
-        bench(resolve(TOY), against="transformers", quiet=True)
+        bench(resolve(TOY), against="transformers")
     assert "pip install transformers" in refused.value.help
 
 
@@ -102,7 +102,7 @@ def test_systems_that_are_not_there(monkeypatch):
 )
 def test_a_spec_that_transformers_cannot_say(settings, obstacle):
     with pytest.raises(DataError, match=obstacle):
-        bench(resolve(TOY + settings), against="transformers", quiet=True)
+        bench(resolve(TOY + settings), against="transformers")
 
 
 SYSTEMS = {

@@ -6,7 +6,7 @@ import pytest
 
 import bertc
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.lab.bench.latencies import latencies, of_folder, of_spec
+from bertc.lab.bench.latency import latencies, of_folder, of_spec
 from bertc.lab.latency.cases import Case, Setup, Shape, chosen
 from bertc.lab.latency.table import Figures, Latencies, Row
 from bertc.lab.results.runs import read_run
@@ -53,7 +53,7 @@ def unmeasured(monkeypatch):
         cases = choices.cases([subject.name for subject in subjects])
         return {case: Figures(0.004, 0.006, runs=5) for case in cases}
 
-    monkeypatch.setattr("bertc.lab.bench.latencies.measure", measure)
+    monkeypatch.setattr("bertc.lab.bench.latency.measure", measure)
 
 
 @pytest.mark.usefixtures("unmeasured")

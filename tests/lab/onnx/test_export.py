@@ -119,10 +119,10 @@ def test_the_setting_in_the_way_is_named(setting, in_the_way):
 def test_a_folder_is_named_and_left_alone_where_the_graph_is_refused(tmp_path):
     run = run_of(tmp_path / "run", f"{NETWORK} attention=relative")
     with pytest.raises(DataError, match="attention=relative"):
-        export_onnx(run, tmp_path / "out", quiet=True)
+        export_onnx(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(UsageError, match="is the name of a graph") as error:
-        export_onnx(run, Path("small.onnx"), quiet=True)
+        export_onnx(run, Path("small.onnx"))
     assert error.value.help.endswith("--onnx small")
 
 
