@@ -135,9 +135,9 @@ def sweep(
     """
     from bertc.lab.search.sweeping import sweep as run
 
-    swept = run(spec, set or (), for_, trials, out, budget, prune, partial(say, err=True))
+    outcome, best = run(spec, set or (), for_, trials, out, budget, prune, partial(say, err=True))
     if json:
-        say(swept.outcome.as_json())
+        say(outcome.as_json())
         return
-    say(swept.outcome.as_table(), err=True)
-    say(swept.spec, nl=False)
+    say(outcome.as_table(), err=True)
+    say(best, nl=False)

@@ -239,7 +239,7 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path, 
     alone = [report.evaluation for report in reports]
     values = [next(iter(e.scores["classify"].values()))["accuracy"] for e in alone]
     macro = [next(iter(e.classes["classify"].values())).macro_f1 for e in alone]
-    results = evaluate_runs([tmp_path], task=asked, quiet=True)
+    results = evaluate_runs([tmp_path], task=asked)
     (group,) = json.loads(results.as_json())["groups"]
     assert group["seeds"] == [1, 2]
     accuracy, macro_f1, *of_classes = group["last"]
@@ -258,7 +258,7 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path, 
     assert re.search(r"ducks +\d\.\d{4} ", reports[0].as_table())
     (tmp_path / "empty").mkdir()
     with pytest.raises(MissingInputError, match="no run in"):
-        evaluate_runs([tmp_path / "empty"], quiet=True)
+        evaluate_runs([tmp_path / "empty"])
 
 
 @pytest.mark.parametrize(

@@ -37,18 +37,15 @@ class Subject:
 
 def answer_turns(pipe: Connection, subject: Subject, setup: Setup, shapes: Sequence[Shape]) -> None:
     """Load the network and warm up at every shape; then take a turn at each number received."""
-    try:
-        run = _opened(subject, setup)
-        texts = [full_rows(subject.resolved, shape) for shape in shapes]
-        warm = [_warm_seconds(run, rows) for rows in texts]
-        pipe.send(None)
-        while True:
-            number = pipe.recv()
-            pipe.send(_turn(run, texts[number], warm[number]))
-    except EOFError:
-        pass  # no more turns
-    except Exception as error:
-        pipe.send(error)
+    run = _opened(subject, setup)
+    texts = [full_rows(subject.resolved, shape) for shape in shapes]
+    for rows in texts:
+        run(rows)
+    warm = [_seconds(run, rows) for rows in texts]
+    pipe.send(None)
+    while True:
+        number = pipe.recv()
+        pipe.send(_turn(run, texts[number], warm[number]))
 
 
 def full_rows(resolved: Resolved, shape: Shape) -> TextArrays:
@@ -96,9 +93,7 @@ def _in_torch(subject: Subject, setup: Setup) -> Run:
     return run
 
 
-def _warm_seconds(run: Run, texts: TextArrays) -> float:
-    """Seconds of a run at one shape, once warm."""
-    run(texts)
+def _seconds(run: Run, texts: TextArrays) -> float:
     started = time.perf_counter()
     run(texts)
     return time.perf_counter() - started
@@ -108,9 +103,4 @@ def _turn(run: Run, texts: TextArrays, warm_seconds: float) -> list[float]:
     count = max(1, min(MOST_RUNS, math.ceil(TURN_SECONDS / warm_seconds)))
     if count > 1:
         run(texts)  # what other processes took of the caches comes back
-    seconds = []
-    for _ in range(count):
-        started = time.perf_counter()
-        run(texts)
-        seconds.append(time.perf_counter() - started)
-    return seconds
+    return [_seconds(run, texts) for _ in range(count)]

@@ -52,26 +52,17 @@ def latencies(subjects: Sequence[Subject], choices: Choices, *, seconds: float) 
     for subject in subjects:
         _refuse_longer(subject, choices)
     measured = measure(subjects, choices, seconds)
-    runs = [figures.runs for figures in measured.values()]
-    notes = [RANDOM_ROWS, IN_TURNS.format(fewest=min(runs), most=max(runs))]
-    scores = {name: _score(subject) for name, subject in by_name.items()}
+    counts = [figures.runs for figures in measured.values()]
+    notes = [RANDOM_ROWS, IN_TURNS.format(fewest=min(counts), most=max(counts))]
+    runs = {s.name: s.folder for s in subjects if s.folder and RunFolder(s.folder).holds_a_run}
+    scores = {name: read_run(folder).score for name, folder in runs.items()}
     if fresh := [subject.name for subject in subjects if subject.folder is None]:
         notes.append(f"random weights: {', '.join(fresh)}")
-    rows = (
-        Row(
-            case,
-            measured[case],
-            None if case.setup.precision == "int8" else scores[case.setup.name],
-        )
-        for case in choices.cases(list(by_name))
-    )
+    rows = []
+    for case in choices.cases(list(by_name)):
+        score = None if case.setup.precision == "int8" else scores.get(case.setup.name)
+        rows.append(Row(case, measured[case], score))
     return Latencies(tuple(rows), tuple(notes))
-
-
-def _score(subject: Subject) -> tuple[str, float] | None:
-    """The score of a run's weights after its name; None for others."""
-    folder = subject.folder
-    return read_run(folder).score if folder and RunFolder(folder).holds_a_run else None
 
 
 def _refuse_longer(subject: Subject, choices: Choices) -> None:

@@ -97,7 +97,8 @@ class Worker:
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, child_end = context.Pipe()
-        process = context.Process(target=serve, args=(child_end, *arguments), daemon=True)
+        arguments = (serve, child_end, *arguments)
+        process = context.Process(target=_answering, args=arguments, daemon=True)
         process.start()
         child_end.close()
         stack.callback(process.join)
@@ -122,31 +123,36 @@ class Worker:
         return answer
 
 
-def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device) -> None:
-    """Run in the process of a contender: take the first step, then a turn at each request."""
+def _answering(serve: Callable[..., None], pipe: Connection, *arguments: Any) -> None:
+    """Run in the process of a worker, until there are no more requests."""
     try:
-        contender = make()[index]
-        small = warmed_up(device, contender)
-        gc.collect()
-        gauge = small.gauge()
-        with contender.open() as step, contender.turn():
-            first, _ = _timed(step, 1, gauge)
-            compiled = gauge.graphs, gauge.graph_breaks
-            warm, _ = _timed(step, WARM_STEPS, gauge)
-            steps = max(1, math.ceil(TURN_SECONDS / warm))
-            pipe.send((first, *compiled, gauge.peak_bytes))
-            while True:
-                gauge.release()
-                pipe.recv()
-                graphs = gauge.graphs
-                if device.type != "cpu":
-                    step()  # takes the memory again
-                seconds, waited = _timed(step, steps, gauge)
-                pipe.send((seconds, waited, gauge.graphs - graphs))
+        serve(pipe, *arguments)
     except EOFError:
-        pass  # no more turns
+        pass
     except Exception as error:
         pipe.send(error)
+
+
+def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device) -> None:
+    """Take the first step of a contender, then a turn at each request."""
+    contender = make()[index]
+    small = warmed_up(device, contender)
+    gc.collect()
+    gauge = small.gauge()
+    with contender.open() as step, contender.turn():
+        first, _ = _timed(step, 1, gauge)
+        compiled = gauge.graphs, gauge.graph_breaks
+        warm, _ = _timed(step, WARM_STEPS, gauge)
+        steps = max(1, math.ceil(TURN_SECONDS / warm))
+        pipe.send((first, *compiled, gauge.peak_bytes))
+        while True:
+            gauge.release()
+            pipe.recv()
+            graphs = gauge.graphs
+            if device.type != "cpu":
+                step()  # takes the memory again
+            seconds, waited = _timed(step, steps, gauge)
+            pipe.send((seconds, waited, gauge.graphs - graphs))
 
 
 def _timed(step: Step, steps: int, gauge: Any) -> tuple[float, float]:

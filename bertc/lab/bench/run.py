@@ -17,10 +17,7 @@ BASELINE = "transformers"
 
 
 def bench(
-    *programs: Resolved,
-    against: str | None = None,
-    rounds: int = 7,
-    compiled: bool = False,
+    *programs: Resolved, against: str | None = None, rounds: int = 7, compiled: bool = False
 ) -> BenchReport:
     """Time the first stage's step of programs on rows of random tokens; no text is read.
 

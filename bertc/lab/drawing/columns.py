@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from bertc import Resolved
-from bertc.lab.drawing.boxes import GAP, WIDTH, Box, BoxKind, Edge, Picture
+from bertc.lab.drawing.pictures import GAP, WIDTH, Box, BoxKind, Edge, Picture
 from bertc.lab_api import units
 
 MAIN = "encoder"
@@ -23,7 +23,8 @@ def picture_of(resolved: Resolved) -> Picture:
         heads, first = dict[str, list[Any]](), len(boxes)
         for term in resolved.terms():
             learner = resolved.stages[-1].learner(term.objective).name
-            if learner == network.name if network.learned else _asks_head(term.objective):
+            lesson = term.objective.teaching  # which may read the head of a frozen network
+            if learner == network.name if network.learned else lesson and lesson.asks_head:
                 heads.setdefault(term.objective.head_name, []).append(term)
         width = max(1, len(heads)) * (WIDTH + GAP)
         tied = {w.name for w in network.body.weights() if network.owner(w.name) != network.name}
@@ -67,7 +68,8 @@ class _Column:
                 last = [w for w in body.weights() if w.name.startswith("norm.")]
                 self.add("norm", [f"{body.norm.of_layers.kind} norm"], last)
         else:
-            layers = [w for w in body.weights() if _is_of_layer(w.name)]
+            parts = [(w, w.name.split(".")) for w in body.weights()]
+            layers = [w for w, names in parts if any(map(str.isdigit, names[1:3]))]
             self.add("attention", [body.body_kind, *self.texts(layers)], layers)
         states, self.x = len(self.boxes) - 1, self.x - (len(heads) - 1) * (WIDTH + GAP) // 2
         for name, terms in heads.items():
@@ -166,13 +168,3 @@ def _symbol(body: Any, layer: int) -> Hashable:
 def _span(numbers: Sequence[int], text: Callable[[int], str] = "{:,}".format) -> str:
     low, high = text(min(numbers)), text(max(numbers))
     return low if low == high else f"{low} to {high}"
-
-
-def _asks_head(objective: Any) -> bool:
-    """True if an objective reads the head of a frozen network."""
-    return bool(objective.teaching and objective.teaching.asks_head)
-
-
-def _is_of_layer(name: str) -> bool:
-    """True of a weight of a numbered layer, ``<part>.<i>.<...>``."""
-    return any(part.isdigit() for part in name.split(".")[1:3])

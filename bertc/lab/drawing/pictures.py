@@ -1,12 +1,15 @@
-"""Pictures of networks as Graphviz text, or SVG."""
+"""Pictures of networks: boxes one above the other with arrows, as Graphviz text or SVG."""
 
 import html
 import json
+from typing import Literal, NamedTuple
 
-from bertc.lab.drawing.boxes import Edge, Picture
 from bertc.lab_api import escaped
 
-_COLOURS = {
+BoxKind = Literal["tokens", "embeddings", "attention", "ffn", "norm", "head", "taught"]
+WIDTH, GAP = 220, 28
+"""Pixels of a box, and between boxes."""
+_COLOURS: dict[BoxKind, str] = {
     "tokens": "#ffffff", "embeddings": "#dce8f5", "attention": "#f8e7d8", "ffn": "#dff0dd",
     "norm": "#f6f0d8", "head": "#e8e0f4", "taught": "#f4e0ec",
 }  # fmt: skip
@@ -16,6 +19,36 @@ _STYLE = """text{font:11px Helvetica,Arial,sans-serif;text-anchor:middle;fill:#5
 .title{font-size:12.5px;font-weight:600;fill:#222}.label{stroke:#fff;paint-order:stroke}
 path,rect{fill:none;stroke:#777;marker-end:url(#tip)}.frame,#tip path{marker-end:none}
 .link,.lesson{stroke-dasharray:4 3}#tip{overflow:visible}#tip path{fill:#777;stroke:none}"""
+
+
+class Box(NamedTuple):
+    """A part around ``x`` with ``numel`` learned weights; y is negative above the ground."""
+
+    kind: BoxKind
+    lines: tuple[str, ...]
+    numel: int
+    x: int
+    top: int
+    bottom: int
+
+
+class Edge(NamedTuple):
+    """An arrow between boxes by number, or a frame from one to another, as they are listed."""
+
+    kind: Literal["flow", "residual", "loop", "link", "lesson", "frame"]
+    start: int
+    end: int
+    label: str = ""
+
+
+class Picture(NamedTuple):
+    """Boxes from the lowest up, network by network; a frame is after those in it."""
+
+    title: str
+    boxes: list[Box]
+    edges: list[Edge]
+    width: int = WIDTH
+    gap: int = GAP
 
 
 def dot(picture: Picture) -> str:

@@ -1,6 +1,7 @@
 """Pages about words, as Markdown: meaning, what may be written, default and source."""
 
 import re
+from itertools import takewhile
 
 from bertc.lab.editor.place import CursorPlace
 from bertc.lab.editor.slots import STAGE, block_kind, full_name, settings_at, slot_at, values_at
@@ -75,9 +76,6 @@ def argument_page(kind: ValueKind, name: str) -> str:
 
 def spec_page(name: str) -> str:
     """The page of a shipped spec: its first comment, shown as it is."""
-    lines = []
-    for line in spec_text(name).splitlines():
-        if not line.startswith("#"):
-            break
-        lines.append(line.strip("# "))
-    return f"**`{name}`**\n\n```text\n" + "\n".join(lines) + "\n```"
+    comment = takewhile(lambda line: line.startswith("#"), spec_text(name).splitlines())
+    lines = "\n".join(line.strip("# ") for line in comment)
+    return f"**`{name}`**\n\n```text\n{lines}\n```"

@@ -40,8 +40,3 @@ def read_checked(path: Path, text: str) -> Reading:
     except BertcError as error:
         return Reading(text, (), error)
     return Reading(text, tuple(diagnostics.found or diagnostics.remarks))
-
-
-def forget() -> None:
-    """Forget what was found: a file that it depends on may have changed."""
-    read_checked.cache_clear()

@@ -9,11 +9,11 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from bertc import SpecError, __version__
-from bertc.lab.editor import convert, reading
+from bertc.lab.editor import convert
 from bertc.lab.editor.convert import TextLines
 from bertc.lab.editor.hover import page_at
-from bertc.lab.editor.place import place_at
-from bertc.lab.editor.reading import Reading
+from bertc.lab.editor.place import CursorPlace, place_at
+from bertc.lab.editor.reading import Reading, read_checked
 from bertc.lab.editor.suggestions import suggestions
 from bertc.lab_api import formatted
 
@@ -33,6 +33,13 @@ class Server(LanguageServer):
         text = self.workspace.get_text_document(uri).source
         return TextLines(text, self.workspace.position_codec)
 
+    def place(
+        self, params: types.CompletionParams | types.HoverParams
+    ) -> tuple[TextLines, CursorPlace]:
+        """The lines of a document, and the place of a position in it."""
+        lines = self.lines(params.text_document.uri)
+        return lines, place_at(lines.text, lines.offset(params.position))
+
     def path(self, uri: str) -> Path:
         """The file of a document; of one without a file, its name in the working folder."""
         path = to_fs_path(uri) if uri.startswith("file:") else None
@@ -40,7 +47,7 @@ class Server(LanguageServer):
 
     def checked(self, uri: str) -> Reading:
         """A document with all that is found in it."""
-        return reading.read_checked(self.path(uri), self.lines(uri).text)
+        return read_checked(self.path(uri), self.lines(uri).text)
 
     def check_soon(self, uri: str) -> None:
         """Check a document and send what is found, once no key was pressed for a moment."""
@@ -81,7 +88,7 @@ def files_changed(
     ls: Server, params: types.DidSaveTextDocumentParams | types.DidChangeWatchedFilesParams
 ) -> None:
     """Check every open document anew, since a file has changed that it may depend on."""
-    reading.forget()
+    read_checked.cache_clear()
     for uri in ls.workspace.text_documents:
         ls.check_soon(uri)
 
@@ -96,9 +103,7 @@ def document_closed(ls: Server, params: types.DidCloseTextDocumentParams) -> Non
 
 def suggest(ls: Server, params: types.CompletionParams) -> types.CompletionList:
     """Answer with all that may be written at a position."""
-    uri = params.text_document.uri
-    lines = ls.lines(uri)
-    place = place_at(lines.text, lines.offset(params.position))
+    lines, place = ls.place(params)
     offered = enumerate(suggestions(place))
     items = [convert.completion(suggestion, n, place, lines) for n, suggestion in offered]
     return types.CompletionList(is_incomplete=False, items=items)
@@ -106,11 +111,8 @@ def suggest(ls: Server, params: types.CompletionParams) -> types.CompletionList:
 
 def hover(ls: Server, params: types.HoverParams) -> types.Hover | None:
     """The meaning of the word at a position."""
-    uri = params.text_document.uri
-    lines = ls.lines(uri)
-    place = place_at(lines.text, lines.offset(params.position))
-    page = page_at(place)
-    if not page:
+    lines, place = ls.place(params)
+    if not (page := page_at(place)):
         return None
     at = types.Range(lines.position(place.start), lines.position(place.end))
     return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, page), at)

@@ -1,6 +1,6 @@
 """Names and values that settings allow at a place: known names, kinds, the values of each."""
 
-from functools import cache, reduce
+from functools import reduce
 from typing import NamedTuple
 
 from bertc.lab.editor.place import Bracket, CursorPlace, Level
@@ -16,14 +16,9 @@ class ArgumentSlot(NamedTuple):
     name: str = ""
 
 
-@cache
-def _letters() -> dict[str, str]:
-    return {setting.alias: setting.name for setting in schema().values() if setting.alias}
-
-
 def full_name(setting: str) -> str:
     """The name of a setting that is written by its letter."""
-    return _letters().get(setting, setting)
+    return next((s.name for s in schema().values() if s.alias and s.alias == setting), setting)
 
 
 def block_kind(level: Level) -> ValueKind | None:

@@ -4,24 +4,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Literal, NamedTuple
 
-from bertc.lab.editor.hover import (
-    EXTENDS_MEANING,
-    STAGE_MEANING,
-    argument_page,
-    kind_page,
-    setting_page,
-    spec_page,
-)
+from bertc.lab.editor import hover, slots
 from bertc.lab.editor.place import CursorPlace
-from bertc.lab.editor.slots import (
-    STAGE,
-    ArgumentSlot,
-    block_kind,
-    full_name,
-    settings_at,
-    slot_at,
-    values_at,
-)
 from bertc.lab_api import AllowedValues, schema, shipped_specs, spec_text
 
 Sort = Literal["setting", "argument", "block", "kind", "value", "spec"]
@@ -45,37 +29,37 @@ def suggestions(place: CursorPlace) -> list[Suggestion]:
         case "base":
             return list(_shipped())
         case "argument":
-            slot = slot_at(place)
-            return [*_arguments(place, slot), *_values(values_at(place))] if slot else []
+            slot = slots.slot_at(place)
+            return [*_arguments(place, slot), *_values(slots.values_at(place))] if slot else []
         case "value":
-            return list(_values(values_at(place)))
+            return list(_values(slots.values_at(place)))
         case "nothing":
             return []
 
 
 def _items(place: CursorPlace) -> Iterator[Suggestion]:
-    written, equal = {full_name(name) for name in place.level.given}, _equal(place)
-    if kind := block_kind(place.level):
-        yield from _arguments(place, ArgumentSlot(kind))
+    written, equal = {slots.full_name(name) for name in place.level.given}, _equal(place)
+    if kind := slots.block_kind(place.level):
+        yield from _arguments(place, slots.ArgumentSlot(kind))
         return
-    for name in settings_at(place.level):
+    for name in slots.settings_at(place.level):
         if name not in written or name == place.word:
             meaning = schema()[name].meaning
-            yield Suggestion(name, name + equal, "setting", meaning, setting_page(name))
+            yield Suggestion(name, name + equal, "setting", meaning, hover.setting_page(name))
     if not place.level.block:
-        yield Suggestion(STAGE, f"{STAGE} ", "block", STAGE_MEANING)
+        yield Suggestion(slots.STAGE, f"{slots.STAGE} ", "block", hover.STAGE_MEANING)
         if not written:
-            yield Suggestion("extends", "extends ", "block", EXTENDS_MEANING)
+            yield Suggestion("extends", "extends ", "block", hover.EXTENDS_MEANING)
 
 
-def _arguments(place: CursorPlace, slot: ArgumentSlot) -> Iterator[Suggestion]:
+def _arguments(place: CursorPlace, slot: slots.ArgumentSlot) -> Iterator[Suggestion]:
     """The arguments of a kind that are not given yet."""
     written = place.brackets[-1].given if place.brackets else place.level.given
     equal = ("" if place.named else "=") if place.brackets else _equal(place)
     for name, argument in slot.kind.arguments.items():
         if name not in written or name == place.word:
             detail = f"default {argument.default}" if argument.default else "has to be written"
-            page = argument_page(slot.kind, name)
+            page = hover.argument_page(slot.kind, name)
             yield Suggestion(name, name + equal, "argument", detail, page)
 
 
@@ -84,7 +68,7 @@ def _shipped() -> tuple[Suggestion, ...]:
     """The shipped specs, each with its first comment."""
     texts = ((name, spec_text(name)) for name in shipped_specs())
     return tuple(
-        Suggestion(name, name, "spec", text.partition("\n")[0].strip("# "), spec_page(name))
+        Suggestion(name, name, "spec", text.partition("\n")[0].strip("# "), hover.spec_page(name))
         for name, text in texts
     )
 
@@ -102,5 +86,7 @@ def _values(values: AllowedValues | None) -> Iterator[Suggestion]:
             continue  # written as a number and this word
         needed = any(not argument.default for argument in kind.arguments.values())
         insert = f"{name}(" if needed and not name.endswith(")") else name
-        yield Suggestion(name, insert, "kind", kind.meaning.partition("\n")[0], kind_page(kind))
+        yield Suggestion(
+            name, insert, "kind", kind.meaning.partition("\n")[0], hover.kind_page(kind)
+        )
     yield from (Suggestion(word, word, "value") for word in values.words)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from bertc import Estimate, Resolved, SpecError, estimate
+from bertc import Resolved, SpecError, estimate
 from bertc.lab.fit.budget import Budget
 from bertc.lab_api import Program, most_steps, points
 
@@ -64,20 +64,12 @@ def candidate(program: Program, resolved: Resolved, target: Target) -> Candidate
     """A program with its figures."""
     most = min((b.most for b in target.budgets if b.kind == "memory"), default=inf)
     estimated = estimate(resolved, target.device, devices=target.devices, memory_bytes=most)
-    figures = {budget.kind: _figure(budget.kind, estimated) for budget in target.budgets}
+    every = {
+        "params": estimated.parameters.total, "flops": estimated.flops.train_total,
+        "time": estimated.time.seconds_total, "memory": estimated.memory.peak_bytes,
+    }  # fmt: skip
+    figures = {budget.kind: every[budget.kind] for budget in target.budgets}
     return Candidate(program, resolved, figures, estimated.parameters.total)
-
-
-def _figure(kind: str, estimated: Estimate) -> float:
-    match kind:
-        case "params":
-            return estimated.parameters.total
-        case "flops":
-            return estimated.flops.train_total
-        case "time":
-            return estimated.time.seconds_total
-        case _:
-            return estimated.memory.peak_bytes
 
 
 def longest(one: Candidate, target: Target) -> Candidate:

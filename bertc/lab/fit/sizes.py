@@ -41,11 +41,7 @@ def choose_with_steps(tried: Sequence[Program], target: Target) -> Choice:
 
 
 def resolvable(tried: Iterable[Program]) -> tuple[list[Known], list[SpecError]]:
-    """The programs that there are, and the mistakes of others.
-
-    Raises:
-        SpecError: if there is none: the mistakes of the first.
-    """
+    """The programs that there are, and the mistakes of others; there has to be a program."""
     known, mistakes = list[Known](), list[SpecError]()
     for program in tried:
         try:

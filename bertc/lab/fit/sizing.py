@@ -65,11 +65,7 @@ def machine_named(text: str) -> Machine:
 
 
 def budget_named(text: str) -> Budget:
-    """Read ``14M`` (parameters), ``8h`` (time) or ``1e18`` (FLOPs).
-
-    Raises:
-        UsageError: it is none of these.
-    """
+    """Read ``14M`` (parameters), ``8h`` (time) or ``1e18`` (FLOPs)."""
     for kind in ("time", "params", "flops"):
         try:
             read = budget(kind, text)

@@ -178,10 +178,8 @@ class Jobs:
         for name in LENGTHS:
             if tokens := options.get(name):
                 options[name] = max(1, round(int(tokens) * self.factors["seq"]))
-        name, values = (
-            f"{folder}/{path_name(measure.name)}",
-            " ".join(map(str, measure.eval.values())),
-        )
+        name = f"{folder}/{path_name(measure.name)}"
+        values = " ".join(map(str, measure.eval.values()))
         job, said = self._job(name, row.name, measure.name, seed, values), json.dumps(options)
         return replace(job, text="", overrides=(), after=(run,), eval=options, said=said)
 

@@ -46,7 +46,7 @@ class Shown:
         measured = [measure for measure in self.table.measures if self._is_measured(measure)]
         if not measured:
             raise UsageError("nothing was measured yet", help="--scale tiny trains the rows")
-        save_picture(self.table, self.results, measured, path, described)
+        _save_picture(self, measured, path, described)
 
     def claims(self) -> list[list[str]]:
         """The paper's claims, pair by pair, with both differences and the verdict on each."""
@@ -69,10 +69,7 @@ class Shown:
         """Ours of each figure and measure, if there are any, then the paper's."""
         rows = [(row, self.results.row(row.name)) for row in self.table.rows]
         columns = [("row", [row.name for row in self.table.rows])]
-        texts: dict[str, Callable[[float], str]] = {
-            "parameters": units.count_text,
-            "flops": units.flops_text,
-        }
+        texts = {"parameters": units.count_text, "flops": units.flops_text}
         texts |= {measure.name: number_text for measure in self.table.measures}
         for name, text in texts.items():
             if name in FIGURES:
@@ -150,9 +147,7 @@ SHIFT = 0.12
 OURS, PUBLISHED = "#1f77b4", "#d62728"
 
 
-def save_picture(
-    table: Table, results: TableResults, measures: Sequence[Measure], path: Path, described: str
-) -> None:
+def _save_picture(shown: Shown, measures: Sequence[Measure], path: Path, described: str) -> None:
     """Draw the measures side by side; published figures have an axis of their own above.
 
     Sizes differ by orders of magnitude, so that only the order of rows can be compared.
@@ -160,7 +155,7 @@ def save_picture(
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    rows = [row.name for row in table.rows]
+    table, results, rows = shown.table, shown.results, [row.name for row in shown.table.rows]
     size = (2.2 + 3.6 * len(measures), 1.2 + 0.32 * len(rows))
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
@@ -168,13 +163,9 @@ def save_picture(
         summaries = [(y, results.row(row).summary(measure.name)) for y, row in enumerate(rows)]
         ours = [(y - SHIFT, summary) for y, summary in summaries if summary]
         axes.errorbar(
-            [summary.mean for _, summary in ours],
-            [y for y, _ in ours],
-            xerr=[interval(summary) for _, summary in ours],
-            fmt="o",
-            color=OURS,
-            capsize=3,
-        )
+            [summary.mean for _, summary in ours], [y for y, _ in ours],
+            xerr=[interval(summary) for _, summary in ours], fmt="o", color=OURS, capsize=3,
+        )  # fmt: skip
         axes.set_xlabel(f"{measure.name}, at scale {results.scale}", color=OURS)
         published = [(row.published.get(measure.name), y) for y, row in enumerate(table.rows)]
         printed = [(figure, y + SHIFT) for figure, y in published if figure is not None]

@@ -180,10 +180,7 @@ class Table(_Part):
 
     @model_validator(mode="after")
     def _holds_together(self) -> "Table":
-        rows, measures = (
-            [row.name for row in self.rows],
-            [measure.name for measure in self.measures],
-        )
+        rows, measures = [r.name for r in self.rows], [m.name for m in self.measures]
         _refuse_twins(rows, "rows")
         _refuse_twins([*measures, *FIGURES, PRETRAINING], "measures")
         _refuse_twins(["run", *self.needs, *(run.name for run in self.before)], "needs and runs")

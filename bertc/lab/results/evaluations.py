@@ -10,12 +10,7 @@ from bertc.lab_api import Manner, RunFolder, evaluate_run
 
 
 def evaluate_runs(
-    folders: Sequence[Path],
-    manner: Manner | None = None,
-    *,
-    task: str = "",
-    part: str = "",
-    quiet: bool = False,
+    folders: Sequence[Path], manner: Manner | None = None, *, task: str = "", part: str = ""
 ) -> Results:
     """Evaluate runs and those below folders, with means over their seeds.
 
@@ -29,7 +24,7 @@ def evaluate_runs(
     ]
     runs, notes = [], dict[Path, tuple[str, ...]]()
     for path in dict.fromkeys(paths):
-        report = evaluate_run(path, manner, task=task, part=part, quiet=quiet)
+        report = evaluate_run(path, manner, task=task, part=part)
         evaluation, notes[path] = report.evaluation, report.notes
         assert evaluation, "it was evaluated"
         values = evaluation.values

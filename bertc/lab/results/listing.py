@@ -17,15 +17,9 @@ from bertc.lab_api import RunFolder, Table, programs, settings_texts, units
 TITLES = ("run", "state", "scored by", "last", "best", "parameters", "time", "FLOPs", "when")
 """Columns of the table."""
 _UNITS = (
-    str,
-    str,
-    str,
-    "{:.4f}".format,
-    "{:.4f}".format,
-    units.count_text,
-    units.duration_text,
+    str, str, str, "{:.4f}".format, "{:.4f}".format, units.count_text, units.duration_text,
     units.flops_text,
-)
+)  # fmt: skip
 STATES = ("training", "finished", "failed", "stopped")
 """States of runs, in the order of the list."""
 RUN_FACTS = ("name", "folder", "state")
@@ -195,14 +189,8 @@ def _condition(text: str) -> Callable[[Listed], bool]:
 
 
 def _cells(run: Listed) -> tuple[Any, ...]:
+    when = f"{datetime.fromtimestamp(run.when):%Y-%m-%d %H:%M}"
     return (
-        str(run.folder),
-        run.standing,
-        run.scored,
-        run.last,
-        run.best,
-        run.parameters,
-        run.seconds or None,
-        run.flops or None,
-        f"{datetime.fromtimestamp(run.when):%Y-%m-%d %H:%M}",
-    )
+        str(run.folder), run.standing, run.scored, run.last, run.best, run.parameters,
+        run.seconds or None, run.flops or None, when,
+    )  # fmt: skip

@@ -128,15 +128,11 @@ def _at(space: Space, turn: Sequence[int]) -> tuple[Values, list[int]]:
     sizes = list[int]()
 
     def choose(dimension: Dimension) -> Any:
-        options = _options(dimension)
+        options: Sequence[Any] = tuple(getattr(dimension, "texts", ()))
+        if isinstance(dimension, Interval):
+            options = range(int(dimension.low), int(dimension.high) + 1)
         at = turn[len(sizes)] if len(sizes) < len(turn) else 0
         sizes.append(len(options))
         return options[at]
 
     return _through(space, choose), sizes
-
-
-def _options(dimension: Dimension) -> Sequence[Any]:
-    if isinstance(dimension, Interval):
-        return range(int(dimension.low), int(dimension.high) + 1)
-    return tuple(dimension.texts)

@@ -100,10 +100,8 @@ class Outcome:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         count = len(self.trials)
-        counts = {
-            s: sum(t.state == s for t in self.trials) for s in (*STATE_NAMES.values(), "failed")
-        }
-        states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+        seen, known = [trial.state for trial in self.trials], (*STATE_NAMES.values(), "failed")
+        states = ", ".join(f"{seen.count(state)} {state}" for state in known if state in seen)
         lines += [
             "",
             f"{count:,} trial{'s' * (count != 1)}: {states}" if count else "no trials yet",
@@ -165,11 +163,9 @@ def best_spec(outcome: Outcome, space: Space, source: str) -> str:
 
 
 def _tried(store: Store, trial: Any) -> Tried:
-    state = (
-        "failed"
-        if "failed" in trial.user_attrs
-        else STATE_NAMES.get(trial.state.name, "unfinished")
-    )
+    state = STATE_NAMES.get(trial.state.name, "unfinished")
+    if "failed" in trial.user_attrs:
+        state = "failed"
     score = trial.value
     if score is None and trial.intermediate_values:
         score = trial.intermediate_values[max(trial.intermediate_values)]

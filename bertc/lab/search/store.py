@@ -141,9 +141,10 @@ def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any]) -> Store:
         known = study.user_attrs.get(FACTS)
         if known is None:
             study.set_user_attr(FACTS, json.dumps(facts))
-    if known is not None and (differs := _differing(json.loads(known), facts)):
+    begun = json.loads(known) if known is not None else facts
+    if differing := [name for name in facts if begun.get(name) != facts[name]]:
         raise UsageError(
-            f"{folder} has a search with another {differs}",
+            f"{folder} has a search with another {', '.join(differing)}",
             help="--out of a new folder, or what it was begun with",
         )
     return Store(folder, study)
@@ -180,10 +181,6 @@ def _database(folder: Path) -> Any:
     return package().storages.RDBStorage(
         f"sqlite:///{DATABASE}", engine_kwargs={"creator": connect}
     )
-
-
-def _differing(known: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    return ", ".join(name for name in facts if known.get(name) != facts[name])
 
 
 @contextmanager

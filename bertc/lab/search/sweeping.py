@@ -1,7 +1,6 @@
 """``bertc sweep``: a search over the ranges and lists of a spec, begun, joined or gone on with."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from bertc import UsageError
@@ -16,14 +15,6 @@ from bertc.lab_api import Interval, Program, points, space, spec_text
 HALVING = "halving"
 
 
-@dataclass(frozen=True)
-class Found:
-    """The outcome of a search so far, and its best trial as a spec; empty without one."""
-
-    outcome: Outcome
-    spec: str
-
-
 def sweep(
     spec: str,
     overrides: Sequence[str],
@@ -33,8 +24,11 @@ def sweep(
     most: str | None,
     prune: str | None,
     say: Callable[[str], None],
-) -> Found:
-    """Search a spec's ranges and lists until enough trials are done, or a budget is spent."""
+) -> tuple[Outcome, str]:
+    """Search a spec's ranges and lists until enough trials are done, or a budget is spent.
+
+    Return the outcome, and the best trial as a spec; empty without one.
+    """
     if prune not in (None, HALVING):
         raise UsageError(f"--prune {prune}: not known", help=f"--prune {HALVING}")
     limits, where = _limits(most), space(spec, overrides)
@@ -59,7 +53,7 @@ def sweep(
         search(task, store, say)
     with reading_store(folder):
         outcome = outcome_of(store, goal)
-        return Found(outcome, best_spec(outcome, where, title if title != "spec" else ""))
+        return outcome, best_spec(outcome, where, title if title != "spec" else "")
 
 
 def _limits(most: str | None) -> Mapping[str, float]:

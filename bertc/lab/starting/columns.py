@@ -32,11 +32,6 @@ class Column:
         return words >= 2 * len(self.cells) <= 10 * len(self.labels)
 
     @property
-    def is_numbers(self) -> bool:
-        """True if each cell is a number."""
-        return all(_number(cell) is not None for cell in self.cells)
-
-    @property
     def is_score(self) -> bool:
         """True for numbers that are no names of classes: fractions, or more than twenty."""
         numbers = {_number(cell) for cell in self.cells}
@@ -60,7 +55,7 @@ class Roles:
         """
         if self.pair and self.negative:
             return {"positive": self.pair, "negative": self.negative}
-        if not self.pair or (self.label and not self.label.is_numbers):
+        if not self.pair or (self.label and None in map(_number, self.label.cells)):
             return {}
         return {"positive": self.pair} | ({"score": self.label} if self.label else {})
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 
-from bertc.lab_api import model_weights, points, shipped_specs, spec_text
+from bertc.lab_api import Table, model_weights, points, shipped_specs, spec_text
 
 _PAPER = re.compile(r"[A-Z][\w-]+ (?:et al\.|(?:&|and) [A-Z][\w-]+) (?:19|20)\d\d\b")
 _SOURCES = re.compile(r" \([^()]*\)")
@@ -35,17 +35,18 @@ class Shipped:
 
 def gallery() -> list[Shipped]:
     """Every shipped spec, by name; each is resolved to count its parameters."""
-    return [_shipped(name) for name in shipped_specs()]
+    specs = []
+    for name in shipped_specs():
+        counts = [sum(weight.numel for weight in model_weights(point)) for point in points(name)]
+        text = spec_text(name)
+        size = min(counts), max(counts)
+        specs.append(Shipped(name, sentence_of(text), paper_of(text), size))
+    return specs
 
 
 def gallery_table(specs: Sequence[Shipped]) -> str:
     """Name, parameters, paper and sentence, a line a spec."""
-    widths = [max(len(getattr(spec, name)) for spec in specs) for name in ("name", "size", "paper")]
-    return "\n".join(
-        f"{spec.name:{widths[0]}}  {spec.size:>{widths[1]}}  {spec.paper:{widths[2]}}  "
-        f"{spec.sentence}"
-        for spec in specs
-    )
+    return str(Table([""] * 4, [(s.name, s.size, s.paper, s.sentence) for s in specs]))
 
 
 def gallery_json(specs: Sequence[Shipped]) -> str:
@@ -69,9 +70,3 @@ def paper_of(text: str) -> str:
 def _first_comment(text: str) -> str:
     comment = takewhile(lambda line: line.startswith("#"), text.splitlines())
     return " ".join(line.strip("# ") for line in comment)
-
-
-def _shipped(name: str) -> Shipped:
-    counts = [sum(weight.numel for weight in model_weights(program)) for program in points(name)]
-    text = spec_text(name)
-    return Shipped(name, sentence_of(text), paper_of(text), (min(counts), max(counts)))

@@ -52,11 +52,7 @@ def feeding(
 
 
 def sink_of(tracker: str, run: TrackedRun) -> Sink:
-    """Open a run in a tracker.
-
-    Raises:
-        Exception: whatever the tracker raises.
-    """
+    """Open a run in a tracker, which may raise anything."""
     match tracker:
         case "tensorboard":
             from bertc.lab.trackers.tensorboard import TensorBoardSink

@@ -18,6 +18,10 @@ from bertc.lab_api import RunFolder, escaped, shown_figures, units
 
 QUIET_SECONDS = 120.0
 """Seconds without a new figure after which a reader should know."""
+LATEST = (
+    ("loss", "train/loss", ".4g"), ("rate", "train/lr", ".3g"),
+    ("tokens/s", "train/tokens_per_second", ",.0f"),
+)  # fmt: skip
 RECENT = 10
 """Lines of metrics whose speed counts as the present one."""
 
@@ -48,7 +52,9 @@ class RunView:
         """The run in one line, for logs and pipes."""
         parts = [f"{self.state}, step {self.step:,} of {self.steps:,}"]
         parts += [f"stage {escaped(self.stage)}"] if self.stage else []
-        parts += _figures(self.latest)
+        for title, name, form in LATEST:
+            if name in self.latest:
+                parts.append(f"{title} {self.latest[name]:{form}}")
         parts += [f"{units.duration_text(self.seconds)} so far"] if self.seconds else []
         if self.seconds_left is not None and not self.over:
             parts.append(f"about {units.duration_text(self.seconds_left)} left")
@@ -132,12 +138,3 @@ def _seconds_left(resolved: Resolved, points: Sequence[LineFigures]) -> float | 
     if recently <= 0 or last.seconds <= before.seconds:
         return None
     return (flops.at(resolved.steps) - done) * (last.seconds - before.seconds) / recently
-
-
-def _figures(latest: Mapping[str, float]) -> list[str]:
-    known = (
-        ("loss", "train/loss", ".4g"),
-        ("rate", "train/lr", ".3g"),
-        ("tokens/s", "train/tokens_per_second", ",.0f"),
-    )
-    return [f"{title} {latest[name]:{form}}" for title, name, form in known if name in latest]

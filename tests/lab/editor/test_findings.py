@@ -10,7 +10,7 @@ from bertc.base.diagnostics import Source, Span, codes
 from bertc.lab.editor.convert import TextLines, actions, diagnostics
 from bertc.lab.editor.hover import page_at
 from bertc.lab.editor.place import place_at
-from bertc.lab.editor.reading import Reading, forget, read_checked
+from bertc.lab.editor.reading import Reading, read_checked
 from bertc.lab.editor.suggestions import suggestions
 from bertc.lang.files import shipped_place
 from docs.grammars import TEXT_MATE_FILE
@@ -86,7 +86,7 @@ def test_what_a_base_has_is_shown_at_extends_and_mended_here(tmp_path):
     (first, *_) = actions(reading, lines(text), URI, EVERYWHERE)
     assert told(read_checked(tmp_path / "mine.bertc", changed(text, first))) == []
     (tmp_path / "base.bertc").write_text("heads = 6\n")
-    forget()
+    read_checked.cache_clear()
     assert told(read_checked(tmp_path / "mine.bertc", text)) == []
 
 
