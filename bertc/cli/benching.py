@@ -48,8 +48,8 @@ def bench(
     from bertc.api import resolve
 
     if latency:
+        from bertc.lab.bench.cases import chosen
         from bertc.lab.bench.latency import latencies, of_folder, of_spec
-        from bertc.lab.latency.cases import chosen
 
         subjects = [
             of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, set or ()), name)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc import Resolved
-from bertc.lab.latency.cases import Setup, Shape
+from bertc.lab.bench.cases import Setup, Shape
 
 TURN_SECONDS = 0.02
 """Seconds that a turn takes at least, after a first run that is not timed."""

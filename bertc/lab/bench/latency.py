@@ -12,9 +12,8 @@ from pathlib import Path
 
 from bertc import Resolved, UsageError
 from bertc.lab.bench.answering import Subject, answer_turns
+from bertc.lab.bench.cases import Case, Choices, Figures, Latencies, NumberFormat, Row, Setup, Shape
 from bertc.lab.bench.measure import Worker
-from bertc.lab.latency.cases import Case, Choices, NumberFormat, Setup, Shape
-from bertc.lab.latency.table import Figures, Latencies, Row
 from bertc.lab.results.runs import read_run
 from bertc.lab_api import RunFolder
 

@@ -6,9 +6,8 @@ import pytest
 
 import bertc
 from bertc.base.diagnostics import DataError, UsageError
+from bertc.lab.bench.cases import Case, Figures, Latencies, Row, Setup, Shape, chosen
 from bertc.lab.bench.latency import latencies, of_folder, of_spec
-from bertc.lab.latency.cases import Case, Setup, Shape, chosen
-from bertc.lab.latency.table import Figures, Latencies, Row
 from bertc.lab.results.runs import read_run
 from tests.lab.onnx.conftest import run_of
 

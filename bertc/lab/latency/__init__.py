@@ -1,1 +1,0 @@
-"""Milliseconds of answering texts: cases, and their table."""
