@@ -5,16 +5,16 @@ from bertc.base.diagnostics import Table
 FIGURES = Table(
     ("part", "size", "note"),
     [("head", 1200, None), ("of a stage",), ("<b>", "3", "two\nlines\x1b")],
-    "a <title>",
-    ("a note",),
+    "a <title>\nof two",
+    ("a note\nof two",),
     (str, "{:,}".format),
 )
 
 
 def test_text_is_in_columns_with_figures_to_the_right():
     assert str(FIGURES).split("\n") == [
-        "a <title>", "part   size  note", "head  1,200", "of a stage", "<b>       3  two",
-        "             lines\\x1b", "", "a note",
+        "a <title>", "of two", "part   size  note", "head  1,200", "of a stage", "<b>       3  two",
+        "             lines\\x1b", "", "a note", "of two",
     ]  # fmt: skip
     assert str(Table(("", ""), [("a", "1"), ("b", "22")])) == "a   1\nb  22"
 
@@ -27,5 +27,5 @@ def test_html_escapes_text_and_leaves_colours_to_the_page():
     assert '<td style="text-align:right">1,200</td>' in html
     assert "two<br>lines\\x1b</td>" in html
     assert "<b>a &lt;" in html
-    assert html.count("<small>a note</small>") == 1
+    assert html.count("<small>a note<br>of two</small>") == 1
     assert "color" not in html

@@ -27,6 +27,8 @@ MISSING, INTERNAL, CANNOT_WRITE, NO_MEMORY, INTERRUPTED = 66, 70, 74, 78, 130
 def exit_code(error: BaseException, color: bool) -> int:
     """Print an error on stderr and return the exit code of the process."""
     match error:
+        case SystemExit(__context__=BrokenPipeError() as left):  # as click ends a command
+            return exit_code(left, color)
         case SystemExit():
             return error.code if isinstance(error.code, int) else int(error.code is not None)
         case SpecError():

@@ -15,6 +15,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Program
 from bertc.lang import SpecLocation, load
 from bertc.lang.load import Written, read_spec
+from bertc.lang.read.scan import MOST_MISTAKES
 
 PASSES = (facts, *passes.WRITTEN, *passes.FILLING, passes.dimensions, *passes.CHECKS)
 """All passes in order; ``dimensions``, in the middle, derives the last open settings."""
@@ -97,7 +98,8 @@ def checked(
         diagnostics.raise_if_any()
         raise
     for program in finished:
-        passes.missing_inputs(program, diagnostics)
+        if len(diagnostics.found) < MOST_MISTAKES:
+            passes.missing_inputs(program, diagnostics)
     diagnostics.raise_if_any()
     programs = list[Resolved]()
     for program in finished:

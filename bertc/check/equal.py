@@ -6,7 +6,7 @@ The points of a grid get the same budget, that of the first one or a stated one.
 import math
 from collections.abc import Callable, Sequence
 
-from bertc.base.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.facts import facts
 from bertc.check.facts.counts import with_text_counts
 from bertc.check.facts.examples import row_lengths
@@ -21,15 +21,19 @@ STEPS = "steps"
 SECONDS = 3600
 TRIES = 50
 """Most estimates of one number of steps; a few do, since figures grow with it nearly evenly."""
+MOST_ESTIMATED = 1_250
+"""Layers of all stages of all points, 3 more a stage, that are estimated: two seconds of them."""
 
 
 def equalled(programs: Sequence[Program], diagnostics: Diagnostics) -> list[Program]:
     """The programs with a number of steps for each ``steps=equal(...)``."""
     first: dict[Equal, float] = {}
-    return [_equalled(program, first, diagnostics) for program in programs]
+    return [_equalled(program, first, len(programs), diagnostics) for program in programs]
 
 
-def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnostics) -> Program:
+def _equalled(
+    program: Program, first: dict[Equal, float], points: int, diagnostics: Diagnostics
+) -> Program:
     setting = _written(program)
     if setting is None:
         return program
@@ -38,10 +42,15 @@ def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnost
     resolved = _resolved(settled)
     if resolved is None:  # its mistakes are reported when the passes see it
         return settled
-    (lengths,) = row_lengths([resolved])
+    if points * sum(3 + stage.layers for stage in resolved.stages) > MOST_ESTIMATED:
+        _too_large(setting, points, resolved, diagnostics)
+        return settled
+    lengths = dict[int, tuple[int, ...]]()  # by stages, of which fewer steps may have fewer
 
     def figure(resolved: Resolved) -> float:
-        cost = estimate(resolved, equal.device, lengths=lengths)
+        if (stages := len(resolved.stages)) not in lengths:
+            (lengths[stages],) = row_lengths([resolved])
+        cost = estimate(resolved, equal.device, lengths=lengths[stages])
         by_time = equal.budget == "time" or isinstance(equal.budget, Hours)
         return cost.time.seconds_total if by_time else cost.flops.train_total
 
@@ -57,10 +66,21 @@ def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnost
         resolved = _resolved(with_steps(program, steps))
         return figure(resolved) if resolved else math.inf
 
-    if (first_step := of(1)) > most:
+    steps = most_steps(of, most, resolved.steps)
+    if steps == 1 and (first_step := of(1)) > most:
         _no_step(setting, equal, first_step, diagnostics)
         return settled
-    return with_steps(program, most_steps(of, most, resolved.steps), setting)
+    return with_steps(program, steps, setting)
+
+
+def _too_large(setting: Given, points: int, resolved: Resolved, diagnostics: Diagnostics) -> None:
+    diagnostics.error(
+        "E113",
+        f"steps=equal(...) is found by estimates, and there are too many for {points:,} specs of "
+        f"{several(len(resolved.stages), 'stage')} with {several(resolved.encoder.depth, 'layer')}",
+        setting.origin.span,
+        help="steps as a number, or fewer alternatives",
+    )
 
 
 def _resolved(program: Program) -> Resolved | None:

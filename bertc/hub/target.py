@@ -15,9 +15,11 @@ from bertc.ir.learning.answer import Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Rerank, ScoreActivation
 from bertc.ir.network.body import first_position
+from bertc.ir.network.encoder import Encoder, outer_weights
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.complete import Complete
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.model import head_weights
+from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import aliases
 from bertc.ir.program.stage import AnyStage
@@ -137,8 +139,13 @@ def _labels(names: tuple[str, ...]) -> dict[str, Any]:
 
 def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagnostics) -> None:
     """Remark that no layout fits the trained model, unless settings of a shipped spec say so."""
-    encoder = alone(resolved)
-    names = [weight.name for weight in model_weights(encoder)]
+    # Neither sizes of batches nor layers matter, and a thousand points with hundreds take long.
+    by_network = {id(stage.encoder): stage for stage in resolved.stages}
+    encoder = alone(resolved.model_copy(update={"stages": tuple(by_network.values())}))
+    body = encoder.encoder
+    outer = outer_weights(body) if isinstance(body, Encoder) else body.weights()
+    names = [f"{MAIN}.{weight.name}" for weight in outer]
+    names += [f"heads.{weight.name}" for weight in head_weights(encoder)]
     target = target_of(encoder, names, padding(resolved))
     if isinstance(target, Obstacle):
         obstacle, origins = target, _settings(program, target, resolved.encoder.settings())

@@ -33,6 +33,8 @@ Role = Literal["matrix", "table", "bias", "norm"]
 NAME_RULE = "at most 40 characters, without / and \\, and no dot first"
 """The rule of names that users choose."""
 Width = Annotated[int, Field(ge=1, le=1_000_000)]
+TableRows = Annotated[int, Field(ge=1, le=10_004_095)]
+"""Rows of a token table: 10 million at most, and those up to a multiple of 4,096."""
 Probability = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
 On = Annotated[bool, Field(exclude_if=bool)]

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -30,7 +31,7 @@ from bertc.base.diagnostics import (
 )
 from bertc.base.failures import exit_code
 from bertc.base.resources import shipped_specs
-from bertc.cli import options
+from bertc.cli import main, options
 from bertc.cli.app import app as commands
 from bertc.cli.options import HELP_GROUPS
 from tests.hub.programs import bert_folder
@@ -127,6 +128,17 @@ def test_every_failure_has_its_code(error, code, capsys):
     assert getattr(error, "exit_code", code) == code  # as a script that catches it reads it
     stopped = isinstance(error, StoppedError)
     assert capsys.readouterr().err.startswith("x" if stopped else "error")
+
+
+def test_a_reader_that_leaves_is_no_error(monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    monkeypatch.setattr("sys.argv", ["bertc", "specs"])
+    with monkeypatch.context() as closed, os.fdopen(write, "w") as left:
+        closed.setattr("sys.stdout", left)
+        with pytest.raises(SystemExit) as end:
+            main()
+    assert end.value.code == 0
 
 
 def test_a_mistake_of_ours_leaves_a_report_and_no_traceback(capsys, tmp_path, monkeypatch):

@@ -121,6 +121,7 @@ class Diagnostics:
 
     found: list[Diagnostic] = field(default_factory=list)
     remarks: list[Diagnostic] = field(default_factory=list)
+    _recorded: set[Diagnostic] = field(default_factory=set, repr=False, compare=False)
 
     def error(
         self,
@@ -135,8 +136,19 @@ class Diagnostics:
     ) -> None:
         """Record a mistake, once, and go on; ``help`` defaults to the words of ``fix``."""
         help = help or (fix.in_words if fix else "")
-        mistake = Diagnostic(code, message, span, label, notes, help, fix)
-        if mistake not in self.found:
+        self.record(Diagnostic(code, message, span, label, notes, help, fix))
+
+    def add(self, others: "Diagnostics") -> None:
+        """Record what was found elsewhere, each mistake and each remark once."""
+        for mistake in others.found:
+            self.record(mistake)
+        for remark in others.remarks:
+            self.remark(remark)
+
+    def record(self, mistake: Diagnostic) -> None:
+        """Record a mistake, once."""
+        if mistake not in self._recorded:
+            self._recorded.add(mistake)
             self.found.append(mistake)
 
     def remark(self, remark: Diagnostic) -> None:

@@ -42,8 +42,11 @@ class Table:
                     for text, width, figures in zip(texts, widths, right, strict=False)
                 )
                 lines.append("  ".join(aligned).rstrip() if len(row) > 1 else texts[0])
-        below = ["", *map(escaped, self.notes)] if self.notes else []
-        return "\n".join([*([escaped(self.title)] if self.title else []), *lines, *below])
+        title, notes = (
+            [escaped(line) for text in texts for line in text.split("\n")]
+            for texts in ([self.title] if self.title else [], self.notes)
+        )
+        return "\n".join([*title, *lines, *([""] if notes else []), *notes])
 
     def html(self) -> str:
         """An HTML table; its colours are those of the notebook or the page."""

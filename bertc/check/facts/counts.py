@@ -58,7 +58,7 @@ def with_text_counts(program: Program, diagnostics: Diagnostics, sparing: bool) 
     except (DataError, MissingInputError) as error:
         message = f"epochs and words are counted in the text: {error.message}"
         later = sparing and isinstance(error, _TooMuchError | MissingInputError)
-        say = diagnostics.remark if later else diagnostics.found.append
+        say = diagnostics.remark if later else diagnostics.record
         code = "R127" if later else "E332"
         say(Diagnostic(code, message, asking[0].origin.span, help=error.help))
         return plain

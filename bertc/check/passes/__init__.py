@@ -6,7 +6,7 @@ from bertc.check.passes.bodies import bodies
 from bertc.check.passes.changing.beginning import begins, vectors
 from bertc.check.passes.changing.growth import growth
 from bertc.check.passes.checks import checks
-from bertc.check.passes.dimensions import defaults, dimensions
+from bertc.check.passes.dimensions import defaults, dimensions, limits
 from bertc.check.passes.extends import extends
 from bertc.check.passes.generator import generator, generator_widths
 from bertc.check.passes.inputs import missing_inputs, vocabulary
@@ -36,6 +36,7 @@ FILLING = (
 )
 """Passes on typed settings, of which some are still to be derived."""
 CHECKS = (
+    limits,
     sharing,
     generator,
     teachers,

@@ -1,6 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from bertc.check.passes.fitting import kept_at
@@ -52,16 +53,14 @@ def _same(settings: CompleteSettings, *names: str) -> dict[str, Any]:
 def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
     layers = stage.layers
     heads, widths = layer_values(stage.heads, layers), layer_values(stage.ffn, layers)
+    of_layer = cache(lambda heads, ffn: LayerWidths(heads=heads, head_dim=stage.head_dim, ffn=ffn))
     return Encoder(
         **_same(stage, *_OF_BODIES, "hidden", "positions", "segments", "attention", "norm"),
         **_same(stage, "adapt", "residual"),
         vocab_size=table_rows(stage.vocab),
         languages=stage.languages if stage.language_embeddings else (),
         ffn=feed_forward(stage.activation),
-        layers=tuple(
-            LayerWidths(heads=h, head_dim=stage.head_dim, ffn=w)
-            for h, w in zip(heads, widths, strict=True)
-        ),
+        layers=tuple(map(of_layer, heads, widths)),
         attention_owner=owners(stage.share, "attention", layers),
         ffn_owner=owners(stage.share, "ffn", layers),
         causal=causal,
@@ -136,6 +135,8 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
 
 def _falling(stage: AnyStage, first: int, last: int) -> AnyStage:
     """The stage with the shares of masked tokens of its steps, where they fall between two."""
+    if not share_falls(stage):
+        return stage
     begin = (stage.first_step - first) / (last - first)
     end = begin + stage.steps / (last - first)
     terms = tuple(
@@ -144,7 +145,7 @@ def _falling(stage: AnyStage, first: int, last: int) -> AnyStage:
         else term
         for term in stage.objective
     )
-    return stage.model_copy(update={"objective": terms}) if share_falls(stage) else stage
+    return stage.model_copy(update={"objective": terms})
 
 
 def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[AnyStage]:

@@ -68,7 +68,7 @@ def _pairs_turn(check: Checker[Complete]) -> None:
     if isinstance(node, GeneratorNetwork):
         widths["generator's head"] = node.hidden // node.heads
     for whose, width in widths.items():
-        if turns_pairs(program, width):
+        if not width or turns_pairs(program, width):
             continue
         origin, turned = program.origins["positions"], positions.turned(width)
         even = f"{max(2, turned - turned % 2) / width:.4g}"

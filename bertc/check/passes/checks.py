@@ -3,7 +3,7 @@
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.attention import check_attention
 from bertc.check.passes.bodies import OF_TABLES, check_body
-from bertc.check.passes.fitting import check_kept, check_lengths
+from bertc.check.passes.fitting import check_kept, check_lengths, check_sizes
 from bertc.check.passes.languages import check_languages
 from bertc.check.passes.residual import OF_STREAMS
 from bertc.check.passes.running import check_running
@@ -33,6 +33,7 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
     run.rules(OF_STREAMS)
     check_languages(program, diagnostics)
     check_kept(program, diagnostics)
+    check_sizes(program, diagnostics)
     _clusters_fit(run)
     run.rules(OF_TABLES)
     for stage in program.stages:

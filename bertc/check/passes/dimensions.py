@@ -1,17 +1,20 @@
 """Constant and derived defaults of settings."""
 
 import math
+import re
 from collections.abc import Callable
+from functools import cache
 
-from bertc.base.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics, Span
 from bertc.check.passes.bodies import printed
 from bertc.check.passes.settings import stages
 from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
-from bertc.ir.program.complete import Complete
+from bertc.ir.program.complete import Complete, CompleteSettings
 from bertc.ir.program.resolved import layout_of
 from bertc.ir.program.settings import Settings, default_source
 from bertc.ir.program.written import Given, Origin, Program
+from bertc.lang.read.shapes import Limits, bounds_of, setting_shape
 
 CONSTANT = {
     name: Given(field.default, Origin("default", source=default_source(name)))
@@ -47,6 +50,47 @@ def dimensions(program: Complete, diagnostics: Diagnostics) -> Complete:
         }
         program = stages.settled(program, derived)
     return program.model_copy(update={"program": printed(program)})
+
+
+def limits(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report numbers that follow from others, and are beyond the limits of their settings.
+
+    ``hidden=1M`` is E109: it gives ``ffn=4M``.
+    """
+    reported, apart = set[Span | None](), set.intersection(*(set(s.own) for s in program.stages))
+    of_run = [name for name in program.origins if name not in apart]
+    for settings, names in ((program, of_run), *((stage, stage.own) for stage in program.stages)):
+        for name in names:
+            numbers = _numbers(getattr(settings, name))
+            beyond = [n for n in numbers if not _bounds(name).hold(n)]
+            source = _source(settings, name) if beyond else name
+            if beyond and (at := settings.span(source)) not in reported:
+                reported.add(at)
+                message = f"`{name}` is {beyond[0]:,}, must be {_bounds(name)}"
+                label = f"{name} is {settings.origins[name].source}" if source != name else ""
+                help = f"a smaller value of {source}"
+                diagnostics.error("E109", message, at, label=label, help=help)
+
+
+def _numbers(value: object) -> tuple[int | float, ...]:
+    """A value that is a number, or one for each layer; () of anything else."""
+    numbers = value if isinstance(value, tuple) else (value,)
+    return tuple(n for n in numbers if isinstance(n, int | float) and not isinstance(n, bool))
+
+
+@cache
+def _bounds(setting: str) -> Limits:
+    return bounds_of(setting_shape(setting))
+
+
+def _source(settings: CompleteSettings, name: str) -> str:
+    """The setting itself if it is written, or the first that its value follows from."""
+    origin = settings.origins[name]
+    if origin.span:
+        return name
+    words = (word for word in re.findall("[a-z_]+", origin.source) if word in settings.origins)
+    sources = [_source(settings, word) for word in words]
+    return next((source for source in sources if settings.span(source)), name)
 
 
 def languages(program: Complete) -> tuple[str, ...]:

@@ -108,7 +108,9 @@ def _overruled(
 
 
 def _have_steps(stages: Sequence[StageGiven]) -> bool:
-    return bool(stages) and all("steps" in stage.settings for stage in stages)
+    """True if every stage says its length, and none in time, which is refused later."""
+    lengths = [stage.settings.get("steps") for stage in stages]
+    return bool(stages) and all(one and not isinstance(one.value, Hours) for one in lengths)
 
 
 def _shared_out(

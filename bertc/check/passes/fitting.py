@@ -5,8 +5,8 @@ import math
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.lengths import reaching, steps_at
 from bertc.check.passes.settings.checker import Checker
-from bertc.ir.fixes import argument, written
-from bertc.ir.learning.batch_warmup import RisingBatch
+from bertc.ir.fixes import Way, argument, written
+from bertc.ir.learning.batch_warmup import MOST_STAGES, RisingBatch
 from bertc.ir.learning.equal import Words
 from bertc.ir.learning.optimizer import WarmupStableDecay
 from bertc.ir.program.complete import Complete, StageSettings
@@ -18,12 +18,15 @@ def check_lengths(check: Checker[StageSettings], program: Complete) -> None:
     stage = check.settings
     _warmup_fits(check, program)
     check.rules(rule for method in stage.methods for rule in method.rules.stage)
-    if isinstance(stage.batch_warmup, RisingBatch):
-        _batch_rises(check, stage.batch_warmup)
+    rising = stage.batch_warmup
+    if isinstance(rising, RisingBatch) and len(rising.sizes(stage.batch)) < MOST_STAGES:
+        _batch_rises(check, rising)
 
 
 def kept_at(program: Complete) -> tuple[Kept, ...]:
     """The checkpoints that stay, each with the step that reaches its words."""
+    if not program.save_at:
+        return ()
     paces = [
         (steps, rows * stage.row_words)
         for stage in program.stages
@@ -47,6 +50,22 @@ def check_kept(program: Complete, diagnostics: Diagnostics) -> None:
         also = "steps", f"steps = {program.total_steps}"
         help = "leave the last out, or a longer run"
         Checker(program, diagnostics).report("E333", says, "save_at", also=also, help=help)
+
+
+def check_sizes(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report more sizes of batches than a run may have stages, each of which is one."""
+    stages = program.stages
+    sizes = [len(stage.batch_warmup.sizes(stage.batch)) for stage in stages]
+    if sum(sizes) + len(stages) <= MOST_STAGES:
+        return
+    most, room = stages[sizes.index(max(sizes))], MOST_STAGES // len(stages) - 1
+    way: Way = {"help": "batch_warmup=none", "fix": None}
+    if room:
+        by = str(-(-most.batch // room))
+        way = argument("batch_warmup", most.origins["batch_warmup"], "by", by)
+    says = f"stages and the sizes of their batches are more than {MOST_STAGES}"
+    also = "batch", f"batch = {most.batch}"
+    Checker(most, diagnostics).report("E328", says, "batch_warmup", also=also, way=way)
 
 
 def _warmup_fits(check: Checker[StageSettings], program: Complete) -> None:

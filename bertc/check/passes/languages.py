@@ -13,11 +13,12 @@ from bertc.ir.terms.node import translates
 
 def check_languages(program: Complete, diagnostics: Diagnostics) -> None:
     """Report text that no objective reads, objectives without text, and unknown languages."""
-    before = len(diagnostics.found)
+    missing = Diagnostics()  # of this program, not of another point that has the same mistakes
     for stage in program.stages:
         if stage.translation_term:
-            Checker(stage, diagnostics).rules(_OF_TRANSLATIONS)
-    if len(diagnostics.found) == before:
+            Checker(stage, missing).rules(_OF_TRANSLATIONS)
+    diagnostics.add(missing)
+    if not missing.found:
         _languages_known(program, diagnostics)
         for stage in program.stages:
             Checker(stage, diagnostics).rules(_OF_SMOOTHING)

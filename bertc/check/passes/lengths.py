@@ -66,7 +66,7 @@ def _by_the_clock(program: Program, diagnostics: Diagnostics) -> Program:
     """Turn ``steps=24h`` into ``clock=24``, and more steps than there is time for."""
     known, setting = typed(program), program.settings["steps"]
     for stage in known.stages:
-        if isinstance(stage.steps, Hours):
+        if isinstance(stage.steps, Hours) or known.clock:
             of_methods = (rule for method in stage.methods for rule in method.rules.clock)
             Checker[CompleteSettings](stage, diagnostics).rules((*_OF_A_CLOCK, *of_methods))
 

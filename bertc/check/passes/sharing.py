@@ -5,8 +5,19 @@ from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
 from bertc.ir.fixes import argument
 from bertc.ir.network.body_node import Transformer
-from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
+from bertc.ir.network.sharing import (
+    SharedPart,
+    ShareGroups,
+    ShareMap,
+    ShareNone,
+    Sharing,
+    scheme_of,
+)
 from bertc.ir.program.complete import Complete, StageSettings
+from bertc.lang.write.show import show_value
+
+MOST_SHOWN = 48
+"""Layers whose map is written out in a help."""
 
 
 def sharing(program: Complete, diagnostics: Diagnostics) -> None:
@@ -19,11 +30,11 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
     views = sorted(program.stages, key=lambda view: view.layers)
     flattest, deepest = views[0], views[-1]
     origin, scheme = program.origins["share"], program.share
-    before = len(diagnostics.found)
-    _lists_fit(program, Checker(deepest, diagnostics))
+    misfits = Diagnostics()  # of this program, not of another point that has the same mistakes
+    _lists_fit(program, Checker(deepest, misfits))
     match scheme:
         case ShareGroups() if scheme.groups > flattest.layers:
-            Checker(flattest, diagnostics).report(
+            Checker(flattest, misfits).report(
                 "E202",
                 f"{scheme.groups} groups for {several(flattest.layers, 'layer')}",
                 origin.parts.get(("groups",), origin.span),
@@ -32,8 +43,9 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
                 help=f"share=groups({flattest.layers})",
             )
         case ShareMap():
-            _map_fits(scheme, Checker(deepest, diagnostics))
-    if len(diagnostics.found) == before:
+            _map_fits(scheme, Checker(deepest, misfits))
+    diagnostics.add(misfits)
+    if not misfits.found:
         if program.norm.skips_first:
             _first_norm_fits(Checker(deepest, diagnostics))
         for depth in sorted({view.layers for view in views}):
@@ -77,9 +89,21 @@ def _map_fits(scheme: ShareMap, check: Checker[StageSettings]) -> None:
                 "share",
                 label="an owner is the layer itself or an earlier one that owns its weights",
                 also=("layers", f"layers = {layers}"),
-                help="share=none",
+                help=f"share={show_value(_mended(scheme, layers))}",
             )
             return
+
+
+def _mended(scheme: ShareMap, layers: int) -> Sharing:
+    """The scheme in which layers share as there, each with the first that names the same owner.
+
+    ``[0, 0, 1, 2]`` of four layers becomes ``[0, 0, 2, 3]``.
+    """
+    if layers > MOST_SHOWN:
+        return ShareNone()
+    both = (scheme.attention, scheme.ffn or scheme.attention)
+    filled = ((*owned, *range(len(owned), layers))[:layers] for owned in both)
+    return scheme_of(*(tuple(map(owned.index, owned)) for owned in filled))
 
 
 def _misfit(owned: tuple[int, ...], part: str, layers: int) -> str:
@@ -101,6 +125,8 @@ def _shared_layers_alike(check: Checker[Complete], layers: int) -> None:
         ("ffn", "ffn", program.ffn),
     )
     for part, setting, value in parts:
+        if isinstance(value, int):
+            continue
         widths = layer_values(value, layers)
         for layer, owner in enumerate(owners(program.share, part, layers)):
             if widths[layer] != widths[owner]:

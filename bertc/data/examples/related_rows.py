@@ -49,7 +49,7 @@ class _TextRows:
         if (token := self.token(mark)) is None:
             raise DataError(
                 f"the vocabulary has no token {mark!r}, which {name} puts before texts",
-                "an unused token, as [unused0] in BERT's, or vocab=extend(init, FILE) with it",
+                f"{name}=... with a token that it has, as [unused0] in BERT's, or leave it out",
             )
         return [token]
 

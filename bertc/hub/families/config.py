@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bertc.base.storage.json_file import shown_name
 from bertc.hub.families.tokens import Tokens
-from bertc.ir.base import Normal, Probability, Width
+from bertc.ir.base import Normal, Probability, TableRows, Width
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
@@ -18,7 +18,7 @@ from bertc.ir.network.positions import LearnedPositions, TablePositions
 from bertc.ir.network.sharing import ShareNone
 from bertc.ir.program.settings import Heads
 
-VocabularySize = Annotated[int, Field(ge=16, le=1_000_000)]
+VocabularySize = Annotated[TableRows, Field(ge=16)]
 PadId = Annotated[int, Field(ge=0, le=1_000_000)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 

@@ -49,14 +49,13 @@ def unlike(family: Family, candidate: Candidate) -> Iterator[Obstacle]:
         value, read = here[name], there[name]
         depth = range(encoder.depth)
         # Patterns by a number may differ where no layer does.
-        if name == "attention" and all(value.at(n) == read.at(n) for n in depth):
+        if value == read or (name == "attention" and all(value.at(n) == read.at(n) for n in depth)):
             continue
-        if value != read:
-            instead = f"{name}={show_value(read, setting_shape(name))}"
-            setting = f"{name}={show_value(value, setting_shape(name))}"
-            if name == "embedding" and here["share"] != ShareNone():
-                setting = f"share with {setting}"
-            yield Obstacle(setting, f"{layout} has {instead}", instead)
+        instead = f"{name}={show_value(read, setting_shape(name))}"
+        setting = f"{name}={show_value(value, setting_shape(name))}"
+        if name == "embedding" and here["share"] != ShareNone():
+            setting = f"share with {setting}"
+        yield Obstacle(setting, f"{layout} has {instead}", instead)
     if encoder.ffn != feed_forward(encoder.settings()["activation"]):
         yield Obstacle(f"activation={encoder.ffn.kind}", f"{layout} has no such kind")
 

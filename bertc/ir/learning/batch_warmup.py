@@ -9,12 +9,17 @@ from bertc.ir.base import BY_KIND, Count, Node, Tokens
 
 Pieces = tuple[tuple[int, int], ...]
 """(rows of a batch, number of steps), one after the other."""
+MOST_STAGES = 100
+"""Stages that a run may have, each size of their batches counted."""
 
 
 class FullBatch(Node):
     """Every batch has all rows."""
 
     kind: Literal["none"] = "none"
+
+    def sizes(self, batch: int) -> range:
+        return range(0)
 
     def pieces(self, batch: int, steps: int) -> Pieces:
         return ((batch, steps),)
@@ -35,8 +40,8 @@ class RisingBatch(Node):
     positional = ("rows", "over", "by")
 
     def sizes(self, batch: int) -> range:
-        """The numbers of rows before ``batch``."""
-        return range(self.rows, batch, self.by or self.rows)
+        """The numbers of rows before ``batch``, of which no more than are refused."""
+        return range(self.rows, batch, self.by or self.rows)[:MOST_STAGES]
 
     def in_steps(self, over: float) -> Self:
         """The same over this number of steps."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from bertc.ir import operation as op
-from bertc.ir.base import Initializer, Node, Weight, Width
+from bertc.ir.base import Initializer, Node, TableRows, Weight, Width
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import Head, Pooled, PoolerKind, TokenHead
 from bertc.ir.network.norm import NormFunction
@@ -42,7 +42,7 @@ class BodyNode(Node):
     states.
     """
 
-    vocab_size: Width
+    vocab_size: TableRows
     embedding: Width
     hidden: Width
     table: TokenTable

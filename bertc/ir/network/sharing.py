@@ -6,6 +6,7 @@ All other code reads only the owner maps.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import Annotated, ClassVar, Literal, get_args
 
@@ -104,12 +105,14 @@ Sharing = Annotated[
 ]
 
 
+@lru_cache(256)
 def owners_of(scheme: Sharing, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The owners of the attention and of the FFN of each layer."""
     attention, ffn = ([scheme.owner(part, n, depth) for n in range(depth)] for part in OUTPUTS)
     return tuple(attention), tuple(ffn)
 
 
+@lru_cache(256)
 def scheme_of(attention: tuple[int, ...], ffn: tuple[int, ...]) -> Sharing:
     """The scheme with these owners: one with a name, or else their map."""
     depth = len(attention)

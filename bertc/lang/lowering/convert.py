@@ -36,6 +36,7 @@ from bertc.lang.read.shapes import (
 )
 
 ValuePath = tuple[str | int, ...]
+MOST_TERMS = 1_000
 
 
 def _refused(error: ErrorDetails, written: str) -> tuple[str, str]:
@@ -91,6 +92,10 @@ class Converter:
                 return BAD
             case SumShape():
                 terms = value.terms if isinstance(value, tree.Sum) else (value,)
+                if len(terms) > MOST_TERMS:
+                    message = f"a sum of {len(terms):,} terms; at most {MOST_TERMS:,} are read"
+                    self.diagnostics.error("E011", message, value.span)
+                    return BAD
                 return self._all(self._term(one, shape, (*place, i)) for i, one in enumerate(terms))
             case EitherShape():
                 return self.convert(value, option_of(value, shape), place)

@@ -11,8 +11,8 @@ from bertc.lang.read.shapes import setting_shape
 from bertc.lang.read.tree import Call, Grid, Range, Scaled, Series, Sum, Value
 from bertc.lang.write.show import show_value
 
-MOST_POINTS = 1_000
-"""Most programs that a grid may have."""
+MOST_POINTS, MOST_PARTS, PARTS_OF_STAGE = 1_000, 100_000, 40
+"""Most programs that a grid may have, and most values in them, where a stage counts as 40."""
 
 
 def num_points(value: Value) -> int:
@@ -24,6 +24,18 @@ def num_points(value: Value) -> int:
             return 2
         case _:
             return prod(num_points(part) for part in inner_values(value)[0])
+
+
+def num_parts(value: Value) -> int:
+    """The number of values in one that a written value stands for, itself counted."""
+    if isinstance(value, Grid):
+        return max(map(num_parts, value.choices), default=1)
+    return 1 + sum(map(num_parts, inner_values(value)[0]))
+
+
+def is_too_large(points: int, parts: int) -> bool:
+    """True of a grid of so many programs, each with so many parts."""
+    return points > MOST_POINTS or points * parts > MOST_PARTS > parts
 
 
 def alternatives(value: Value) -> list[Value]:
@@ -101,9 +113,12 @@ def combined(
     axes = [(s, axis) for s, axis in axes if axis.choices]
     sizes = [len(axis.choices) for _, axis in axes if axis.grid]
     count = sum(sizes) if sampled else prod(sizes)
-    if count > MOST_POINTS:
-        too_many_points(count, next(axis.span for _, axis in axes if axis.grid), diagnostics)
-    spelled = count <= MOST_POINTS
+    depth = len(stages) or (len(base.stages) if base else 0)
+    parts = PARTS_OF_STAGE * max(1, depth) + sum(num_parts(axis.value) for _, axis in axes)
+    spelled = not is_too_large(count, parts)
+    if not spelled:
+        at = next(axis.span for _, axis in axes if axis.grid)
+        too_many_points(count, parts, at, diagnostics)
     fixed = [(s, axis) for s, axis in axes if not (axis.grid and spelled)]
     free = [(s, axis) for s, axis in axes if axis.grid and spelled]
     labels = []
@@ -135,12 +150,13 @@ def _samples(indices: Sequence[range]) -> Iterator[tuple[int, ...]]:
         yield tuple(choices[-1] for choices in indices)
 
 
-def too_many_points(count: int, span: Span, diagnostics: Diagnostics) -> None:
-    """Report a grid with too many points."""
+def too_many_points(count: int, parts: int, span: Span, diagnostics: Diagnostics) -> None:
+    """Report a grid with too many points, each of which has so many parts."""
     number = f"{count:,}" if count < 10**15 else "over 10^15"
+    most = min(MOST_POINTS, MOST_PARTS // parts)
     diagnostics.error(
         "E113",
-        f"a grid of {number} specs; at most {MOST_POINTS:,} are made",
+        f"a grid of {number} specs; at most {most:,} {'so large ' * (most < MOST_POINTS)}are made",
         span,
         help="write fewer alternatives, or several specs",
     )

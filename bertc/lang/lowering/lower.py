@@ -8,15 +8,17 @@ from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed
 from bertc.ir.base import NAME_RULE, is_plain
+from bertc.ir.learning.batch_warmup import MOST_STAGES
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Given, Origin, OriginKind, Program
 from bertc.lang.lowering.convert import Converter
 from bertc.lang.lowering.grids import (
-    MOST_POINTS,
     GridAxis,
     Scope,
     alternatives,
     combined,
+    is_too_large,
+    num_parts,
     num_points,
     too_many_points,
 )
@@ -27,8 +29,6 @@ from bertc.lang.read.scan import MOST_MISTAKES
 from bertc.lang.read.shapes import arguments, block_kind, setting_shape
 from bertc.lang.read.tree import Argument, Block, Call, Extends, Grid, Item, Name, Setting, Tree
 from bertc.lang.write.show import quoted
-
-MOST_STAGES = 100
 
 
 def lower_tree(
@@ -132,8 +132,9 @@ class _Lowering:
         name, grid = item.name.text, isinstance(item.value, Grid)
         axis = GridAxis(setting, name, item.span, [], grid, item.value)
         check_ranges(item.value, name, self.diagnostics)
-        if num_points(item.value) > MOST_POINTS:
-            too_many_points(num_points(item.value), item.span, self.diagnostics)
+        points, size = num_points(item.value), num_parts(item.value)
+        if is_too_large(points, size):
+            too_many_points(points, size, item.span, self.diagnostics)
             return axis
         values = alternatives(item.value)
         axis.grid = axis.grid or len(values) > 1
@@ -143,7 +144,7 @@ class _Lowering:
             of_value = Diagnostics()
             converter = Converter(item.name.text, of_value)
             typed = converter.convert(value, setting_shape(setting))
-            self.diagnostics.found += [d for d in of_value.found if d not in self.diagnostics.found]
+            self.diagnostics.add(of_value)
             if typed is not BAD:
                 parts = dict(converter.parts)
                 axis.choices.append(Given(typed, Origin(origin, item.span, "", parts)))

@@ -8,7 +8,7 @@ from bertc.ir.learning.custom_task import TASKS
 from bertc.lang.lowering.scalars import Slot, describe_value
 from bertc.lang.lowering.unknown_argument import removal, rest_of_line
 from bertc.lang.read.parse import OVERRIDE
-from bertc.lang.read.shapes import KindShape, WholeShape, arguments, required
+from bertc.lang.read.shapes import KindShape, ListShape, WholeShape, arguments, required
 from bertc.lang.read.tree import (
     Argument,
     Call,
@@ -30,10 +30,10 @@ def wrong_form(value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnost
         instead = nearest(value.value, shape.options)
     elif isinstance(value, Sum | Scaled):
         help = "only objective and data are sums"
-    elif isinstance(value, Number):
-        if value.value is None:
+    elif isinstance(value, Number | Series):
+        if isinstance(value, Number) and value.value is None:
             return
-        instead = _taking_number(value, shape)
+        instead = _taking(value, shape)
     problem, note = describe_value(value), f"it is one of: {listed(_words_of(slot.name, shape))}"
     slot.refuse(value, "E108", f"cannot be {problem}", diagnostics, instead, note=note, help=help)
 
@@ -149,12 +149,15 @@ def wrong_parts(value: Value, node: type[Node], slot: Slot, diagnostics: Diagnos
     slot.refuse(value, "E108", problem, diagnostics, instead, label=names)
 
 
-def _taking_number(value: Number, shape: KindShape) -> str:
-    """A kind whose one needed argument is a number, such as ``groups(4)`` for 4."""
+def _taking(value: Number | Series, shape: KindShape) -> str:
+    """A kind whose one needed argument it may be: ``groups(4)`` of 4, ``map([0, 0])`` of a list."""
+    number = value.value if isinstance(value, Number) else None
+    if number == 0 and "none" in shape.options:
+        return "none"
+    form = WholeShape if isinstance(number, int) else ListShape
     for kind, node in shape.options.items():
         needed = required(node)
-        if value.value == 0 and "none" in shape.options:
-            return "none"
-        if len(needed) == 1 and isinstance(arguments(node)[needed[0]], WholeShape):
-            return f"{kind}({value.text})" if isinstance(value.value, int) else ""
+        if len(needed) == 1 and isinstance(arguments(node)[needed[0]], form):
+            fits = isinstance(number, int) or (number is None and len(value.span.text) <= 60)
+            return f"{kind}({value.span.text})" if fits else ""
     return ""

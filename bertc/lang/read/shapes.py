@@ -153,6 +153,19 @@ def arguments(node: type[Node]) -> dict[str, Shape]:
     }
 
 
+def bounds_of(shape: Shape) -> Limits:
+    """The limits of a number of this shape, or of each in a list."""
+    match shape:
+        case WholeShape(bounds) | RealShape(bounds):
+            return bounds
+        case ListShape(item=item):
+            return bounds_of(item)
+        case EitherShape(options=options):
+            return next(filter(None, map(bounds_of, options)), Limits())
+        case _:
+            return Limits()
+
+
 def kinds_of(node: type[Node]) -> tuple[str, ...]:
     """The kinds of a node class, or its own name if it has none."""
     info = node.model_fields.get("kind")

@@ -8,7 +8,7 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.positions import RotaryPositions
-from bertc.ir.network.sharing import SharedPart, Sharing
+from bertc.ir.network.sharing import SharedPart, Sharing, owners_of
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import DEFAULT_STAGE, Given, Program, StageGiven
 
@@ -79,7 +79,8 @@ def layer_values(value: int | tuple[int, ...], layers: int) -> tuple[int, ...]:
 
 def owners(scheme: Sharing, part: SharedPart, layers: int) -> tuple[int, ...]:
     """The owner map of a part: for each layer, the layer whose weights it uses."""
-    return tuple(scheme.owner(part, layer, layers) for layer in range(layers))
+    attention, ffn = owners_of(scheme, layers)
+    return ffn if part == "ffn" else attention
 
 
 def key_heads(program: Complete) -> int:
