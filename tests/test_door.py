@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,6 +60,8 @@ def test_values_of_python_are_those_of_the_language() -> None:
         "optimizer=stable-adamw(1e-3,schedule=wsd(0.2)) init='runs/first'"
     )
     assert spec != spec.with_(L=3)
+    assert Spec(L=np.int64(3), dropout=np.float32(0.5)) == Spec("L=3 dropout=0.5")
+    assert Spec(objective=sum([bertc.mlm(), bertc.sop()])) == Spec("objective=mlm+sop")
     assert "generator = none" in spec.text
     with pytest.raises(TypeError, match="no dict"):
         text_of({})  # type: ignore[arg-type]

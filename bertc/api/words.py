@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from numbers import Integral, Real
 from pathlib import Path
 
 from bertc.base.diagnostics import Diagnostics
@@ -38,6 +39,10 @@ class Words:
 
     __rmul__ = __mul__
 
+    def __radd__(self, nothing: int) -> Words:
+        """The same, as ``sum`` begins with 0."""
+        return self
+
     def __repr__(self) -> str:
         return self.text
 
@@ -60,8 +65,8 @@ def text_of(value: Value) -> str:
             return value.text
         case bool():
             return "true" if value else "false"
-        case int() | float():
-            return show_number(value)
+        case Integral() | Real():  # numbers of numpy too
+            return show_number(int(value) if isinstance(value, Integral) else float(value))
         case str():
             return value if _is_notation(value) else quoted(value)
         case Path():

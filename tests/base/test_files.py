@@ -88,6 +88,7 @@ CROATIAN = "Svatko ima pravo da bude pošteno saslušan.\n" * 9
         ("a.txt", RUSSIAN, "utf-16", "UTF-16$"),
         ("a.txt", RUSSIAN, "utf-32", "UTF-32$"),
         ("a b.gz", RUSSIAN, "koi8-r", "KOI8-R$"),
+        ("a.txt", "他说，妈妈，我回来了。\n" * 3, "gbk", r'GB18030 \("他说'),
         ("a.txt", CZECH, "iso8859-2", "ISO8859-2$"),
         ("a.txt", CZECH, "cp1250", "CP1250$"),
         ("a.txt", FRENCH, "cp1252", "CP1252$"),

@@ -29,7 +29,7 @@ _LETTERS = (
     "άαβγδέεζήηθίϊΐικλμνξόοπρσςτύϋΰυφχψώω",
 )  # fmt: skip
 """Letters of languages beside those of ASCII."""
-_SIGNS = "’‘“”„«»–—…€°§·¿¡ºª\xa0"
+_SIGNS = "’‘“”„«»–—…€°§·¿¡ºª\xa0，。、！？：；（）《》「」『』・\u3000"
 SAMPLE_BYTES, LOOKED_AT_BYTES = 1 << 13, 1 << 16
 """Bytes around the first that is not UTF-8, and of lines that are not ASCII, that are looked at."""
 MOST_READINGS, _ALIKE = 3, 0.03
@@ -114,7 +114,7 @@ def _encodings(sample: bytes) -> list[str]:
         with suppress(UnicodeDecodeError, KeyError):
             rank = faults[lookup(name).name] / 4 + _strangeness(text := sample.decode(name))
             if not CONTROLS.search(text):
-                ranks.setdefault(text, (round(rank, 2), name))
+                ranks.setdefault(text, (round(rank, 3), name))
     ordered = sorted(ranks.values(), key=itemgetter(0))
     best = [name for rank, name in ordered if rank <= ordered[0][0] + _ALIKE]
     return best[:MOST_READINGS]
