@@ -118,6 +118,9 @@ def changed(before: Program, after: Program) -> set[str]:
 def complaint(case: Written, diagnostic: Diagnostic) -> str:
     """What is wrong with the help of a finding; empty if nothing is."""
     fix, help = diagnostic.fix, diagnostic.help
+    for listed in (re.split(", |; ", text.partition(": ")[2]) for text, _ in diagnostic.notes):
+        if len({*listed}) < len(listed):
+            return f"a word twice in {listed}"
     if not help:
         told = diagnostic.notes or diagnostic.label or SAYS.match(diagnostic.code)
         return "" if told else "no way out"

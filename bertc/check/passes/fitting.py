@@ -18,9 +18,8 @@ def check_lengths(check: Checker[StageSettings], program: Complete) -> None:
     stage = check.settings
     _warmup_fits(check, program)
     check.rules(rule for method in stage.methods for rule in method.rules.stage)
-    rising = stage.batch_warmup
-    if isinstance(rising, RisingBatch) and len(rising.sizes(stage.batch)) < MOST_STAGES:
-        _batch_rises(check, rising)
+    if isinstance(stage.batch_warmup, RisingBatch):
+        _batch_rises(check, stage.batch_warmup)
 
 
 def kept_at(program: Complete) -> tuple[Kept, ...]:
@@ -55,7 +54,7 @@ def check_kept(program: Complete, diagnostics: Diagnostics) -> None:
 def check_sizes(program: Complete, diagnostics: Diagnostics) -> None:
     """Report more sizes of batches than a run may have stages, each of which is one."""
     stages = program.stages
-    sizes = [len(stage.batch_warmup.sizes(stage.batch)) for stage in stages]
+    sizes = [stage.batch_warmup.rises(stage.batch) for stage in stages]
     if sum(sizes) + len(stages) <= MOST_STAGES:
         return
     most, room = stages[sizes.index(max(sizes))], MOST_STAGES // len(stages) - 1

@@ -131,7 +131,7 @@ def _rising(rising: RisingBatch, stage: CompleteSettings) -> RisingBatch:
     """Batches that rise over a number of steps; over all of them, the last one has all rows."""
     usual = RisingBatch(rows=max(1, stage.batch // 8), over=1)  # beyond batch: an error below
     sizes = rising.sizes(stage.batch) or usual.sizes(stage.batch) or (stage.batch,)
-    over, mean, tokens = rising.over, sum(sizes) / len(sizes), _tokens_of(stage)
+    over, mean, tokens = rising.over, (sizes[0] + sizes[-1]) / 2, _tokens_of(stage)
     if isinstance(over, Tokens):
         return rising.in_steps(over.tokens / (mean * stage.seq))
     if tokens is None:

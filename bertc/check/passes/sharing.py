@@ -16,7 +16,7 @@ from bertc.ir.network.sharing import (
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.lang.write.show import show_value
 
-MOST_SHOWN = 48
+LONGEST_MAP = 48
 """Layers whose map is written out in a help."""
 
 
@@ -99,7 +99,7 @@ def _mended(scheme: ShareMap, layers: int) -> Sharing:
 
     ``[0, 0, 1, 2]`` of four layers becomes ``[0, 0, 2, 3]``.
     """
-    if layers > MOST_SHOWN:
+    if layers > LONGEST_MAP:
         return ShareNone()
     both = (scheme.attention, scheme.ffn or scheme.attention)
     filled = ((*owned, *range(len(owned), layers))[:layers] for owned in both)

@@ -18,8 +18,8 @@ class FullBatch(Node):
 
     kind: Literal["none"] = "none"
 
-    def sizes(self, batch: int) -> range:
-        return range(0)
+    def rises(self, batch: int) -> int:
+        return 0
 
     def pieces(self, batch: int, steps: int) -> Pieces:
         return ((batch, steps),)
@@ -40,20 +40,29 @@ class RisingBatch(Node):
     positional = ("rows", "over", "by")
 
     def sizes(self, batch: int) -> range:
-        """The numbers of rows before ``batch``, of which no more than are refused."""
-        return range(self.rows, batch, self.by or self.rows)[:MOST_STAGES]
+        """The numbers of rows before ``batch``."""
+        return range(self.rows, batch, self.by or self.rows)
+
+    def rises(self, batch: int) -> int:
+        """The number of those that have steps."""
+        assert isinstance(self.over, int), "a pass has made them steps"
+        return min(len(self.sizes(batch)), self.over)
 
     def in_steps(self, over: float) -> Self:
         """The same over this number of steps."""
         return self.model_copy(update={"over": max(1, round(over))})
 
     def pieces(self, batch: int, steps: int) -> Pieces:
-        """The pieces of ``steps`` steps; those that have no steps are left out."""
+        """The pieces of ``steps`` steps; those that have no steps are left out.
+
+        More than a run may have, which are refused, are fewer here.
+        """
+        count, sizes = min(self.rises(batch), MOST_STAGES), self.sizes(batch)
         assert isinstance(self.over, int), "a pass has made them steps"
-        sizes = self.sizes(batch)
-        ends = [min(steps, -(-n * self.over // len(sizes))) for n in range(1, len(sizes) + 1)]
+        ends = [min(steps, -(-n * self.over // count)) for n in range(1, count + 1)]
         begins = [0, *ends]
-        pieces = zip((*sizes, batch), (*ends, steps), begins, strict=True)
+        rows = (*(sizes[n * len(sizes) // count] for n in range(count)), batch)
+        pieces = zip(rows, (*ends, steps), begins, strict=True)
         return tuple((rows, end - begin) for rows, end, begin in pieces if end > begin)
 
 

@@ -40,7 +40,7 @@ class Ema(Method):
     setting = "average"
     holds = Held(
         "average.safetensors",
-        evaluated="of the average of the weights (average=ema)",
+        evaluated="of the average of the weights (average=ema(...))",
         moved=3,  # the weight and its average are read, the average is written
     )
     rules = Rules(

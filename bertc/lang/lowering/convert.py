@@ -36,7 +36,7 @@ from bertc.lang.read.shapes import (
 )
 
 ValuePath = tuple[str | int, ...]
-MOST_TERMS = 1_000
+MOST_SUMMANDS = 1_000
 
 
 def _refused(error: ErrorDetails, written: str) -> tuple[str, str]:
@@ -92,8 +92,8 @@ class Converter:
                 return BAD
             case SumShape():
                 terms = value.terms if isinstance(value, tree.Sum) else (value,)
-                if len(terms) > MOST_TERMS:
-                    message = f"a sum of {len(terms):,} terms; at most {MOST_TERMS:,} are read"
+                if len(terms) > MOST_SUMMANDS:
+                    message = f"a sum of {len(terms):,} terms; at most {MOST_SUMMANDS:,} are read"
                     self.diagnostics.error("E011", message, value.span)
                     return BAD
                 return self._all(self._term(one, shape, (*place, i)) for i, one in enumerate(terms))

@@ -34,7 +34,7 @@ def num_parts(value: Value) -> int:
 
 
 def is_too_large(points: int, parts: int) -> bool:
-    """True of a grid of so many programs, each with so many parts."""
+    """True of a grid with more programs, or parts of all programs, than are made."""
     return points > MOST_POINTS or points * parts > MOST_PARTS > parts
 
 
@@ -151,7 +151,7 @@ def _samples(indices: Sequence[range]) -> Iterator[tuple[int, ...]]:
 
 
 def too_many_points(count: int, parts: int, span: Span, diagnostics: Diagnostics) -> None:
-    """Report a grid with too many points, each of which has so many parts."""
+    """Report a grid with too many points for the parts of each."""
     number = f"{count:,}" if count < 10**15 else "over 10^15"
     most = min(MOST_POINTS, MOST_PARTS // parts)
     diagnostics.error(

@@ -86,10 +86,8 @@ class KindShape(NamedTuple):
     def words(self) -> list[str]:
         """The names of the kinds, and of shorthand arguments: ``span`` for an mlm."""
         inner = (arguments(node).get(node.shorthand) for node in self.options.values())
-        return [
-            *self.options,
-            *(word for i in inner if isinstance(i, KindShape) for word in i.options),
-        ]
+        words = (word for i in inner if isinstance(i, KindShape) for word in i.options)
+        return list(dict.fromkeys((*self.options, *words)))
 
 
 class ListShape(NamedTuple):
