@@ -21,11 +21,9 @@ from bertc.ir.program.stage import EVALUATED_FILES
 DIGESTS = "digests.json"
 """sha256 of the files of ``tokenizer/``, ``sentences/`` and ``model/``, as a run wrote them."""
 ORIGIN = {
-    "resolved": "the program",
-    "data": "the text",
-    "init": "the weights of init",
+    "resolved": "the program", "data": "the text", "init": "the weights of init",
     "teachers": "the weights of teachers",
-}
+}  # fmt: skip
 """Fields of ``lock.json`` that checkpoints repeat, and what they are digests of."""
 EDITED = ("config.json", "README.md")
 """Files of ``model/`` that people complete by hand."""

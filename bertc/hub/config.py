@@ -181,12 +181,10 @@ def _allowed(config: type[HfConfig], name: str, spelled: Mapping[str, str]) -> s
 def hf_config(family: Family, encoder: Encoder, tokens: Tokens, chosen: HfClass) -> dict[str, Any]:
     """The settings of ``config.json``, in order."""
     return {
-        "architectures": [chosen.name],
-        "model_type": family.model_type,
-        "vocab_size": encoder.vocab_size,
-        **family.config.written(encoder, tokens),
+        "architectures": [chosen.name], "model_type": family.model_type,
+        "vocab_size": encoder.vocab_size, **family.config.written(encoder, tokens),
         **chosen.settings,
-    }
+    }  # fmt: skip
 
 
 def kept_settings(path: Path) -> dict[str, Any]:

@@ -29,13 +29,10 @@ from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
 
 CODE = "code"
 """The layout of folders that bring their classes."""
-
 BESIDE = "bertc_heads.safetensors"
 """Weights that the folder's class cannot hold, by their bertc names."""
-
 TRANSFORMERS = "5.23.0"
 """The version of transformers whose layouts are written."""
-
 JOINED = (
     "give its tokenizer the words of a sentence joined by spaces: with is_split_into_words "
     "transformers takes the space off each word, and this vocabulary splits it otherwise"
@@ -46,7 +43,6 @@ TYPED = (
     "pipelines of transformers give it no token types, which it has learned with: call its "
     "tokenizer with return_token_type_ids=True"
 )
-
 NEXT = (
     "its masked-LM head scores at each position the token after it, as mntp has them: no pipeline "
     "fills masks with it, and of all classes that of --code alone has its loss"
@@ -221,12 +217,9 @@ def _write_hf(
     if [name] != copied.get("architectures"):
         copied = {key: value for key, value in copied.items() if key not in OF_SCORES}
     config = {
-        **copied,
-        **hf_config(family, encoder, vocabulary, chosen),
-        "architectures": [name],
-        "transformers_version": TRANSFORMERS,
-        **as_it_came(family, copied),
-    }
+        **copied, **hf_config(family, encoder, vocabulary, chosen), "architectures": [name],
+        "transformers_version": TRANSFORMERS, **as_it_came(family, copied),
+    }  # fmt: skip
     if "summary_type" in chosen.settings:
         config["summary_type"] = "last" if vocabulary.cls_last else "first"
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -66,13 +66,11 @@ def of_tokens(
     said = _UNSAID | {name: value for name, value in settings.items() if value is not None}
     fill = "attended" if said["attend_to_expansion_tokens"] else "unattended"
     values = {
-        "width": modules["Dense"].get("out_features"),
-        "query": said["query_length"],
+        "width": modules["Dense"].get("out_features"), "query": said["query_length"],
         "fill": fill if said["do_query_expansion"] else "none",
         "skip": "punctuation" if said["skiplist_words"] else "none",
-        "query_mark": said["query_prefix"],
-        "passage_mark": said["document_prefix"],
-    }
+        "query_mark": said["query_prefix"], "passage_mark": said["document_prefix"],
+    }  # fmt: skip
     try:
         return "", TokenVectors.model_validate(values), said["document_length"]
     except ValidationError as error:

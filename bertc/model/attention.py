@@ -13,10 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bertc.ir.network.attention import DisentangledAttention as DisentangledNode
-from bertc.ir.network.attention import FullAttention as FullNode
-from bertc.ir.network.attention import LocalAttention as LocalNode
-from bertc.ir.network.attention import RelativeAttention as RelativeNode
+from bertc.ir.network import attention as nodes
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
 from bertc.ir.network.encoder import Encoder
 from bertc.model import masks
@@ -45,11 +42,7 @@ class ContentContext(NamedTuple):
 
 
 class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
-    """softmax(Q K^T / sqrt(d)) V over all heads, then a projection (Vaswani et al. 2017, 3.2).
-
-    Queries, keys and values are as they are multiplied: after turns, and with the keys and
-    values of fewer heads repeated for all heads of queries that share them.
-    """
+    """softmax(Q K^T / sqrt(d)) V over all heads, then a projection (Vaswani et al. 2017, 3.2)."""
 
     def __init__(
         self, table: Table, name: str, node: Encoder, layer: int, kind: ContentNode
@@ -132,7 +125,7 @@ class DisentangledContext(NamedTuple):
         return self._replace(mask=mask, has_keys=has_keys, row=row)
 
 
-class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledContext]):
+class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, DisentangledContext]):
     """Attention by content, of content to distances, and of distances to content."""
 
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
@@ -142,7 +135,7 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
 
     def prepare(
         self,
-        kind: DisentangledNode,
+        kind: nodes.DisentangledAttention,
         inputs: EncoderInputs,
         x_bqh: Float[Tensor, "b q h"],
         shared: Mapping[str, Tensor],
@@ -232,7 +225,9 @@ class _Picked(torch.autograd.Function):
         return slope_bnsr.scatter_add_(3, row_bnsk, upstream_bnsk), None
 
 
-def _rows_between(kind: DisentangledNode, inputs: EncoderInputs) -> Int[Tensor, "#b 1 q k"]:
+def _rows_between(
+    kind: nodes.DisentangledAttention, inputs: EncoderInputs
+) -> Int[Tensor, "#b 1 q k"]:
     """The table's row for the distance from each query to each key."""
     device, farthest = inputs.token_ids.device, kind.distance
     at_bs = inputs.position_ids
@@ -249,9 +244,9 @@ def build_attention(table: Table, name: str, node: Encoder, layer: int) -> Atten
     """Build the attention of one layer by its kind."""
     kind = node.attention.at(layer)
     match kind:
-        case FullNode() | LocalNode():
+        case nodes.FullAttention() | nodes.LocalAttention():
             return ContentAttention(table, name, node, layer, kind)
-        case RelativeNode():
+        case nodes.RelativeAttention():
             return RelativeAttention(table, name, node, layer, kind)
-        case DisentangledNode():
+        case nodes.DisentangledAttention():
             return DisentangledAttention(table, name, node, layer)

@@ -11,17 +11,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from bertc.ir.network import ffn as nodes
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.ffn import Activation
-from bertc.ir.network.ffn import Glu as GluNode
-from bertc.ir.network.ffn import Mlp as MlpNode
 from bertc.model.dropout import dropout
 from bertc.model.native import Kernels, kernels_for
 from bertc.model.norm import AnyNorm, build_norm, norm_if_any
 from bertc.model.weights import Linear, Table, adapted, joined_linear
 
 
-def activate(kind: Activation, x: Tensor) -> Tensor:
+def activate(kind: nodes.Activation, x: Tensor) -> Tensor:
     """Apply an activation elementwise; any shape."""
     match kind:
         case "gelu":
@@ -36,7 +34,7 @@ def activate(kind: Activation, x: Tensor) -> Tensor:
             return torch.tanh(x)
 
 
-def activated(kind: Activation, linear: Linear, x: Tensor) -> Tensor:
+def activated(kind: nodes.Activation, linear: Linear, x: Tensor) -> Tensor:
     """The activation of a linear map of ``x``; GELU with tanh has a kernel on a CPU."""
     bias = linear.bias
     kernels = None if bias is None else kernels_for(x, linear.weight, bias)
@@ -61,11 +59,11 @@ class _Gelu(torch.autograd.Function):
         return *ctx.kernels.gelu_backward(*ctx.saved_tensors, upstream.contiguous()), None
 
 
-GATES: dict[Activation, int] = {"gelu": 0, "gelu-tanh": 1, "silu": 2}
+GATES: dict[nodes.Activation, int] = {"gelu": 0, "gelu-tanh": 1, "silu": 2}
 """Activations with a kernel for gated parts, by their numbers there (kernels.c, share)."""
 
 
-def gate_activated(kind: Activation, x: Tensor) -> Tensor:
+def gate_activated(kind: nodes.Activation, x: Tensor) -> Tensor:
     """The activation of the first half of the last axis, times the second."""
     kernels = kernels_for(x) if kind in GATES else None
     if kernels is None:
@@ -112,7 +110,7 @@ class FeedForward(nn.Module):
 class Mlp(FeedForward):
     """W2 f(W1 x + b1) + b2 (Vaswani et al. 2017, 3.3)."""
 
-    def __init__(self, table: Table, name: str, node: MlpNode) -> None:
+    def __init__(self, table: Table, name: str, node: nodes.Mlp) -> None:
         super().__init__()
         self.inner = Linear(table, f"{name}.inner")
         self.outer = Linear(table, f"{name}.outer")
@@ -126,7 +124,7 @@ class Mlp(FeedForward):
 class Glu(FeedForward):
     """W3 (f(W1 x) * W2 x) (Shazeer 2020, section 2)."""
 
-    def __init__(self, table: Table, name: str, node: GluNode) -> None:
+    def __init__(self, table: Table, name: str, node: nodes.Glu) -> None:
         super().__init__()
         self.gate = Linear(table, f"{name}.gate")
         self.inner = Linear(table, f"{name}.inner")
@@ -142,9 +140,9 @@ class Glu(FeedForward):
 def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
     """Build the feed-forward part of one layer by its kind, with its norms."""
     match node.ffn:
-        case MlpNode():
+        case nodes.Mlp():
             part: FeedForward = Mlp(table, name, node.ffn)
-        case GluNode():
+        case nodes.Glu():
             part = Glu(table, name, node.ffn)
         case _:
             assert_never(node.ffn)

@@ -162,10 +162,7 @@ class Boundary(nn.Module):
 
 
 class Detector(Linear):
-    """Scores per token, above 0 if it looks replaced.
-
-    With a norm the state of the first token of an example is added to each of its tokens before.
-    """
+    """Scores per token, above 0 if it looks replaced; the norm, if any, reads a first token too."""
 
     def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__(table, name)

@@ -209,10 +209,7 @@ def compute_layer(
     projects: Projects,
     earlier: Earlier | None,
 ) -> Computed:
-    """States (b, q, h) after a layer; ``keys`` (b, k, h) are attended to, None: ``x``.
-
-    ``earlier`` outputs are mixed into its values, or into what the feed-forward part reads.
-    """
+    """States (b, q, h) after a layer; ``keys`` (b, k, h) are attended to, None: ``x``."""
     assert isinstance(attention, AttentionPart), "as built by build_attention"
     assert isinstance(ffn, FeedForward), "as built by build_ffn"
     residual, between = attention.residual, None

@@ -7,10 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from bertc.ir.network.norm import DynamicTanh as DynamicTanhNode
-from bertc.ir.network.norm import LayerNorm as LayerNormNode
-from bertc.ir.network.norm import NormFunction
-from bertc.ir.network.norm import RmsNorm as RmsNormNode
+from bertc.ir.network import norm as nodes
 from bertc.model.dropout import dropout
 from bertc.model.native import Dropped, Kernels, drop, kernels_for
 from bertc.model.weights import Table, parameter
@@ -19,9 +16,9 @@ from bertc.model.weights import Table, parameter
 class Norm(nn.Module):
     """Layer or RMS norm over the last axis, in the dtype of ``x``, with statistics in fp32."""
 
-    def __init__(self, table: Table, name: str, node: LayerNormNode | RmsNormNode) -> None:
+    def __init__(self, table: Table, name: str, node: nodes.LayerNorm | nodes.RmsNorm) -> None:
         super().__init__()
-        self.centred = isinstance(node, LayerNormNode)
+        self.centred = isinstance(node, nodes.LayerNorm)
         self.weight = parameter(table[f"{name}.weight"]) if node.affine else None
         self.bias = parameter(table[f"{name}.bias"]) if node.affine and node.bias else None
         self.eps = node.eps
@@ -46,7 +43,7 @@ class Norm(nn.Module):
 class DynamicTanh(nn.Module):
     """tanh(alpha x), scaled and shifted, in place of a norm."""
 
-    def __init__(self, table: Table, name: str, node: DynamicTanhNode) -> None:
+    def __init__(self, table: Table, name: str, node: nodes.DynamicTanh) -> None:
         super().__init__()
         self.alpha = parameter(table[f"{name}.alpha"])
         self.weight = parameter(table[f"{name}.weight"]) if node.affine else None
@@ -62,16 +59,16 @@ class DynamicTanh(nn.Module):
 AnyNorm = Norm | DynamicTanh
 
 
-def build_norm(table: Table, name: str, node: NormFunction) -> AnyNorm:
+def build_norm(table: Table, name: str, node: nodes.NormFunction) -> AnyNorm:
     """Build the norm of this name by its kind."""
     match node:
-        case DynamicTanhNode():
+        case nodes.DynamicTanh():
             return DynamicTanh(table, name, node)
-        case LayerNormNode() | RmsNormNode():
+        case nodes.LayerNorm() | nodes.RmsNorm():
             return Norm(table, name, node)
 
 
-def norm_if_any(table: Table, name: str, node: NormFunction | None) -> AnyNorm | None:
+def norm_if_any(table: Table, name: str, node: nodes.NormFunction | None) -> AnyNorm | None:
     """Build the norm of this name, where there is one."""
     return None if node is None else build_norm(table, name, node)
 

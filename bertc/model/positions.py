@@ -13,13 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from bertc.ir.network.positions import AlibiPositions as AlibiNode
-from bertc.ir.network.positions import BucketedPositions as BucketedNode
-from bertc.ir.network.positions import LearnedPositions as LearnedNode
-from bertc.ir.network.positions import NoPositions as NoneNode
-from bertc.ir.network.positions import Positions, TablePositions
-from bertc.ir.network.positions import RotaryPositions as RotaryNode
-from bertc.ir.network.positions import SinusoidalPositions as SinusoidalNode
+from bertc.ir.network import positions as nodes
+from bertc.ir.network.positions import Positions
 from bertc.model.inputs import EncoderInputs
 from bertc.model.masks import Blocks, Mask
 from bertc.model.native import Kernels, kernels_for
@@ -29,7 +24,7 @@ from bertc.model.weights import Embedding, Table, parameter
 class LearnedPositions(Embedding):
     """Rows of a table, starting at ``offset``."""
 
-    def __init__(self, table: Table, name: str, node: TablePositions) -> None:
+    def __init__(self, table: Table, name: str, node: nodes.TablePositions) -> None:
         super().__init__(table, name)
         self.offset, self.padding = node.offset, node.padding
 
@@ -65,11 +60,11 @@ def build_positions(
 ) -> LearnedPositions | SinusoidalPositions | None:
     """Build the positions of this name by their kind; None if embeddings have none."""
     match node:
-        case LearnedNode() | BucketedNode():
+        case nodes.LearnedPositions() | nodes.BucketedPositions():
             return LearnedPositions(table, name, node)
-        case SinusoidalNode():
+        case nodes.SinusoidalPositions():
             return SinusoidalPositions(table, name)
-        case NoneNode() | RotaryNode() | AlibiNode():
+        case nodes.NoPositions() | nodes.RotaryPositions() | nodes.AlibiPositions():
             return None
 
 
@@ -193,21 +188,23 @@ def related_by(
         at_bs = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)[None]
     at_bq = inputs.in_queries(at_bs)
     match node:
-        case RotaryNode():
+        case nodes.RotaryPositions():
             theta = node.local_theta if windowed else node.theta
             keys, queries = (_angles(node, theta, width, at) for at in (at_bs, at_bq))
             return Rotation(queries, keys, node.pairs == "interleaved")
-        case AlibiNode():
+        case nodes.AlibiPositions():
             return Distances(at_bq, at_bs)
-        case BucketedNode():
+        case nodes.BucketedPositions():
             rows = torch.tensor(node.rows_by_distance(), device=at_bs.device)
             biases_ln = F.embedding(rows, shared["relative.distance.weight"])
             return Distances(at_bq, at_bs, biases_ln)
-        case LearnedNode() | SinusoidalNode() | NoneNode():
+        case nodes.LearnedPositions() | nodes.SinusoidalPositions() | nodes.NoPositions():
             return None
 
 
-def _angles(node: RotaryNode, theta: float, wide: int, positions_bl: Int[Tensor, "#b l"]) -> Angles:
+def _angles(
+    node: nodes.RotaryPositions, theta: float, wide: int, positions_bl: Int[Tensor, "#b l"]
+) -> Angles:
     turned = node.turned(wide)
     powers_p = torch.arange(0, turned, 2, device=positions_bl.device).float() / turned
     angles_blp = (positions_bl.float() / node.scale)[..., None] * theta**-powers_p

@@ -90,15 +90,12 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         if allowed is not None:
             mask = torch.zeros_like(allowed, dtype=x_bqh.dtype).masked_fill(~allowed, -torch.inf)
         return RelativeContext(
-            mask=mask,
-            distances=distances,
-            reversed_rows=inputs.backward,
+            mask=mask, distances=distances, reversed_rows=inputs.backward,
             gathered=None if order is None else inputs.remembered + order.target_positions,
-            same_segment=same_segment,
-            has_keys=has_keys,
+            same_segment=same_segment, has_keys=has_keys,
             content_bias=shared.get("relative.content_bias"),
             distance_bias=shared.get("relative.distance_bias"),
-        )
+        )  # fmt: skip
 
     def mix(self, projected: Projected, context: RelativeContext) -> Float[Tensor, "b q w"]:
         n, (query_bqw, key_bkw, value_bkw) = self.heads, projected

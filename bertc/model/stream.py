@@ -18,10 +18,9 @@ from bertc.model.inputs import gather_positions
 
 
 class Earlier(NamedTuple):
-    """Earlier outputs that a layer mixes in, and the number that goes with them.
+    """A sum (b, q, h) of earlier outputs, and the number of that of attention, added to it.
 
-    A sum (b, q, h) of earlier outputs, and the number of that of attention, which is added to it;
-    or the values (b, k, w) of the first layer, and their share.
+    Or the values (b, k, w) of the first layer, and their share.
     """
 
     states: Tensor

@@ -17,11 +17,7 @@ from bertc.model.layer import ProjectedAttention
 
 
 class AttentionMaps(NamedTuple):
-    """The tokens (s) of a text, and a map (n, q, k) for each layer.
-
-    A map has the share of its attention that a head pays to each key; ``is_cut``: the text is
-    longer than the tokens.
-    """
+    """The tokens (s) of a text, cut or whole, and each layer's map (n, q, k) of attention."""
 
     tokens: tuple[str, ...]
     maps: tuple[Tensor, ...]

@@ -34,12 +34,10 @@ from bertc.run.records.results import values_of
 _SPEC_LINES, _TEXTS, _SCORES, MOST_BYTES = 16, 6, 10, 2**20
 UNLICENSED = "# license: to fill in, as apache-2.0; it has to fit the texts and the base model"
 _PIPELINES = {
-    "ForMaskedLM": "fill-mask",
-    "ForSequenceClassification": "text-classification",
-    "ForTokenClassification": "token-classification",
-    "ForQuestionAnswering": "question-answering",
+    "ForMaskedLM": "fill-mask", "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification", "ForQuestionAnswering": "question-answering",
     "ForMultipleChoice": "multiple-choice",
-}
+}  # fmt: skip
 
 
 def export_with_card(
@@ -75,9 +73,6 @@ def revisions(run: Path, named: str, branch: bool) -> dict[str, int]:
 
     ``all`` are main and those of save_at. ``main`` is the newest, step 0, and so is any other name
     of a ``branch``.
-
-    Raises:
-        MissingInputError: if the run has none of that name.
     """
     save_at = RunFolder(run).read_resolved().run.save_at if named != "main" else ()
     known = {saved.name: saved.step for saved in save_at if checkpoint_at(run, saved.step)}

@@ -57,11 +57,9 @@ class Graph(nn.Module):
         self.narrow = not (states or body.pooled.of_rows) and all(h.states.pooled for h in heads)
         self.decodes = body.head.decoder > 0 and any(head.states.decoded for head in heads)
         read = {
-            "input_ids": True,
-            "attention_mask": True,
-            "token_type_ids": body.kinds_of_segments > 1,
+            "input_ids": True, "attention_mask": True, "token_type_ids": body.kinds_of_segments > 1,
             "language_ids": bool(body.languages),
-        }
+        }  # fmt: skip
         self.inputs = tuple(name for name, reads in read.items() if reads)
 
     def refuse_unsayable(self) -> None:
@@ -89,12 +87,9 @@ class Graph(nn.Module):
         if self.cls_last:
             first_b1 = attention_mask.sum(1, keepdim=True) - 1
         reading = EncoderInputs(
-            input_ids,
-            token_type_ids,
-            attention_mask.bool(),
-            language_ids=language_ids,
+            input_ids, token_type_ids, attention_mask.bool(), language_ids=language_ids,
             output_positions=first_b1 if self.narrow else None,
-        )
+        )  # fmt: skip
         outputs = self.model.read_on(reading, wanted=Wanted(decoded=self.decodes))
         states_bsh = outputs.last
         cls_b1h = states_bsh if self.narrow else gather_positions(states_bsh, first_b1)

@@ -14,15 +14,7 @@ from bertc.data.cache.store import Progress, Silent
 from bertc.data.examples.encode import encode
 from bertc.data.examples.remarks import notes_on_cuts
 from bertc.data.examples.task import TaskSet
-from bertc.data.layouts.example import (
-    ChoiceExample,
-    Example,
-    Examples,
-    QuestionExample,
-    SearchExample,
-    TaggedExample,
-    TextExample,
-)
+from bertc.data.layouts import example
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.own import Own
 from bertc.data.layouts.parts import examples_of
@@ -74,18 +66,18 @@ def _plain(cell: Any) -> Any:
     return cell if isinstance(cell, str | int | list | dict | None) else str(cell)
 
 
-def _texts(task: AnyTask, example: Example) -> Cells:
-    match example:
-        case TextExample():
-            return dict(zip(task.reads, example.texts, strict=False))
-        case ChoiceExample():
-            return {"question": example.question, "choices": example.choices}
-        case TaggedExample():
-            return {"words": example.words}
-        case QuestionExample():
-            return {"question": example.question}
-        case SearchExample():
-            return {"text": example.text}
+def _texts(task: AnyTask, one: example.Example) -> Cells:
+    match one:
+        case example.TextExample():
+            return dict(zip(task.reads, one.texts, strict=False))
+        case example.ChoiceExample():
+            return {"question": one.question, "choices": one.choices}
+        case example.TaggedExample():
+            return {"words": one.words}
+        case example.QuestionExample():
+            return {"question": one.question}
+        case example.SearchExample():
+            return {"text": one.text}
 
 
 @dataclass(frozen=True)
@@ -93,7 +85,7 @@ class Predicted:
     """The answers to the rows of a file, in their order; ``seconds`` is time in the model."""
 
     task: AnyTask
-    examples: list[Example]
+    examples: list[example.Example]
     answers: Answers
     notes: tuple[str, ...]
     seconds: float
@@ -101,10 +93,10 @@ class Predicted:
     def rows(self, columns: Iterator[Cells] | None = None) -> list[Cells]:
         """A row for each example: columns of its file, else its own texts, then the answer."""
         rows = []
-        for example, said in zip(self.examples, self.each(), strict=True):
-            cells = _texts(self.task, example) if columns is None else next(columns)
+        for one, said in zip(self.examples, self.each(), strict=True):
+            cells = _texts(self.task, one) if columns is None else next(columns)
             row = {f"{n}_in_file" if n in said else n: cell for n, cell in cells.items()}
-            rows.append({**row, "id": example.key, **said})
+            rows.append({**row, "id": one.key, **said})
         return rows
 
     def each(self) -> Iterator[dict[str, Any]]:
@@ -127,9 +119,9 @@ class Predicted:
             case kinds.Score():
                 return {"score": prediction}
             case kinds.Choice():
-                example = self.examples[number]
-                assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
-                return {"choice": prediction, "probabilities": likely[: len(example.choices)]}
+                one = self.examples[number]
+                assert isinstance(one, example.ChoiceExample), "examples of a task are of one kind"
+                return {"choice": prediction, "probabilities": likely[: len(one.choices)]}
             case kinds.Tags():
                 return {"tags": prediction, "probabilities": likely}
             case kinds.Span():
@@ -199,7 +191,7 @@ def answered(
     model: Model,
     stage: Stage,
     task: AnyTask,
-    examples: list[Example],
+    examples: list[example.Example],
     vocabulary: Vocabulary,
     progress: Progress | None = None,
     fit: HeadFit = NO_FIT,
@@ -222,12 +214,12 @@ def answered(
     return Predicted(task, examples, answers, notes, time.perf_counter() - started)
 
 
-def of_any_number(task: AnyTask, examples: Examples = ()) -> AnyTask:
+def of_any_number(task: AnyTask, examples: example.Examples = ()) -> AnyTask:
     """A task whose examples may have any number of choices, or as many as these have.
 
     Each choice is scored by itself: training fixes no number, and an imported head states none.
     """
     if not isinstance(task, Choose):
         return task.judged
-    numbers = [len(e.choices) for e in examples if isinstance(e, ChoiceExample)]
+    numbers = [len(e.choices) for e in examples if isinstance(e, example.ChoiceExample)]
     return task.model_copy(update={"most": max(numbers, default=kinds.MOST_CHOICES)})

@@ -46,12 +46,10 @@ class HfAlbert(config.HfConfig):
         narrower = min(USUAL_EMBEDDING, encoder.hidden // 2)
         width = narrower if encoder.embedding == encoder.hidden else encoder.embedding
         return {
-            **super().values(encoder, tokens),
-            "embedding_size": width,
+            **super().values(encoder, tokens), "embedding_size": width,
             "num_hidden_groups": len(numbers) if groups == _groups(layers, len(numbers)) else 1,
-            "inner_group_num": 1,
-            **ends(tokens),
-        }
+            "inner_group_num": 1, **ends(tokens),
+        }  # fmt: skip
 
 
 def _groups(layers: int, num_groups: int) -> list[int]:

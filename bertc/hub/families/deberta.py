@@ -81,17 +81,11 @@ class HfDeberta(HfConfig):
         attention = encoder.attention
         assert isinstance(attention, DisentangledAttention), "as claimed"
         return {
-            **super().values(encoder, tokens),
-            "type_vocab_size": 0,
-            "relative_attention": True,
-            "position_biased_input": False,
-            "share_att_key": True,
-            "norm_rel_ebd": "layer_norm",
-            "max_position_embeddings": attention.distance,
-            "max_relative_positions": -1,
-            "position_buckets": attention.buckets,
-            "pos_att_type": ["p2c", "c2p"],
-        }
+            **super().values(encoder, tokens), "type_vocab_size": 0, "relative_attention": True,
+            "position_biased_input": False, "share_att_key": True, "norm_rel_ebd": "layer_norm",
+            "max_position_embeddings": attention.distance, "max_relative_positions": -1,
+            "position_buckets": attention.buckets, "pos_att_type": ["p2c", "c2p"],
+        }  # fmt: skip
 
 
 DEBERTA = Family(

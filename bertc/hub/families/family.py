@@ -65,11 +65,9 @@ def hf_class(name: str, *parts: str) -> HfClass:
 
 
 ANSWERS: Mapping[str, tuple[AnswerKind, ...]] = {
-    "ForSequenceClassification": ("labels", "several", "score"),
-    "ForMultipleChoice": ("choice",),
-    "ForTokenClassification": ("tags",),
-    "ForQuestionAnswering": ("span",),
-}
+    "ForSequenceClassification": ("labels", "several", "score"), "ForMultipleChoice": ("choice",),
+    "ForTokenClassification": ("tags",), "ForQuestionAnswering": ("span",),
+}  # fmt: skip
 """The answers of a class for tasks, by a part of its name."""
 
 

@@ -96,11 +96,9 @@ class HfModernBert(HfGated):
         steps = (n for n in range(1, depth + 1) if tuple(range(0, depth, n)) == global_layers)
         step = next(steps, 0)
         return LocalAttention(
-            window=self.local_attention,
-            global_every=step,
-            global_layers=() if step else global_layers,
-            bias=self.attention_bias,
-        )
+            window=self.local_attention, global_every=step,
+            global_layers=() if step else global_layers, bias=self.attention_bias,
+        )  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
         said = self.rope_parameters or {}
@@ -125,20 +123,17 @@ class HfModernBert(HfGated):
         known, layers, init = super().values(encoder, tokens), encoder.depth, encoder.initializer
         kinds = [GLOBAL if attention.at(n).reach is None else LOCAL for n in range(layers)]
         return {
-            **known,
-            "classifier_activation": known["hidden_act"],
+            **known, "classifier_activation": known["hidden_act"],
             "classifier_bias": isinstance(head, TransformHead) and head.bias,
-            "norm_bias": getattr(encoder.norm, "bias", True),
-            "hidden_dropout_prob": 0.0,
-            "attention_probs_dropout_prob": 0.0,
-            "mlp_dropout": encoder.dropout.ffn,
+            "norm_bias": getattr(encoder.norm, "bias", True), "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0, "mlp_dropout": encoder.dropout.ffn,
             "layer_types": kinds,
             "rope_parameters": {GLOBAL: rope(positions.theta), LOCAL: rope(positions.local_theta)},
             **({"local_attention": attention.window} if attention.kind == "local" else {}),
             "initializer_cutoff_factor": init.cut if isinstance(init, TruncatedNormal) else 2.0,
             "cls_token_id": known["bos_token_id"] if tokens.cls is None else tokens.cls,
             "sep_token_id": known["eos_token_id"] if tokens.sep is None else tokens.sep,
-        }
+        }  # fmt: skip
 
 
 def _claims(candidate: Candidate) -> bool:

@@ -51,11 +51,9 @@ class HfNeoBert(HfConfig):
             "activation": Glu(kind="swiglu", bias=False),
             "norm": PreNorm(eps=self.layer_norm_eps, function="rms"),
             "positions": RotaryPositions(pairs="interleaved"),
-            "attention": FullAttention(bias=False),
-            "dropout": Dropout(hidden=0, attention=0),
-            "initializer": Uniform(bound=self.initializer_range),
-            "head": LinearHead(tied=False),
-        }
+            "attention": FullAttention(bias=False), "dropout": Dropout(hidden=0, attention=0),
+            "initializer": Uniform(bound=self.initializer_range), "head": LinearHead(tied=False),
+        }  # fmt: skip
 
 
 def _in_order(encoder: Encoder, key: str, rows: "Tensor") -> "Tensor":

@@ -154,12 +154,9 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
 
 
 LIKE = _layout(
-    HfMpnet,
-    "MPNet",
-    "MPNet",
-    WordPiece,
+    HfMpnet, "MPNet", "MPNet", WordPiece,
     lambda candidate: isinstance(candidate.encoder.positions, BucketedPositions),
-)
+)  # fmt: skip
 MPNET = replace(
     LIKE,
     prefix="mpnet",

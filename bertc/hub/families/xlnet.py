@@ -78,12 +78,10 @@ class HfXlnet(HfConfig):
         attention = encoder.attention
         clamp = attention.clamp if isinstance(attention, RelativeAttention) else 0
         return {
-            **super().values(encoder, tokens),
-            "d_head": encoder.hidden // encoder.layers[0].heads,
-            "clamp_len": clamp or -1,
-            **{name: single.value for name, single in cls.only.items()},
+            **super().values(encoder, tokens), "d_head": encoder.hidden // encoder.layers[0].heads,
+            "clamp_len": clamp or -1, **{name: single.value for name, single in cls.only.items()},
             **ends(tokens),
-        }
+        }  # fmt: skip
 
 
 def _obstacle(candidate: family.Candidate) -> family.Obstacle | None:

@@ -9,16 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from bertc.use.source import expressions
 from bertc.use.source.axes import AxisNames
 from bertc.use.source.constants import Constants
-from bertc.use.source.expressions import (
-    call_expression,
-    code,
-    literal,
-    operation,
-    tuple_expression,
-    written_arguments,
-)
+from bertc.use.source.expressions import call_expression
 from bertc.use.source.loops import rolled
 from bertc.use.source.reads import all_read, free_values, read_by
 from bertc.use.source.recording import Call, CallScope, LongList, TensorValue
@@ -140,7 +134,7 @@ class ForwardBody:
         elif keys and any(map(self._returns_layers, self.calls)):
             keys, returned = [*keys, "layers"], [*returned, "layers"]
         looped = rolled(made, self._constants.layers)
-        result = returned[0] if len(returned) == 1 else tuple_expression(returned)
+        result = returned[0] if len(returned) == 1 else expressions.tuple_expression(returned)
         if keys:
             pairs = (f'"{key}": {value}' for key, value in zip(keys, returned, strict=True))
             result = f"{{{', '.join(pairs)}}}"
@@ -162,7 +156,7 @@ class ForwardBody:
     def _is_long(self, call: Call) -> bool:
         """Is its expression a line for itself?"""
         returned = call.results[0] in self.scope.outputs
-        return not returned and len(code(self._call(call))) > LONG_PART
+        return not returned and len(expressions.code(self._call(call))) > LONG_PART
 
     def _statement(self, call: Call, targets: list[TensorValue]) -> str:
         if call.several and len(targets) > 1:
@@ -183,7 +177,7 @@ class ForwardBody:
             return False
         self._bound.discard(value)
         target = max(len(self.names.get(result, "")) for result in reader.results)
-        short = target + len(code(self._call(reader))) <= NESTED
+        short = target + len(expressions.code(self._call(reader))) <= NESTED
         self._bound.add(value)
         return short
 
@@ -221,15 +215,15 @@ class ForwardBody:
             rate = self._constants.rate(call.kwargs.get("p", (*call.args[1:], 0.5)[0]))
             return call_expression("F.dropout", [args[0], rate, "self.training"])
         if call.function == "torch.unflatten":
-            args[2:] = [tuple_expression([self._part(size) for size in call.args[2]])]
-        plain, named = written_arguments(call.function, call.args, call.kwargs)
+            args[2:] = [expressions.tuple_expression([self._part(size) for size in call.args[2]])]
+        plain, named = expressions.written_arguments(call.function, call.args, call.kwargs)
         keywords = {key: self._argument(argument) for key, argument in named.items()}
         if "dropout_p" in keywords:
             rate = self._constants.rate(named["dropout_p"])
             keywords["dropout_p"] = f"{rate} if self.training else 0.0"
         if self._constants.hub and call.function == ATTENTION_CALL:
             return call_expression("self.attend", args[: len(plain)], keywords)
-        return operation(call.function, args[: len(plain)], keywords)
+        return expressions.operation(call.function, args[: len(plain)], keywords)
 
     def _argument(self, argument: Any) -> str:
         match argument:
@@ -238,7 +232,7 @@ class ForwardBody:
             case LongList():
                 return f"{argument.name}()"
             case tuple():
-                return tuple_expression([self._argument(part) for part in argument])
+                return expressions.tuple_expression([self._argument(part) for part in argument])
             case slice(start=start, stop=stop, step=step):
                 ends = ("" if x is None else self._argument(x) for x in (start or None, stop, step))
                 return ":".join(ends).removesuffix(":" if step is None else "")
@@ -248,14 +242,14 @@ class ForwardBody:
                 return self._constants.number(argument)
             case torch.bfloat16:
                 return f"{self._like()}.dtype"
-        return literal(argument, self._sizes.written)
+        return expressions.literal(argument, self._sizes.written)
 
     def _part(self, size: Any) -> str:
         """One of the two sizes of the vectors of all heads."""
         for name in ("HEADS", "HEAD_DIM"):
             if isinstance(size, int) and size == self._constants.values.get(name):
                 return name
-        return literal(size, self._sizes.written)
+        return expressions.literal(size, self._sizes.written)
 
     def _like(self) -> str:
         """A tensor of the dtype and the device that are computed with."""

@@ -29,11 +29,7 @@ DRAWN = 1_000_003
 
 
 def check_source(source: str, resolved: Resolved) -> None:
-    """Compare a file with the module whose program it is, in fp64 with random weights.
-
-    Raises:
-        DataError: with the largest difference, if they differ.
-    """
+    """Compare a file with the module whose program it is, in fp64 with random weights."""
     apart = source_differences(source, random_model(resolved))
     refuse_difference(*max(apart.items(), key=lambda pair: pair[1]))
 
@@ -139,11 +135,9 @@ def random_inputs(model: Model, rows: int, tokens: int) -> dict[str, Tensor]:
 def inputs_of(arguments: dict[str, Tensor]) -> EncoderInputs:
     """Random arguments as inputs of an encoder."""
     return EncoderInputs(
-        arguments["token_ids"],
-        arguments["segment_ids"],
-        arguments["attention_mask"].bool(),
+        arguments["token_ids"], arguments["segment_ids"], arguments["attention_mask"].bool(),
         language_ids=arguments["language_ids"],
-    )
+    )  # fmt: skip
 
 
 def _pairs(

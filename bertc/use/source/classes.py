@@ -17,11 +17,8 @@ from bertc.use.source.expressions import call_expression, code_lines, method
 from bertc.use.source.recording import TORCH_MODULES, CallScope
 
 PARAMETERS = {
-    "token_ids": "",
-    "attention_mask": "ones",
-    "segment_ids": "zeros",
-    "language_ids": "zeros",
-}
+    "token_ids": "", "attention_mask": "ones", "segment_ids": "zeros", "language_ids": "zeros",
+}  # fmt: skip
 """Arguments of a program, and what they are where they are left out."""
 PART = "LayerPart"
 """A base class whose forward pass is that of a method ``compute``."""

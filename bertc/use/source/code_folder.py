@@ -10,14 +10,7 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
-from bertc.hub.exporting import (
-    BESIDE,
-    CODE,
-    TRANSFORMERS,
-    Exported,
-    notes_on_reading,
-    save_tokenizer,
-)
+from bertc.hub import exporting
 from bertc.hub.families.family import ANSWERS
 from bertc.hub.families.tokens import Tokens
 from bertc.hub.folder import replacing
@@ -39,12 +32,8 @@ from bertc.use.source.hub_source import modeling_source, scores_class
 
 def export_code(
     resolved: Resolved, tensors: Mapping[str, Tensor], vocabulary: Tokens, folder: Path
-) -> Exported:
-    """Write a folder with the program's own classes, which ``trust_remote_code=True`` loads.
-
-    Raises:
-        DataError: naming what no class of transformers can hold.
-    """
+) -> exporting.Exported:
+    """Write a folder with the program's own classes, which ``trust_remote_code=True`` loads."""
     program, main = alone(resolved), tensors_alone(resolved, tensors)
     _refuse_unsayable(program)
     name = "".join(part.title() for part in re.findall("[a-zA-Z0-9]+", program.name)) or "Encoder"
@@ -62,17 +51,19 @@ def export_code(
         (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         write_tensors(fresh / "model.safetensors", ready)
         if beside:
-            write_tensors(fresh / BESIDE, beside)
-        save_tokenizer(vocabulary, fresh, program, always_cut=True)
+            write_tensors(fresh / exporting.BESIDE, beside)
+        exporting.save_tokenizer(vocabulary, fresh, program, always_cut=True)
     notes = [
         f"its classes are in {file}.py: load it with trust_remote_code=True, in transformers 4.51 "
         "or later"
     ]
     if beside:
         parts = sorted({".".join(key.split(".")[:2]) for key in beside})
-        notes.append(f"{listed(parts)}: written to {BESIDE}, for bertc alone")
-    notes += notes_on_reading(program)
-    return Exported(folder, CODE, f"AutoModel{kind.removeprefix('Model')}", tuple(notes))
+        notes.append(f"{listed(parts)}: written to {exporting.BESIDE}, for bertc alone")
+    notes += exporting.notes_on_reading(program)
+    return exporting.Exported(
+        folder, exporting.CODE, f"AutoModel{kind.removeprefix('Model')}", tuple(notes)
+    )
 
 
 def _refuse_unsayable(resolved: Resolved) -> None:
@@ -166,11 +157,9 @@ def _config(
     kinds = ("Model", *([scores_class(resolved)] if any(token_terms(resolved)) else []), *ANSWERS)
     classes = {f"AutoModel{k.removeprefix('Model')}": f"{file}.{name}{k}" for k in kinds}
     return {
-        "model_type": f"bertc_{name.lower()}",
-        "architectures": [f"{name}{kind}"],
+        "model_type": f"bertc_{name.lower()}", "architectures": [f"{name}{kind}"],
         "auto_map": {"AutoConfig": f"{file}.{name}Config", **classes},
-        "vocab_size": resolved.encoder.vocab_size,
-        "pad_token_id": vocabulary.pad,
-        "transformers_version": TRANSFORMERS,
+        "vocab_size": resolved.encoder.vocab_size, "pad_token_id": vocabulary.pad,
+        "transformers_version": exporting.TRANSFORMERS,
         **(settings_of(head) if isinstance(head, Task) else {}),
-    }
+    }  # fmt: skip

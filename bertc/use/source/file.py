@@ -65,10 +65,7 @@ if __name__ == "__main__":
 
 
 def emit_source(resolved: Resolved, settings: str = "") -> str:
-    """The program as one file of PyTorch that depends on nothing else.
-
-    ``settings`` is the text of its settings with their origins.
-    """
+    """The program as one file of PyTorch that depends on nothing else, with ``settings`` above."""
     scope, model = recorded(resolved, lambda model, inputs, _: program_outputs(model, inputs))
     weights = {weight.name: weight for weight in model_weights(resolved)}
     classes = Classes(scopes_in(scope), weights, constants_of(resolved), OF_PROGRAM)

@@ -44,22 +44,17 @@ def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
     assert names[0] == "token_ids"
     plain = _is_plain(scope)
     values = {
-        "Name": name,
-        "type": name.lower(),
-        "hidden": body.hidden,
-        "layers": body.depth,
+        "Name": name, "type": name.lower(), "hidden": body.hidden, "layers": body.depth,
         "heads": body.layers[0].heads,
         "room": body.room or max(stage.seq for stage in resolved.stages),
-        "dropout": body.dropout.hidden,
-        "std": getattr(body.initializer, "std", 0.02),
+        "dropout": body.dropout.hidden, "std": getattr(body.initializer, "std", 0.02),
         "flashes": "\n    _supports_flash_attn = _supports_flash_attn_2 = True" if plain else "",
-        "encoder": classes.made[model.encoder],
-        "read": _method("read", names, statements),
+        "encoder": classes.made[model.encoder], "read": _method("read", names, statements),
         "passed": ", ".join(["", *names[1:]]).replace("segment_ids", "token_type_ids"),
         "pooled_width": body.pooled.width if body.pooler else body.hidden,
         "lm": _language_model(resolved, scored.head_name, classes, name) if scored else "",
         "keys": texts.KEYS if body.causal else "",
-    }
+    }  # fmt: skip
     text = Template(texts.MODELING).substitute(values)
     pieces = {"flash": texts.FLASH * plain, "padding": texts.PADDING * body.causal}
     attends = Template(texts.LAYERS).substitute(pieces)
