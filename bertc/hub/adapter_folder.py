@@ -40,10 +40,7 @@ def export_adapter(
     folder: Path,
     prefer: str | None,
 ) -> Exported:
-    """Write the pairs, the pooler and the head of a task, for peft to put onto ``base``.
-
-    Maps that are one in the layout have one pair there, of the ranks' sum, which is as exact.
-    """
+    """Write the pairs, the pooler and the head of a task, for peft to put onto ``base``."""
     encoder, adapt = transformer(resolved), transformer(resolved).adapt
     assert isinstance(adapt, Lora), "called for adapted networks"
     program, weights_merged = merged(resolved, tensors)
@@ -78,7 +75,7 @@ def export_adapter(
 def _pairs(
     family: Family, encoder: Encoder, chosen: HfClass, tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Both maps of each pair by peft's keys without prefix."""
+    """Both maps of each pair by peft's keys without prefix; of joined maps one, as exact."""
     maps = [n for n in tensors if n.endswith(".weight") and part_of(n) == "body"]
     pairs = dict[str, Tensor]()
     for key, names in by_key(family, keys(family, encoder, maps, chosen.named)).items():

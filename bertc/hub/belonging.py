@@ -88,11 +88,8 @@ def _of_another_lock(
 
 
 def _other_metrics(path: Path, said: Mapping[Path, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Compare the lines until each checkpoint; one that agrees is enough.
-
-    A run that passed over a damaged checkpoint has written other lines since, and one whose
-    lines were removed begins after it.
-    """
+    """Compare the lines until each checkpoint; one that agrees is enough."""
+    # After a damaged checkpoint a run writes other lines; if lines were removed, it begins later.
     known = [_mapping(fact["metrics"]) for fact in said.values() if "metrics" in fact]
     last = max((metrics.get("step", 0) for metrics in known), default=-1)
     if known and is_file(path) and _first_step(path) <= last:

@@ -1,7 +1,4 @@
-"""Models of the Hugging Face hub by ``owner/name@revision``; no torch, and never code.
-
-The hub's cache is read first, so that a name stays at one commit.
-"""
+"""Models of the Hugging Face hub by ``owner/name@revision``; no torch, and never code."""
 
 import re
 from collections.abc import Sequence
@@ -13,8 +10,7 @@ from bertc.base.storage.paths import is_folder, is_taken
 from bertc.data.tokenizers.by_transformers import FILE_NAMES
 from bertc.data.tokenizers.reading import network_folder, tokenizer_folder
 
-_SECONDS = 10.0
-"""Seconds in which a hub answers."""
+_SECONDS_TO_ANSWER = 10.0
 SMALL = ("*.json", "*.txt", "*.model")
 SAFE = ("model*.safetensors", "*/model*.safetensors", "bertc_heads.safetensors")
 PICKLED = ("pytorch_model*.bin", "*/pytorch_model*.bin")
@@ -74,7 +70,7 @@ def _named(path: str) -> tuple[str, str] | None:
 @cache
 def _snapshot(name: str, revision: str) -> Path | str:
     """Settings and tokenizer of a model in the cache, or the reason why they are not there."""
-    known = _download(name, revision, SMALL, cached=True)
+    known = _download(name, revision, SMALL, cached=True)  # so a name stays at one commit
     if isinstance(known, Path) and is_taken(network_folder(known) / "config.json"):
         words = tokenizer_folder(known)  # there or not, as other programs may have fetched them
         if any(is_taken(words / name) for name in FILE_NAMES):
@@ -95,7 +91,7 @@ def _download(
     offline = constants.HF_HUB_OFFLINE
     try:
         folder = snapshot_download(
-            name, revision=revision, cache_dir=cache_folder, etag_timeout=_SECONDS,
+            name, revision=revision, cache_dir=cache_folder, etag_timeout=_SECONDS_TO_ANSWER,
             allow_patterns=[*patterns], ignore_patterns=[*UNREAD],
             local_files_only=cached or offline,
         )  # fmt: skip

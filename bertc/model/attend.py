@@ -52,11 +52,7 @@ def attend(
     mask: AttentionMask,
     rate: float,
 ) -> Float[Tensor, "b n q d"]:
-    """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
-
-    No score matrix is stored, with two exceptions: an eager CPU with dropout, where no fused kernel
-    has dropout (a few rows at a time), and short rows in bf16 there (``SHORT_KEYS``).
-    """
+    """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities."""
     if isinstance(mask, VarlenOffsets):
         return _varlen(query_bnqd, key_bnkd, value_bnkd, mask)
     if isinstance(mask, Blocks):
@@ -78,7 +74,7 @@ def _attend(
     scored = mask is not None and mask.dtype != torch.bool
     keys, by_parts = key_bnkd.shape[2], False  # by parts: rows at once, with their scores
     if eager_cpu(query_bnqd):
-        # Backward of torch's kernel is slow for few keys in bf16.
+        # No fused kernel there has dropout, and backward is slow for few keys in bf16.
         short = keys <= SHORT_KEYS and query_bnqd.dtype == torch.bfloat16
         trained = query_bnqd.requires_grad and torch.is_grad_enabled()
         by_parts = rate > 0 or scored or (short and trained)

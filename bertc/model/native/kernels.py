@@ -182,10 +182,7 @@ class Kernels:
     def softmax(
         self, scores: Tensor, added: Tensor | None, by: float, dropped: Dropped
     ) -> tuple[Tensor, Tensor]:
-        """softmax(by * scores + added) of scores (b, n, q, s), before and after dropout.
-
-        ``added`` is (b, n, q, s), expanded or not.
-        """
+        """softmax(by * scores + added), both (b, n, q, s), before and after dropout."""
         probabilities, after_dropout = torch.empty_like(scores), torch.empty_like(scores)
         if added is not None and added.stride(3) != 1:
             added = added.contiguous()
