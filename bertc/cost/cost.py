@@ -194,18 +194,10 @@ def _stage(
         where = (*where, figures.PartCost("messages", spread.exposed_seconds, *[0] * 5))
     mfu = executed.train * share / (seconds * target.peak_flops(budget.precision))
     return figures.StageEstimate(
-        name=stage.name,
-        steps=stage.steps,
-        batch=stage.batch,
-        seq=full.seq,
-        row_tokens=length,
-        parameters=trained,
-        flops=stage_flops(stage, trained, executed, convention),
-        memory=memory,
-        time=spent.time_on(target, seconds, seconds * stage.steps, mfu),
-        where=where,
-        spread=spread,
-    )
+        name=stage.name, steps=stage.steps, batch=stage.batch, seq=full.seq, row_tokens=length,
+        parameters=trained, flops=stage_flops(stage, trained, executed, convention), memory=memory,
+        time=spent.time_on(target, seconds, seconds * stage.steps, mfu), where=where, spread=spread,
+    )  # fmt: skip
 
 
 def _of_directions(

@@ -53,14 +53,11 @@ def stage_flops(
         case _:
             assert_never(convention)
     return Flops(
-        convention=convention,
-        forward_per_example=forward,
-        frozen_per_example=frozen,
-        train_per_example=train,
-        update_per_step=update,
+        convention=convention, forward_per_example=forward, frozen_per_example=frozen,
+        train_per_example=train, update_per_step=update,
         train_per_step=train * stage.batch + update,
         train_total=(train * stage.batch + update) * stage.steps,
-    )
+    )  # fmt: skip
 
 
 def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:

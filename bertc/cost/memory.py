@@ -39,16 +39,13 @@ def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> 
         again = budget.strategy == "ddp" or microbatch < one.batch
         parts.append((replace(step, stage=masked, accumulating=again), rows))
     return Memory(
-        weights_bytes=parameters.total * FP32,
-        gradients_bytes=parameters.trained * FP32,
+        weights_bytes=parameters.total * FP32, gradients_bytes=parameters.trained * FP32,
         optimizer_bytes=state_bytes(stage, parameters.total),
         average_bytes=methods_bytes(stage, parameters.total),
         activations_bytes=max(rows * part.kept for part, rows in parts),
         peak_bytes=max(point.at(rows) for part, rows in parts for point in part.points),
-        microbatch=microbatch,
-        largest_microbatch=fit.examples,
-        recompute=fit.recompute,
-    )
+        microbatch=microbatch, largest_microbatch=fit.examples, recompute=fit.recompute,
+    )  # fmt: skip
 
 
 def stage_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Fit:

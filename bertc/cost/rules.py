@@ -123,12 +123,9 @@ def _mixture(mixture: op.Mixture, how: Execution) -> Cost:
     elements = mixture.outputs * mixture.rows * mixture.width
     return Cost(
         kept=mixture.rows * mixture.width * how.value_bytes * mixture.keeps,
-        transient=elements * how.value_bytes,
-        moved=7 * elements * how.value_bytes,
-        function="add",
-        elements=elements,
-        starts=6 * mixture.outputs,
-    )
+        transient=elements * how.value_bytes, moved=7 * elements * how.value_bytes, function="add",
+        elements=elements, starts=6 * mixture.outputs,
+    )  # fmt: skip
 
 
 def _pointwise(function: op.Function, elements: int, saved: int, how: Execution) -> Cost:
@@ -176,13 +173,10 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
     fused = is_fused(attention, how)
     masks = 0 if fused else 2 * scores * how.mask_bytes
     plain = Cost(
-        flops=flops,
-        train_flops=3 * flops,
+        flops=flops, train_flops=3 * flops,
         moved=4 * saved if fused else 4 * saved + 8 * scores * how.value_bytes,
-        function="attention",
-        elements=scores,
-        starts=11 if fused else 20,
-    )
+        function="attention", elements=scores, starts=11 if fused else 20,
+    )  # fmt: skip
     if attention.mask == "scores":  # gradients of the scores, of the added bias and of its factors
         saved += scores * how.value_bytes + masks
         return plain._replace(kept=saved, transient=4 * scores * how.value_bytes)

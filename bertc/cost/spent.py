@@ -126,14 +126,9 @@ def step_time(parts: ByPart, device: Device) -> tuple[ByPart, float]:
 def time_on(device: Device, per_step: float, total: float, mfu: float) -> Time:
     """Seconds on a device; ``mfu`` is the share of its peak that useful FLOPs have."""
     return Time(
-        device=device.name,
-        seconds_per_step=per_step,
-        seconds_total=total,
-        assumed_mfu=mfu,
-        product_share=device.product_share,
-        source=device.source,
-        within=device.time_within,
-    )
+        device=device.name, seconds_per_step=per_step, seconds_total=total, assumed_mfu=mfu,
+        product_share=device.product_share, source=device.source, within=device.time_within,
+    )  # fmt: skip
 
 
 def run_time(stages: Sequence[Stage], times: Sequence[Time], device: Device) -> Time:

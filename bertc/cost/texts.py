@@ -77,18 +77,13 @@ def data_of(read: Sequence[Reading], processes: int) -> DataEstimate | None:
     cores = available_cores()
     return DataEstimate(
         text_bytes=sum(text.text_bytes for text in passes),
-        tokens=sum(text.tokens for text in passes),
-        counted=not unprepared,
-        tokens_read=tokens_read,
-        passes=max(passes.values()),
-        prepared_bytes=sum(text.prepared_bytes for text in passes),
-        prepare_seconds=unprepared / (cores * PREPARED_BYTES),
-        cores=cores,
-        download_bytes=int(download),
-        cache_hit_share=1 - download / asked if asked else 0.0,
+        tokens=sum(text.tokens for text in passes), counted=not unprepared, tokens_read=tokens_read,
+        passes=max(passes.values()), prepared_bytes=sum(text.prepared_bytes for text in passes),
+        prepare_seconds=unprepared / (cores * PREPARED_BYTES), cores=cores,
+        download_bytes=int(download), cache_hit_share=1 - download / asked if asked else 0.0,
         over_cache_bytes=sum(t.window_bytes for t in remote if 0 < t.cache_bytes < t.window_bytes),
         reader_share=tokens_read / (processes * LOADED_TOKENS) / seconds,
-    )
+    )  # fmt: skip
 
 
 def downloaded(text: TextFacts, passes: float) -> float:

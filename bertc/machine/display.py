@@ -160,14 +160,10 @@ class Live(Display):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._progress = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(bar_width=24),
-            progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.fields[figures]}"),
-            _Left(),
-            console=console,
-            transient=True,
-        )
+            progress.TextColumn("{task.description}"), progress.BarColumn(bar_width=24),
+            progress.MofNCompleteColumn(), progress.TextColumn("{task.fields[figures]}"), _Left(),
+            console=console, transient=True,
+        )  # fmt: skip
         self._task: progress.TaskID | None = None
         self._training, self._last = False, -LIVE_SECONDS
 

@@ -36,24 +36,17 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
     if wanted in ("auto", "cuda") and torch.cuda.is_available():
         name, (free, _) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
         return Machine(
-            device="cuda",
-            name=name,
-            memory_bytes=free,
-            fast_bf16=torch.cuda.is_bf16_supported(including_emulation=False),
-            cores=cores,
+            device="cuda", name=name, memory_bytes=free,
+            fast_bf16=torch.cuda.is_bf16_supported(including_emulation=False), cores=cores,
             devices=torch.cuda.device_count(),
-        )
+        )  # fmt: skip
     cpu = this_cpu()
     fast_bf16 = cpu.bf16_flops > 0
     return Machine(
-        device="cpu",
-        name=_processor(),
-        memory_bytes=_free_memory_bytes() // processes,
-        fast_bf16=fast_bf16,
-        loops_bf16=cpu.loops_bf16,
-        cores=cores,
+        device="cpu", name=_processor(), memory_bytes=_free_memory_bytes() // processes,
+        fast_bf16=fast_bf16, loops_bf16=cpu.loops_bf16, cores=cores,
         without_kernels=missing("bf16" if fast_bf16 else "fp32"),
-    )
+    )  # fmt: skip
 
 
 def cost_on(machine: Machine, resolved: Resolved, corpus: PreparedCorpus, world: World) -> Estimate:

@@ -48,18 +48,11 @@ def _card(name: str, gib: int, bf16: float, fp32: float, bandwidth: float, link:
     if name.startswith(("h", "gh", "b200")):
         share, source = PRODUCTS_ON_HOPPER, HOPPER
     return Device(
-        name=name,
-        kind="cuda",
-        memory_bytes=gib * GIB,
-        bf16_flops=bf16 * TERA,
-        fp32_flops=fp32 * TERA,
-        bandwidth_bytes=bandwidth * GIGA,
-        link_bytes=link,
-        network_bytes=PORTS.get(name[:4], 50e9),
-        product_share=share,
-        launch_seconds=LAUNCH_SECONDS,
+        name=name, kind="cuda", memory_bytes=gib * GIB, bf16_flops=bf16 * TERA,
+        fp32_flops=fp32 * TERA, bandwidth_bytes=bandwidth * GIGA, link_bytes=link,
+        network_bytes=PORTS.get(name[:4], 50e9), product_share=share, launch_seconds=LAUNCH_SECONDS,
         source=source,
-    )
+    )  # fmt: skip
 
 
 ACCELERATORS: Mapping[str, Device] = {

@@ -84,12 +84,9 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
             help=HOW_TO_GIVE,
         )
     return Device(
-        name=title,
-        kind="cuda",
-        launch_seconds=accelerators.LAUNCH_SECONDS,
-        source="as on an A100; the figures of the device were given",
-        **numbers,
-    )
+        name=title, kind="cuda", launch_seconds=accelerators.LAUNCH_SECONDS,
+        source="as on an A100; the figures of the device were given", **numbers,
+    )  # fmt: skip
 
 
 CPU_SHARE, CPU_WITHIN = 0.8, 2.0

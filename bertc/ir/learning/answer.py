@@ -10,13 +10,7 @@ from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Node, Off, Width
 from bertc.ir.network.ffn import Activation
-from bertc.ir.terms.heads import (
-    Classifier,
-    ConditionedSpanHead,
-    HeadNode,
-    TokenVectorHead,
-    VectorHead,
-)
+from bertc.ir.terms import heads
 
 
 class _Named(Node):
@@ -189,19 +183,23 @@ def told_names(answer: Answer) -> tuple[str, ...]:
     return answer.names if isinstance(answer, Labels | Several | Tags) else ()
 
 
-def answer_head(answer: Answer) -> HeadNode:
+def answer_head(answer: Answer) -> heads.HeadNode:
     """One linear layer (hidden -> scores), the layers of a conditioned span, or of vectors."""
     if isinstance(answer, Vector):
         by_token = answer.by_token
         if by_token:
-            return TokenVectorHead(by_token.width, by_token.query, answer.texts, answer.scored)
-        return VectorHead(dense=answer.mlp, scored=answer.scored)
+            return heads.TokenVectorHead(
+                by_token.width, by_token.query, answer.texts, answer.scored
+            )
+        return heads.VectorHead(dense=answer.mlp, scored=answer.scored)
     if isinstance(answer, Span) and isinstance(answer.head, Conditioned):
         head = answer.head
-        return ConditionedSpanHead(
+        return heads.ConditionedSpanHead(
             head.width, head.activation, head.normed, answered=answer.unanswerable
         )
-    return Classifier(answer.width, pooled=isinstance(answer, Labels | Several | Score | Choice))
+    return heads.Classifier(
+        answer.width, pooled=isinstance(answer, Labels | Several | Score | Choice)
+    )
 
 
 def answer_rows(answer: Answer, texts: int, seq: int) -> int:

@@ -6,36 +6,12 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, Field
 
 from bertc.ir.base import BY_KIND, Count, Node
-from bertc.ir.learning.answer import (
-    MOST_CHOICES,
-    Answer,
-    Choice,
-    Labels,
-    Metric,
-    Score,
-    Several,
-    Span,
-)
+from bertc.ir.learning import answer as answers
+from bertc.ir.learning import task as tasks
 from bertc.ir.learning.own_task import OwnTask
-from bertc.ir.learning.task import (
-    UNKNOWN,
-    Choosing,
-    Glue,
-    Headed,
-    Name,
-    Names,
-    OfWords,
-    Race,
-    Reading,
-    Squad,
-    Tagging,
-    Weighted,
-    Xnli,
-    told_apart,
-)
 from bertc.ir.learning.vector_task import Embed, Rerank
 
-Columns = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(told_apart)]
+Columns = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(tasks.told_apart)]
 
 
 class Many(Node):
@@ -45,12 +21,12 @@ class Many(Node):
     """
 
     kind: Literal["many"] = "many"
-    names: Names = ()
+    names: tasks.Names = ()
     separator: Annotated[str, Field(min_length=1, max_length=10)] = ","
     positional = ("names", "separator")
 
 
-class _OfTexts(OwnTask, Headed):
+class _OfTexts(OwnTask, tasks.Headed):
     text: str = "text"
     pair: str = ""
     label: str | Columns = "label"
@@ -66,7 +42,7 @@ class _OfTexts(OwnTask, Headed):
         return ("text", "pair") if self.pair else ("text",)
 
 
-class Classify(_OfTexts, Weighted):
+class Classify(_OfTexts, tasks.Weighted):
     """One of several labels for a text, or for two texts, or any number of them.
 
     ``stride``: long texts are read in windows that begin every so many tokens, 0: cut. Several
@@ -74,8 +50,8 @@ class Classify(_OfTexts, Weighted):
     """
 
     kind: Literal["classify"] = "classify"
-    name: Name = "classify"
-    labels: Names | Many = ()
+    name: tasks.Name = "classify"
+    labels: tasks.Names | Many = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,15 +61,15 @@ class Classify(_OfTexts, Weighted):
         return self.labels.names if isinstance(self.labels, Many) else self.labels
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> answers.Answer:
         several = isinstance(self.label, tuple) or isinstance(self.labels, Many)
-        names = self.names or UNKNOWN
-        return Several(names=names) if several else Labels(names=names)
+        names = self.names or tasks.UNKNOWN
+        return answers.Several(names=names) if several else answers.Labels(names=names)
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:
+    def metrics(self) -> tuple[answers.Metric, ...]:
         """Metrics by number of labels; F1 is of the second of two labels."""
-        two = isinstance(self.answer, Labels) and len(self.names) == 2
+        two = isinstance(self.answer, answers.Labels) and len(self.names) == 2
         return ("accuracy", "f1") if two else super().metrics
 
 
@@ -101,14 +77,14 @@ class Regress(_OfTexts):
     """A number for a text, or for two texts, or one for each of the columns in ``label``."""
 
     kind: Literal["regress"] = "regress"
-    name: Name = "regress"
+    name: tasks.Name = "regress"
 
     @property
-    def answer(self) -> Answer:
-        return Score(names=() if isinstance(self.label, str) else self.label)
+    def answer(self) -> answers.Answer:
+        return answers.Score(names=() if isinstance(self.label, str) else self.label)
 
 
-class Choose(OwnTask, Choosing):
+class Choose(OwnTask, tasks.Choosing):
     """The right one of several texts, after a question and optionally a passage.
 
     ``choices`` names their columns, or one column with a list of them; ``label`` is the index of
@@ -116,35 +92,37 @@ class Choose(OwnTask, Choosing):
     """
 
     kind: Literal["choose"] = "choose"
-    name: Name = "choose"
+    name: tasks.Name = "choose"
     passage: str = ""
     text: str = "question"
-    choices: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_CHOICES)] = ("choices",)
+    choices: Annotated[tuple[str, ...], Field(min_length=1, max_length=answers.MOST_CHOICES)] = (
+        "choices",
+    )
     label: str = "label"
-    most: Annotated[int, Field(ge=2, le=MOST_CHOICES)] = 4
+    most: Annotated[int, Field(ge=2, le=answers.MOST_CHOICES)] = 4
 
     @property
-    def answer(self) -> Choice:
-        return Choice(most=len(self.choices) if len(self.choices) > 1 else self.most)
+    def answer(self) -> answers.Choice:
+        return answers.Choice(most=len(self.choices) if len(self.choices) > 1 else self.most)
 
     @property
     def reads(self) -> tuple[str, ...]:
         return (*(("passage",) if self.passage else ()), "text", "choices")
 
 
-class Tag(OwnTask, OfWords):
+class Tag(OwnTask, tasks.OfWords):
     """A tag per word, from columns with lists, or with text separated by white space.
 
     Files of a word a line are read too, CoNLL-2003's and CoNLL-U; ``tags`` may name a column.
     """
 
     kind: Literal["tag"] = "tag"
-    name: Name = "tag"
+    name: tasks.Name = "tag"
     words: str = "words"
     tags: str = "tags"
 
 
-class Read(OwnTask, Reading):
+class Read(OwnTask, tasks.Reading):
     """The span of a passage that answers a question; ``start`` is its character offset.
 
     A row with an empty answer is unanswerable, which ``unanswerable`` has to allow. Without a
@@ -153,7 +131,7 @@ class Read(OwnTask, Reading):
     """
 
     kind: Literal["read"] = "read"
-    name: Name = "read"
+    name: tasks.Name = "read"
     passage: str = "context"
     text: str = "question"
     target: str = "answer"
@@ -161,13 +139,14 @@ class Read(OwnTask, Reading):
     unanswerable: bool = False
 
     @property
-    def answer(self) -> Answer:
-        return Span(head=self.head, unanswerable=self.unanswerable)
+    def answer(self) -> answers.Answer:
+        return answers.Span(head=self.head, unanswerable=self.unanswerable)
 
 
 TaskKind = (
-    Glue | Xnli | Squad | Race | Tagging | Classify | Regress | Choose | Tag | Read | Embed | Rerank
-)
+    tasks.Glue | tasks.Xnli | tasks.Squad | tasks.Race | tasks.Tagging
+    | Classify | Regress | Choose | Tag | Read | Embed | Rerank
+)  # fmt: skip
 """The closed union of tasks."""
 AnyTask = Annotated[TaskKind, BY_KIND]
 TASKS = frozenset(str(task.model_fields["kind"].default) for task in get_args(TaskKind))

@@ -7,16 +7,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Probability
-from bertc.ir.learning.answer import (
-    Answer,
-    Choice,
-    Labels,
-    Score,
-    Several,
-    Span,
-    answer_head,
-    answer_rows,
-)
+from bertc.ir.learning import answer as answers
 from bertc.ir.network.body import Body
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.features import LAST, Features
@@ -49,7 +40,7 @@ class StatesTask(TermNode):
 
     @property
     @abstractmethod
-    def answer(self) -> Answer:
+    def answer(self) -> answers.Answer:
         """The kind of answer."""
 
     @property
@@ -64,7 +55,7 @@ class StatesTask(TermNode):
 
     @property
     def head_node(self) -> HeadNode:
-        head, joins = answer_head(self.answer), self.features.joins
+        head, joins = answers.answer_head(self.answer), self.features.joins
         if isinstance(head, Classifier) and (self.recurrent or joins in ("concat", "weighted-sum")):
             return StatesHead(head.labels, max(1, len(self.layers)), joins, self.recurrent)
         return head
@@ -72,7 +63,9 @@ class StatesTask(TermNode):
     @property
     def pooled(self) -> bool:
         """True if one state represents a whole row."""
-        return isinstance(self.answer, Labels | Several | Score | Choice)
+        return isinstance(
+            self.answer, answers.Labels | answers.Several | answers.Score | answers.Choice
+        )
 
     @property
     def reads_last_alone(self) -> bool:
@@ -82,7 +75,7 @@ class StatesTask(TermNode):
     @property
     def reads_all(self) -> bool:
         """True if its head reads the states of all tokens of a row."""
-        return self.recurrent is not None or isinstance(self.answer, Span)
+        return self.recurrent is not None or isinstance(self.answer, answers.Span)
 
     @property
     def states(self) -> StatesRead:
@@ -92,7 +85,7 @@ class StatesTask(TermNode):
         )
 
     def head_rows(self, rows: RowShape) -> int:
-        return answer_rows(self.answer, rows.choices, rows.seq)
+        return answers.answer_rows(self.answer, rows.choices, rows.seq)
 
     def outputs(self, rows: RowShape) -> int | None:
         """One last state per row if that represents it, none if others are read; None: all."""

@@ -11,20 +11,7 @@ from pydantic import AfterValidator, Field
 
 from bertc.ir.base import Count
 from bertc.ir.data import Language
-from bertc.ir.learning.answer import (
-    Answer,
-    Choice,
-    Labels,
-    Metric,
-    Plain,
-    Score,
-    Several,
-    Span,
-    SpanHead,
-    Tags,
-    Vector,
-    names_spans,
-)
+from bertc.ir.learning import answer as answers
 from bertc.ir.learning.class_loss import PLAIN_LOSS, ClassLoss
 from bertc.ir.learning.states_task import StatesTask
 from bertc.ir.terms.task_head import LINEAR, BiLstmHead, TaskHead
@@ -70,29 +57,29 @@ class Task(StatesTask):
         return PLAIN_LOSS
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:
+    def metrics(self) -> tuple[answers.Metric, ...]:
         """Metrics of its answers; the first one ranks runs."""
         match self.answer:
-            case Labels() | Choice() | Tags() | Vector():
+            case answers.Labels() | answers.Choice() | answers.Tags() | answers.Vector():
                 return ("accuracy",)
-            case Several():
+            case answers.Several():
                 return ("micro_f1", "macro_f1", "accuracy")
-            case Score():
+            case answers.Score():
                 return ("pearson", "spearman")
-            case Span():
+            case answers.Span():
                 return ("squad_f1", "em")
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The texts of an example, by the arguments that name their columns in own files."""
         match self.answer:
-            case Labels() | Several() | Score() | Vector():
+            case answers.Labels() | answers.Several() | answers.Score() | answers.Vector():
                 return ("text",)
-            case Choice():
+            case answers.Choice():
                 return ("passage", "text", "choices")
-            case Tags():
+            case answers.Tags():
                 return ("words",)
-            case Span():
+            case answers.Span():
                 return ("passage", "text")
 
 
@@ -140,16 +127,18 @@ class Glue(Headed):
         return "mnli" if self.task == "ax" else self.task
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> answers.Answer:
         """A label; for STS-B a score from 0 to 5."""
-        return Score() if self.task == "stsb" else Labels(names=GLUE_LABELS[self.task])
+        return (
+            answers.Score() if self.task == "stsb" else answers.Labels(names=GLUE_LABELS[self.task])
+        )
 
     @property
     def reads(self) -> tuple[str, ...]:
         return ("text",) if self.task in ("cola", "sst2") else ("text", "pair")
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:
+    def metrics(self) -> tuple[answers.Metric, ...]:
         """The metrics of the GLUE leaderboard."""
         match self.task:
             case "cola" | "ax":
@@ -181,8 +170,8 @@ class Xnli(Headed):
         return self.name
 
     @property
-    def answer(self) -> Answer:
-        return Labels(names=GLUE_LABELS["mnli"])
+    def answer(self) -> answers.Answer:
+        return answers.Labels(names=GLUE_LABELS["mnli"])
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -196,7 +185,7 @@ class Reading(Task):
     if it scores ``threshold`` more than the best.
     """
 
-    head: SpanHead = Plain()
+    head: answers.SpanHead = answers.Plain()
     stride: Annotated[int, Field(ge=1)] = 128  # run_squad.py --doc_stride
     question: Annotated[int, Field(ge=1)] = 64  # run_squad.py --max_query_length
     longest: Annotated[int, Field(ge=1)] = 30  # run_squad.py --max_answer_length
@@ -237,12 +226,12 @@ class OfWords(Weighted):
     labels: Names = ()
 
     @property
-    def answer(self) -> Tags:
-        return Tags(names=self.labels or UNKNOWN)
+    def answer(self) -> answers.Tags:
+        return answers.Tags(names=self.labels or UNKNOWN)
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)
+    def metrics(self) -> tuple[answers.Metric, ...]:
+        return ("span_f1", "accuracy") if answers.names_spans(self.labels) else ("accuracy",)
 
 
 class Squad(Reading):
@@ -259,8 +248,8 @@ class Squad(Reading):
     positional = ("data", "dev")
 
     @property
-    def answer(self) -> Answer:
-        return Span(head=self.head, unanswerable=self.version == 2)
+    def answer(self) -> answers.Answer:
+        return answers.Span(head=self.head, unanswerable=self.version == 2)
 
 
 class Race(Choosing):
@@ -274,8 +263,8 @@ class Race(Choosing):
     positional = ("data",)
 
     @property
-    def answer(self) -> Choice:
-        return Choice(most=4)
+    def answer(self) -> answers.Choice:
+        return answers.Choice(most=4)
 
 
 TagColumn = Literal["ner", "pos", "chunk", "upos", "xpos", "deprel"]

@@ -7,16 +7,7 @@ from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
 from bertc.ir.base import Count, Probability, Width
-from bertc.ir.learning.answer import (
-    Answer,
-    Choice,
-    Metric,
-    Pooling,
-    Score,
-    Similarity,
-    TokenVectors,
-    Vector,
-)
+from bertc.ir.learning import answer as answers
 from bertc.ir.learning.mining import IN_COLUMN, Negatives
 from bertc.ir.learning.own_task import OwnTask
 from bertc.ir.learning.task import Headed, Name
@@ -74,8 +65,8 @@ class Embed(OwnTask):
     corpus: Annotated[str, Field(exclude_if=not_)] = ""
     queries: Annotated[str, Field(exclude_if=not_)] = ""
     relevant: Annotated[str, Field(exclude_if=not_)] = ""
-    pooling: Pooling = "mean"
-    similarity: Annotated[Similarity, Field(exclude_if="cosine".__eq__)] = "cosine"
+    pooling: answers.Pooling = "mean"
+    similarity: Annotated[answers.Similarity, Field(exclude_if="cosine".__eq__)] = "cosine"
     normalise: Annotated[bool, Field(exclude_if=not_)] = False
     prompt: Annotated[str, Field(exclude_if=not_)] = ""
     query_prompt: Annotated[str, Field(exclude_if=not_)] = ""
@@ -114,12 +105,16 @@ class Embed(OwnTask):
     @classmethod
     def _summed(cls, values: Any) -> Any:
         """Sums over the tokens of a query are learned as they are (PyLate, Contrastive)."""
-        summed = isinstance(values, dict) and isinstance(values.get("pooling"), TokenVectors)
+        summed = isinstance(values, dict) and isinstance(
+            values.get("pooling"), answers.TokenVectors
+        )
         return {"temperature": 1.0, **values} if summed else values
 
     @model_validator(mode="after")
     def _by_token(self) -> Self:
-        if isinstance(self.pooling, TokenVectors) and (self.mlp or self.similarity == "dot"):
+        if isinstance(self.pooling, answers.TokenVectors) and (
+            self.mlp or self.similarity == "dot"
+        ):
             wrong = "mlp=true is a layer" if self.mlp else "similarity=dot is"
             raise ValueError(
                 f"{wrong} of one vector a text, and tokens are compared by cosines",
@@ -156,19 +151,19 @@ class Embed(OwnTask):
     @property
     def head_name(self) -> str:
         """Its title; of vectors of tokens a name that no task can have, and all share the map."""
-        return TOKENS_HEAD if isinstance(self.pooling, TokenVectors) else self.title
+        return TOKENS_HEAD if isinstance(self.pooling, answers.TokenVectors) else self.title
 
     @property
-    def answer(self) -> Vector:
+    def answer(self) -> answers.Vector:
         scored = bool(self.score)
-        return Vector(texts=self.texts, pooling=self.pooling, mlp=self.mlp, scored=scored)
+        return answers.Vector(texts=self.texts, pooling=self.pooling, mlp=self.mlp, scored=scored)
 
     @property
     def reads(self) -> tuple[str, ...]:
         return ("text", "positive")
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:
+    def metrics(self) -> tuple[answers.Metric, ...]:
         """Correlations with scores, ranks of a search, or how often the positive is nearest."""
         if self.corpus:
             return ("ndcg@10", "mrr@10", "recall@100")
@@ -230,15 +225,15 @@ class Rerank(OwnTask, Headed):
         return self.model_copy(update={"negative": "", "negatives": IN_COLUMN})
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> answers.Answer:
         if self.negative or self.negatives.kind == "mined":
-            return Choice(most=1 + self.negatives.number)
-        return Score(logistic=True)
+            return answers.Choice(most=1 + self.negatives.number)
+        return answers.Score(logistic=True)
 
     @property
     def reads(self) -> tuple[str, ...]:
         return ("text", "passage")
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:
+    def metrics(self) -> tuple[answers.Metric, ...]:
         return ("ndcg@10", "mrr@10", "map")

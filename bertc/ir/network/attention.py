@@ -7,13 +7,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Drawn, On, Weight, matrix
-from bertc.ir.network.attention_node import (
-    AttentionNode,
-    ContentAttention,
-    GatedAttention,
-    projection_weights,
-    query_key_value,
-)
+from bertc.ir.network import attention_node
 from bertc.ir.network.positions import Distances, Ranges
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
@@ -23,13 +17,13 @@ STRIP = 128
 entries."""
 
 
-class FullAttention(ContentAttention):
+class FullAttention(attention_node.ContentAttention):
     """Full attention: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al., 3.2)."""
 
     kind: Literal["full"] = "full"
 
 
-class LocalAttention(ContentAttention):
+class LocalAttention(attention_node.ContentAttention):
     """Attention to near tokens in most layers, to all in a few (Beltagy et al. 2020, 3.1).
 
     A query of a local layer attends to ``window`` / 2 tokens on each side and to itself. Layer i is
@@ -58,7 +52,7 @@ class LocalAttention(ContentAttention):
         return None if self.global_every == 1 else self.window // 2
 
 
-class RelativeAttention(AttentionNode):
+class RelativeAttention(attention_node.AttentionNode):
     """Attention by content and by relative distance (Dai et al. 2019, 3.3).
 
     softmax(((q + u) K^T + (q + v) (W_r R)^T) / sqrt(head_dim)) V, with R the sinusoids of distances
@@ -112,7 +106,7 @@ class RelativeAttention(AttentionNode):
             op.Pointwise("add", scores * call.keys, kept=scores),
         )
         return (
-            *query_key_value(w, call),
+            *attention_node.query_key_value(w, call),
             op.Product(
                 call.directions * distances, w.hidden, inner, constant=True, keeps_rows=False
             ),
@@ -133,7 +127,7 @@ class RelativeAttention(AttentionNode):
         return (op.Copy(call.states * call.keys, kept=True),) if self.segments else ()
 
 
-class DisentangledAttention(GatedAttention):
+class DisentangledAttention(attention_node.GatedAttention):
     """Attention by content, and of content to distances and back (He et al. 2021, 3.1).
 
     softmax((Q K^T + Q K_r^T + Q_r K^T) / sqrt(3 head_dim)) V, with K_r and Q_r the rows of one
@@ -177,7 +171,7 @@ class DisentangledAttention(GatedAttention):
         return min(max(row, 0), self.rows - 1)
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        return projection_weights(name, widths, init, widths.heads)
+        return attention_node.projection_weights(name, widths, init, widths.heads)
 
     def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         name, width, axes = "relative", (widths.hidden,), _OF_DISTANCES[1:]
@@ -192,7 +186,7 @@ class DisentangledAttention(GatedAttention):
         w, rows, times = widths, self.rows, call.rows * widths.heads
         scores = call.states * w.heads * call.keys
         return (
-            *query_key_value(w, call),
+            *attention_node.query_key_value(w, call),
             op.Copy((call.states + call.context) * w.inner),  # queries and keys, scaled
             op.Product(
                 rows, w.hidden, 2 * w.inner,

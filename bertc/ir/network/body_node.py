@@ -117,14 +117,9 @@ class BodyNode(Node):
     def token_head(self) -> TokenHead:
         """The head over the vocabulary."""
         return TokenHead(
-            kind=self.head,
-            table=self.table,
-            vocab=self.vocab_size,
-            embedding=self.embedding,
-            hidden=self.hidden,
-            norm=self.head_norm,
-            init=self.initializer,
-        )
+            kind=self.head, table=self.table, vocab=self.vocab_size, embedding=self.embedding,
+            hidden=self.hidden, norm=self.head_norm, init=self.initializer,
+        )  # fmt: skip
 
 
 def unshared(body: BodyNode) -> tuple[int, ...]:

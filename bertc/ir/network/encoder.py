@@ -93,13 +93,9 @@ class Encoder(BodyNode):
             attention=self.attention.at(number),
             widths=op.Widths(self.hidden, widths.heads, widths.head_dim, widths.ffn),
             attention_norm=None if not number and self.norm.skips_first else self.norm.of_layers,
-            ffn=self.ffn,
-            norm=self.norm,
-            positions=self.positions,
-            rates=self.dropout,
-            adapter=self.adapt,
-            residual=self.residual,
-        )
+            ffn=self.ffn, norm=self.norm, positions=self.positions, rates=self.dropout,
+            adapter=self.adapt, residual=self.residual,
+        )  # fmt: skip
 
     def attended(self, layer: int) -> Attended | None:
         kind, sizes = self.attention.at(layer - 1), self.layers[layer - 1]

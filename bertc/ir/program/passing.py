@@ -22,18 +22,14 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
     # Of each example one state goes through the pooler, or all that tasks score.
     read = [states.pooled for states in terms if states.use_pooler(network.body)]
     return op.Call(
-        rows=rows,
-        tokens=stage.seq,
+        rows=rows, tokens=stage.seq,
         queries=states if network.num_outputs is None else network.num_outputs,
-        memory=network.memory,
-        query_states=network.query_states,
-        directions=network.directions,
+        memory=network.memory, query_states=network.query_states, directions=network.directions,
         sequences=stage.texts + 1 if stage.pack else 0,
         pooled=(stage.texts if all(read) else stage.seq) if read else 0,
-        decoded=network.outputs(stage.seq)[1],
-        layers=network.wanted.whole_layers(depth),
+        decoded=network.outputs(stage.seq)[1], layers=network.wanted.whole_layers(depth),
         projects=network.wanted.projects_next(depth),
-    )
+    )  # fmt: skip
 
 
 def frozen_layers(stage: Stage) -> int | None:

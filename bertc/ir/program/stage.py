@@ -60,13 +60,10 @@ def methods_of(settings: HasMethods, adapter: Adapter) -> tuple[AnyMethod, ...]:
     """The methods of a stage, in the order in which they act."""
     length = settings.steps
     methods = (
-        isinstance(length, Hours) and Clock(hours=length.hours),
-        adapter,
-        settings.freeze and Freezing(what=settings.freeze),
-        settings.prune,
-        settings.average,
+        isinstance(length, Hours) and Clock(hours=length.hours), adapter,
+        settings.freeze and Freezing(what=settings.freeze), settings.prune, settings.average,
         settings.patience and Patience(evaluations=settings.patience),
-    )
+    )  # fmt: skip
     return tuple(method for method in methods if isinstance(method, AnyMethod))
 
 

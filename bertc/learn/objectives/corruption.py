@@ -92,16 +92,13 @@ def _reading(rows: TextRows, token_ids_bs: Int[Tensor, "b s"]) -> EncoderInputs:
     if stage.encoder.languages:
         language_ids_bs = inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
     return EncoderInputs(
-        token_ids=token_ids_bs,
-        segment_ids=inputs.segment_ids,
+        token_ids=token_ids_bs, segment_ids=inputs.segment_ids,
         attention_mask=rows.real if stage.padded and not stage.pack else None,
-        sequence_ids=sequence_ids_bs,
-        starts=starts_bm,
-        language_ids=language_ids_bs,
+        sequence_ids=sequence_ids_bs, starts=starts_bm, language_ids=language_ids_bs,
         position_ids=position_ids_bs,
         backward=inputs.backward if stage.format.directions > 1 else None,
         causal=stage.encoder.causal or None,
-    )
+    )  # fmt: skip
 
 
 def _hide(

@@ -76,17 +76,14 @@ class ForeachRule:
             sizes = [float(local_shard(p).numel()) for p in weights]
             scalars = torch.tensor([*numbers, *sizes], dtype=dtype)
             self._move(
-                self._rule,
-                [local_shard(p).view(-1) for p in weights],
+                self._rule, [local_shard(p).view(-1) for p in weights],
                 [local_shard(p.grad).view(-1) for p in weights],
                 [local_shard(self._moments[f"m.{name}"]).view(-1) for name in names],
                 [local_shard(self._moments[f"v.{name}"]).view(-1) for name in names],
-                [i for i, name in enumerate(names) if name in self._decayed],
-                list(groups.values()),
+                [i for i, name in enumerate(names) if name in self._decayed], list(groups.values()),
                 sum(name in self._adapted for name in names),
-                scalars.to(self._device, non_blocking=True),
-                self._add,
-            )
+                scalars.to(self._device, non_blocking=True), self._add,
+            )  # fmt: skip
 
 
 def _move(

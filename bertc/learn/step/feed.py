@@ -187,12 +187,9 @@ def to_micro_batch(rows: TaskBatch, device: torch.device, stage: Stage | None = 
         output_positions=None if rows.passage.size or rows.reads_all else positions_bk,
     )
     answers = TaskTargets(
-        positions_bk,
-        moved(rows.targets, torch.float32),
-        moved(rows.weights, torch.float32),
-        moved(rows.passage, torch.bool),
-        examples_bs,
-    )
+        positions_bk, moved(rows.targets, torch.float32), moved(rows.weights, torch.float32),
+        moved(rows.passage, torch.bool), examples_bs,
+    )  # fmt: skip
     terms = [t.objective.teaching for t in stage.objective] if stage else []
     taught_titles = [term.title for term in terms if term and term.of_task in ("", rows.task)]
     if taught_titles and stage and stage.networks()[-1].num_outputs is None:

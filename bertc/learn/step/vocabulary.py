@@ -14,16 +14,12 @@ def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:
         frequency_v = torch.full_like(frequency_v, 1 / vocabulary.size)
     lowest = frequency_v[frequency_v > 0].min()
     return VocabTensors(
-        size=vocabulary.size,
-        pad=vocabulary.pad,
-        cls=vocabulary.cls,
-        sep=vocabulary.sep,
-        mask=vocabulary.mask,
-        word_start=torch.from_numpy(vocabulary.word_start).to(device),
+        size=vocabulary.size, pad=vocabulary.pad, cls=vocabulary.cls, sep=vocabulary.sep,
+        mask=vocabulary.mask, word_start=torch.from_numpy(vocabulary.word_start).to(device),
         special=torch.from_numpy(vocabulary.special).to(device),
         unigram_cdf=cumulative(frequency_v).to(device),
         frequency=frequency_v.clamp(min=lowest).to(device),
-    )
+    )  # fmt: skip
 
 
 def cumulative(frequency_v: Tensor) -> Tensor:
