@@ -35,17 +35,10 @@ def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
     logging.disable(logging.CRITICAL)
     with TemporaryDirectory(prefix="bertc-launch-") as logs:
         config = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=processes,
-            run_id="bertc",
-            rdzv_backend="c10d",
-            rdzv_endpoint="localhost:0",
-            local_addr="localhost",
-            max_restarts=0,
-            monitor_interval=0.1,
-            logs_specs=DefaultLogsSpecs(log_dir=logs),
-        )
+            min_nodes=1, max_nodes=1, nproc_per_node=processes, run_id="bertc", rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0", local_addr="localhost", max_restarts=0,
+            monitor_interval=0.1, logs_specs=DefaultLogsSpecs(log_dir=logs),
+        )  # fmt: skip
         try:
             elastic_launch(config, sys.executable)("-m", "bertc.cli", *arguments)
         except ChildFailedError as error:

@@ -14,13 +14,10 @@ from bertc.base.diagnostics.errors import UsageError
 from bertc.base.diagnostics.near import nearest
 
 GROUPS = {
-    "E0": "The text cannot be read",
-    "E1": "A name or a value is wrong",
-    "E2": "Settings disagree",
+    "E0": "The text cannot be read", "E1": "A name or a value is wrong", "E2": "Settings disagree",
     "E3": "Bases, and files that decide settings",
-    "E4": "Word vectors, and vocabularies made from others",
-    "R1": "Remarks, on what is no mistake",
-}
+    "E4": "Word vectors, and vocabularies made from others", "R1": "Remarks, on what is no mistake",
+}  # fmt: skip
 """The subject of codes, by how they begin."""
 
 

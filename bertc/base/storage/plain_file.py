@@ -22,14 +22,11 @@ from bertc.base.storage.paths import (
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 _REASONS = {
-    errno.ENOENT: "it is not there",
-    errno.ENOTDIR: "it is not there",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-    errno.ELOOP: "it is a link that leads to itself",
-    errno.ENAMETOOLONG: "its name is too long",
+    errno.ENOENT: "it is not there", errno.ENOTDIR: "it is not there",
+    errno.EACCES: "permission denied", errno.EPERM: "permission denied",
+    errno.ELOOP: "it is a link that leads to itself", errno.ENAMETOOLONG: "its name is too long",
     errno.EISDIR: "it is a folder",
-}
+}  # fmt: skip
 
 
 @contextmanager

@@ -105,13 +105,10 @@ def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:
     """A batch of padding, to be filled."""
     return RawBatch(
         token_ids=np.full((batch, seq), pad, dtype=np.int32),
-        segment_ids=np.zeros((batch, seq), dtype=np.uint8),
-        lengths=np.zeros(batch, dtype=np.int32),
-        example_ids=np.zeros(batch, dtype=np.int64),
-        copies=np.zeros(batch, dtype=np.int64),
+        segment_ids=np.zeros((batch, seq), dtype=np.uint8), lengths=np.zeros(batch, dtype=np.int32),
+        example_ids=np.zeros(batch, dtype=np.int64), copies=np.zeros(batch, dtype=np.int64),
         starts=np.full((batch, texts), seq, dtype=np.int32),
         pair_labels=np.zeros((batch, texts), dtype=np.int64),
         languages=np.zeros((batch, 2), dtype=np.uint8),
-        following=np.full(batch, -1, dtype=np.int32),
-        backward=np.zeros(batch, dtype=np.uint8),
-    )
+        following=np.full(batch, -1, dtype=np.int32), backward=np.zeros(batch, dtype=np.uint8),
+    )  # fmt: skip

@@ -190,17 +190,11 @@ def _laid_out(
         values = (places_n, targets_n, rows.there[chosen_n])
         positions, targets, weights = _by_row(values, num_rows, row_n, nth_n)
     return TaskBatch(
-        task.title,
-        laid_out(rows.token_ids[from_t], pad),
-        laid_out(rows.segment_ids[from_t], 0),
-        laid_out(numbers_t, 0),
-        positions,
-        targets,
-        weights.astype(np.float32),
-        none if readable_t is None else laid_out(readable_t, False),
-        chosen_n,
+        task.title, laid_out(rows.token_ids[from_t], pad), laid_out(rows.segment_ids[from_t], 0),
+        laid_out(numbers_t, 0), positions, targets, weights.astype(np.float32),
+        none if readable_t is None else laid_out(readable_t, False), chosen_n,
         reads_all=task.reads_all,
-    )
+    )  # fmt: skip
 
 
 def _readable(task: AnyTask, rows: TaskRows, from_t: Ints) -> NDArray[np.bool_] | None:

@@ -119,21 +119,14 @@ class RowBuilder:
             np.cumsum([0, *map(len, self._ids)], dtype=np.int64),
             np.asarray(self.owners, dtype=np.int64),
             np.asarray(self.targets, dtype=np.float64).reshape(rows, -1 if rows else 0),
-            np.asarray(self.there, dtype=np.bool_),
-            np.concatenate([*self.words, empty]),
-            np.cumsum([0, *counts], dtype=np.int64),
-            np.concatenate([*self.tags, empty]),
+            np.asarray(self.there, dtype=np.bool_), np.concatenate([*self.words, empty]),
+            np.cumsum([0, *counts], dtype=np.int64), np.concatenate([*self.tags, empty]),
             np.concatenate([*self._offsets, np.zeros((0, 2), np.int32)]),
             np.asarray(self.firsts, dtype=np.int64),
-            np.concatenate([*self.uses, np.zeros(0, np.uint8)]),
-            self.template.last,
-            self.seq,
-            self.num_cut,
-            self.num_questions_cut,
-            self.num_unread,
-            self.num_windowed,
+            np.concatenate([*self.uses, np.zeros(0, np.uint8)]), self.template.last, self.seq,
+            self.num_cut, self.num_questions_cut, self.num_unread, self.num_windowed,
             self.num_narrow,
-        )
+        )  # fmt: skip
 
 
 def windows(

@@ -103,12 +103,10 @@ def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[exa
         choices = _choices(task, cells, place)
         name = label(cell, place, task.label)
         yield example.ChoiceExample(
-            key,
-            text(passage, place, task.passage) if task.passage else "",
-            text(question, place, task.text),
-            choices,
+            key, text(passage, place, task.passage) if task.passage else "",
+            text(question, place, task.text), choices,
             _right(name, choices, place) if name or labelled else None,
-        )
+        )  # fmt: skip
 
 
 def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:

@@ -19,12 +19,10 @@ from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 CUSTOM_PARTS = ("train", "dev", "test")
 """Parts of custom tasks, each named by an argument."""
 OFFICIAL = {
-    "glue": "train.tsv, dev.tsv",
-    "xnli": "train-en.tsv, dev-de.tsv",
-    "squad": "train-v1.1.json, dev-v2.0.json, as version= says",
-    "race": "train/high/1.txt",
+    "glue": "train.tsv, dev.tsv", "xnli": "train-en.tsv, dev-de.tsv",
+    "squad": "train-v1.1.json, dev-v2.0.json, as version= says", "race": "train/high/1.txt",
     "tagging": "eng.train, eng.testa or en-ud-train.conllu",
-}
+}  # fmt: skip
 """Examples of file names in the folder of an official task."""
 
 

@@ -97,30 +97,19 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
     stages = [(s, a) for s in resolved.stages for a in arrangements(s, resolved)]
     rows = {how(a, s): f"{s.format.kind} of {s.seq}{' packed' * s.pack}" for s, a in stages}
     read = {
-        "command": command,
-        "text": source.name,
-        "bytes": source.text_bytes,
+        "command": command, "text": source.name, "bytes": source.text_bytes,
         "source": source.name + f" with {bytes_text(source.text_bytes)}" * bool(source.text_bytes),
-        "tokenizer": tokenizer,
-        "vocab": tokenizer,
-        "rows": ", ".join(dict.fromkeys(rows.values())),
-        "parts": f"{len(parts):,}",
-        "clean": show_value(resolved.run.clean),
-    }
+        "tokenizer": tokenizer, "vocab": tokenizer, "rows": ", ".join(dict.fromkeys(rows.values())),
+        "parts": f"{len(parts):,}", "clean": show_value(resolved.run.clean),
+    }  # fmt: skip
     return PreparationPlan(
-        source=fingerprint(inputs),
-        tokenizer="",
-        dtype="",
-        separator=0,
-        holdout=resolved.run.holdout,
-        clean=resolved.run.clean.model_dump(exclude_defaults=True),
-        read=read,
-        parts=part_names(len(parts)),
-        rows=tuple(rows),
+        source=fingerprint(inputs), tokenizer="", dtype="", separator=0,
+        holdout=resolved.run.holdout, clean=resolved.run.clean.model_dump(exclude_defaults=True),
+        read=read, parts=part_names(len(parts)), rows=tuple(rows),
         vocab="" if isinstance(resolved.vocabulary, TokenizerFile) else tokenizer,
         program=resolved.model_dump(mode="json", exclude={"origins"}),
         inputs=tuple(map(fingerprint, inputs)),
-    )
+    )  # fmt: skip
 
 
 def _vocabulary_at(place: FolderAt, plan: PreparationPlan) -> Vocabulary | None:
@@ -219,15 +208,9 @@ def _make(
 
     def fill(folder: Path) -> Facts:
         facts = tokenise(
-            folder,
-            source,
-            work.vocabulary,
-            plan.holdout,
-            _Counting(report),
-            least=len(plan.parts) == 1,
-            cores=cores,
-            rules=Documents(**plan.clean),
-        )
+            folder, source, work.vocabulary, plan.holdout, _Counting(report),
+            least=len(plan.parts) == 1, cores=cores, rules=Documents(**plan.clean),
+        )  # fmt: skip
         facts |= {"damaged": [error.message for error in damaged]} if damaged else {}
         return {**facts, "rows": rows_of(plan, folder), "plan": plan.digest_of(name)}
 

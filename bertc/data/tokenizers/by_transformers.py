@@ -22,13 +22,10 @@ LARGEST_FILE_BYTES = 256 * 2**20
 TOKEN_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """The special tokens that have a name."""
 CLASS_OF_FILE: Mapping[str, str] = {
-    "tokenizer.json": "TokenizersBackend",
-    "vocab.txt": "BertTokenizer",
-    "spiece.model": "AlbertTokenizer",
-    "sentencepiece.bpe.model": "XLMRobertaTokenizer",
-    "spm.model": "DebertaV2Tokenizer",
-    "vocab.json": "RobertaTokenizer",
-}
+    "tokenizer.json": "TokenizersBackend", "vocab.txt": "BertTokenizer",
+    "spiece.model": "AlbertTokenizer", "sentencepiece.bpe.model": "XLMRobertaTokenizer",
+    "spm.model": "DebertaV2Tokenizer", "vocab.json": "RobertaTokenizer",
+}  # fmt: skip
 """Files of vocabularies, the first that is there counts, and the class where none is named."""
 FILE_NAMES = tuple(CLASS_OF_FILE)
 SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model")

@@ -197,11 +197,9 @@ def in_process(folder: Path, lower: bool, seconds: float) -> dict[str, Any]:
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", serve, folder, "lower" * lower, *limits],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env={**os.environ, **quiet, **serial, "PYTHONPATH": path},
-            timeout=CLOCK_SECONDS,
-        )
+            stdin=subprocess.DEVNULL, capture_output=True,
+            env={**os.environ, **quiet, **serial, "PYTHONPATH": path}, timeout=CLOCK_SECONDS,
+        )  # fmt: skip
         printed, code, errors = done.stdout, done.returncode, done.stderr
     except subprocess.TimeoutExpired:
         printed, code, errors = b"", -signal.SIGXCPU, b""

@@ -100,12 +100,9 @@ def _wordpiece(node: WordPiece, texts: Sequence[str]) -> Tokenizer:
     # given beforehand, they have the same numbers in every run.
     inner = [f"##{c}" for c in alphabet]
     trainer = trainers.WordPieceTrainer(
-        vocab_size=node.size,
-        special_tokens=[*BERT_SPECIALS, *inner],
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        show_progress=False,
-    )
+        vocab_size=node.size, special_tokens=[*BERT_SPECIALS, *inner], initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet), show_progress=False,
+    )  # fmt: skip
     draft.train_from_iterator(texts, trainer)
     learned = draft.get_vocab()
     order = sorted(learned, key=lambda token: learned[token])
@@ -157,12 +154,9 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
         )
     draft.pre_tokenizer = split
     trainer = trainers.BpeTrainer(
-        vocab_size=node.size - 1,
-        min_frequency=2,
-        special_tokens=list(ROBERTA_SPECIALS),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
+        vocab_size=node.size - 1, min_frequency=2, special_tokens=list(ROBERTA_SPECIALS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False,
+    )  # fmt: skip
     draft.train_from_iterator((f" {text}" for text in texts), trainer)
     model = json.loads(draft.to_str())["model"]
     ids: dict[str, int] = model["vocab"] | {"<mask>": len(model["vocab"])}

@@ -15,12 +15,9 @@ from bertc.base.diagnostics import DataError, escaped
 from bertc.data.tokenizers.by_transformers import ANOTHER, checked_size
 
 ROLES: Mapping[str, tuple[str, ...]] = {
-    "pad": ("[PAD]", "<pad>"),
-    "unk": ("[UNK]", "<unk>"),
-    "cls": ("[CLS]", "<cls>", "<s>"),
-    "sep": ("[SEP]", "<sep>", "</s>"),
-    "mask": ("[MASK]", "<mask>"),
-}
+    "pad": ("[PAD]", "<pad>"), "unk": ("[UNK]", "<unk>"), "cls": ("[CLS]", "<cls>", "<s>"),
+    "sep": ("[SEP]", "<sep>", "</s>"), "mask": ("[MASK]", "<mask>"),
+}  # fmt: skip
 """Spellings of the five special tokens in published vocabularies, for files that name none.
 
 XLNet's has ``<s>`` and ``</s>`` too, and puts neither around a text."""
@@ -80,10 +77,8 @@ class Vocabulary:
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             INPUTS: ["input_ids", "token_type_ids", "attention_mask"],
-            "clean_up_tokenization_spaces": False,
-            **names,
-            **self.passed_on,
-        }
+            "clean_up_tokenization_spaces": False, **names, **self.passed_on,
+        }  # fmt: skip
         if segments in ("needed", "unread"):
             types = ["token_type_ids"] if segments == "needed" else []
             config[INPUTS] = ["input_ids", *types, "attention_mask"]
@@ -209,17 +204,10 @@ def from_tokenizer(
     if list((roles | known).values()).count(roles["unk"]) == 1:
         special[roles["unk"]] = False  # it is text that no other token spells
     return Vocabulary(
-        tokenizer=tokenizer,
-        size=size,
-        word_start=starts,
-        special=special,
-        unigram=np.zeros(size),
-        bos=known.get("bos"),
-        eos=known.get("eos"),
-        passed_on=passed_on or {},
-        extra_files=extra_files or {},
-        **roles,
-    )
+        tokenizer=tokenizer, size=size, word_start=starts, special=special, unigram=np.zeros(size),
+        bos=known.get("bos"), eos=known.get("eos"), passed_on=passed_on or {},
+        extra_files=extra_files or {}, **roles,
+    )  # fmt: skip
 
 
 def _added_words(tokenizer: Tokenizer) -> list[int]:

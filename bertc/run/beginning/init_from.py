@@ -89,12 +89,9 @@ def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Sourc
     if mismatches:
         raise refusal(folder, mismatches, old, target)
     notes = (
-        *checkpoint_notes(folder),
-        *rows,
-        *_differences(old, target),
-        *_new(places, old, target),
+        *checkpoint_notes(folder), *rows, *_differences(old, target), *_new(places, old, target),
         *(_left_out(init, places, old, target) if isinstance(init, growth.FromLayers) else []),
-    )
+    )  # fmt: skip
     return Source(folder, tensors, places, sha256, notes, moments)
 
 

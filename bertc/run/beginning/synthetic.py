@@ -79,33 +79,23 @@ class RandomText:
         if self._stage.translates:
             languages_b2[::2, 1] = 1
         return RawBatch(
-            token_ids=token_ids_bs,
-            segment_ids=segment_ids_bs,
-            lengths=np.full(batch, seq, np.int32),
-            example_ids=examples_b,
-            copies=np.zeros(batch, np.int64),
-            starts=starts_bm,
-            pair_labels=labels_bm,
-            languages=languages_b2,
-            following=np.full(batch, -1, np.int32),
+            token_ids=token_ids_bs, segment_ids=segment_ids_bs,
+            lengths=np.full(batch, seq, np.int32), example_ids=examples_b,
+            copies=np.zeros(batch, np.int64), starts=starts_bm, pair_labels=labels_bm,
+            languages=languages_b2, following=np.full(batch, -1, np.int32),
             backward=(examples_b % self._stage.format.directions).astype(np.uint8),
-        )
+        )  # fmt: skip
 
 
 def unlearned_vocab(vocab_size: int, device: torch.device) -> VocabTensors:
     """A vocabulary of equally frequent whole words, its first ids special."""
     special_v = torch.arange(vocab_size) < SPECIALS
     return VocabTensors(
-        size=vocab_size,
-        pad=PAD,
-        cls=CLS,
-        sep=SEP,
-        mask=MASK,
-        word_start=torch.ones_like(special_v, device=device),
-        special=special_v.to(device),
+        size=vocab_size, pad=PAD, cls=CLS, sep=SEP, mask=MASK,
+        word_start=torch.ones_like(special_v, device=device), special=special_v.to(device),
         unigram_cdf=cumulative((~special_v).double()).to(device),
         frequency=torch.ones(vocab_size, dtype=torch.float64, device=device),
-    )
+    )  # fmt: skip
 
 
 def unlearned(resolved: Resolved) -> Wordless:

@@ -94,13 +94,10 @@ def next_token_cost(evaluation: Evaluation, stage: Stage, seconds: float) -> Nex
     bits, tokens = evaluation.loss / math.log(2), evaluation.predictions
     characters = evaluation.characters
     return NextTokenCost(
-        tokens=tokens,
-        seconds=seconds,
-        tokens_per_second=tokens / max(seconds, 1e-9),
-        perplexity=math.exp(min(evaluation.loss, LARGEST_KNOWN)),
-        bits_per_token=bits,
+        tokens=tokens, seconds=seconds, tokens_per_second=tokens / max(seconds, 1e-9),
+        perplexity=math.exp(min(evaluation.loss, LARGEST_KNOWN)), bits_per_token=bits,
         bits_per_character=bits * tokens / characters if characters else None,
-    )
+    )  # fmt: skip
 
 
 def as_told(nats: float) -> str:

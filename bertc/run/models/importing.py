@@ -71,12 +71,9 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
     # A table narrower than the states it is read to is the discriminator's as well.
     untied: Literal["none", "gdes"] = "none" if other.embedding == other.hidden else "gdes"
     network = GeneratorNetwork(
-        layers=len(other.layers),
-        hidden=other.hidden,
-        heads=other.layers[0].heads,
-        ffn=other.layers[0].ffn,
-        tie="embeddings" if all_same else "tokens" if token else untied,
-    )
+        layers=len(other.layers), hidden=other.hidden, heads=other.layers[0].heads,
+        ffn=other.layers[0].ffn, tie="embeddings" if all_same else "tokens" if token else untied,
+    )  # fmt: skip
     terms = (
         *(Term(weight=JUDGE_WEIGHT, objective=t.objective) for t in encoder.resolved.terms()),
         *generator.resolved.terms(),

@@ -55,23 +55,13 @@ def open_session(
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
     with _metrics(start, place, progress, tracking) as lines:
         session = Session(
-            start=start,
-            folder=place.folder,
-            display=place.display,
-            ranks=ranks,
-            device=device,
-            metrics=lines,
-            origin=origin,
-            stage=stage,
-            model=model,
-            engine=engine,
-            moments=moments,
-            progress=progress,
-            remembered=remembered,
+            start=start, folder=place.folder, display=place.display, ranks=ranks, device=device,
+            metrics=lines, origin=origin, stage=stage, model=model, engine=engine, moments=moments,
+            progress=progress, remembered=remembered,
             held=_held(stage, state, progress.step, engine, ranks),
             saved=ranks.share(progress.step if checkpoint else -1),
             writers=ranks.aside() if Layout(ranks.world, plan.strategy).sharded else None,
-        )
+        )  # fmt: skip
         try:
             yield session
         finally:
@@ -139,16 +129,11 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
 def _lock(start: Start, outside: Outside) -> Lock:
     """The lock of this run, with the digests of its checkpoint where the lock was removed."""
     lock = Lock(
-        resolved=start.resolved.fingerprint(),
-        data=start.corpus.fingerprint,
-        contents=contents(start.corpus),
-        init=outside.source.sha256 if outside.source else "",
-        teachers=outside.teachers,
-        threads=torch.get_num_threads(),
-        plan=start.plan,
-        machine=asdict(start.machine),
-        versions=versions(),
-    )
+        resolved=start.resolved.fingerprint(), data=start.corpus.fingerprint,
+        contents=contents(start.corpus), init=outside.source.sha256 if outside.source else "",
+        teachers=outside.teachers, threads=torch.get_num_threads(), plan=start.plan,
+        machine=asdict(start.machine), versions=versions(),
+    )  # fmt: skip
     before = outside.checkpoint.facts.get("origin", {}) if outside.checkpoint else {}
     # What a run that goes on reads anew; the rest its checkpoint has taken in.
     now = {name: lock.content()[name] for name in ("data", "teachers")}

@@ -85,11 +85,9 @@ class Pace:
         left = steps_left * pace + due * self.evaluation_seconds
         left = max(0.0, most - progress.seconds) if most else left
         return Standing(
-            step=progress.step,
-            steps=resolved.steps_by(progress.step, progress.seconds),
-            stage=stage.name,
-            loss=loss,
+            step=progress.step, steps=resolved.steps_by(progress.step, progress.seconds),
+            stage=stage.name, loss=loss,
             tokens_per_second=(progress.tokens - self._tokens) / seconds,
             seconds_left=left if self._warm else None,
             memory_bytes=peak_memory_bytes(self._session.device.type),
-        )
+        )  # fmt: skip

@@ -87,12 +87,10 @@ def _losses(evaluation: Evaluation) -> Table:
         loss = evaluation.losses[name]
         unigram, base = evaluation.unigram_losses.get(name), evaluation.base_rate.get(name)
         cells = (
-            titled(name),
-            f"{loss:.3f}",
-            "" if unigram is None else f"{unigram:.3f}",
+            titled(name), f"{loss:.3f}", "" if unigram is None else f"{unigram:.3f}",
             "" if unigram is None else f"{unigram - loss:.3f}",
             f"{evaluation.accuracy[name]:.1%}" if name in evaluation.accuracy else "",
-        )
+        )  # fmt: skip
         rated = ("" if base is None else f"{base:.1%}",) if evaluation.base_rate else ()
         rows.append((*cells, *rated))
     head = ("objective", "loss", "unigram", "below it", "accuracy")
