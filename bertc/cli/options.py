@@ -20,42 +20,23 @@ from bertc.base.storage.paths import is_folder, working_folder
 
 HELP_GROUPS = {
     "Write a spec": {
-        "init": "starting",
-        "specs": "starting",
-        "check": "specs",
-        "explain": "specs",
-        "fmt": "specs",
-        "estimate": "specs",
-        "fit": "specs",
-        "lsp": "starting",
+        "init": "starting", "specs": "starting", "check": "specs", "explain": "specs",
+        "fmt": "specs", "estimate": "specs", "fit": "specs", "lsp": "starting",
     },
     "Train": {
-        "build": "specs",
-        "prepare": "preparing",
-        "show-batch": "specs",
-        "train": "training",
-        "slurm": "slurm",
-        "data": "following",
-        "watch": "following",
-        "runs": "following",
+        "build": "specs", "prepare": "preparing", "show-batch": "specs", "train": "training",
+        "slurm": "slurm", "data": "following", "watch": "following", "runs": "following",
     },
     "Use a trained model": {
-        "eval": "using",
-        "glue": "reproducing",
-        "fill": "using",
-        "predict": "using",
+        "eval": "using", "glue": "reproducing", "fill": "using", "predict": "using",
         "embed": "using",
     },
     "Exchange": {"import": "using", "export": "using"},
     "Lab": {
-        "reproduce": "reproducing",
-        "sweep": "reproducing",
-        "report": "following",
-        "inspect": "following",
-        "bench": "benching",
-        "calibrate": "benching",
+        "reproduce": "reproducing", "sweep": "reproducing", "report": "following",
+        "inspect": "following", "bench": "benching", "calibrate": "benching",
     },
-}
+}  # fmt: skip
 """The commands of each group of ``--help``, as people need them, and the module of each."""
 QUICK = ("specs", "check", "explain", "fmt", "estimate", "fit", "report", "runs")
 """Commands that soon end: nearly all that they make is in use till then, so none is collected."""
@@ -79,14 +60,10 @@ class _InGroups(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_InGroups,
-    add_completion=True,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=_InGroups, add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False,
+    rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
     help="A compiler for text encoders: check, estimate, build and train a spec.",
-)
+)  # fmt: skip
 
 
 def app_for(words: list[str]) -> typer.Typer:

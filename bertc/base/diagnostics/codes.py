@@ -1,7 +1,4 @@
-"""The closed list of diagnostic codes, with the page that ``bertc explain`` shows for each.
-
-The pages are data, in ``codes.toml``.
-"""
+"""The closed list of diagnostic codes; their pages, in ``codes.toml``, are data."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

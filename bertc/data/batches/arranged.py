@@ -194,10 +194,8 @@ def _arranged(
         np.array([one.rows for one in indexed], dtype=np.int64),
         lru_cache(2 * window)(lambda number: indexed[number].opened()),
         max(one.texts for one in indexed),
-        slow,
-        window,
-        shards,
-    ), total
+        slow, window, shards,
+    ), total  # fmt: skip
 
 
 WrittenRows = tuple[Facts, Path, Path | None]

@@ -17,14 +17,7 @@ from bertc.base.storage.paths import user_path
 from bertc.base.storage.plain_file import opened
 from bertc.data.batches.order import permute
 from bertc.data.cache.store import Progress, fingerprint, obtain
-from bertc.data.examples.changes import (
-    Candidates,
-    SplitText,
-    edited,
-    replaceable,
-    replaced,
-    split_text,
-)
+from bertc.data.examples import changes
 from bertc.data.examples.mined import VectorNetworks, mined
 from bertc.data.layouts.example import ChoiceExample, Example, Examples, TextExample
 from bertc.data.sources.vectors import nearest_words, read_vectors
@@ -46,7 +39,7 @@ class WordNetworks(VectorNetworks, Protocol):
     def candidates(
         self,
         folder: str,
-        texts: Sequence[SplitText],
+        texts: Sequence[changes.SplitText],
         places: Sequence[Sequence[int]],
         number: int,
         progress: Progress,
@@ -155,25 +148,27 @@ class Copier:
         """The change of a text, with what networks and vectors say of all texts."""
         match node:
             case augmentation.EditedCopies():
-                return lambda text, random: edited(node, split_text(text), self.mask, random)
+                return lambda text, random: changes.edited(
+                    node, changes.split_text(text), self.mask, random
+                )
             case augmentation.ReplacedCopies():
                 copied = chain.from_iterable(texts[index] for index in chosen)
-                split = [split_text(text) for text in dict.fromkeys(copied)]
+                split = [changes.split_text(text) for text in dict.fromkeys(copied)]
                 candidates = self._candidates(node, split)
                 likely = {text.text: (text, of) for text, of in zip(split, candidates, strict=True)}
                 chance = node.probability
-                return lambda text, random: replaced(*likely[text], chance, random)
+                return lambda text, random: changes.replaced(*likely[text], chance, random)
 
     def _candidates(
-        self, node: augmentation.ReplacedCopies, texts: Sequence[SplitText]
-    ) -> Sequence[Candidates]:
-        places, number = [replaceable(text) for text in texts], node.candidates
+        self, node: augmentation.ReplacedCopies, texts: Sequence[changes.SplitText]
+    ) -> Sequence[changes.Candidates]:
+        places, number = [changes.replaceable(text) for text in texts], node.candidates
         assert self.networks, "a program with replaced words comes with networks"
         candidates = [*self.networks.candidates(node.model, texts, places, number, self.progress)]
         if not node.vectors:
             return candidates
         vectors = read_vectors(node.vectors, self.progress, most=MOST_VECTORS)
-        words = [{at: text.words[at].lower() for at in replaceable(text)} for text in texts]
+        words = [{at: text.words[at].lower() for at in changes.replaceable(text)} for text in texts]
         near = nearest_words(vectors, {word for of in words for word in of.values()}, number)
         # Words of several pieces have neighbours alone.
         return [

@@ -7,18 +7,11 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError, several
 from bertc.base.storage.paths import suffix
+from bertc.data.layouts import table
 from bertc.data.layouts.example import ChoiceExample, Example, TextExample
 from bertc.data.layouts.find import DataPart
 from bertc.data.layouts.glue import read_glue
 from bertc.data.layouts.search import read_search
-from bertc.data.layouts.table import (
-    ExampleSource,
-    is_table,
-    names_of_columns,
-    opened_file,
-    rows_of,
-    source_name,
-)
 from bertc.data.sources.cells import NO_ANSWER, number, text, texts
 from bertc.data.sources.streams import lines
 from bertc.ir.learning.answer import Choice
@@ -44,34 +37,34 @@ def related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
         return
     if not labelled and not task.positive:
         raise DataError(
-            f"{source_name(source)}: a similarity is of two texts, and one column is named",
+            f"{table.source_name(source)}: a similarity is of two texts, and one column is named",
             f'--task "embed(text={task.text}, positive=COLUMN)", or `bertc embed` for vectors',
         )
     names = (task.text, task.positive, task.negative if labelled else "")
     columns = tuple(filter(None, names))
     hidden = () if labelled and task.score else NO_ANSWER
-    for key, place, (*cells, cell) in rows_of(source, columns, (task.score,), labelled):
+    for key, place, (*cells, cell) in table.rows_of(source, columns, (task.score,), labelled):
         texts = read_texts(cells[:2], columns[:2], place)
         texts += tuple(chain(*(_negatives(task, c, texts[-1], place) for c in cells[2:])))
         yield TextExample(key, texts, None if cell in hidden else _told(task, cell, texts, place))
 
 
-def ranked(task: Rerank, source: ExampleSource, labelled: bool) -> Iterator[Example]:
+def ranked(task: Rerank, source: table.ExampleSource, labelled: bool) -> Iterator[Example]:
     """Lists of a positive and negatives, or pairs if the file has their label."""
     names = [task.passage] if not task.positive else [task.positive]
-    if isinstance(source, Path) and is_table(source):
-        names = names_of_columns(source)
+    if isinstance(source, Path) and table.is_table(source):
+        names = table.names_of_columns(source)
     listed = isinstance(task.answer, Choice) or task.label not in names
     if labelled and task.positive in names and listed:
         columns = tuple(filter(None, (task.text, task.positive, task.negative)))
-        for key, place, cells in rows_of(source, columns, (), labelled):
+        for key, place, cells in table.rows_of(source, columns, (), labelled):
             query, positive = read_texts(cells[:2], columns[:2], place)
             others = chain(*(_negatives(task, cell, positive, place) for cell in cells[2:]))
             yield ChoiceExample(key, "", query, (positive, *others), 0)
         return
     passage = task.positive if task.positive in names else task.passage
     columns, hidden = (task.text, passage), () if labelled else NO_ANSWER
-    for key, place, cells in rows_of(source, columns, (task.label,), labelled):
+    for key, place, cells in table.rows_of(source, columns, (task.label,), labelled):
         grade = None if cells[2] in hidden else number(cells[2], place, task.label, (0, 1))
         yield TextExample(key, read_texts(cells[:2], columns, place), grade)
 
@@ -117,7 +110,7 @@ def _lines(task: Embed, path: Path) -> Iterator[TextExample]:
                 f"{path}: a .txt file has one text a line, and {name}={column} is a column",
                 f"a table, or leave {name} out; sts=FILE has its own scores",
             )
-    with opened_file(path) as file:
+    with table.opened_file(path) as file:
         for number, line in lines(file):
             if line.strip():
                 yield TextExample(str(number - 1), (line,), None)

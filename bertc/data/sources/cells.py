@@ -1,7 +1,4 @@
-"""Cells of tables as text, label, number or list.
-
-Anything else is a ``DataError`` that names the place.
-"""
+"""Cells of tables as text, label, number or list; else a ``DataError`` that names the place."""
 
 import json
 import math

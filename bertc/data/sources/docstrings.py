@@ -47,13 +47,9 @@ def open_docstrings(corpus: Docstrings) -> TextSource:
     return TextSource(
         name="docstrings" + (f"({', '.join(corpus.packages)})" if corpus.packages else ""),
         identity=("docstrings", *((f, s.st_size, s.st_mtime_ns) for _, f, s in modules)),
-        sentences="split",
-        total=total,
-        unit="bytes",
-        text_bytes=total // 4,
-        read=partial(_documents, files),
-        slow=True,
-    )
+        sentences="split", total=total, unit="bytes", text_bytes=total // 4,
+        read=partial(_documents, files), slow=True,
+    )  # fmt: skip
 
 
 def _roots() -> list[Path]:

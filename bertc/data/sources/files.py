@@ -255,14 +255,10 @@ def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
     return TextSource(
         name=name,
         identity=("pairs", corpus.path and list(wheres), side, *(file_identity(p) for p in paths)),
-        sentences="lines",
-        total=size_bytes,
-        unit="bytes",
-        text_bytes=size_bytes,
+        sentences="lines", total=size_bytes, unit="bytes", text_bytes=size_bytes,
         read=partial(_read_pairs, paths, wheres if corpus.path else None, side),
-        paired=side is None,
-        remarks=remarks,
-    )
+        paired=side is None, remarks=remarks,
+    )  # fmt: skip
 
 
 def _only(pattern: str) -> AnyFile:

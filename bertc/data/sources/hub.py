@@ -38,12 +38,10 @@ def open_hf(corpus: Hf) -> TextSource:
     return TextSource(
         name=where,
         identity=("hf", corpus.model_dump(mode="json", exclude={"language"}), count, *stored),
-        sentences=corpus.sentences,
-        total=count,
-        unit="rows",
+        sentences=corpus.sentences, total=count, unit="rows",
         text_bytes=stated_bytes or sum(size for _, size, _ in stored),
         read=partial(_documents, column, corpus.column, where),
-    )
+    )  # fmt: skip
 
 
 def guarded(where: str) -> AbstractContextManager[None]:

@@ -38,14 +38,12 @@ def finish(session: Session) -> Report:
     notes = (*notes, *(f"stage {line['stage']} {describe(line['best'])}" for line in ends))
     left_out = sum(line["best"]["end"] - line["best"]["ended"] for line in ends)
     return Report(
-        folder=folder.path,
-        step=progress.step - left_out,
-        steps=session.resolved.steps_by(progress.step, progress.seconds),
-        tokens=progress.tokens,
+        folder=folder.path, step=progress.step - left_out,
+        steps=session.resolved.steps_by(progress.step, progress.seconds), tokens=progress.tokens,
         seconds=progress.seconds,
         evaluation=last and Evaluation(**{n: value for n, value in last.items() if n in known}),
         notes=notes,
-    )
+    )  # fmt: skip
 
 
 def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:

@@ -170,18 +170,13 @@ class Session:
         # Fails if the folder was removed.
         self.progress.metrics_bytes = self.metrics.synced_bytes()
         facts = {
-            "run": identity(self.resolved),
-            "stage": self.stage.name,
-            "data": self.start.corpus.fingerprint,
-            "origin": self.origin,
+            "run": identity(self.resolved), "stage": self.stage.name,
+            "data": self.start.corpus.fingerprint, "origin": self.origin,
             "metrics": {
-                "step": step,
-                "bytes": self.progress.metrics_bytes,
-                "sha256": self.metrics.sha256,
+                "step": step, "bytes": self.progress.metrics_bytes, "sha256": self.metrics.sha256,
             },
-            "threads": torch.get_num_threads(),
-            "versions": versions(),
-        }
+            "threads": torch.get_num_threads(), "versions": versions(),
+        }  # fmt: skip
         progress, keep = asdict(self.progress), self.resolved.run.keep
         parent, stay = self.folder.checkpoints, [one.step for one in self.resolved.run.save_at]
 
