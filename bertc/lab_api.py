@@ -7,7 +7,7 @@ from bertc import homes
 
 if TYPE_CHECKING:
     from bertc.api import findings, formatted, points, programs
-    from bertc.base.diagnostics import Diagnostic, Table, escaped
+    from bertc.base.diagnostics import Diagnostic, Table, escaped, several
     from bertc.base.resources import shipped_specs
     from bertc.check.equal import most_steps
     from bertc.cost import units
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PUBLIC = homes(
     {
         "api": "findings formatted points programs",
-        "base.diagnostics": "Diagnostic Table escaped",
+        "base.diagnostics": "Diagnostic Table escaped several",
         "base.resources": "shipped_specs",
         "check.equal": "most_steps",
         "cost": "units",
@@ -67,8 +67,8 @@ __all__ = [
     "Space", "Stepper", "Survey", "Table", "ValueKind", "changed", "device_named", "escaped",
     "evaluate_heads", "evaluate_run", "findings", "formatted", "graph_of", "model_weights",
     "most_steps", "points", "programs", "quoted", "remedies", "schema", "settings_texts",
-    "shipped_specs", "shown_figures", "space", "spec_text", "step_flops", "survey", "titled",
-    "units", "weights_digest",
+    "several", "shipped_specs", "shown_figures", "space", "spec_text", "step_flops", "survey",
+    "titled", "units", "weights_digest",
 ]  # fmt: skip
 
 

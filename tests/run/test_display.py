@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from bertc.cost import estimate
-from bertc.lab.watch.terminal import show_once, watch
-from bertc.lab.watch.view import look, sparkline
+from bertc.lab.watch.terminal import look, show_once, sparkline, watch
 from bertc.learn.step.non_finite import what_to_try
 from bertc.machine import display as displays
 from bertc.machine.display import Live, Plain, Standing

@@ -24,10 +24,7 @@ Run = Callable[[TextArrays], object]
 
 @dataclass(frozen=True)
 class Subject:
-    """A network to be timed: the folder of its weights, None for random ones.
-
-    ``graphs`` are ONNX files by precision.
-    """
+    """A network to be timed: the folder of its weights, if any, and ONNX files by precision."""
 
     name: str
     resolved: Resolved

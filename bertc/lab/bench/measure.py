@@ -28,10 +28,7 @@ Contenders = Callable[[], Sequence[Contender]]
 
 @dataclass
 class Timing:
-    """The times of one contender.
-
-    Each round has an entry in ``seconds`` of a step, and in ``wait_seconds`` of them for data.
-    """
+    """The times of one contender by round: of a step, and what of it was a wait for data."""
 
     contender: Contender
     first_seconds: float

@@ -44,10 +44,7 @@ class OnnxFolder:
 
 
 def export_onnx(run: Path, to: Path, *, int8: bool = False) -> OnnxFolder:
-    """Write a run's model as an ONNX graph into a folder, with its tokenizer.
-
-    With ``int8`` the quantised graph is there too.
-    """
+    """Write a run's model as an ONNX graph into a folder, with its tokenizer; also in ``int8``."""
     if to.suffix == ".onnx":
         raise UsageError(
             f"{to} is the name of a graph, and the tokenizer needs a place next to it",

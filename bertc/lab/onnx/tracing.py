@@ -132,10 +132,7 @@ def _difference(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
 
 
 def quantised(content: bytes) -> bytes:
-    """The same graph with matrices of weights and tables in int8, a scale per channel.
-
-    Activations are quantised as they come (dynamic quantisation).
-    """
+    """The graph with weights and tables in int8, a scale per channel; activations as they come."""
     onnx, quantization = package("onnx"), package("onnxruntime.quantization")
     with tempfile.TemporaryDirectory() as folder, quiet():
         target = Path(folder) / "int8.onnx"

@@ -17,12 +17,7 @@ HOW = "A square is a head: a row for each token that looks, a column for each th
 
 
 def attention_page(run: Path, text: str, pair: str) -> str:
-    """The page of a model's attention over a text, or over a pair of texts, as HTML.
-
-    Raises:
-        MissingInputError, DataError: if there is no model, or it has no heads.
-        UsageError: if the text has no tokens.
-    """
+    """The page of a model's attention over a text, or over a pair of texts, as HTML."""
     attention = load(run).attention(text, pair)
     how = remark(HOW + " The text is cut." * attention.is_cut)
     shown = f"{text} / {pair}" if pair else text

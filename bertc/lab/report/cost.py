@@ -37,12 +37,7 @@ class Spent:
 
 
 def estimated_cost(folder: RunFolder) -> Estimate:
-    """The estimate of a run's program on the kind of device that it had.
-
-    Raises:
-        UsageError: if the program has more processes than rows.
-        DataError: if a file of its tasks cannot be read, or the lock is damaged.
-    """
+    """The estimate of a run's program on the kind of device that it had."""
     resolved, lock = folder.read_resolved(), folder.read_lock()
     if lock is None:
         return estimate(resolved, ELSEWHERE)
@@ -60,11 +55,7 @@ def estimated_cost(folder: RunFolder) -> Estimate:
 
 
 def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
-    """A table of estimates and measurements, what the time went to, and pictures of a step.
-
-    Raises:
-        MissingInputError, DataError: if the run's files cannot be read.
-    """
+    """A table of estimates and measurements, what the time went to, and pictures of a step."""
     lock, cost, usage = folder.read_lock(), estimated_cost(folder), folder.read_spent()
     spent = Spent(
         {use: sum(line.seconds.get(use, 0.0) for line in usage) for use in WENT},

@@ -72,11 +72,7 @@ def panels(names: Sequence[str]) -> list[Panel]:
 
 
 def curves_section(runs: Sequence[RunCurves]) -> Sequence[Part]:
-    """Curves of runs laid over each other; those of one with its stages.
-
-    Raises:
-        DataError: if none has a line of metrics.
-    """
+    """Curves of runs laid over each other; those of one with its stages."""
     runs = [run for run in runs if run.curves.points]
     if not runs:
         raise DataError("there are no metrics yet", help="they come with the first logged step")

@@ -18,11 +18,7 @@ PACKED = (".gz", ".zst")
 
 
 def samples_section(run: Run) -> Sequence[Part]:
-    """A table of texts with what the model answers; nothing for others than tables and text.
-
-    Raises:
-        MissingInputError, DataError: if there is no model, or the file is gone or damaged.
-    """
+    """A table of texts with what the model answers; nothing for others than tables and text."""
     stage = run.resolved.stages[-1]
     if stage.tasks:
         task = stage.tasks[0]

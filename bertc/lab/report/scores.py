@@ -20,22 +20,14 @@ MOST_SCORES, MOST_VALUES = 8, 30
 
 
 def groups_section(groups: Sequence[Group]) -> Sequence[Part]:
-    """A row a group of runs: settings that differ, seeds, and the last scores.
-
-    Raises:
-        DataError: if none was evaluated.
-    """
+    """A row a group of runs: settings that differ, seeds, and the last scores."""
     if not scores_of(groups):
         raise DataError("nothing was evaluated yet", help="bertc eval RUN does it now")
     return Results(tuple(groups)).tables()
 
 
 def result_section(run: Run) -> Sequence[Part]:
-    """The last value of each score of a run, and that of its best evaluation.
-
-    Raises:
-        DataError: if it was not evaluated.
-    """
+    """The last value of each score of a run, and that of its best evaluation."""
     if not run.last_scores:
         raise DataError("nothing was evaluated yet", help="bertc eval RUN does it now")
     best = run.best.values if run.best else {}

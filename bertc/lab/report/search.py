@@ -7,22 +7,18 @@ from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, colour
 from bertc.lab.search.outcome import LEAST_TRIALS, read_outcome
-from bertc.lab_api import units
+from bertc.lab_api import several, units
 
 MAGNITUDE, SMALL = 10, 0.01
 """The largest of values by the smallest, and the largest alone, for a logarithmic axis."""
 
 
 def search_section(folder: Path) -> Sequence[Part]:
-    """The best trial, importances, and a picture of each setting.
-
-    Raises:
-        MissingInputError: if Optuna is not installed.
-    """
+    """The best trial, importances, and a picture of each setting."""
     outcome = read_outcome(folder)
     best, shares, count = outcome.best, outcome.importances(), len(outcome.trials)
     cost = (
-        f"{count:,} trial{'s' * (count != 1)} took {units.duration_text(outcome.seconds)} and "
+        f"{several(count, 'trial')} took {units.duration_text(outcome.seconds)} and "
         f"{units.flops_text(outcome.flops)}."
     )
     if best is None:

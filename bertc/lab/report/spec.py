@@ -14,11 +14,7 @@ _EXTENDS = re.compile(r'^\s*extends\s+(?:"([^"]+)"|([\w-]+))', re.MULTILINE)
 
 
 def spec_section(folder: RunFolder) -> Sequence[Part]:
-    """The text of the spec, the settings that its parent has otherwise, and where it was trained.
-
-    Raises:
-        MissingInputError, DataError: if the spec cannot be read.
-    """
+    """The text of the spec, settings that its parent has otherwise, and where it was trained."""
     text = folder.spec.read_text(encoding="utf-8").strip()
     settings = settings_texts(folder.read_resolved())
     rows = [

@@ -58,10 +58,7 @@ def steps_of(text: str) -> float | None:
 
 
 def shrunk(text: str, by: Factors) -> str:
-    """The settings of a row with its numbers multiplied by factors.
-
-    Widths become multiples of 8, the rest whole numbers, at least 1.
-    """
+    """A row's settings times factors: widths in multiples of 8, the rest whole, at least 1."""
     for name, value, where in reversed([*_numbers(text)]):
         if name in SHRUNK and value and by[SHRUNK[name]] != 1:
             unit = _WIDTH if SHRUNK[name] == "widths" else 1
@@ -246,10 +243,7 @@ class Jobs:
 
 
 def with_equal_steps(jobs: Jobs, device: str) -> dict[str, int]:
-    """Steps by row that take as many FLOPs, or as long, as the first row; empty for equal steps.
-
-    A time is that on a named device.
-    """
+    """Steps by row for the FLOPs, or the time on a device, of the first; empty for equal steps."""
     table, budget, steps = jobs.table, list[str](), dict[str, int]()
     if table.equal == "steps" or not table.pretrains:
         return {}

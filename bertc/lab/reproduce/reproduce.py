@@ -80,10 +80,7 @@ def train_table(
 
 
 def show_table(name: str, scale: str, out: Path | None) -> Shown:
-    """The results of a table at a scale as far as its runs are finished.
-
-    The scale may be empty for a table that was begun at one.
-    """
+    """The results of a table as far as its runs are finished; one begun at a scale needs none."""
     table = read_table(name)
     begun = [known for known in table.scales if table_folder(table, known, out).is_dir()]
     if not scale and len(begun) > 1:

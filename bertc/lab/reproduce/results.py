@@ -17,7 +17,7 @@ from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval_of_difference
 from bertc.lab.results.listing import list_runs
 from bertc.lab.search.goal import Goal
-from bertc.lab_api import RunFolder
+from bertc.lab_api import RunFolder, several
 
 ByMeasure = Mapping[str, Mapping[int, float]]
 """Scores by measure and seed."""
@@ -139,10 +139,7 @@ class _Outcome:
 
 
 def results_of(jobs: Jobs, seeds: Sequence[int], left_out: Collection[str] = ()) -> TableResults:
-    """The results of a table in its folder, as far as its runs are finished.
-
-    ``left_out`` are names of runs that are not of the table as it is now.
-    """
+    """The results of a table in its folder, as far as its runs are finished."""
     table = jobs.table
     every = [job for job in jobs.all(seeds) if job.name not in left_out]
     finished = [(job, _outcome(job)) for job in every if job.is_finished]
@@ -234,7 +231,7 @@ def _machine(folder: Path) -> str:
         return ""
     processor = lock.machine.get("name", lock.machine["device"])
     cores = lock.machine.get("cores", 0)
-    return f"{processor}, {cores} core{'s' * (cores != 1)}, torch {lock.versions['torch']}"
+    return f"{processor}, {several(cores, 'core')}, torch {lock.versions['torch']}"
 
 
 def _difference(sign: int, one: float | None, other: float | None) -> float | None:

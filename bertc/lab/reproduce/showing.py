@@ -11,7 +11,7 @@ from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
 from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import SPREAD, interval
-from bertc.lab_api import units
+from bertc.lab_api import several, units
 
 CLAIM_COLUMNS = ["claim", "measure", "better > worse", "difference", "published", "seen"]
 
@@ -39,10 +39,7 @@ class Shown:
         return json.dumps({"schema": 1, **asdict(self.results), **claims}, indent=1)
 
     def plot(self, path: Path, described: str = "") -> None:
-        """A picture of each measure: ours with 95% intervals, and the published figures.
-
-        ``described`` is stored in the file, an SVG or a PNG.
-        """
+        """A picture of each measure, SVG or PNG: ours with 95% intervals, and published figures."""
         measured = [measure for measure in self.table.measures if self._is_measured(measure)]
         if not measured:
             raise UsageError("nothing was measured yet", help="--scale tiny trains the rows")
@@ -95,14 +92,15 @@ class Shown:
         if seeds:
             seconds = results.before + sum(row.seconds for row in results.rows)
             yield (
-                f"{SPREAD if seeds > 1 else 'one seed'}; {_runs(results.runs - results.missing)}, "
+                f"{SPREAD if seeds > 1 else 'one seed'}; "
+                f"{several(results.runs - results.missing, 'run')}, "
                 f"{units.duration_text(seconds)} of training in all"
                 f"{f', on {results.machine}' if results.machine else ''}"
             )
         if results.missing:
             plural = "s" * (len(results.seeds) > 1)
             of = f" of seed{plural} {', '.join(map(str, results.seeds))}" if results.seeds else ""
-            yield f"{results.missing:,} of {_runs(results.runs)}{of} are not finished"
+            yield f"{results.missing:,} of {several(results.runs, 'run')}{of} are not finished"
         for measure in self.table.measures:
             same = [(row.name, row.same.get(measure.name)) for row in results.rows]
             rows = [f"{row} (seed {', '.join(map(str, of))})" for row, of in same if of]
@@ -119,10 +117,6 @@ class Shown:
             yield f"the runs above had {results.arrangement or 'the arrangement of the paper'}"
         if self.left_out:
             yield f"not of the table as it is now, and left out: {', '.join(self.left_out)}"
-
-
-def _runs(count: int) -> str:
-    return f"{count:,} run{'s' * (count != 1)}"
 
 
 def _text(figure: float | None, text: Callable[[float], str]) -> str:

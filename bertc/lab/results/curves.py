@@ -15,10 +15,7 @@ XAxis = Literal["step", "tokens", "seconds", "flops"]
 
 @dataclass
 class MetricsPoint(LineFigures):
-    """A line of metrics with the FLOPs until then, of training in the exact convention.
-
-    They include those of the update.
-    """
+    """A line of metrics with the FLOPs of training until then, exact and with those of updates."""
 
     flops: float
 

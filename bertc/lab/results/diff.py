@@ -105,10 +105,7 @@ class Difference:
 def diff(
     first: str, second: str, overrides: Sequence[str] = (), device: str = "h200"
 ) -> Difference:
-    """Compare two programs, each a spec as in ``estimate`` or a run folder.
-
-    ``overrides`` apply to both, but not to run folders.
-    """
+    """Compare two programs, each a spec with ``overrides`` as in ``estimate``, or a run folder."""
     programs = [_program(spec, overrides) for spec in (first, second)]
     spec, settings = _as_written(first, overrides)
     lines, changes = dict[str, Line](), changed(*programs)

@@ -12,10 +12,7 @@ Line = Mapping[str, object]
 # Not frozen: a page has hundreds of thousands, and a frozen one takes five times as long to make.
 @dataclass
 class LineFigures:
-    """A line of metrics: where the run stood, and its figures by name (see ``values_of``).
-
-    ``seconds`` are of training and evaluations.
-    """
+    """A line of metrics: where the run stood, its seconds in all, its figures (``values_of``)."""
 
     kind: Literal["train", "eval"]
     stage: str

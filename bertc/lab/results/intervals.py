@@ -26,10 +26,7 @@ def mean_text(summary: Summary) -> str:
 
 
 def interval_of_difference(first: Summary, second: Summary) -> float:
-    """Half the 95% interval of the difference of two means, of unequal deviations (Welch 1947).
-
-    Infinite where either has one run.
-    """
+    """Half the 95% interval of the difference of two means (Welch 1947); infinite of one run."""
     if min(first.runs, second.runs) < 2:
         return math.inf
     variances = [summary.deviation**2 / summary.runs for summary in (first, second)]

@@ -59,10 +59,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Listing:
-    """Runs in order, and those that could not be read, with the reason.
-
-    ``others`` counts those for which a condition does not hold.
-    """
+    """Runs in order, the unreadable with the reason, and how many do not meet the conditions."""
 
     runs: tuple[Listed, ...]
     damaged: Mapping[Path, str]

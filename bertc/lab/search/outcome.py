@@ -10,7 +10,7 @@ from typing import Any
 from bertc.lab.results.curves import curves
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.store import Store, read_store, reading_store, run_folder
-from bertc.lab_api import RunFolder, Space, formatted
+from bertc.lab_api import RunFolder, Space, formatted, several
 
 
 def cost_of(store: Store, name: str) -> float:
@@ -102,10 +102,7 @@ class Outcome:
         count = len(self.trials)
         seen, known = [trial.state for trial in self.trials], (*STATE_NAMES.values(), "failed")
         states = ", ".join(f"{seen.count(state)} {state}" for state in known if state in seen)
-        lines += [
-            "",
-            f"{count:,} trial{'s' * (count != 1)}: {states}" if count else "no trials yet",
-        ]
+        lines += ["", f"{several(count, 'trial')}: {states}" if count else "no trials yet"]
         if importances := self.importances():
             shares = ", ".join(f"{name} {share:.0%}" for name, share in importances.items())
             lines.append(f"what mattered: {shares}")

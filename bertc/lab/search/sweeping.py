@@ -25,10 +25,7 @@ def sweep(
     prune: str | None,
     say: Callable[[str], None],
 ) -> tuple[Outcome, str]:
-    """Search a spec's ranges and lists until enough trials are done, or a budget is spent.
-
-    Return the outcome, and the best trial as a spec; empty without one.
-    """
+    """Search a spec's ranges and lists; the outcome, and the best trial as a spec, if any."""
     if prune not in (None, HALVING):
         raise UsageError(f"--prune {prune}: not known", help=f"--prune {HALVING}")
     limits, where = _limits(most), space(spec, overrides)

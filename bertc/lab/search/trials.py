@@ -5,16 +5,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-from bertc import (
-    BertcError,
-    DataError,
-    GivenUpError,
-    MachineError,
-    SpecError,
-    StoppedError,
-    UsageError,
-    train,
-)
+import bertc
 from bertc.lab.results.curves import curves
 from bertc.lab.search.drawing import Drawing
 from bertc.lab.search.goal import Goal
@@ -48,21 +39,21 @@ def search(task: Search, store: Store, say: Callable[[str], None]) -> None:
     A process that is killed loses no finished trial: the one that it trained is gone on with from
     its checkpoint, by whichever process looks for a trial next.
     """
-    failures = list[BertcError]()
+    failures = list[bertc.BertcError]()
     while not _spent(task, store):
         with store.taken(task.drawing.next) as trial:
             if trial is None:
                 return
             try:
                 _Trial(task, store, trial, say).go()
-            except (DataError, MachineError) as error:
+            except (bertc.DataError, bertc.MachineError) as error:
                 failures.append(error)
                 _tell_failed(store, trial, error, say)
                 complete = store.optuna.trial.TrialState.COMPLETE
                 ended = any(trial.state == complete for trial in store.trials)
                 if len(failures) >= MOST_FAILURES and not ended:
                     raise
-            except StoppedError as error:
+            except bertc.StoppedError as error:
                 raise type(error)(error.message, help="the same command goes on") from None
     say("the budget is spent: no further trial begins")
 
@@ -81,7 +72,7 @@ class _Trial:
         try:
             point = self.task.drawing.space.point(lambda d: self.trial.params[d.name])
             (resolved,) = points(point.program)
-        except SpecError as error:
+        except bertc.SpecError as error:
             _tell_failed(self.store, self.trial, error, self.say)
             return
         self.trial.set_user_attr("settings", list(point.settings))
@@ -89,9 +80,9 @@ class _Trial:
         self.say(f"{place}: {point.program.name}")
         try:
             if not self._goes_on():
-                raise GivenUpError("given up before")
+                raise bertc.GivenUpError("given up before")
             if not RunFolder(self.path).is_finished(resolved):
-                train(
+                bertc.train(
                     resolved,
                     self.path,
                     spec_text=f"{self.task.spec_text}\n# the point {point.program.name}\n",
@@ -99,7 +90,7 @@ class _Trial:
                     goes_on=self._goes_on,
                     tracking=feeding,
                 )
-        except GivenUpError:
+        except bertc.GivenUpError:
             if self.pruned:
                 self._cost()
                 self.store.study.tell(self.trial, state=states.PRUNED)
@@ -143,7 +134,7 @@ class _Trial:
     def _finish(self, place: str) -> None:
         values = self._values()
         if not values:
-            raise UsageError(
+            raise bertc.UsageError(
                 f"{self.path} was never evaluated, so there is no {self.task.goal.name}",
                 help="a task with a dev part, or text",
             )
@@ -157,7 +148,7 @@ class _Trial:
         )
 
 
-def _tell_failed(store: Store, trial: Any, error: BertcError, say: Callable[[str], None]) -> None:
+def _tell_failed(store: Store, trial: Any, error: Exception, say: Callable[[str], None]) -> None:
     """Tell the store of a trial that is worth nothing, so that points like it are avoided."""
     reason = str(error).splitlines()[0]
     trial.set_user_attr("failed", reason)

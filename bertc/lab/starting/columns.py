@@ -49,10 +49,7 @@ class Roles:
 
     @property
     def alike(self) -> dict[str, Column]:
-        """Columns embedded with the text, by argument; {} of labels that are no numbers.
-
-        Pairs with such labels need not be alike.
-        """
+        """Columns embedded with the text, by argument; {} of labels that are no numbers."""
         if self.pair and self.negative:
             return {"positive": self.pair, "negative": self.negative}
         if not self.pair or (self.label and None in map(_number, self.label.cells)):

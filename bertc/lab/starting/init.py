@@ -24,6 +24,7 @@ from bertc.lab_api import (
     points,
     quoted,
     schema,
+    several,
     survey,
     units,
 )
@@ -219,7 +220,7 @@ def _alike(roles: Roles) -> str:
 def _notes(seen: Survey, roles: Roles, purpose: Purpose) -> list[str]:
     """Sentences on the data: files, size, columns and labels."""
     count, size = len(seen.files), units.bytes_text(seen.text_bytes)
-    there = "to be put there" if isinstance(seen, Planned) else _several(count, "file")
+    there = "to be put there" if isinstance(seen, Planned) else several(count, "file")
     notes = [f"{escaped(seen.name)}: {seen.kind}, {there}, about {size}."]
     if seen.left_out:
         endings = seen.left_out.items()
@@ -235,17 +236,13 @@ def _notes(seen: Survey, roles: Roles, purpose: Purpose) -> list[str]:
     if purpose == "tag":
         notes.append(f"Words and tags in columns; {judge}.")
     if purpose == "classify" and roles.label:
-        labels = f"{_several(len(roles.label.labels), 'label')} ({_listed(roles.label.labels)})"
+        labels = f"{several(len(roles.label.labels), 'label')} ({_listed(roles.label.labels)})"
         kinds = "numbers" if roles.label.is_score else labels
         notes.append(f"The answer is {escaped(roles.label.name)}, {kinds}; {judge}.")
         flags = [name for name, cells in seen.columns.items() if {*cells} == {"0", "1"}]
         if len(flags) > 1:
             notes.append(f"label=[{_listed(flags)}] learns all columns of 0 and 1 at once.")
     return notes
-
-
-def _several(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _unread(seen: Survey, roles: Roles, spec: str) -> list[str]:

@@ -17,10 +17,7 @@ TAG = "bertc.id"
 
 
 class MlflowSink:
-    """A run of MLflow, identified by a tag with its id.
-
-    ``MLFLOW_TRACKING_URI`` and ``MLFLOW_EXPERIMENT_NAME`` hold as MLflow says.
-    """
+    """A run of MLflow, identified by a tag with its id; MLflow's variables hold."""
 
     def __init__(self, run: TrackedRun) -> None:
         self._client = MlflowClient()

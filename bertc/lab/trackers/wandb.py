@@ -9,10 +9,7 @@ from bertc.lab.trackers.tracked import DEFAULT_PROJECT, TrackedRun
 
 
 class WandbSink:
-    """A run of W&B under the same id each time. It never asks for a login.
-
-    ``WANDB_MODE``, ``WANDB_PROJECT``, ``WANDB_ENTITY`` and the like hold as W&B says.
-    """
+    """A run of W&B under the same id each time, with no login; the variables of W&B hold."""
 
     def __init__(self, run: TrackedRun) -> None:
         os.environ.setdefault("WANDB_SILENT", "true")
