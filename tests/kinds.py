@@ -138,13 +138,9 @@ NETWORKS: dict[str, dict[str, str]] = {
     "prune": {"none": "", "heads": "prune=heads(50%)", "neurons": "prune=neurons(50%)"},
     "masking": {"dynamic": "", "static": "objective=mlm(masking=static(1))"},
     "vocab": {
-        "wordpiece": "vocab=wordpiece(100)",
-        "bpe": "vocab=bpe(300)",
-        "unigram": "vocab=unigram(100)",
-        "words": "vocab=words(100)",
-        "bytes": "vocab=bytes",
-        "tokenizer": 'vocab="vocab.txt"',
-        "extend": "vocab=extend('vocab.txt', 20)",
+        "wordpiece": "vocab=wordpiece(100)", "bpe": "vocab=bpe(300)",
+        "unigram": "vocab=unigram(100)", "words": "vocab=words(100)", "bytes": "vocab=bytes",
+        "tokenizer": 'vocab="vocab.txt"', "extend": "vocab=extend('vocab.txt', 20)",
         "trim": "vocab=trim('vocab.txt')",
     },
     "format": {
@@ -162,10 +158,8 @@ NETWORKS: dict[str, dict[str, str]] = {
         for kind in ("token", "adaptive", "word", "ngram", "span")
     },
     "corpus": {
-        "docstrings": "data=docstrings",
-        "files": 'data=files("farm.txt")',
-        "hf": 'data=hf("nobody/nothing")',
-        "pairs": f"objective=tlm {PAIRS}",
+        "docstrings": "data=docstrings", "files": 'data=files("farm.txt")',
+        "hf": 'data=hf("nobody/nothing")', "pairs": f"objective=tlm {PAIRS}",
         "prepared": 'data=prepared("prepared")',
     },
     "mixing": {
@@ -179,10 +173,8 @@ NETWORKS: dict[str, dict[str, str]] = {
         "run": "objective=mlm+kd(hidden) teacher='bert'",
     },
     "init": {
-        "random": "init=random",
-        "run": "init='bert'",
-        "layers": "init=layers('bert', [1]) layers=1",
-        "vectors": "init=vectors('vectors.txt')",
+        "random": "init=random", "run": "init='bert'",
+        "layers": "init=layers('bert', [1]) layers=1", "vectors": "init=vectors('vectors.txt')",
     },
     "embeddings": {
         kind: f"init=run('bert', embeddings={kind})" for kind in ("same", "mean", "random", "focus")
@@ -241,5 +233,5 @@ NETWORKS: dict[str, dict[str, str]] = {
         "embed": f"{EMBED}, negative=b)",
         "rerank": f"task=rerank({CHOICES}, text=question, positive=a, negative=b)",
     },
-}
+}  # fmt: skip
 """Of every union the smallest spec of each kind."""

@@ -43,17 +43,11 @@ def test_text_and_spec_are_the_same(program: Program) -> None:
 def test_values_of_python_are_those_of_the_language() -> None:
     objective = bertc.mlm(p=0.3, unit=bertc.span) + 2 * (bertc.sop() + bertc.nsp())
     spec = Spec(
-        "extends bert-base hidden=64 generator { hidden=8 }",
-        L=2,
-        hidden=384,
-        heads=[6, 4],
-        pack=True,
-        objective=objective,
-        data=bertc.files(Path("my texts/*.txt"), column="body"),
-        optimizer=bertc.stable_adamw(1e-3, schedule=bertc.wsd(0.2)),
-        generator="none",
+        "extends bert-base hidden=64 generator { hidden=8 }", L=2, hidden=384, heads=[6, 4],
+        pack=True, objective=objective, data=bertc.files(Path("my texts/*.txt"), column="body"),
+        optimizer=bertc.stable_adamw(1e-3, schedule=bertc.wsd(0.2)), generator="none",
         init="runs/first",
-    )
+    )  # fmt: skip
     assert spec == Spec(
         "extends bert-base L=2 hidden=384 heads=[6,4] pack=true generator=none "
         "objective=mlm(p=0.3,unit=span)+2*sop+2*nsp data=files('my texts/*.txt',column=body) "

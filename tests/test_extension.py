@@ -74,19 +74,12 @@ TOY = Family(
     config=HfToy,
     prefix="toy",
     names={
-        "encoder.embeddings.token": "words",
-        "encoder.embeddings.position": "places",
-        "encoder.attention.{n}.query": "block.{n}.q",
-        "encoder.attention.{n}.key": "block.{n}.k",
-        "encoder.attention.{n}.value": "block.{n}.v",
-        "encoder.attention.{n}.output": "block.{n}.o",
-        "encoder.attention.{n}.norm": "block.{n}.before",
-        "encoder.ffn.{n}.inner": "block.{n}.up",
-        "encoder.ffn.{n}.outer": "block.{n}.down",
-        "encoder.ffn.{n}.norm": "block.{n}.between",
-        "encoder.norm": "last",
-        "heads.mlm.dense": "guess.dense",
-        "heads.mlm.norm": "guess.norm",
+        "encoder.embeddings.token": "words", "encoder.embeddings.position": "places",
+        "encoder.attention.{n}.query": "block.{n}.q", "encoder.attention.{n}.key": "block.{n}.k",
+        "encoder.attention.{n}.value": "block.{n}.v", "encoder.attention.{n}.output": "block.{n}.o",
+        "encoder.attention.{n}.norm": "block.{n}.before", "encoder.ffn.{n}.inner": "block.{n}.up",
+        "encoder.ffn.{n}.outer": "block.{n}.down", "encoder.ffn.{n}.norm": "block.{n}.between",
+        "encoder.norm": "last", "heads.mlm.dense": "guess.dense", "heads.mlm.norm": "guess.norm",
         "heads.mlm": "guess",
     },
     copies={"guess.table": "words.weight"},
@@ -100,7 +93,7 @@ TOY = Family(
         out=lambda encoder, name, tensor: turned(tensor),
         back=lambda name, tensor, shape: turned(tensor),
     ),
-)
+)  # fmt: skip
 
 
 @pytest.fixture

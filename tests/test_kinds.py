@@ -151,17 +151,11 @@ def random_micro_batches(step: TrainStep) -> list[MicroBatch]:
     by_token = isinstance(answer, Span) or (isinstance(answer, Vector) and answer.pooling != "cls")
     shape = (rows, 1, answer.width) if several else (rows, read)
     batch = TaskBatch(
-        task.title,
-        ids,
-        np.zeros_like(ids, np.uint8),
-        np.ones_like(ids, np.int64),
-        np.arange(read)[None].repeat(rows, 0),
-        np.ones(shape),
-        np.ones((rows, read), np.float32),
-        np.ones_like(ids, bool)[:, : stage.seq if by_token else 0],
-        np.arange(rows),
+        task.title, ids, np.zeros_like(ids, np.uint8), np.ones_like(ids, np.int64),
+        np.arange(read)[None].repeat(rows, 0), np.ones(shape), np.ones((rows, read), np.float32),
+        np.ones_like(ids, bool)[:, : stage.seq if by_token else 0], np.arange(rows),
         reads_all=task.reads_all,
-    )
+    )  # fmt: skip
     return [to_micro_batch(batch, CPU, stage)]
 
 

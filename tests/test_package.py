@@ -22,13 +22,9 @@ def test_the_wheel_works_far_from_the_checkout(tmp_path):
     pip("install", "--target", str(site), str(wheel))
     # The folder of the wheel comes first, ahead of an editable install of the checkout.
     run = subprocess.run(
-        [sys.executable, "-m", "bertc.cli", "estimate", "bert-tiny", "--json"],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(site)},
-    )
+        [sys.executable, "-m", "bertc.cli", "estimate", "bert-tiny", "--json"], check=True,
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(site)},
+    )  # fmt: skip
     assert '"encoder": 4385920' in run.stdout
     assert (site / "bertc" / "py.typed").is_file(), "users' type checkers read the types"
     shipped = {path.name for path in (site / "bertc" / "specs").iterdir()}

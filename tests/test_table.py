@@ -4,11 +4,9 @@ from bertc.base.diagnostics import Table
 
 FIGURES = Table(
     ("part", "size", "note"),
-    [("head", 1200, None), ("of a stage",), ("<b>", "3", "two\nlines\x1b")],
-    "a <title>\nof two",
-    ("a note\nof two",),
-    (str, "{:,}".format),
-)
+    [("head", 1200, None), ("of a stage",), ("<b>", "3", "two\nlines\x1b")], "a <title>\nof two",
+    ("a note\nof two",), (str, "{:,}".format),
+)  # fmt: skip
 
 
 def test_text_is_in_columns_with_figures_to_the_right():

@@ -13,12 +13,10 @@ from bertc.ir.weight_maps.fit import fit
 from bertc.ir.weight_maps.grow import weight_map
 
 ALLOWED = [
-    "objective=mlm(replace=100/0/0)",
-    "objective=mlm(unit=span) vocab=bytes",
-    "objective=span+sbo format=single-segment",
-    "objective=clm positions=none",
+    "objective=mlm(replace=100/0/0)", "objective=mlm(unit=span) vocab=bytes",
+    "objective=span+sbo format=single-segment", "objective=clm positions=none",
     "positions=none attention=relative",
-]
+]  # fmt: skip
 
 
 def test_what_is_meant_is_not_remarked_on():

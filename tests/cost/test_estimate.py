@@ -132,18 +132,11 @@ def test_the_time_of_a_cpu_that_was_not_measured_is_a_range(monkeypatch, tmp_pat
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        ([1.3e-10], "0.13 ns"),
-        ([4.25e-7], "425 ns"),
-        ([4.1e-6], "4.10 µs"),
-        ([0.0352], "35.2 ms"),
-        ([1.59], "1.59 s"),
-        ([720], "12.0 min"),
-        ([11_700], "3.25 h"),
-        ([354_240], "4.10 days"),
-        ([1.59, 6.36], "1.59 to 6.36 s"),
-        ([720, 11_700], "12.0 min to 3.25 h"),
+        ([1.3e-10], "0.13 ns"), ([4.25e-7], "425 ns"), ([4.1e-6], "4.10 µs"), ([0.0352], "35.2 ms"),
+        ([1.59], "1.59 s"), ([720], "12.0 min"), ([11_700], "3.25 h"), ([354_240], "4.10 days"),
+        ([1.59, 6.36], "1.59 to 6.36 s"), ([720, 11_700], "12.0 min to 3.25 h"),
     ],
-)
+)  # fmt: skip
 def test_a_time_keeps_its_digits_and_says_its_unit_once(seconds: list[float], text: str) -> None:
     assert range_text(*seconds) == text
 

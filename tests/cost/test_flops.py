@@ -118,13 +118,11 @@ def _counted(objective: Objective, batch: MicroBatch, terms: int = 1) -> tuple[i
 @pytest.mark.parametrize(
     ("pooling", "extra"),
     [
-        ("cls", "both=true, mlp=true"),
-        ("mean", "negative=c"),
-        ("max", "score=s"),
+        ("cls", "both=true, mlp=true"), ("mean", "negative=c"), ("max", "score=s"),
         ("tokens(8, query=9)", "negative=c"),
         ("tokens(8, query=16)", "negative=c, score=s, loss=margin"),
     ],
-)
+)  # fmt: skip
 def test_torch_counts_the_same_of_texts_that_are_compared(pooling: str, extra: str) -> None:
     task = f'embed("-", positive=b, {extra}, pooling={pooling}, examples=9)'
     resolved = resolve(f"layers=2 hidden=32 heads=2 vocab=100 seq=16 batch=4 dropout=0 task={task}")

@@ -15,12 +15,9 @@ from tests.kinds import FORMAT_KINDS, OBJECTIVES, TEXT_KINDS, UNIT_KINDS
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
 SHARED = [
-    "share=all E=16",
-    "share=attention norm=pre",
-    "share=ffn segments=0",
-    "share=groups(2) E=48 pooler=true",
-    "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
-]
+    "share=all E=16", "share=attention norm=pre", "share=ffn segments=0",
+    "share=groups(2) E=48 pooler=true", "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
+]  # fmt: skip
 
 
 def applied_weights(encoder: Encoder) -> Iterator[Weight]:

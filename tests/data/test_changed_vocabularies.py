@@ -17,12 +17,10 @@ from bertc.ir.changing.growth import Focus, Mean, Redrawn, SameTokens
 from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
 
 KINDS: dict[str, WordPiece | ByteBpe | Unigram] = {
-    "wordpiece": WordPiece(size=150),
-    "cased": WordPiece(size=150, lower=False),
-    "bpe": ByteBpe(size=330),
-    "unigram": Unigram(size=120),
+    "wordpiece": WordPiece(size=150), "cased": WordPiece(size=150, lower=False),
+    "bpe": ByteBpe(size=330), "unigram": Unigram(size=120),
     "roberta": Unigram(size=120, lower=False, specials="roberta"),
-}
+}  # fmt: skip
 WORDS = ["Übermut", "quarzuhr", "don", "mondlicht"]
 TEXTS = [
     "Die Übermut-Quarzuhr im Mondlicht: don't, Quarzuhren!",

@@ -22,13 +22,10 @@ from bertc.ir.vocabulary import WordPiece
 from tests.data.conftest import Make
 
 PAIRS = [
-    ("the hen is red", "la poule est rouge"),
-    ("a duck", "un canard"),
-    ("", "rien"),
-    ("the goose sleeps in the barn", "l'oie dort dans la grange"),
-    ("nothing", " "),
+    ("the hen is red", "la poule est rouge"), ("a duck", "un canard"), ("", "rien"),
+    ("the goose sleeps in the barn", "l'oie dort dans la grange"), ("nothing", " "),
     ("鸡 and ducks", "des poules et des canards"),
-]
+]  # fmt: skip
 WHOLE = [pair for pair in PAIRS if all(text.strip() for text in pair)]
 
 

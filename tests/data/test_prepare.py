@@ -104,12 +104,10 @@ def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(made, tmp
 @pytest.mark.parametrize(
     ("texts", "train", "heldout"),
     [
-        (["One hen. Two hens. Three hens."], 2, 1),
-        (["One hen. Two hens."] * 20, 38, 2),
-        (["Zero.", "One hen. " * 300], 298, 3),
-        (["One hen. " * 300, "Zero. Nil."], 300, 2),
+        (["One hen. Two hens. Three hens."], 2, 1), (["One hen. Two hens."] * 20, 38, 2),
+        (["Zero.", "One hen. " * 300], 298, 3), (["One hen. " * 300, "Zero. Nil."], 300, 2),
     ],
-)
+)  # fmt: skip
 def test_a_part_is_always_held_out(made, tmp_path, texts, train, heldout):
     path = written(tmp_path / "a.jsonl", *texts)
     corpus = made(
@@ -131,12 +129,10 @@ def test_preparing_again_reads_nothing(farm: Path, tmp_path: Path, program: Prog
     one, two, other, changed = (
         prepare(program(settings), tmp_path, notes).fingerprint
         for settings, notes in (
-            (FARM.format(farm), first),
-            (FARM.format(farm), again),
-            (FARM.format(moved), Silent()),
+            (FARM.format(farm), first), (FARM.format(farm), again), (FARM.format(moved), Silent()),
             (FARM.format(farm).replace("seq=32", "seq=64"), Silent()),
         )
-    )
+    )  # fmt: skip
     assert len(first.tasks) == 3
     assert not again.tasks
     assert one == two == other != changed

@@ -151,12 +151,10 @@ def read_all(to: str, cache: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "file"),
     [
-        ("00002", "train.ids"),
-        ("00001", "train.documents"),
-        ("heldout", "heldout.ids"),
+        ("00002", "train.ids"), ("00001", "train.documents"), ("heldout", "heldout.ids"),
         ("tokenizer", "tokenizer.json"),
     ],
-)
+)  # fmt: skip
 def test_damage_of_a_folder_is_refused_and_repaired(
     program: Resolved, place: FolderAt, straight: dict[str, bytes], tmp_path: Path, part: str,
     file: str,

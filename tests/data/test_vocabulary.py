@@ -153,13 +153,9 @@ def test_sentencepiece_model(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "cut.model": sentencepiece()[:-3],
-    "noise.model": bytes(range(200)),
-    "a.json": b"{}",
-    "b.json": b"\xff",
-    "a.txt": b"hen\nduck\n",
-    "a.bin": b"",
-}
+    "cut.model": sentencepiece()[:-3], "noise.model": bytes(range(200)), "a.json": b"{}",
+    "b.json": b"\xff", "a.txt": b"hen\nduck\n", "a.bin": b"",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -294,15 +290,12 @@ def test_a_run_is_named_for_its_vocabulary(monkeypatch: pytest.MonkeyPatch, tmp_
 @pytest.mark.parametrize(
     ("came", "seq", "room", "longest"),
     [
-        ({}, 128, 512, 512),
-        ({}, 128, None, 128),
-        ({"model_max_length": 8192}, 128, None, 8192),
+        ({}, 128, 512, 512), ({}, 128, None, 128), ({"model_max_length": 8192}, 128, None, 8192),
         ({"model_max_length": int(1e30)}, 128, 514, 514),
         ({"model_max_length": 128}, 512, 512, 128),
-        ({"model_max_length": int(1e30)}, 128, None, int(1e30)),
-        ({}, 0, None, None),
+        ({"model_max_length": int(1e30)}, 128, None, int(1e30)), ({}, 0, None, None),
     ],
-)
+)  # fmt: skip
 def test_transformers_cuts_at_the_longest_row_of_the_network(came, seq, room, longest, tmp_path):
     made = from_tokenizer(learn(WordPiece(size=40), ["a hen and a duck"]), "test", passed_on=came)
     made.save(tmp_path, seq, room)

@@ -9,45 +9,28 @@ import torch
 import transformers
 
 SMALL = {
-    "vocab_size": 97,
-    "hidden_size": 24,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-    "max_position_embeddings": 32,
-}
+    "vocab_size": 97, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3,
+    "intermediate_size": 40, "max_position_embeddings": 32,
+}  # fmt: skip
 DEEP = {**SMALL, "num_hidden_layers": 6, "hidden_size": 32, "num_attention_heads": 2}
 WIDE = {**SMALL, "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 17}
 WIDE |= {"num_attention_heads": 8, "type_vocab_size": 3, "layer_norm_eps": 1e-5}
 XLM = {"vocab_size": 97, "emb_dim": 24, "n_layers": 3, "n_heads": 3, "max_position_embeddings": 32}
 DISTIL = {
-    "vocab_size": 97,
-    "dim": 24,
-    "n_layers": 3,
-    "n_heads": 3,
-    "hidden_dim": 40,
+    "vocab_size": 97, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 40,
     "max_position_embeddings": 32,
-}
+}  # fmt: skip
 XLNET = {"vocab_size": 97, "d_model": 24, "n_layer": 3, "n_head": 3, "d_inner": 40}
 
 MODERN = {
-    "vocab_size": 97,
-    "hidden_size": 24,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-    "pad_token_id": 0,
-}
+    "vocab_size": 97, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3,
+    "intermediate_size": 40, "pad_token_id": 0,
+}  # fmt: skip
 MPNET = {**SMALL, "max_position_embeddings": 34}
 DEBERTA = {
-    **SMALL,
-    "relative_attention": True,
-    "position_buckets": 8,
-    "pos_att_type": "p2c|c2p",
-    "share_att_key": True,
-    "norm_rel_ebd": "layer_norm",
-    "position_biased_input": False,
-}
+    **SMALL, "relative_attention": True, "position_buckets": 8, "pos_att_type": "p2c|c2p",
+    "share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -38,17 +38,11 @@ PIECES: dict[str, tuple[str, Special]] = {
 }
 """The file of each class with a SentencePiece model, and how its authors trained theirs."""
 LAYOUTS = {
-    "BertTokenizer": "bert",
-    "DistilBertTokenizer": "distilbert",
-    "MPNetTokenizer": "mpnet",
-    "RobertaTokenizer": "roberta",
-    "AlbertTokenizer": "albert",
-    "XLNetTokenizer": "xlnet",
-    "XLMRobertaTokenizer": "xlm-roberta",
-    "CamembertTokenizer": "camembert",
-    "DebertaV2Tokenizer": "deberta-v2",
-    "PreTrainedTokenizerFast": "modernbert",
-}
+    "BertTokenizer": "bert", "DistilBertTokenizer": "distilbert", "MPNetTokenizer": "mpnet",
+    "RobertaTokenizer": "roberta", "AlbertTokenizer": "albert", "XLNetTokenizer": "xlnet",
+    "XLMRobertaTokenizer": "xlm-roberta", "CamembertTokenizer": "camembert",
+    "DebertaV2Tokenizer": "deberta-v2", "PreTrainedTokenizerFast": "modernbert",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,9 @@ def program(stages: Mapping[str, tuple[Term, ...]] | None = None, **settings: An
 def objective(*kinds: str) -> tuple[Term, ...]:
     """A sum of objectives by name."""
     known: dict[str, Objective] = {
-        "mlm": Mlm(),
-        "span": Mlm(unit=SpanUnit()),
-        "sbo": Sbo(position_dim=20),
-        "nsp": Nsp(),
+        "mlm": Mlm(), "span": Mlm(unit=SpanUnit()), "sbo": Sbo(position_dim=20), "nsp": Nsp(),
         "sop": Sop(),
-    }
+    }  # fmt: skip
     return tuple(Term(objective=known[kind]) for kind in kinds)
 
 

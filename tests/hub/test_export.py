@@ -290,12 +290,10 @@ def test_an_imported_head_scores_any_number_of_choices(tmp_path):
 
 
 CLASSES = {
-    "BertForPreTraining": "BertForPreTraining",
-    "BertForMaskedLM": "BertForMaskedLM",
-    "BertModel": "BertModel",
-    "BertForNothing": "BertForPreTraining",
+    "BertForPreTraining": "BertForPreTraining", "BertForMaskedLM": "BertForMaskedLM",
+    "BertModel": "BertModel", "BertForNothing": "BertForPreTraining",
     "RobertaModel": "BertForPreTraining",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("came", CLASSES)

@@ -124,10 +124,8 @@ OTHER_CONFIGS = {
     ],
     case("RobertaForMaskedLM", SMALL): [({"hidden_act": "relu"}, "hidden_act = relu")],
     case("XLNetModel", XLNET): [
-        ({"attn_type": "uni"}, "attn_type"),
-        ({"bi_data": True}, "bi_data"),
-        ({"same_length": True}, "same_length"),
-        ({"ff_activation": "mish"}, "ff_activation"),
+        ({"attn_type": "uni"}, "attn_type"), ({"bi_data": True}, "bi_data"),
+        ({"same_length": True}, "same_length"), ({"ff_activation": "mish"}, "ff_activation"),
     ],
     case("ModernBertModel", MODERN): [
         ({"attention_dropout": 7}, "attention_dropout = 7"),
@@ -145,7 +143,7 @@ OTHER_CONFIGS = {
         ({"id2label": {"0": "a", "1": "b"}}, "classifier.weight has shape 3x24, config.json asks"),
         ({"classifier_dropout": 7}, "classifier_dropout = 7"),
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("chosen", OTHER_CONFIGS, ids=lambda chosen: chosen.cls)
@@ -207,11 +205,8 @@ def test_tensors_that_do_not_fit_are_named(change, message, folder):
 
 def test_heads_that_the_network_does_not_have_are_left_and_listed(folder):
     others = {
-        "classifier.weight": (2, 24),
-        "fit_dense.bias": (3,),
-        "\x1b[2J": (1,),
-        "y" * 5000: (1,),
-    }
+        "classifier.weight": (2, 24), "fit_dense.bias": (3,), "\x1b[2J": (1,), "y" * 5000: (1,),
+    }  # fmt: skip
     edit(folder, lambda t: t.update({name: torch.zeros(shape) for name, shape in others.items()}))
     (note,) = import_model(folder).notes
     assert note.startswith("weights that the network does not read, left: ")
@@ -319,14 +314,11 @@ def test_missing_files_are_named(folder):
 
 
 HEADERS = [
-    struct.pack("<Q", 2**63) + b"{}",
-    b"",
-    struct.pack("<Q", 8) + b"[1, 2]  ",
-    struct.pack("<Q", 200_000) + b"[" * 200_000,
-    struct.pack("<Q", 16) + b'{"a": 1, "a": 2}',
+    struct.pack("<Q", 2**63) + b"{}", b"", struct.pack("<Q", 8) + b"[1, 2]  ",
+    struct.pack("<Q", 200_000) + b"[" * 200_000, struct.pack("<Q", 16) + b'{"a": 1, "a": 2}',
     struct.pack("<Q", 34) + b'{"a":{"dtype":"F32","shape":[[]]}}',
     struct.pack("<Q", 4) + b"\xff\xfe\x00\x00",
-]
+]  # fmt: skip
 
 
 def test_hostile_headers_are_refused(folder):

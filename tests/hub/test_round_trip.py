@@ -46,12 +46,9 @@ def inputs(model: Any, seq: int) -> dict[str, torch.Tensor]:
 def encoded(model: Model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     """Our states of the same rows."""
     return model.encode(
-        batch["input_ids"],
-        batch.get("token_type_ids"),
-        batch["attention_mask"].bool(),
-        language_ids=batch.get("langs"),
-        position_ids=batch.get("position_ids"),
-    )
+        batch["input_ids"], batch.get("token_type_ids"), batch["attention_mask"].bool(),
+        language_ids=batch.get("langs"), position_ids=batch.get("position_ids"),
+    )  # fmt: skip
 
 
 def mlm_logits(model: Model, hidden: torch.Tensor) -> torch.Tensor:

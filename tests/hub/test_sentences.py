@@ -67,13 +67,11 @@ NEW = {
         "module_output_name": "token_embeddings",
     },
     "config_sentence_transformers.json": {
-        "__version__": {"sentence_transformers": "6.2.0"},
-        "model_type": "SentenceTransformer",
+        "__version__": {"sentence_transformers": "6.2.0"}, "model_type": "SentenceTransformer",
         "prompts": {"query": "query: ", "document": "", "passage": "passage: "},
-        "default_prompt_name": "query",
-        "similarity_fn_name": "dot",
+        "default_prompt_name": "query", "similarity_fn_name": "dot",
     },
-}
+}  # fmt: skip
 FOLDERS: dict[str, Files] = {
     "mean, normalised": {
         **OLD,

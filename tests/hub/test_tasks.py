@@ -60,21 +60,15 @@ THREE: dict[str, Any] = {
 }
 ONE: dict[str, Any] = {"num_labels": 1}
 RELATIVE: dict[str, Any] = {
-    "attention": RelativeAttention(untie=True, segments=True),
-    "positions": NoPositions(),
-    "segments": 0,
-    "norm": PostNorm(embeddings=False),
-    "head": LinearHead(),
+    "attention": RelativeAttention(untie=True, segments=True), "positions": NoPositions(),
+    "segments": 0, "norm": PostNorm(embeddings=False), "head": LinearHead(),
     "dropout": Dropout(hidden=0.1, attention=0.1, ffn=0.1, last=0.1),
-}
+}  # fmt: skip
 
 GATED: dict[str, Any] = {
-    "positions": RotaryPositions(),
-    "attention": FullAttention(bias=False),
-    "activation": Glu(bias=False),
-    "dropout": Dropout(hidden=0, attention=0),
-    "segments": 0,
-}
+    "positions": RotaryPositions(), "attention": FullAttention(bias=False),
+    "activation": Glu(bias=False), "dropout": Dropout(hidden=0, attention=0), "segments": 0,
+}  # fmt: skip
 ROTARY = GATED | {
     "norm": PreNorm(eps=1e-5, bias=False, embeddings=True, first=False),
     "head": TransformHead(bias=False),

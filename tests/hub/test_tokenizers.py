@@ -134,10 +134,8 @@ def test_roles_that_no_file_names_are_those_of_the_ends(words, tmp_path):
     assert [found.token(number) for number in (found.cls, found.sep)] == ["<|>", "</|>"]
     assert found.unk == found.pad
     assert rows(found, "hens")[0] == [
-        found.bos,
-        *found.tokenizer.encode("hens").ids[1:-1],
-        found.eos,
-    ]
+        found.bos, *found.tokenizer.encode("hens").ids[1:-1], found.eos,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("node", [WordsNode(size=90), Bytes(), Unigram(size=90)], ids=str)

@@ -130,15 +130,11 @@ def test_half_precision_becomes_whole(kind, dtype, save, sound, tmp_path):
 
 
 CASES = [
-    case("BertForMaskedLM", SMALL),
-    case("RobertaForMaskedLM", SMALL, type_vocab_size=1),
-    case("DistilBertForMaskedLM", DISTIL),
-    case("DebertaV2ForMaskedLM", DEBERTA, legacy=False),
-    case("ModernBertForMaskedLM", MODERN, local_attention=8),
-    case("XLNetLMHeadModel", XLNET),
-    case("ElectraForMaskedLM", SMALL, embedding_size=16),
-    case("NomicBertForMaskedLM", MODERN),
-]
+    case("BertForMaskedLM", SMALL), case("RobertaForMaskedLM", SMALL, type_vocab_size=1),
+    case("DistilBertForMaskedLM", DISTIL), case("DebertaV2ForMaskedLM", DEBERTA, legacy=False),
+    case("ModernBertForMaskedLM", MODERN, local_attention=8), case("XLNetLMHeadModel", XLNET),
+    case("ElectraForMaskedLM", SMALL, embedding_size=16), case("NomicBertForMaskedLM", MODERN),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("chosen", CASES, ids=str)

@@ -41,11 +41,9 @@ def asked_of(
     # As data_utils.py has it: 1 where token i does not see token j.
     hidden = order.rank[:, None, :] >= order.visible_below[:, :, None]
     batch = {
-        "input_ids": reading.token_ids,
-        "token_type_ids": segments,
-        "perm_mask": hidden.float(),
+        "input_ids": reading.token_ids, "token_type_ids": segments, "perm_mask": hidden.float(),
         "target_mapping": F.one_hot(order.target_positions, SEQ).float(),
-    }
+    }  # fmt: skip
     return theirs, ours, EncoderInputs(reading.token_ids, segments, permutation=order), batch
 
 

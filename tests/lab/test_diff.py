@@ -18,12 +18,9 @@ OTHER = "layers=4 hidden=64 vocab=1k seq=64 steps=100 objective=rtd*50+mlm gener
 def figures(resolved: Resolved) -> tuple[int, float, int, int, float]:
     told = estimate(resolved)
     return (
-        told.parameters.total,
-        told.flops.forward_per_example / resolved.stages[0].seq,
-        told.flops.train_total,
-        told.memory.peak_bytes,
-        told.time.seconds_per_step,
-    )
+        told.parameters.total, told.flops.forward_per_example / resolved.stages[0].seq,
+        told.flops.train_total, told.memory.peak_bytes, told.time.seconds_per_step,
+    )  # fmt: skip
 
 
 def run_of(folder: Path, spec: str, overrides: tuple[str, ...] = ()) -> Path:

@@ -61,13 +61,11 @@ SMALL = Answers(budget=Budget("params", 1.5e6))
 EVERY = [
     (name, purpose)
     for name, serves in (
-        ("text", ("pretrain", "embed")),
-        ("train.csv", ("classify", "pretrain", "embed")),
-        ("conll", ("tag",)),
-        ("squad", ("squad",)),
+        ("text", ("pretrain", "embed")), ("train.csv", ("classify", "pretrain", "embed")),
+        ("conll", ("tag",)), ("squad", ("squad",)),
     )
     for purpose in serves
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "purpose"), EVERY)

@@ -10,17 +10,12 @@ from bertc import lang
 from bertc.base.diagnostics import Diagnostics
 
 LINES = (
-    "layers = 12",
-    "hidden = 768",
-    "share = groups(4)",
-    "vocab = wordpiece(30k, lower=true)",
+    "layers = 12", "hidden = 768", "share = groups(4)", "vocab = wordpiece(30k, lower=true)",
     "objective = mlm(p=15%, unit=ngram(max=3), replace=80/10/10) + 2*sop",
     'data = 0.7*files("corpus/*.txt", column="text") + docstrings',
-    "optimizer = lamb(lr=1.76e-3, warmup=3125, betas=[0.9, 0.999])",
-    "steps = 125k",
-    "batch = 4096",
+    "optimizer = lamb(lr=1.76e-3, warmup=3125, betas=[0.9, 0.999])", "steps = 125k", "batch = 4096",
     "activation = gelu-tanh",
-)
+)  # fmt: skip
 
 FAULTS = (
     ("=", ""), (",", ""), (r"\)", ""), (r"\]", ""), ('"', ""),  # what is left out

@@ -41,11 +41,9 @@ def codes(text: str, *overrides: str) -> list[str]:
 def test_the_first_line():
     program = only(FIRST_LINE)
     assert {name: given.value for name, given in program.settings.items()} == {
-        "layers": 12,
-        "share": ShareAttention(),
-        "embedding": 128,
+        "layers": 12, "share": ShareAttention(), "embedding": 128,
         "objective": (Term(objective=Sop()), Term(objective=Mlm(unit=SpanUnit()))),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -255,14 +253,9 @@ def test_a_point_is_a_program_and_its_settings_as_written():
     drawn = []
     point = space(SPEC).point(lambda each: drawn.append(each.name) or middle(each))
     assert point.settings == (
-        "layers=7",
-        "dropout=0.5",
-        "share=all",
-        "optimizer=adamw(lr=0.000505, warmup=0.055)",
-        "objective=sop + mlm",
-        "a.seq=128",
-        "a.steps=505",
-    )
+        "layers=7", "dropout=0.5", "share=all", "optimizer=adamw(lr=0.000505, warmup=0.055)",
+        "objective=sop + mlm", "a.seq=128", "a.steps=505",
+    )  # fmt: skip
     assert "objective.p" not in drawn, "it stands in a choice that was not made"
     assert api.resolve(point.program).encoder.depth == 7
     assert api.resolve(show(point.program)).stages == api.resolve(point.program).stages

@@ -68,10 +68,8 @@ def test_order_is_that_of_the_text_and_doubles_are_shown_once():
     other = Diagnostic("E101", "other", span(text, 0, 1, "--set #1"))
     shown = render([second, other, first, second])
     assert [line for line in shown.splitlines() if line.startswith("error")] == [
-        "error[E007]: m0",
-        "error[E007]: m1",
-        "error[E101]: other",
-    ]
+        "error[E007]: m0", "error[E007]: m1", "error[E101]: other",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("sign", ["\x1b", "\x9b", "\u202e", "\u2028", "\U000e0001", "\r"])

@@ -45,13 +45,10 @@ def floats(bounds: shapes.Limits) -> st.SearchStrategy[float]:
     low = bounds.ge if bounds.ge is not None else bounds.gt
     high = bounds.le if bounds.le is not None else bounds.lt
     return st.floats(
-        min_value=low,
-        max_value=high,
-        exclude_min=bounds.ge is None and bounds.gt is not None,
-        exclude_max=bounds.le is None and bounds.lt is not None,
-        allow_nan=False,
+        min_value=low, max_value=high, exclude_min=bounds.ge is None and bounds.gt is not None,
+        exclude_max=bounds.le is None and bounds.lt is not None, allow_nan=False,
         allow_infinity=False,
-    )
+    )  # fmt: skip
 
 
 def values(shape: shapes.Shape) -> st.SearchStrategy[Any]:

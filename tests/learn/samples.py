@@ -83,13 +83,9 @@ def sample(inputs: Inputs, p: float, known: VocabTensors) -> Sample:
     starts, special = known.word_start.tolist(), known.special.tolist()
     rows = zip(inputs.token_ids.tolist(), inputs.lengths.tolist(), strict=True)
     return Sample(
-        inputs,
-        objective,
-        text,
-        find_words(inputs.token_ids, text, known),
-        budget,
+        inputs, objective, text, find_words(inputs.token_ids, text, known), budget,
         [words_of(ids[:length], starts, special) for ids, length in rows],
-    )
+    )  # fmt: skip
 
 
 def draw_order(case: Sample, row: int) -> list[int]:

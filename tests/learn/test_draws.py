@@ -66,14 +66,11 @@ def test_the_smallest_of_a_row_ascend(many):
 
 
 TERMS = (
-    "mlm",
-    "mlm(unit=word)+nsp",
-    "mlm(unit=ngram(3))+sop",
-    "mlm(unit=span, replace_per=span, random_from=corpus)+sbo",
-    "plm",
+    "mlm", "mlm(unit=word)+nsp", "mlm(unit=ngram(3))+sop",
+    "mlm(unit=span, replace_per=span, random_from=corpus)+sbo", "plm",
     "plm(k=3, unit=pieces, block=12)+sop",
     "mlm(count=stochastic, mask_specials=true, random_from=ordinary)",
-)
+)  # fmt: skip
 
 
 def tensors(batch: MicroBatch) -> list[torch.Tensor]:

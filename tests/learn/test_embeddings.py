@@ -39,14 +39,8 @@ TASKS = {
     "alone": "embed('-', pooling=cls, mlp=true, examples=8)",
 }
 TEXTS = {
-    "pairs": 2,
-    "triplets": 3,
-    "scored": 2,
-    "taught": 4,
-    "late": 3,
-    "late taught": 3,
-    "alone": 1,
-}
+    "pairs": 2, "triplets": 3, "scored": 2, "taught": 4, "late": 3, "late taught": 3, "alone": 1,
+}  # fmt: skip
 
 
 def units(count: int, texts: int) -> Tensor:

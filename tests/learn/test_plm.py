@@ -66,12 +66,9 @@ def test_spans_are_those_of_the_walk(unit_of, k):
     left_at = below(another(drawn), k * n_at)
     for row in range(60):
         expected = one_by_one(
-            objective,
-            inputs.token_ids[row].tolist(),
-            int(inputs.lengths[row]),
-            n_at[row].tolist(),
+            objective, inputs.token_ids[row].tolist(), int(inputs.lengths[row]), n_at[row].tolist(),
             left_at[row].tolist(),
-        )
+        )  # fmt: skip
         assert set(marks[row].nonzero()[:, 0].tolist()) == expected
 
 

@@ -31,11 +31,9 @@ def mixed(count: int = 8) -> Inputs:
     languages = torch.where(paired[:, None], torch.tensor([1, 2]), torch.tensor([0, 0]))
     labels = torch.where(paired, 2, 0)[:, None]
     return inputs._replace(
-        token_ids=ids,
-        segment_ids=(inside & paired[:, None]).long(),
-        languages=languages,
+        token_ids=ids, segment_ids=(inside & paired[:, None]).long(), languages=languages,
         pair_labels=labels,
-    )
+    )  # fmt: skip
 
 
 def stage_of(objective: str, extra: str = "") -> Stage:

@@ -164,14 +164,10 @@ def spec(name: str, body: str, **beside: str) -> str:
 @pytest.mark.parametrize(
     ("name", "body"),
     [
-        ("mlm", "bilstm(16, layers=2)"),
-        ("nsp", "bilstm(16)"),
-        ("classify", "bilstm(16)"),
-        ("glue", "bilstm(16)"),
-        ("tagging", "bilstm(16)"),
-        ("race", "bilstm(16)"),
+        ("mlm", "bilstm(16, layers=2)"), ("nsp", "bilstm(16)"), ("classify", "bilstm(16)"),
+        ("glue", "bilstm(16)"), ("tagging", "bilstm(16)"), ("race", "bilstm(16)"),
     ],
-)
+)  # fmt: skip
 def test_it_learns_and_goes_on_to_the_bit(name, body, tmp_path, monkeypatch):
     monkeypatch.chdir(FARM)
     (resolved,) = points(spec(name, body, dropout="0.1"))

@@ -58,12 +58,9 @@ def test_states_and_gradients_are_those_of_the_last_layer_twice():
     for name, weight in there.items():
         rest = slice(1, None) if "token" in name else slice(None)  # of the padding token
         torch.testing.assert_close(
-            own[name].grad[rest],
-            weight.grad[rest],
-            atol=1e-4,
-            rtol=1e-3,
+            own[name].grad[rest], weight.grad[rest], atol=1e-4, rtol=1e-3,
             msg=lambda m, n=name: f"{n}: {m}",
-        )
+        )  # fmt: skip
 
 
 @torch.no_grad()

@@ -76,13 +76,11 @@ def reference(model: Model, token_ids: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     "extra",
     [
-        "share=none",
-        "share=all E=16",
-        "share=groups(2) E=48 pooler=true",
+        "share=none", "share=all E=16", "share=groups(2) E=48 pooler=true",
         "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
         "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
     ],
-)
+)  # fmt: skip
 def test_forward_is_the_equation(extra):
     model = build(tiny(extra)).eval()
     torch.testing.assert_close(model.encode(ids()), reference(model, ids()), atol=2e-6, rtol=1e-5)
@@ -153,12 +151,10 @@ def test_a_model_without_pooler_says_so():
 @pytest.mark.parametrize(
     ("extra", "graphs"),
     [
-        ("share=all layers=4 E=16", 2),
-        ("share=attention layers=3", 2),
-        ("layers=4 norm=pre", 3),
+        ("share=all layers=4 E=16", 2), ("share=attention layers=3", 2), ("layers=4 norm=pre", 3),
         ("layers=2 ffn=[64, 32]", 3),
     ],
-)
+)  # fmt: skip
 def test_layers_alike_are_compiled_once(monkeypatch, extra, graphs):
     model = build(tiny(extra))
     plain = [hidden_and_gradient(model, lengths) for lengths in LENGTHS]

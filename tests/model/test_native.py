@@ -107,12 +107,10 @@ def test_turns(dtype, close, interleaved, lanes, monkeypatch):
 
 
 NORMS: dict[str, NormFunction] = {
-    "layer": LayerNormNode(eps=1e-5),
-    "layer, scale": LayerNormNode(eps=1e-5, bias=False),
-    "layer, bare": LayerNormNode(eps=1e-5, affine=False),
-    "rms": RmsNormNode(eps=1e-5),
+    "layer": LayerNormNode(eps=1e-5), "layer, scale": LayerNormNode(eps=1e-5, bias=False),
+    "layer, bare": LayerNormNode(eps=1e-5, affine=False), "rms": RmsNormNode(eps=1e-5),
     "rms, bare": RmsNormNode(eps=1e-5, affine=False),
-}
+}  # fmt: skip
 
 
 def exact_norm(node: NormFunction, x: torch.Tensor, weights: Tensors) -> torch.Tensor:

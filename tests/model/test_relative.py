@@ -13,13 +13,10 @@ from tests.model.material import drawn, rows_of
 B, S, H, N, D = 2, 7, 16, 2, 8
 BASE = f"layers=2 hidden={H} heads={N} vocab=50 seq=16 dropout=0 "
 KINDS = [
-    "attention=relative",
-    "attention=relative(untie=true) norm=post(1e-5, embeddings=false)",
-    "attention=relative(clamp=3)",
-    "attention=relative(untie=true, segments=true)",
-    "attention=relative share=attention",
-    "attention=relative norm=pre E=8",
-]
+    "attention=relative", "attention=relative(untie=true) norm=post(1e-5, embeddings=false)",
+    "attention=relative(clamp=3)", "attention=relative(untie=true, segments=true)",
+    "attention=relative share=attention", "attention=relative norm=pre E=8",
+]  # fmt: skip
 
 
 def made(extra: str, base: str = BASE) -> Model:

@@ -17,12 +17,9 @@ B, S = 2, 6
 XLNET = "attention=relative(untie=true, segments=true) segments=0 norm=post(embeddings=false) "
 BASE = "layers=3 hidden=16 heads=2 vocab=50 seq=16 objective=plm head=linear "
 KINDS = [
-    XLNET,
-    XLNET + "E=8 share=all",
-    "attention=relative norm=pre",
-    "",
+    XLNET, XLNET + "E=8 share=all", "attention=relative norm=pre", "",
     "norm=pre share=attention E=24 positions=sinusoidal",
-]
+]  # fmt: skip
 # Six tokens in the order 3, 2, 4, 0; 1 and 5 come first of all and are not told.
 RANK = torch.tensor([[3, -1, 1, 0, 2, -1]] * B)
 BEFORE = torch.tensor([[3, 0, 1, 0, 2, 0]] * B)

@@ -31,11 +31,9 @@ def used(name: str, folder: Path) -> dict[str, Any]:
     before = _used(run, cache, folder / f"{name} before")
     train(RunFolder(run).read_resolved(), run, resume=True, cache=cache, quiet=True)
     return {
-        "fingerprint": RunFolder(run).read_resolved().fingerprint(),
-        "before": before,
-        "metrics": steps.metrics(run),
-        "after": _used(run, cache, folder / f"{name} after"),
-    }
+        "fingerprint": RunFolder(run).read_resolved().fingerprint(), "before": before,
+        "metrics": steps.metrics(run), "after": _used(run, cache, folder / f"{name} after"),
+    }  # fmt: skip
 
 
 def _used(run: Path, cache: Path, exported: Path) -> dict[str, Any]:

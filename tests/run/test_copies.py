@@ -104,7 +104,5 @@ def test_missing_networks_and_vectors_are_told_by_check():
             'augment=edit + replace("runs/y", vectors="w.txt")'
         )
     assert [each.message for each in refused.value.diagnostics] == [
-        "there is no file v.txt",
-        "there is no folder runs/y",
-        "there is no file w.txt",
-    ]
+        "there is no file v.txt", "there is no folder runs/y", "there is no file w.txt",
+    ]  # fmt: skip

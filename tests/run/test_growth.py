@@ -55,13 +55,11 @@ def layer(model, number):
 @pytest.mark.parametrize(
     ("grow", "before", "after", "sources"),
     [
-        (Stack(), 2, 4, [0, 1, 0, 1]),
-        (Stack(), 2, 5, [0, 1, 0, 1, 0]),
-        (Interleave(), 2, 4, [0, 0, 1, 1]),
-        (Interleave(), 2, 3, [0, 0, 1]),
+        (Stack(), 2, 4, [0, 1, 0, 1]), (Stack(), 2, 5, [0, 1, 0, 1, 0]),
+        (Interleave(), 2, 4, [0, 0, 1, 1]), (Interleave(), 2, 3, [0, 0, 1]),
         (Tile(), 2, 3, [0, 1, 1]),
     ],
-)
+)  # fmt: skip
 def test_a_layer_begins_as_an_exact_copy(tiny, grow, before, after, sources):
     resolved = tiny(stages={"a": {"layers": before}, "b": {"layers": after, "grow": grow}})
     old, _, new, moments = begun(resolved)

@@ -59,11 +59,9 @@ def test_runs_have_a_state_a_score_and_a_cost(run, tiny, tmp_path):
     assert names(found) == ["stopped", "done", "going", "failed"]
     standing = {each.folder.name: each.standing for each in found.runs}
     assert standing == {
-        "done": "finished",
-        "stopped": "stopped at 6 of 12",
-        "failed": "failed at 0 of 12",
+        "done": "finished", "stopped": "stopped at 6 of 12", "failed": "failed at 0 of 12",
         "going": "training 3 of 12",
-    }
+    }  # fmt: skip
     done = found.runs[1]
     assert (done.last, done.best, done.seconds) == (4.5, 4.0, 12.0)
     assert done.parameters == sum(weight.numel for weight in model_weights(tiny()))

@@ -177,12 +177,10 @@ def state():
     from torch._inductor import config
 
     return (
-        {name: os.environ.get(name) for name in SUMS},
-        torch.get_deterministic_debug_mode(),
-        torch.backends.cuda.cudnn_sdp_enabled(),
-        config.deterministic,
+        {name: os.environ.get(name) for name in SUMS}, torch.get_deterministic_debug_mode(),
+        torch.backends.cuda.cudnn_sdp_enabled(), config.deterministic,
         getattr(config, "align_random_eager", None),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture

@@ -36,12 +36,10 @@ def go(tiny, tmp_path, go):
 
 
 OBJECTIVES = {
-    "tokens": (Mlm(),),
-    "words": (Mlm(unit=WordUnit()), Nsp()),
-    "spans": (Mlm(unit=SpanUnit()), Sbo()),
-    "ngrams": (Mlm(p=0.3, unit=NgramUnit(max=3)),),
+    "tokens": (Mlm(),), "words": (Mlm(unit=WordUnit()), Nsp()),
+    "spans": (Mlm(unit=SpanUnit()), Sbo()), "ngrams": (Mlm(p=0.3, unit=NgramUnit(max=3)),),
     "electra": (Rtd(), Mlm(replace=Replace(mask=85, random=0, keep=15), distinct=False)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

@@ -97,25 +97,17 @@ def test_layouts_of_the_pipeline(farm_run, tmp_path):
     blimp = {"sentence_good": "hens", "sentence_bad": "old hens", "UID": "x", "field": "syntax"}
     ewok = {"Context1": "Hens hiss.", "Target1": "Hens", "Target2": "Ducks", "Domain": "farm"}
     comps = {
-        "prefix_acceptable": "Hens",
-        "prefix_unacceptable": "A pond",
-        "property_phrase": "hiss",
-    }
+        "prefix_acceptable": "Hens", "prefix_unacceptable": "A pond", "property_phrase": "hiss",
+    }  # fmt: skip
     moved = {
-        "input_prefix": "The hens are in the ",
-        "options": ["barn", "pond", "gate"],
-        "numops": 2,
-    }
+        "input_prefix": "The hens are in the ", "options": ["barn", "pond", "gate"], "numops": 2,
+    }  # fmt: skip
     for name, row in {"b": blimp, "e": ewok, "comps_base": comps, "regular": moved}.items():
         pairs_in(tmp_path / "all", row, name=f"{name}.jsonl")
     report = evaluate_run(farm_run(MASKED), Manner(pairs=str(tmp_path / "all")), quiet=True)
     assert {*report.evaluation.scores["all"]} == {
-        "x",
-        "farm",
-        "comps_base",
-        "regular_2_ops",
-        "mean",
-    }
+        "x", "farm", "comps_base", "regular_2_ops", "mean",
+    }  # fmt: skip
     assert {*report.evaluation.scores["all by field"]} == {"syntax"}
 
 

@@ -19,11 +19,9 @@ TABLE = (
     Weight("norm.weight", (2,), ("hidden",), ONES, "norm", "norm"),
 )
 START = {
-    "dense.weight": [[1.0, -2.0], [0.5, 3.0]],
-    "dense.bias": [0.25, -0.5],
-    "token.weight": [[0.5, 1.0], [-1.5, 2.0]],
-    "norm.weight": [1.0, 1.5],
-}
+    "dense.weight": [[1.0, -2.0], [0.5, 3.0]], "dense.bias": [0.25, -0.5],
+    "token.weight": [[0.5, 1.0], [-1.5, 2.0]], "norm.weight": [1.0, 1.5],
+}  # fmt: skip
 RATES = (0.1, 0.05, 0.2)
 
 
@@ -200,12 +198,9 @@ def test_muon_is_that_of_torch_to_the_bit(settings):
     rule = first_rule(muon, own, MATRICES)
     matrices = ("wide.weight", "tall.weight", "alike.weight")
     orthogonal = torch.optim.Muon(
-        [theirs[name] for name in matrices],
-        momentum=0.9,
-        weight_decay=0.1,
-        nesterov=muon.nesterov,
+        [theirs[name] for name in matrices], momentum=0.9, weight_decay=0.1, nesterov=muon.nesterov,
         adjust_lr_fn=muon.adjust,
-    )
+    )  # fmt: skip
     others = [weight for name, weight in theirs.items() if name not in matrices]
     adamw = torch.optim.AdamW(others, eps=1e-6, weight_decay=0.1, fused=True)
     for step, rate in enumerate(RATES, 1):

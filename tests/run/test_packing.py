@@ -69,11 +69,9 @@ def packed(stage: Stage, batch: MicroBatch) -> MicroBatch:
         whole = classified.shape == batch.originals.shape
         used = weights.long()  # slots not used hold position 0 of the row, wherever the text is
         return ReplacedTokens(
-            slots(padded.positions, True) * used,
-            weights,
-            slots(padded.chances, False),
+            slots(padded.positions, True) * used, weights, slots(padded.chances, False),
             tokens(classified) if whole else weights,
-        )
+        )  # fmt: skip
 
     def moved(own: tuple[torch.Tensor, ...]) -> object:
         match own:
@@ -169,15 +167,11 @@ def test_corruption_numbers_examples_and_asks_about_each():
     row = torch.cat([plain.token_ids[i, : LENGTHS[i]] for i in (0, 1, 2)])
     inputs = plain._replace(
         token_ids=torch.nn.functional.pad(row, (0, ROOM - len(row)))[None],
-        segment_ids=torch.zeros(1, ROOM, dtype=torch.long),
-        lengths=torch.tensor([41]),
-        example_ids=torch.tensor([7]),
-        copies=torch.tensor([0]),
-        starts=starts,
-        pair_labels=torch.zeros_like(starts),
-        languages=torch.zeros(1, 2, dtype=torch.long),
+        segment_ids=torch.zeros(1, ROOM, dtype=torch.long), lengths=torch.tensor([41]),
+        example_ids=torch.tensor([7]), copies=torch.tensor([0]), starts=starts,
+        pair_labels=torch.zeros_like(starts), languages=torch.zeros(1, 2, dtype=torch.long),
         following=torch.full_like(starts[:, 0], -1),
-    )
+    )  # fmt: skip
     batch = corrupt(stage, inputs, vocab(), 1)
     assert batch.reading.sequence_ids is not None
     assert batch.reading.sequence_ids[0].tolist() == [1] * 12 + [2] * 9 + [3] * 20 + [0] * 7

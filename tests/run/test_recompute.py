@@ -28,13 +28,10 @@ def gradients(spec: str) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "extra",
     [
-        "",
-        "share=all",
-        "norm=pre",
-        "share=attention format=segment-pair",
+        "", "share=all", "norm=pre", "share=attention format=segment-pair",
         "objective=rtd*50+mlm generator=0.5",
     ],
-)
+)  # fmt: skip
 def test_gradients_are_the_same_to_the_bit(extra):
     spec = f"layers=3 hidden=32 heads=4 vocab=300 seq=32 batch=8 steps=100 precision=fp32 {extra}"
     once, twice = gradients(f"{spec} recompute=off"), gradients(f"{spec} recompute=on")

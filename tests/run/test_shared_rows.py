@@ -19,12 +19,10 @@ from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
 NETWORK = "layers=2 hidden=32 heads=2 vocab=47 seq=48 dropout=0 initializer=normal(0.3) "
 TAGS = ("O", "B-X", "I-X")
 TASKS = {
-    "labels": "classify('-', labels=[x, y, z], examples=20)",
-    "score": "regress('-', examples=20)",
-    "tags": "tag('-', labels=[O, B-X, I-X], examples=20)",
-    "span": "read('-', examples=20)",
+    "labels": "classify('-', labels=[x, y, z], examples=20)", "score": "regress('-', examples=20)",
+    "tags": "tag('-', labels=[O, B-X, I-X], examples=20)", "span": "read('-', examples=20)",
     "conditioned": "read('-', head=conditioned, unanswerable=true, examples=20)",
-}
+}  # fmt: skip
 
 
 @pytest.fixture

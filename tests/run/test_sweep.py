@@ -49,10 +49,8 @@ def test_a_sweep_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     assert "resuming at step 3 of 6" in err
     assert "trial 1 of 3" not in err
     assert [len(RunFolder(folder / f"trial-000{n}").read_attempts()) for n in (1, 2, 3)] == [
-        1,
-        2,
-        1,
-    ]
+        1, 2, 1,
+    ]  # fmt: skip
     found = json.loads(out)
     assert [trial["state"] for trial in found["trials"]] == ["finished"] * 3
     assert found["best"] == 1 + min(range(3), key=lambda n: found["trials"][n]["score"])
@@ -157,10 +155,8 @@ def test_a_small_space_is_a_grid_and_no_point_is_tried_twice(tmp_path):
     assert sorted(map(repr, every)) == sorted(map(repr, whole))
     nested = searched(tmp_path / "nested", "layers={2..4} optimizer={adam({1e-4, 1e-3}), lamb}", 9)
     assert [[*values.values()][1:] for values in nested[:3]] == [
-        ["adam({1e-4, 1e-3})", "1e-4"],
-        ["adam({1e-4, 1e-3})", "1e-3"],
-        ["lamb"],
-    ]
+        ["adam({1e-4, 1e-3})", "1e-4"], ["adam({1e-4, 1e-3})", "1e-3"], ["lamb"],
+    ]  # fmt: skip
     assert len(nested) == 9
     (rates,) = read_outcome(tmp_path / "whole").slices().values()
     assert [value for value, _ in rates] == [*RATES]

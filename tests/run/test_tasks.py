@@ -335,18 +335,11 @@ def test_documents_longer_than_a_row_are_answered_once(go, farm, tmp_path, kind,
 @pytest.mark.parametrize(
     ("kinds", "extra"),
     [
-        ("glue", ""),
-        ("squad", ""),
-        ("tag", ""),
-        ("embed", "microbatch=2"),
-        ("late", "microbatch=2"),
-        ("mined", ""),
-        ("rerank", ""),
-        ("windows", ""),
-        ("several", "microbatch=2"),
-        ("glue classify", ""),
+        ("glue", ""), ("squad", ""), ("tag", ""), ("embed", "microbatch=2"),
+        ("late", "microbatch=2"), ("mined", ""), ("rerank", ""), ("windows", ""),
+        ("several", "microbatch=2"), ("glue classify", ""),
     ],
-)
+)  # fmt: skip
 def test_resuming_is_never_having_stopped(resumes, go, farm, tmp_path, kinds, extra):
     network = NETWORK.replace("dropout=0", "dropout=0.1") + farm["text"]
     if kinds == "mined":

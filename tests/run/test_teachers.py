@@ -195,12 +195,10 @@ def of_task(folder: Path, terms: str, **changed: str) -> Any:
 @pytest.mark.parametrize(
     "terms",
     [
-        "0.5*kd(logits, T=10, classes=mean)",
-        "kd(logits, loss=mse)",
-        "kd(logits) + 100*kd(cls, layers=last, normalize=true)",
-        "kd(hidden) + kd(embeddings)",
+        "0.5*kd(logits, T=10, classes=mean)", "kd(logits, loss=mse)",
+        "kd(logits) + 100*kd(cls, layers=last, normalize=true)", "kd(hidden) + kd(embeddings)",
     ],
-)
+)  # fmt: skip
 def test_a_task_is_learned_from_a_teacher_of_it(terms, tuned, tmp_path, go):
     resolved = of_task(tuned, terms)
     go(resolved)
@@ -211,12 +209,10 @@ def test_a_task_is_learned_from_a_teacher_of_it(terms, tuned, tmp_path, go):
 
 
 QUESTIONS = {
-    "spans": 'squad(".", version=2)',
-    "choices": 'race("race")',
-    "tags": 'tagging("tags")',
+    "spans": 'squad(".", version=2)', "choices": 'race("race")', "tags": 'tagging("tags")',
     "numbers": 'regress("score.train.tsv", "score.dev.tsv")',
     "two tasks": f'{ASKED} + glue(sst2, "SST-2")',
-}
+}  # fmt: skip
 LSTM = {"layers": "", "hidden": "", "heads": "", "ffn": "", "body": "bilstm(8)"}
 
 

@@ -23,13 +23,9 @@ PARTS = {
     "embed": ("text\tpair", "a hen\ta bird\na pond\ta hen", ", positive=pair"),
 }
 ROWS = {
-    "classify": ("a hen", "a bird"),
-    "regress": "a hen",
-    "choose": ("a hen", ["pond", "bird"]),
-    "tag": "a hen",
-    "read": ("a hen", "who"),
-    "embed": ("a hen", "a bird"),
-}
+    "classify": ("a hen", "a bird"), "regress": "a hen", "choose": ("a hen", ["pond", "bird"]),
+    "tag": "a hen", "read": ("a hen", "who"), "embed": ("a hen", "a bird"),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -73,17 +69,11 @@ def numbers(value):
 @pytest.mark.parametrize(
     ("kind", "row"),
     [
-        ("classify", "a hen"),
-        ("classify", ("a", "b", "c")),
-        ("choose", ("a hen", "pond")),
-        ("choose", ("a hen", ["pond"])),
-        ("read", "a hen"),
-        ("tag", 7),
-        ("stars", ("a hen", None)),
-        ("stars", {"text": None}),
-        ("choose", {"question": "a hen", "a": "pond"}),
+        ("classify", "a hen"), ("classify", ("a", "b", "c")), ("choose", ("a hen", "pond")),
+        ("choose", ("a hen", ["pond"])), ("read", "a hen"), ("tag", 7), ("stars", ("a hen", None)),
+        ("stars", {"text": None}), ("choose", {"question": "a hen", "a": "pond"}),
     ],
-)
+)  # fmt: skip
 def test_a_row_of_another_shape_says_what_is_expected(runs, kind, row):
     named = type(row).__name__
     with pytest.raises(TypeError, match=rf"row 0: \w+ expects .*, not (?:{named} |[\w, ]+$)"):

@@ -40,11 +40,9 @@ from tests.run.conftest import final_tensors, lines, same_run, stop_after
 
 NEXT = (Term(objective=Clm()),)
 IN_ORDER = {
-    "objective": (Term(objective=Plm()),),
-    "format": StreamPair(both_ways=True),
-    "attention": RelativeAttention(untie=True, segments=True),
-    "segments": 0,
-}
+    "objective": (Term(objective=Plm()),), "format": StreamPair(both_ways=True),
+    "attention": RelativeAttention(untie=True, segments=True), "segments": 0,
+}  # fmt: skip
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 
 

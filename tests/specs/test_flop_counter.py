@@ -42,16 +42,11 @@ def micro_batch(stage: Stage, count: int = BATCH) -> MicroBatch:
         Predictions(asked, asked, weights),
     )
     targets = {
-        "mlm": predicted,
-        "mntp": predicted,
-        "tlm": predicted._replace(translated=weights[:, 0]),
-        "clm": NextTokenTargets(rows, rows.float()),
-        "plm": predicted,
-        "sbo": Boundaries(asked, asked, asked, asked, weights),
-        "nsp": pairs,
-        "sop": pairs,
+        "mlm": predicted, "mntp": predicted, "tlm": predicted._replace(translated=weights[:, 0]),
+        "clm": NextTokenTargets(rows, rows.float()), "plm": predicted,
+        "sbo": Boundaries(asked, asked, asked, asked, weights), "nsp": pairs, "sop": pairs,
         "rtd": ReplacedTokens(asked, weights, weights.double(), rows.float()),
-    }
+    }  # fmt: skip
     scored = [one.title for network in stage.networks() for one in network.scored]
     reading = EncoderInputs(
         token_ids=rows,

@@ -150,18 +150,13 @@ def same(ours: ByClass | None, theirs: Any) -> None:
 @pytest.mark.parametrize(
     ("tags", "found"),
     [
-        ("", set()),
-        ("O O", set()),
-        ("B-X I-X O B-X", {("X", 0, 1), ("X", 3, 3)}),
-        ("B-X B-X I-X", {("X", 0, 0), ("X", 1, 2)}),
-        ("I-X I-X", {("X", 0, 1)}),
-        ("B-X I-Y I-Y", {("X", 0, 0), ("Y", 1, 2)}),
-        ("O I-X O I-X", {("X", 1, 1), ("X", 3, 3)}),
-        ("B-X I-X E-X S-X I-X", {("X", 0, 2), ("X", 3, 3), ("X", 4, 4)}),
-        ("NOUN VERB", set()),
+        ("", set()), ("O O", set()), ("B-X I-X O B-X", {("X", 0, 1), ("X", 3, 3)}),
+        ("B-X B-X I-X", {("X", 0, 0), ("X", 1, 2)}), ("I-X I-X", {("X", 0, 1)}),
+        ("B-X I-Y I-Y", {("X", 0, 0), ("Y", 1, 2)}), ("O I-X O I-X", {("X", 1, 1), ("X", 3, 3)}),
+        ("B-X I-X E-X S-X I-X", {("X", 0, 2), ("X", 3, 3), ("X", 4, 4)}), ("NOUN VERB", set()),
         ("B I O", {("", 0, 1)}),
     ],
-)
+)  # fmt: skip
 def test_spans_of_tags(tags: str, found: set[tuple[str, int, int]]) -> None:
     assert spans(tags.split()) == found
 
@@ -185,13 +180,11 @@ CUT = TaggedExample("1", ("a", "b", "c", "d"), ("B-X", "I-X", "O", "B-X"))
         (Choose(train="x"), [ChoiceExample("1", "", "q", ("a", "b"), 1)], [1], {"accuracy": 1.0}),
         (Classify(train="x", labels=NAMES), answered(["neutral"]), ["no"], {"accuracy": 0.0}),
         (
-            Tag(train="x", labels=("O", "B-X", "I-X")),
-            [CUT],
-            [("B-X", "I-X", "", "")],
+            Tag(train="x", labels=("O", "B-X", "I-X")), [CUT], [("B-X", "I-X", "", "")],
             {"span_f1": 2 / 3, "accuracy": 0.5},
         ),
     ],
-)
+)  # fmt: skip
 def test_edges(task, examples, answers, values):
     found = judge(task, examples, answers)
     assert tuple(found) == task.metrics
