@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken, user_path
 from bertc.data.batches.arranged import TextData, arrange
@@ -38,6 +39,8 @@ from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Unigram
 TEXT_FILE = "text.jsonl"
 """A JSON line [starts a document, text] for each piece of a source."""
 FIRST_CHARACTERS = 1 << 19
+MOST_UNFILLED = 50
+"""Rows of a vocabulary for each token that its text gives, from which on its size is a slip."""
 """Text of a source on which tokens a word are counted."""
 AnyData = TextData | TaskData
 """The batches of a stage."""
@@ -192,6 +195,9 @@ def vocabulary_for(
         progress.end()
         (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         size = tokenizer.get_vocab_size()
+        if size < node.size / MOST_UNFILLED:
+            few = f"the text gives only {size:,} of {node.size:,} tokens"
+            raise DataError(few, f"vocab={node.kind}({size}), or more text")
         if size < node.size:  # once: a run that opens it from the cache does not repeat it
             progress.note(f"the corpus gives only {size:,} of {node.size:,} tokens")
         return {"size": size}

@@ -8,7 +8,7 @@ import bertc
 from bertc import api
 from bertc.base.diagnostics import BertcError, DataError, SpecError
 from bertc.base.storage.paths import check_path
-from bertc.data.examples.task_sets import MAX_LABELS, found_labels
+from bertc.data.examples.task_sets import MANY_LABELS, MAX_LABELS, found_labels
 from bertc.data.layouts.example import TextExample
 from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.custom_task import Classify
@@ -53,8 +53,10 @@ def test_more_choices_than_a_head_has_and_more_labels_than_are_told_apart():
     with pytest.raises(SpecError):
         api.check(f"task=choose('t.tsv', 't.tsv', choices=[{choices}])")
     rows = [TextExample(str(n), ("a",), f"name {n}") for n in range(MAX_LABELS + 1)]
-    with pytest.raises(DataError, match="10,001 labels"):
-        found_labels(Classify(train="train.tsv"), rows)
+    for some in (2 * rows, rows[:MANY_LABELS]):  # too many, and ids of rows
+        with pytest.raises(DataError, match=f"{len({*some}):,} labels"):
+            found_labels(Classify(train="train.tsv"), some)
+    assert len(found_labels(Classify(train="train.tsv"), 2 * rows[:MANY_LABELS])) == MANY_LABELS
 
 
 def test_a_head_without_a_shape_is_no_task():

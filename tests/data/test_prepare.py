@@ -85,6 +85,8 @@ def test_tokens_that_the_text_does_not_give_are_reported_once(farm, tmp_path, pr
     for _ in range(2):
         prepare(wanted, tmp_path, notes)
     assert [note for note in notes.notes if "gives only" in note] == notes.notes[:1]
+    with pytest.raises(DataError, match="gives only"):
+        prepare(program(FARM.format(farm).replace("(200)", "(999999)")), tmp_path, notes)
 
 
 def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(made, tmp_path):

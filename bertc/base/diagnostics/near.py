@@ -24,9 +24,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str], limit: int = 100) -> str:
-    """Names joined by commas; beyond ``limit`` characters more than two are only counted."""
+    """Names joined by commas, each once; beyond ``limit`` characters those left are counted."""
     shown: list[str] = []
-    all_names = list(names)
+    all_names = list(dict.fromkeys(names))
     for at, name in enumerate(all_names):
         rest = all_names[at:]
         short = len(rest) <= MOST_LAST and len(", ".join(rest)) <= limit

@@ -32,8 +32,9 @@ from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.task import Glue, Tagging
 from bertc.ir.program.stage import Stage
 
-MAX_LABELS = 10_000
-"""Most labels of a task: more are names or texts, and would take minutes to check."""
+MAX_LABELS, MANY_LABELS = 10_000, 100
+"""Most labels of a task: more are names or texts, and would take minutes to check. From many on
+there are two examples of each: else they are ids of rows."""
 
 
 def found_labels(task: AnyTask, examples: Examples) -> tuple[str, ...]:
@@ -44,19 +45,19 @@ def found_labels(task: AnyTask, examples: Examples) -> tuple[str, ...]:
     """
     if not isinstance(task, Classify | Tagging | Tag):
         return ()
-    names = {*class_counts(examples)}
+    counts = class_counts(examples)
+    names = {*counts}
     source = task.data if isinstance(task, Tagging) else task.train
     where = f"hf({source.name!r})" if isinstance(source, Hf) else source
-    if len(names) > MAX_LABELS:
+    ids = len(names) >= MANY_LABELS and counts.total() < 2 * len(names)
+    if ids or len(names) > MAX_LABELS:
         texts = {example.texts for example in examples if isinstance(example, TextExample)}
         help = "name another column; regress learns numbers"
         if isinstance(task, Classify) and len(texts) < len(names):
             help = swapped(task.text, task.columns[0])
-        raise DataError(
-            f"{where}: {len(names):,} labels in {len(examples):,} examples, at most "
-            f"{MAX_LABELS:,} are supported",
-            help,
-        )
+        why = "as ids of rows are" if ids else f"at most {MAX_LABELS:,} are supported"
+        many = f"{len(names):,} labels in {len(examples):,} examples"
+        raise DataError(f"{where}: {many}, {why}", help)
     if len(names) < 2:
         have = f"only the label {next(iter(names))!r}" if names else "no labels"
         raise DataError(f"{where}: {have} in all {len(examples):,} examples", "two or more labels")
