@@ -1,4 +1,4 @@
-"""The size of the house: budgets, raised only with a reason in the commit that raises them."""
+"""The size of the house: budgets, which only fall."""
 
 import ast
 from functools import cache
@@ -10,27 +10,27 @@ from tests.test_architecture import FILES, PACKAGE, ROOMS, arrows, nodes, room_o
 
 ROOT = PACKAGE.parent
 GOALS = {
-    "core": 54_000,
-    "lab": 9_000,
-    "tests": 36_000,
-    "words of docs": 28_000,
+    "core": 62_000,
+    "lab": 8_900,
+    "tests": 39_000,
+    "words of docs": 32_000,
     "lines of README": 120,
-    "lines a kind": 420,
+    "lines a kind": 390,
     "floors": 14,
     "vague names": 150,
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 66_440,
-    "lab": 8_860,
+    "core": 65_200,
+    "lab": 8_800,
     "tests": 41_860,
-    "words of docs": 33_990,
+    "words of docs": 32_000,
     "lines of README": 120,
     "lines a kind": 420,
     "floors": 10,
     "vague names": 30,
 }
-"""What the house may have today."""
+"""What the house may have: a figure falls, and rises by what an issue grants alone."""
 VAGUE = {"each", "found", "own", "kept", "whole", "given"}
 """Names that do not say what they hold."""
 
