@@ -66,18 +66,18 @@ def _plain(cell: Any) -> Any:
     return cell if isinstance(cell, str | int | list | dict | None) else str(cell)
 
 
-def _texts(task: AnyTask, one: example.Example) -> Cells:
-    match one:
+def _texts(task: AnyTask, read: example.Example) -> Cells:
+    match read:
         case example.TextExample():
-            return dict(zip(task.reads, one.texts, strict=False))
+            return dict(zip(task.reads, read.texts, strict=False))
         case example.ChoiceExample():
-            return {"question": one.question, "choices": one.choices}
+            return {"question": read.question, "choices": read.choices}
         case example.TaggedExample():
-            return {"words": one.words}
+            return {"words": read.words}
         case example.QuestionExample():
-            return {"question": one.question}
+            return {"question": read.question}
         case example.SearchExample():
-            return {"text": one.text}
+            return {"text": read.text}
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class Predicted:
     def rows(self, columns: Iterator[Cells] | None = None) -> list[Cells]:
         """A row for each example: columns of its file, else its own texts, then the answer."""
         rows = []
-        for one, said in zip(self.examples, self.each(), strict=True):
-            cells = _texts(self.task, one) if columns is None else next(columns)
+        for read, said in zip(self.examples, self.each(), strict=True):
+            cells = _texts(self.task, read) if columns is None else next(columns)
             row = {f"{n}_in_file" if n in said else n: cell for n, cell in cells.items()}
-            rows.append({**row, "id": one.key, **said})
+            rows.append({**row, "id": read.key, **said})
         return rows
 
     def each(self) -> Iterator[dict[str, Any]]:
@@ -119,9 +119,9 @@ class Predicted:
             case kinds.Score():
                 return {"score": prediction}
             case kinds.Choice():
-                one = self.examples[number]
-                assert isinstance(one, example.ChoiceExample), "examples of a task are of one kind"
-                return {"choice": prediction, "probabilities": likely[: len(one.choices)]}
+                read = self.examples[number]
+                assert isinstance(read, example.ChoiceExample), "examples of a task are of one kind"
+                return {"choice": prediction, "probabilities": likely[: len(read.choices)]}
             case kinds.Tags():
                 return {"tags": prediction, "probabilities": likely}
             case kinds.Span():

@@ -33,8 +33,7 @@ from bertc.ir.learning.task import Glue, Tagging
 from bertc.ir.program.stage import Stage
 
 MAX_LABELS, MANY_LABELS = 10_000, 100
-"""Most labels of a task: more are names or texts, and would take minutes to check. From many on
-there are two examples of each: else they are ids of rows."""
+"""Most labels of a task, which else are names or texts; many have two examples or are row ids."""
 
 
 def found_labels(task: AnyTask, examples: Examples) -> tuple[str, ...]:
