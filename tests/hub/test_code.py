@@ -7,6 +7,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
+    modeling_layers,
 )
 
 from bertc.api import resolve
@@ -42,6 +43,7 @@ def test_a_folder_is_saved_resized_and_trained(tmp_path):
     )
     classes.train()
     classes.activation_checkpointing_enable()
+    assert modeling_layers.GradientCheckpointingLayer in type(classes.model.encoder.ffn[0]).__mro__
     classes(ids, labels=torch.tensor([0, 2])).loss.backward()
     assert all(weight.grad is not None for weight in classes.parameters())
     assert not any("pooler" in name for name in network.state_dict()), "it reads none"

@@ -20,8 +20,6 @@ PARAMETERS = {
     "token_ids": "", "attention_mask": "ones", "segment_ids": "zeros", "language_ids": "zeros",
 }  # fmt: skip
 """Arguments of a program, and what they are where they are left out."""
-PART = "LayerPart"
-"""A base class whose forward pass is that of a method ``compute``."""
 
 
 @dataclass
@@ -67,8 +65,7 @@ class Classes:
             names = [body.names[value] for value in body.free]
             if scope.keys and {*names} <= {*PARAMETERS}:
                 names, statements = with_defaults(names, statements)
-            computes = "compute" if PART in self.bases.get(path, "") else "forward"
-            methods.append(method(computes, names, statements))
+            methods.append(method("forward", names, statements))
             doc = re.split(r";|\n", (type(module).__doc__ or "").strip())[0].rstrip(".")
             doc = (f"{doc}." if doc else "") if path else self.about
         lines = [f"({base}):", *([f'    """{doc}"""', ""] if doc else []), *code_lines(methods, 4)]

@@ -16,7 +16,7 @@ from bertc.model import EncoderInputs, Model
 from bertc.use.graph import token_terms
 from bertc.use.source import hub_templates as texts
 from bertc.use.source.body import ATTENTION_CALL, ForwardBody
-from bertc.use.source.classes import PARAMETERS, PART, Classes, scopes_in, with_defaults
+from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaults
 from bertc.use.source.constants import constants_of, named_constants
 from bertc.use.source.expressions import code_lines, method
 from bertc.use.source.file import IMPORTS, docstring, functions_of
@@ -126,8 +126,9 @@ def _bases(scope: CallScope) -> dict[str, str]:
     attends = [
         path for path, s in scopes.items() if ATTENTION_CALL in [c.function for c in s.calls]
     ]
-    bases = dict.fromkeys(attends, "AttentionLayer, nn.Module") | dict.fromkeys(parts, PART)
-    return bases | {path: f"AttentionLayer, {PART}" for path in attends if path in parts}
+    layer = "GradientCheckpointingLayer"
+    bases = dict.fromkeys(attends, "AttentionLayer, nn.Module") | dict.fromkeys(parts, layer)
+    return bases | {path: f"AttentionLayer, {layer}" for path in attends if path in parts}
 
 
 def _method(name: str, arguments: list[str], statements: list[str]) -> str:

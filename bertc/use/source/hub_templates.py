@@ -1,15 +1,17 @@
 """Classes for transformers, whose names and sizes are filled in."""
 
 LAYERS = '''
-class LayerPart(nn.Module):
-    """A part of a layer; with gradient checkpointing it is computed again in backward."""
+try:
+    from transformers.modeling_layers import GradientCheckpointingLayer
+except ImportError:  # transformers 4.51 has none
 
-    gradient_checkpointing = False
+    class GradientCheckpointingLayer(nn.Module):
+        gradient_checkpointing = False
 
-    def forward(self, *inputs):
-        if self.gradient_checkpointing and self.training:
-            return self._gradient_checkpointing_func(self.compute, *inputs)
-        return self.compute(*inputs)
+        def __call__(self, *inputs):
+            if self.gradient_checkpointing and self.training:
+                return self._gradient_checkpointing_func(super().__call__, *inputs)
+            return super().__call__(*inputs)
 
 
 class AttentionLayer:
