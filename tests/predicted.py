@@ -4,10 +4,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bertc.use.predict import Predicted, predicted_parts
+from bertc.use.predict import Predicted, answer_lines, columns_of, predicted_parts
 
 
 def predict(run: Path, file: Path, task: str = "", **options: Any) -> Predicted:
     """Answer the rows of a file in the layout of a task, labelled or not."""
     (only,) = predicted_parts(run, file, task, rows=sys.maxsize, **options)
     return only
+
+
+def lines(answered: Predicted, file: Path) -> list[str]:
+    """The JSON object of each row of the file."""
+    return [*answer_lines([answered.rows(columns_of(answered.task, file))])]

@@ -29,6 +29,7 @@ from bertc.run.train.loop import train
 from bertc.use.card import export_with_card
 from bertc.use.predict import predicted_parts, write_answers
 from bertc.use.preview import preview
+from tests import predicted
 from tests.net.programs import FARM, copied
 from tests.predicted import predict
 from tests.run.conftest import final_tensors, lines, weights
@@ -134,7 +135,7 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, ca
     task = bertc.resolve(spec).stages[0].tasks[0]
     assert bool(again.evaluation.classes) == isinstance(task.answer, Labels | Several | Tags)
     answered = predict(tmp_path / "run", _a_file(tmp_path, kind), device="cpu")
-    rows = [json.loads(line) for line in answered.lines(_a_file(tmp_path, kind))]
+    rows = [json.loads(line) for line in predicted.lines(answered, _a_file(tmp_path, kind))]
     assert len(rows) == len(answered.examples) > 0
     assert rows[0].keys() == {"id", *ANSWERED[kind].split()}
     assert answered.task.title == task.title
@@ -203,7 +204,7 @@ def test_answers_go_to_files_in_parts_with_the_columns_of_nested_rows(go, farm, 
     file.write_text("\n".join(map(json.dumps, nested)))
     asked = "classify(text='doc.body')"
     whole = predict(tmp_path / "run", file, asked, device="cpu", quiet=True)
-    said = [json.loads(line) for line in whole.lines(file)]
+    said = [json.loads(line) for line in predicted.lines(whole, file)]
 
     def write(name, source=file, rows=5):
         parts = predicted_parts(tmp_path / "run", source, asked, "cpu", quiet=True, rows=rows)
