@@ -40,7 +40,7 @@ TEXT_FILE = "text.jsonl"
 """A JSON line [starts a document, text] for each piece of a source."""
 FIRST_CHARACTERS = 1 << 19
 """Text of a source on which tokens a word are counted."""
-MOST_UNFILLED = 50
+MOST_UNFILLED = 500
 """Rows of a vocabulary for each token that its text gives, from which on its size is a slip."""
 AnyData = TextData | TaskData
 """The batches of a stage."""
