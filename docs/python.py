@@ -32,7 +32,7 @@ GROUPS = {
     "Steps and text": "survey Stepper",
     "Runs": "RunFolder weights_digest shown_figures titled settings_texts changed",
     "Networks": "graph_of evaluate_run evaluate_heads",
-    "Tables": "Table escaped",
+    "Tables": "Table escaped several",
 }
 """Functions, and classes that are called, by title."""
 TYPES = {

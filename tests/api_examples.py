@@ -82,3 +82,4 @@ complete, without = lab_api.evaluate_heads(folder.path)
 # %% Tables
 print(lab_api.Table(("head", "change"), [("0.1", 0.25)], units=(str, "{:.1%}".format)))
 print(lab_api.escaped("\x1b[31m"))
+print(lab_api.several(3, "run"))

@@ -126,6 +126,10 @@ def _of_run(file: Path) -> ReadTokenizer:
 
 def _of_others(path: Path, file: Path, lower: bool) -> dict[str, Any]:
     files = _seen(path, file)
+    tokens = max(map(_tokens_in, files, files.values()))
+    if tokens > LARGEST_VOCABULARY:
+        most = f"{LARGEST_VOCABULARY:,} are the most"
+        raise DataError(f"{path}: its vocabulary has about {tokens:,} tokens, {most}", ANOTHER)
     read = hashlib.sha256(f"{READING_VERSION} {version('transformers')} {lower}".encode())
     for name, content in sorted(files.items()):
         read.update(f" {name} {len(content)} ".encode() + content)
@@ -135,10 +139,6 @@ def _of_others(path: Path, file: Path, lower: bool) -> dict[str, Any]:
         checksum, content = read_bytes(cached, 2 * LARGEST_FILE_BYTES).split(b"\n", 1)
         if hashlib.sha256(key.encode() + content).hexdigest().encode() == checksum:
             return dict(json.loads(content))
-    tokens = max(map(_tokens_in, files, files.values()))
-    if tokens > LARGEST_VOCABULARY:
-        most = f"{LARGEST_VOCABULARY:,} are the most"
-        raise DataError(f"{path}: its vocabulary has about {tokens:,} tokens, {most}", ANOTHER)
     place = Path(tempfile.gettempdir())
     with durable.writing(place, 0, "name another by TMPDIR"), tempfile.TemporaryDirectory() as name:
         for file_name, content in files.items():
