@@ -101,7 +101,7 @@ def _command(folder: Path, begun: str, also: str, of: str) -> list[str | Path]:
         return [*bertc, "sweep", SEARCH, "--trials", "4"]
     if of == "reproduce":
         (folder / "farms.toml").write_text(TABLE.format(spec=SHORT))
-        return [*bertc, "reproduce", folder / "farms.toml", "--scale", "tiny", "--data", folder]
+        return [*bertc, "reproduce", folder / "farms.toml", "--scale", "full", "--data", folder]
     train: list[str | Path] = [*bertc, "train"]
     if begun:
         (folder / "rows.tsv").write_text("\n".join(["\t".join(COLUMNS), *_rows(draw, 200)]) + "\n")

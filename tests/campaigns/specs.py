@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import bertc
+from bertc import lab_api
 from bertc.base.diagnostics import BertcError, codes, render
 from bertc.base.resources import shipped_specs
 from bertc.ir.base import call_text
@@ -152,10 +153,10 @@ def checked(spec: str) -> bool:
     """Whether ``bertc check`` finds no mistake in a spec, which is formatted as well."""
     found = None
     with suppress(BertcError):
-        found = bertc.findings(spec)
+        found = lab_api.findings(spec)
         render(found.found)
     with suppress(BertcError):
-        bertc.formatted(spec)
+        lab_api.formatted(spec)
     return found is not None and not found.found
 
 
