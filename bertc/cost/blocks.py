@@ -8,6 +8,7 @@ from bertc.cost.execution import FP32, DeviceBudget, Execution
 from bertc.cost.parameters import of_heads
 from bertc.cost.rules import cost, is_fused
 from bertc.ir import operation as op
+from bertc.ir.network.body import counted_weights
 from bertc.ir.program.network import Network
 from bertc.ir.program.passing import adapts
 from bertc.ir.program.stage import Stage
@@ -229,7 +230,8 @@ class NetworkPass:
     @cached_property
     def heads(self) -> int:
         """Number of weights of the heads and the pooler."""
-        pooler = (weight.numel for weight in self.network.body.weights() if weight.part == "pooler")
+        parts = (weights for weights, _, _ in counted_weights(self.network.body))
+        pooler = (w.numel for weights in parts for w in weights if w.part == "pooler")
         return of_heads(self.network) + sum(pooler)
 
     @property

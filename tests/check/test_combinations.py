@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from bertc.api import points, resolve
-from bertc.base.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics, SpecError
 from bertc.base.resources import shipped_specs
 from bertc.ir.changing.growth import Interleave, Stack, parted
 from bertc.ir.program.model import model_weights
@@ -26,6 +26,14 @@ def test_what_is_meant_is_not_remarked_on():
         points(spec, (), diagnostics)
         idle = ("R107", *["R108"] * (spec in shipped_specs()))
         assert not [each for each in diagnostics.remarks if each.code in idle], spec
+
+
+def test_lists_of_another_length_than_layers_are_refused_in_every_spec():
+    """Whatever looks at the layers before, such as what a teacher's layers are compared with."""
+    for spec in sorted(shipped_specs()):
+        for setting in ("heads=[4096]", "ffn=[64]"):
+            with pytest.raises(SpecError):
+                points(f"extends {spec} {setting}")
 
 
 SCHEMES = ("none", "all", "attention", "groups(1)", "groups(2)", "groups(3)")

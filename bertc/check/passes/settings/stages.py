@@ -73,8 +73,12 @@ def default_format(objective: tuple[Term, ...], pack: bool) -> Format:
 
 
 def layer_values(value: int | tuple[int, ...], layers: int) -> tuple[int, ...]:
-    """One number per layer, from one number for all or from the head of a list."""
-    return (value,) * layers if isinstance(value, int) else value[:layers]
+    """One number per layer, from one number for all or from a list of any length.
+
+    A list of another length is refused by ``sharing``; until then its last number goes on.
+    """
+    listed = (value,) if isinstance(value, int) else value
+    return (*listed, *listed[-1:] * layers)[:layers]
 
 
 def owners(scheme: Sharing, part: SharedPart, layers: int) -> tuple[int, ...]:
