@@ -164,11 +164,17 @@ def test_a_small_space_is_a_grid_and_no_point_is_tried_twice(tmp_path):
 
 @pytest.mark.parametrize(
     ("values", "kind"),
-    [(RATES, "log"), ((1e-5, 5e-5), "log"), ((0.0, 0.3), "-"), (("none", "all"), "-")],
+    [(RATES, "log"), ((1e-5, 5e-5), "log"), ((0.0, 0.3), "-"), (("none", "all"), "category")],
 )
 def test_the_axis_of_rates_is_logarithmic(values, kind):
     picture = values_picture("a", [(value, 0.5) for value in values], 1)
     assert picture.layout["xaxis"]["type"] == kind
+
+
+def test_values_that_are_words_are_in_the_order_of_their_numbers():
+    rates = [f"adamw(lr={rate})" for rate in ("1e-05", "0.0003", "0.01")]
+    picture = values_picture("a", [(value, 0.5) for value in ("none", *reversed(rates))], 1)
+    assert picture.layout["xaxis"]["categoryarray"] == [*rates, "none"]
 
 
 @pytest.mark.parametrize(

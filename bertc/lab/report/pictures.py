@@ -1,5 +1,6 @@
 """Pictures of plotly in the looks of the page."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +17,7 @@ COLOURS = (
 """Colours of traces, readable on white and on black."""
 AXIS = {"gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "automargin": True}
 HEIGHT = 320
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 MOST_NAMED = 24
 """Names in a legend."""
 
@@ -47,6 +49,16 @@ class Picture:
             div_id=f"picture-{number}",  # else drawn at random
         )
         return element("figure", element("h3", self.title), Html(made))
+
+
+def by_size(texts: Iterable[str]) -> list[str]:
+    """Values by the numbers in them, such as ``adamw(lr=0.003)``; those without any last."""
+
+    def key(text: str) -> tuple[bool, list[float], str]:
+        numbers = [float(number) for number in NUMBER.findall(text)]
+        return not numbers, numbers, text
+
+    return sorted(texts, key=key)
 
 
 def plotly() -> Any:

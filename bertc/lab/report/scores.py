@@ -7,7 +7,7 @@ from typing import Any
 from bertc import DataError
 from bertc.lab.report.markup import in_picture
 from bertc.lab.report.page import Part
-from bertc.lab.report.pictures import Picture, along, colour, legend
+from bertc.lab.report.pictures import Picture, along, by_size, colour, legend
 from bertc.lab.results.compare import Results, heading
 from bertc.lab.results.curves import Curves
 from bertc.lab.results.groups import Group
@@ -98,7 +98,7 @@ def _scattered(
         )  # fmt: skip
     first = next(iter(axes))
     texts = {value for values in places[first] for value in values if isinstance(value, str)}
-    order = {"type": "category", "categoryarray": sorted(texts, key=_size)} if texts else {}
+    order = {"type": "category", "categoryarray": by_size(texts)} if texts else {}
     return Picture(
         title,
         traces,
@@ -113,11 +113,3 @@ def _scattered(
 
 def _value_of(name: str) -> Callable[[Run, Group], str]:
     return lambda _, group: in_picture(group.settings[name])
-
-
-def _size(text: str) -> tuple[float, str]:
-    """The order of values: numbers by size, before others."""
-    try:
-        return float(text.rstrip("%")), text
-    except ValueError:
-        return float("inf"), text

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
-from bertc.lab.report.pictures import Picture, colour
+from bertc.lab.report.pictures import Picture, by_size, colour
 from bertc.lab.search.outcome import LEAST_TRIALS, read_outcome
 from bertc.lab_api import several, units
 
@@ -51,10 +51,12 @@ def values_picture(name: str, pairs: Sequence[tuple[float | str, float]], number
         "type": "scatter", "mode": "markers", "x": values, "y": [score for _, score in pairs],
         "marker": {"size": 8, "color": colour(number)},
     }  # fmt: skip
-    kind = "log" if _is_logarithmic([value for value, _ in pairs]) else "-"
-    return Picture(
-        f"Score by {name}", [points], {"xaxis": {"type": kind, "exponentformat": "power"}}
-    )
+    axis: dict[str, object] = {"type": "-", "exponentformat": "power"}
+    if _is_logarithmic([value for value, _ in pairs]):
+        axis["type"] = "log"
+    elif texts := {value for value in values if isinstance(value, str)}:
+        axis |= {"type": "category", "categoryarray": by_size(texts)}
+    return Picture(f"Score by {name}", [points], {"xaxis": axis})
 
 
 def _is_logarithmic(values: Sequence[float | str]) -> bool:

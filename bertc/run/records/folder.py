@@ -175,7 +175,7 @@ class RunFolder:
         if not resume:
             raise UsageError(
                 f"{self.path} holds a run already",
-                help="--resume to go on with it, or another --out",
+                help="resume it (--resume, resume=True), or name another folder (--out)",
             )
         refuse_another_program(self.read_resolved(), resolved, self.path)
 
