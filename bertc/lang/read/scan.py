@@ -23,6 +23,7 @@ SPELLING = {
     "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}",
 }  # fmt: skip
 
+_WORD = re.compile(r"[\w.-]+")
 _STRAY = re.compile(r"[^\x21-\x7e \t\r\n]+|.", re.DOTALL)
 _CURLY_STRING = re.compile(
     '[\u201c\u201d\u201e\u2018\u2019\u00ab]([^\u201c\u201d\u2019\u00bb"\\\\\n]*)[\u201c\u201d\u2019\u00bb]'
@@ -198,6 +199,8 @@ class _Scanner:
         if curly := _CURLY_STRING.match(text, position):
             message = f"`{text[position]}` is no quote that bertc reads"
             return self.instead("STRING", f'"{curly[1]}"', position, curly.end(), "E001", message)
+        if text[position].isalpha() and (end := self.foreign_word(position)):
+            return end
         match = _STRAY.match(text, position)
         assert match is not None, "the pattern takes any character"
         end = match.end()
@@ -211,6 +214,19 @@ class _Scanner:
         help = f"write {fixed}" if fixed.strip() else "remove it"
         self.diagnostics.error("E001", message, span, label=label, help=help, fix=Fix(span, fixed))
         return end
+
+    def foreign_word(self, position: int) -> int:
+        """Report a value with letters that words do not have: a text; its end, or 0 of a name."""
+        tokens, start = self.tokens, position
+        if tokens and tokens[-1].kind == "NAME" and tokens[-1].end == position:
+            tokens, start = tokens[:-1], tokens[-1].start
+        if not tokens or tokens[-1].kind not in ("EQUAL", "COMMA"):
+            return 0
+        self.tokens = tokens
+        word = _WORD.match(self.source.text, start)
+        assert word is not None, "it begins with a letter"
+        message = f"`{word.group()}` has letters that words of the language do not have"
+        return self.instead("STRING", f'"{word.group()}"', start, word.end(), "E001", message)
 
     def open_string(self, position: int) -> int:
         """Report a quote that is never closed; the string ends with the word."""
