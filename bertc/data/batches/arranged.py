@@ -53,7 +53,12 @@ def arrange(
     cache: Path,
     progress: Progress,
 ) -> TextData:
-    """Arrange each source in as many copies as the steps of the stage will read."""
+    """Arrange each source in as many copies as the steps of the stage will read.
+
+    1. Cut the tokens of each source into rows, training and held-out ones; the cache keeps them.
+    2. Weigh the sources by their tokens, smoothed, and by their numbers in the spec.
+    3. Count the tokens read in one pass over the source of the largest weight.
+    """
     maskings = [term.objective.masks.masking for term in stage.objective if term.objective.masks]
     static_copies = max((m.copies for m in maskings if isinstance(m, StaticMasking)), default=0)
     if stage.format.kind in RUNNING:

@@ -188,6 +188,12 @@ class StageData:
         )
 
     def _look_up(self, positions: NDArray[np.int64]) -> Places:
+        """Places of the examples at positions of the stage's order, counted from its first step.
+
+        1. With ``mixing=batches``, draw the language of each step's batch.
+        2. Draw the source of each position, by the quotas of its group.
+        3. The nth draw of a source is the nth row of its shuffled passes (``_draw``).
+        """
         quotas, groups = self._quotas(), [list(range(len(self.train_sources)))]
         if self.mixing == "batches":
             groups = self._languages()

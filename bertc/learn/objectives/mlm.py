@@ -94,7 +94,13 @@ def mask_tokens(
     key: int,
     over: float = 0.0,
 ) -> tuple[Int[Tensor, "b s"], Predictions]:
-    """Token ids (b, s) after masking, and the predictions; ``over``: share of the steps made."""
+    """Token ids (b, s) after masking, and the predictions; ``over``: share of the steps made.
+
+    1. Draw all random bits of an example at once, by its address.
+    2. Choose the positions to predict by the unit: tokens, words, n-grams or spans.
+    3. For each, or each span, draw: [MASK], a random token, or the token itself.
+    4. Write them all at once, with the unused slots in a column that is cut off.
+    """
     seq = inputs.token_ids.shape[1]
     predictions = objective.predictions(seq)
     lanes = [*_lanes(objective, seq, predictions), 1, predictions]
