@@ -131,11 +131,7 @@ class Spec(InNotebooks):
         return other
 
     def grid(self, **values: Sequence[Value]) -> list[Spec]:
-        """A spec for each combination of values: ``grid(seed=[1, 2], hidden=[64, 128])``.
-
-        Raises:
-            UsageError: if the values of a setting are no list, or none.
-        """
+        """A spec for each combination of values: ``grid(seed=[1, 2], hidden=[64, 128])``."""
         for name, listed in values.items():
             if isinstance(listed, str) or not listed:
                 raise UsageError(f"{name} has no list of values: {listed!r}", help=f"{name}=[...]")

@@ -55,9 +55,8 @@ def arrange(
 ) -> TextData:
     """Arrange each source in as many copies as the steps of the stage will read.
 
-    1. Cut the tokens of each source into rows, training and held-out ones; the cache keeps them.
-    2. Weigh the sources by their tokens, smoothed, and by their numbers in the spec.
-    3. Count the tokens read in one pass over the source of the largest weight.
+    1. Cut the tokens of each source into rows; the cache keeps them.
+    2. Weigh the sources; count the tokens of one pass over that of the largest weight.
     """
     maskings = [term.objective.masks.masking for term in stage.objective if term.objective.masks]
     static_copies = max((m.copies for m in maskings if isinstance(m, StaticMasking)), default=0)

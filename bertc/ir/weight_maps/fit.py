@@ -40,9 +40,8 @@ def fit(
 ) -> tuple[WeightMap, tuple[str, ...]]:
     """Map the weights of ``new`` to those of ``old``, with the reasons that stand in the way.
 
-    1. Map every weight, by depth and owner.
-    2. Leave out heads that differ in kind, shape or labels, and networks that are not there.
-    3. Report the encoder's weights that are missing, unused or of another shape.
+    1. Map every weight, by depth and owner; leave out heads and networks that differ.
+    2. Report the encoder's weights that are missing, unused or of another shape.
 
     ``saved`` are the weights that the old model has. Its pooler, heads and other networks may be
     absent, its heads may have other shapes or labels. The new encoder has to come from the old one,

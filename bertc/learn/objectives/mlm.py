@@ -98,8 +98,7 @@ def mask_tokens(
 
     1. Draw all random bits of an example at once, by its address.
     2. Choose the positions to predict by the unit: tokens, words, n-grams or spans.
-    3. For each, or each span, draw: [MASK], a random token, or the token itself.
-    4. Write them all at once, with the unused slots in a column that is cut off.
+    3. Draw what is written there: [MASK], a random token, or the token itself.
     """
     seq = inputs.token_ids.shape[1]
     predictions = objective.predictions(seq)
