@@ -115,12 +115,6 @@ class SettingValues(TypedDict, total=False):
     """evaluations without a better score that end a task, with its best weights; 0: never"""
     steps: Value
     """optimiser steps, text to read (2G tokens, 10 epochs, 100M words), time to train (24h), or a budget to use up (equal(1e18 flops))"""
-    clock: Value
-    """hours of training that steps=24h says; 0: steps are counted"""
-    epoch_rows: Value
-    """rows of a pass, counted for epochs"""
-    row_words: Value
-    """mean words of a row, counted for words"""
     batch: Value
     """examples per step"""
     B: Value

@@ -12,13 +12,13 @@ from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.program.complete import Complete, CompleteSettings
 from bertc.ir.program.resolved import layout_of
-from bertc.ir.program.settings import Settings, default_source
+from bertc.ir.program.settings import KnownSettings, default_source
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.lang.read.shapes import Limits, bounds_of, setting_shape
 
 CONSTANT = {
     name: Given(field.default, Origin("default", source=default_source(name)))
-    for name, field in Settings.model_fields.items()
+    for name, field in KnownSettings.model_fields.items()
     if not field.is_required()
 }
 

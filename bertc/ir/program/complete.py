@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from bertc.base.diagnostics import Span
 from bertc.ir.learning.task import Task
-from bertc.ir.program.settings import Positive, Settings
+from bertc.ir.program.settings import KnownSettings, Positive
 from bertc.ir.program.stage import AnyMethod, methods_of
 from bertc.ir.program.written import Origin, Program
 from bertc.ir.terms.node import translates
 
 
-class CompleteSettings(Settings):
+class CompleteSettings(KnownSettings):
     """All settings that apply in one place: a run, or one of its stages.
 
     ``origins`` has an entry for each. Values were validated when read, so these objects are

@@ -200,13 +200,6 @@ class Settings(Node):
         "optimiser steps, text to read (2G tokens, 10 epochs, 100M words), time to train (24h), "
         "or a budget to use up (equal(1e18 flops))",
     )
-    clock: Annotated[float, Field(ge=0, le=100_000)] = default(
-        0.0, HOUSE, "hours of training that steps=24h says; 0: steps are counted"
-    )
-    epoch_rows: Count = default(0, HOUSE, "rows of a pass, counted for epochs")
-    row_words: Annotated[float, Field(ge=0, le=10**6)] = default(
-        0.0, HOUSE, "mean words of a row, counted for words"
-    )
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples per step", "B")
     batch_warmup: BatchWarmup = default(FULL_BATCH, HOUSE, "batches of fewer examples at first")
     seq: Annotated[int, Field(ge=SHORTEST, le=1_000_000)] = default(
@@ -251,10 +244,18 @@ class Settings(Node):
     )
 
 
+class KnownSettings(Settings):
+    """The settings, and what passes know of lengths: no spec can say it."""
+
+    clock: float = default(0.0, HOUSE, "hours of training, of steps=24h")
+    epoch_rows: int = default(0, HOUSE, "rows of a pass over the text")
+    row_words: float = default(0.0, HOUSE, "mean words of a row")
+
+
 STAGE_SETTINGS = (
     "layers", "grow", "prune", "epochs", "steps", "freeze", "features", "patience", "seq", "batch",
-    "epoch_rows", "row_words", "batch_warmup", "microbatch", "objective", "teacher", "augment",
-    "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer", "average",
+    "batch_warmup", "microbatch", "objective", "teacher", "augment", "data", "smoothing", "mixing",
+    "format", "pack", "memory", "optimizer", "average",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 
@@ -271,6 +272,6 @@ def aliases() -> Mapping[str, str]:
 
 def default_source(setting: str) -> str:
     """The source of a setting's default, or the rule it is derived by."""
-    extra = Settings.model_fields[setting].json_schema_extra
+    extra = KnownSettings.model_fields[setting].json_schema_extra
     assert isinstance(extra, dict), f"setting {setting} states no source"
     return str(extra["source"])

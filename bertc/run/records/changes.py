@@ -23,7 +23,7 @@ from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
 from bertc.run.records.longer import longer, why_not_longer
 
-AS_STEPS = ("epochs", "epoch_rows", "batch_warmup")
+AS_STEPS = ("epochs", "batch_warmup")
 """Settings without a field in resolved stages, whose steps follow from them."""
 ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """Settings that may change on resume, as they must after memory ran out."""
