@@ -153,7 +153,6 @@ class Long(TextTerm):
     """Is a row longer than half of its places? Asked of the first token's state."""
 
     kind: Literal["long"] = "long"
-    scored = "binary"
 
     @property
     def head_node(self) -> Classifier:

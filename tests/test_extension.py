@@ -284,6 +284,8 @@ def test_a_new_part_is_counted_trained_resumed_and_shown(plugged, tmp_path, monk
     stop_after(monkeypatch, 2, lambda: train(plugged, tmp_path / "run", cache=cache, quiet=True))
     train(plugged, tmp_path / "run", cache=cache, quiet=True, resume=True)
     same_run(tmp_path / "straight", tmp_path / "run")
+    *_, last = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    assert {*last["unigram_losses"]} == {"mlm", "mlm_masked", "mlm_replaced", "mlm_visible"}
     shown = preview(plugged, 1, color=False, cache=cache)
     assert all(term.name in shown for term in plugged.stages[0].objective)
     assert_drawn(plugged)

@@ -96,7 +96,7 @@ def _clusters_fit(check: Checker[Complete]) -> None:
     own_head = (
         term.title
         for term in objectives
-        if term.scored == "tokens" and not isinstance(term.head_node, VocabularyHead)
+        if term.baseline == "token frequencies" and not isinstance(term.head_node, VocabularyHead)
     )
     narrowest = table.clusters(vocab, embedding)[-1].width
     if list(table.cutoffs) != sorted(set(table.cutoffs)):

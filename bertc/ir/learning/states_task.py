@@ -24,7 +24,6 @@ class StatesTask(TermNode):
     its loss holds the examples of a batch against each other.
     """
 
-    scored = "examples"
     compares_examples: ClassVar[bool] = False
     looked_up = ("features", "layers")
     dropout: Probability = 0.1  # BERT run_classifier.py create_model, keep_prob=0.9

@@ -16,7 +16,7 @@ from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
 from bertc.ir.terms.masking import Masks
 
-Scored = Literal["tokens", "binary", "examples", "likeness"]
+Baseline = Literal["none", "token frequencies", "commoner class"]
 """The unit of a loss's mean: tokens, binary classifications, examples, or comparisons.
 
 Comparisons with a teacher (``likeness``) are neither right nor wrong.
@@ -74,14 +74,15 @@ class StatesRead(NamedTuple):
 class TermNode(Node):
     """One kind of objective; subclasses override these defaults.
 
-    ``scored``: the unit of its loss. ``pairs``: how its segment pairs are made. ``order``: that of
-    its predictions; forward needs a causal encoder, permuted two streams. ``fills``: what
-    ``bertc fill`` can use it for: masks, the token after the end, or saying of each token whether
-    it was replaced. ``system``: the one that introduced it, by whose recipes a network that learned
-    it is fine-tuned.
+    ``baseline``: guesses that its results are compared with. ``pairs``: how its segment pairs are
+    made. ``order``: that of its predictions; forward needs a causal encoder, permuted two streams.
+    ``fills``: what ``bertc fill`` can use it for: masks, the token after the end, or saying of each
+    token whether it was replaced. ``system``: by whose recipes a network that learned it is fine-
+    tuned.
     """
 
-    scored: ClassVar[Scored]
+    baseline: ClassVar[Baseline] = "none"
+    is_right_or_wrong: ClassVar[bool] = True  # has an accuracy
     pairs: ClassVar[Pairs] = "none"
     order: ClassVar[Order] = "none"
     fills: ClassVar[Literal["", "masks", "end", "replaced"]] = ""
@@ -176,7 +177,7 @@ class TaughtTerm(TermNode):
     """
 
     kind: str
-    scored = "likeness"
+    is_right_or_wrong = False
     asks_head: ClassVar[bool] = False
 
     @property
@@ -220,7 +221,7 @@ class LanguageModel(TextTerm):
     ``ahead``: each from the state of the token before it.
     """
 
-    scored = "tokens"
+    baseline = "token frequencies"
     ahead: ClassVar[bool] = False
 
     @property

@@ -22,7 +22,7 @@ class Sbo(TextTerm):
     position_dim: Width = 200  # SpanBERT --pair-positional-embedding-size
     extra_pair: bool = True  # divide by pairs + 1, as spanbert_loss.py does
     positional = ("max_targets",)
-    scored = "tokens"
+    baseline = "token frequencies"
     system = "spanbert"
 
     @classmethod

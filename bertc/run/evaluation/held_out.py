@@ -176,10 +176,11 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
         for row in (1, 2, 4)
     )
     counted = dict(zip(columns, map(round, total_c[3].tolist()), strict=True))
-    scored = {name: columns[name].objective.scored for name in losses}
+    of = {name: columns[name].objective for name in losses}
     of_languages = {name: _means(columns, total) for name, total in sorted(by_language.items())}
     names = {term.name for term in stage.objective}
-    of_tokens = [n in names and t.objective.scored == "tokens" for n, t in columns.items()]
+    by_frequency = {n for n, t in columns.items() if t.objective.baseline == "token frequencies"}
+    of_tokens = [name in names & by_frequency for name in columns]
     predicted = total_c[3][of_tokens].sum().item()
 
     def weighted(names: Iterable[str]) -> float:
@@ -188,13 +189,15 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
     return Evaluation(
         loss=weighted(name for name in losses if name in names),
         losses=losses,
-        accuracy={name: hits[name] for name in losses if scored[name] != "likeness"},
+        accuracy={name: hits[name] for name in losses if of[name].is_right_or_wrong},
         examples=examples,
         loss_masked=weighted(shown_figures(losses)) if {*shown_figures(losses)} - names else None,
         positions={name: counted[name] for name in losses if name not in names},
         unigram_loss=total_c[4][of_tokens].sum().item() / predicted if predicted else None,
-        unigram_losses={name: guessed[name] for name in losses if scored[name] == "tokens"},
-        base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if scored[n] == "binary"},
+        unigram_losses={name: guessed[name] for name in losses if name in by_frequency},
+        base_rate={
+            n: max(yes[n], 1 - yes[n]) for n in losses if of[n].baseline == "commoner class"
+        },
         languages=of_languages if len(of_languages) > 1 else {},
         predictions=round(predicted),
         characters=round(total_c[5].sum().item()) if len(total_c) > 5 else 0,
