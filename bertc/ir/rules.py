@@ -23,7 +23,7 @@ class Rule(NamedTuple, Generic[_S]):
     """
 
     code: str
-    at: Where
+    at: Of[Where, _S]
     when: Callable[[_S], object]
     says: Of[str, _S]
     also: Of[Also | None, _S] = None
@@ -43,5 +43,5 @@ class Rules(NamedTuple):
     """Mistakes of tasks, whose rows vary, before lengths become steps."""
     text: tuple[Rule[Any], ...] = ()
     """Mistakes of stages of text."""
-    clock: tuple[Rule[Any], ...] = ()
+    timed: tuple[Rule[Any], ...] = ()
     """Mistakes of a run that ends with its time, not after a number of steps."""

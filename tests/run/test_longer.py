@@ -1,5 +1,6 @@
 """Going on with a run: under other settings, for more steps, from a checkpoint of another."""
 
+import re
 import shlex
 
 import pytest
@@ -17,6 +18,7 @@ from bertc.base.diagnostics import (
 from bertc.check.facts.networks import begun_from, taken
 from bertc.cli.app import app
 from bertc.ir.changing.growth import FromRun
+from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import (
     Adam,
     ConstantRate,
@@ -27,6 +29,8 @@ from bertc.ir.learning.optimizer import (
     StableAdam,
     WarmupStableDecay,
 )
+from bertc.ir.methods.average import Ema
+from bertc.ir.methods.pruning import Neurons
 from bertc.ir.program.written import Given, Origin
 from bertc.ir.vocabulary import WordPiece
 from bertc.lang.files import overrides_in
@@ -103,6 +107,21 @@ def test_a_decay_that_is_planned_further_than_the_run_goes_on(tiny):
     remembering = planned.stages[0].model_copy(update={"memory": 8})
     old = planned.model_copy(update={"stages": (remembering,)})
     assert "memory" in why_not_longer(old, longer(old, 24))
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"objective": (Term(objective=Mlm(p=0.4, p_end=0.1)),)}, r"objective .*\(p_end\)"),
+        ({"prune": Neurons(share=0.5, every=0.25)}, r"prune .*\(prune=neurons\)"),
+        ({"prune": Neurons(share=0.5)}, "^$"),
+        ({"average": Ema(half_life=0.5)}, r"average .*\(average=ema\)"),
+        ({"average": Ema(half_life=5)}, "^$"),
+    ],
+)
+def test_a_method_that_acts_by_shares_of_the_steps_is_made_for_them(tiny, settings, why):
+    old = tiny(optimizer=FLAT, **settings)
+    assert re.search(why, why_not_longer(old, longer(old, 24)))
 
 
 def test_the_folder_stands_for_the_spec(tiny):

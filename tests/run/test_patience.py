@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from bertc.base.diagnostics import DataError, StoppedError
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.methods import patience
+from bertc.run.methods import ending
 from bertc.run.train import phase
 from bertc.run.train.loop import train
 from tests.run.conftest import lines, same_run
@@ -18,16 +18,16 @@ def scored(monkeypatch):
     """Make evaluations show scores of one's own, by their step."""
 
     def make(scores):
-        monkeypatch.setattr(patience, "mean_score", lambda stage, found: scores[steps[-1]])
+        monkeypatch.setattr(ending, "mean_score", lambda stage, found: scores[steps[-1]])
 
     steps = []
-    act = patience.Waiting.after_evaluation
+    act = ending.Waiting.after_evaluation
 
     def after_evaluation(self, evaluation):
         steps.append(self.session.progress.step)
         act(self, evaluation)
 
-    monkeypatch.setattr(patience.Waiting, "after_evaluation", after_evaluation)
+    monkeypatch.setattr(ending.Waiting, "after_evaluation", after_evaluation)
     return make
 
 

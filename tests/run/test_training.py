@@ -23,9 +23,9 @@ from bertc.base.diagnostics import (
 from bertc.base.storage import durable
 from bertc.cost.planning.plan import next_bytes
 from bertc.ir.data import Files, Share, StreamPair
-from bertc.ir.learning.batch_warmup import RisingBatch
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam
+from bertc.ir.methods.batches import RisingBatch
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.layer import Dropout
 from bertc.ir.terms.masking import of_all_positions

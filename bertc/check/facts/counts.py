@@ -12,9 +12,10 @@ from bertc.check.facts import facts
 from bertc.check.passes import assemble, complete
 from bertc.check.passes.lengths import MOST_STEPS
 from bertc.data.cache.store import Progress
-from bertc.ir.learning.batch_warmup import FULL_BATCH
 from bertc.ir.learning.equal import Epochs, Words
+from bertc.ir.methods.method import Method
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.settings import Settings
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.program.written import Given, Origin, Program
 
@@ -75,11 +76,13 @@ def _is_counted(length: object, units: type | UnionType = Epochs | Words) -> boo
 
 
 def _without_lengths(settings: Mapping[str, Given]) -> dict[str, Given]:
-    """The settings with more steps than any length has, and with nothing that counts them."""
+    """The settings with more steps than any length has, uncut, and nothing that counts them."""
     plain = {name: one for name, one in settings.items() if name != "save_at"}
-    for name, value in (("batch_warmup", FULL_BATCH), ("steps", MOST_STEPS)):
-        if name in plain and (name != "steps" or _is_counted(plain[name].value)):
-            plain[name] = replace(plain[name], value=value)
+    for name, one in plain.items():
+        if isinstance(one.value, Method) and one.value.reads == "text":
+            plain[name] = replace(one, value=Settings.model_fields[name].default)
+        elif name == "steps" and _is_counted(one.value):
+            plain[name] = replace(one, value=MOST_STEPS)
     return plain
 
 

@@ -9,8 +9,7 @@ from bertc.check.passes.settings.stages import has_tasks, layer_values, owners, 
 from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, NetworkChange, Turned
 from bertc.ir.data import FULL, PAIRED
-from bertc.ir.learning.batch_warmup import BatchWarmup
-from bertc.ir.learning.objective import Term, in_directions
+from bertc.ir.learning.objective import in_directions
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.encoder import Encoder
@@ -19,10 +18,10 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
-from bertc.ir.program.reading import place_methods, share_falls
+from bertc.ir.program.pieces import in_pieces
+from bertc.ir.program.reading import place_methods
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.stage import METHODS, AnyStage, Stage, TaskStage, TextStage
-from bertc.ir.terms.masking import Masks
 from bertc.ir.terms.node import Pairs, predicts_masked
 from bertc.ir.vocabulary import table_rows
 
@@ -127,50 +126,9 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
         rows_read = carried.rows if carried and not before else 0
         whole_run = "objective" not in stage.own
         begin, end = (0, program.total_steps) if whole_run else (first, first + stage.steps)
-        pieces = in_pieces(stage.batch_warmup, place_methods(settled), rows_read)
-        stages += [_falling(piece, begin, end) for piece in pieces]
+        stages += in_pieces(place_methods(settled), stage.methods, rows_read, begin, end)
         first += stage.steps
     return tuple(stages)
-
-
-def _falling(stage: AnyStage, first: int, last: int) -> AnyStage:
-    """The stage with the shares of masked tokens of its steps, where they fall between two."""
-    if not share_falls(stage):
-        return stage
-    begin = (stage.first_step - first) / (last - first)
-    end = begin + stage.steps / (last - first)
-    terms = tuple(
-        Term(weight=term.weight, objective=term.objective.between(begin, end))
-        if isinstance(term.objective, Masks)
-        else term
-        for term in stage.objective
-    )
-    return stage.model_copy(update={"objective": terms})
-
-
-def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[AnyStage]:
-    """A stage for each size of its batches, named after it, that reads on where the last ended.
-
-    ``rows_read``: rows of its text that were read before.
-    """
-    pieces = batches.pieces(stage.batch, stage.steps)
-    removing = [method.setting for method in stage.methods if method.removes]
-    nothing = {name: TextStage.model_fields[name].default for name in removing}
-    stages, begin = list[AnyStage](), 0
-    for rows, steps in pieces:
-        last, first_batch = begin + steps == stage.steps, -(-rows_read // rows)
-        update = {
-            "name": f"{stage.name}-{rows}" if len(pieces) > 1 else stage.name,
-            "batch": rows,
-            "steps": steps,
-            "first_step": stage.first_step + begin,
-            "first_batch": first_batch,
-            "grow": None if begin else stage.grow,
-            **({} if last else nothing),
-        }
-        stages.append(stage.model_copy(update=update))
-        begin, rows_read = begin + steps, (first_batch + steps) * rows
-    return stages
 
 
 def _begins_anew(stage: StageSettings, before: AnyStage | None, facing: object) -> bool:
@@ -183,7 +141,7 @@ def _begins_anew(stage: StageSettings, before: AnyStage | None, facing: object) 
 
 
 _AS_THEY_ARE = tuple(name for name in Stage.model_fields if name in StageSettings.model_fields)
-_OF_TASKS = ("augment", *(method.setting for method in METHODS if method.of_tasks))
+_OF_TASKS = ("augment", *(method.setting for method in METHODS if method.reads == "tasks"))
 """Settings of the whole run that apply to its stages of tasks only."""
 
 

@@ -1,14 +1,13 @@
 """Lengths that have to fit in the steps there are."""
 
-import math
-
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.lengths import reaching, steps_at
 from bertc.check.passes.settings.checker import Checker
-from bertc.ir.fixes import Way, argument, written
-from bertc.ir.learning.batch_warmup import MOST_STAGES, RisingBatch
+from bertc.ir.fixes import Way, argument
 from bertc.ir.learning.equal import Words
 from bertc.ir.learning.optimizer import WarmupStableDecay
+from bertc.ir.methods.batches import MOST_STAGES
+from bertc.ir.methods.method import batches_of
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.resolved import Kept
 
@@ -18,8 +17,6 @@ def check_lengths(check: Checker[StageSettings], program: Complete) -> None:
     stage = check.settings
     _warmup_fits(check, program)
     check.rules(rule for method in stage.methods for rule in method.rules.stage)
-    if isinstance(stage.batch_warmup, RisingBatch):
-        _batch_rises(check, stage.batch_warmup)
 
 
 def kept_at(program: Complete) -> tuple[Kept, ...]:
@@ -29,7 +26,7 @@ def kept_at(program: Complete) -> tuple[Kept, ...]:
     paces = [
         (steps, rows * stage.row_words)
         for stage in program.stages
-        for rows, steps in stage.batch_warmup.pieces(stage.batch, stage.steps)
+        for rows, steps in batches_of(stage.methods, stage.batch, stage.steps)
     ]
     last = max((number for number, (_, words) in enumerate(paces, 1) if words), default=0)
     paces = paces[:last] or [(0, 1e-9)]
@@ -54,8 +51,8 @@ def check_kept(program: Complete, diagnostics: Diagnostics) -> None:
 def check_sizes(program: Complete, diagnostics: Diagnostics) -> None:
     """Report more sizes of batches than a run may have stages, each of which is one."""
     stages = program.stages
-    sizes = [stage.batch_warmup.rises(stage.batch) for stage in stages]
-    if sum(sizes) + len(stages) <= MOST_STAGES:
+    sizes = [len(batches_of(stage.methods, stage.batch, stage.steps)) for stage in stages]
+    if sum(sizes) <= MOST_STAGES:
         return
     most, room = stages[sizes.index(max(sizes))], MOST_STAGES // len(stages) - 1
     way: Way = {"help": "batch_warmup=none", "fix": None}
@@ -90,28 +87,3 @@ def _warmup_fits(check: Checker[StageSettings], program: Complete) -> None:
             also=also,
             way=argument("optimizer", origin, name, str(length - warmup), ("schedule",)),
         )
-
-
-def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
-    """Check that a batch warm-up begins below the batch, and ends before the stage does."""
-    stage, rows, over = check.settings, rising.rows, rising.over
-    batch, steps, microbatch = stage.batch, stage.steps, stage.microbatch
-    assert isinstance(over, int), "a pass has made it steps"
-    fewer = rows if rows < batch else batch // 8
-    sooner = over if over < steps else steps // 10
-    instead = f"batch_warmup={f'rising({fewer}, {sooner})' if fewer and sooner else 'none'}"
-    if rows >= batch:
-        fault, wrong = f"begins with {rows} examples, but batch = {batch}", "batch"
-    elif over >= steps:
-        end = f"and has to end before stage {stage.name} does, after {steps}"
-        fault, wrong = f"takes {over} steps, {end}", "steps"
-    elif microbatch and math.gcd(rows, rising.by) % microbatch:
-        by = rising.by or rows
-        fault = f"rises by {by} examples, which is no multiple of microbatch = {microbatch}"
-        wrong, instead = "microbatch", f"microbatch={math.gcd(microbatch, rows, rising.by, batch)}"
-    else:
-        return
-    at, also = "batch_warmup", (wrong, f"{wrong} = {getattr(stage, wrong)}")
-    if written(stage.origins[wrong]) and not written(stage.origins["batch_warmup"]):
-        at, also = wrong, ("batch_warmup", "batch_warmup is set here")
-    check.report("E328", f"batch_warmup {fault}", at, also=also, help=instead)

@@ -11,10 +11,9 @@ from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import has_tasks, typed
 from bertc.ir.base import Tokens
 from bertc.ir.fixes import fix
-from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup, RisingBatch
 from bertc.ir.learning.equal import Epochs, Hours, Words
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
-from bertc.ir.methods.method import Method
+from bertc.ir.methods.method import Method, batches_of
 from bertc.ir.program.complete import CompleteSettings, StageSettings
 from bertc.ir.program.written import DEFAULT_STAGE, Given, Origin, Program, StageGiven
 from bertc.ir.rules import Rule
@@ -24,7 +23,6 @@ Paces = Sequence[tuple[int, float]]
 FOREVER = 10**18
 MOST_STEPS = 10**9
 """Steps of a run by the clock, of which it makes as many as it has time for."""
-WITHOUT_WARMUP = Given(FULL_BATCH, Origin("default", source="bertc"))
 
 
 def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
@@ -46,7 +44,7 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
     blocks = tuple(map(_counted, blocks, stages))
     counted = typed(replace(program, stages=blocks)).stages
-    paces = [_paces(stage, stage.batch_warmup, stage.steps) for stage in counted]
+    paces = [_paces(stage, stage.steps) for stage in counted]
     blocks = tuple(
         replace(block, settings=_timed(block.settings, of_stage))
         for block, of_stage in zip(blocks, paces, strict=True)
@@ -67,8 +65,8 @@ def _by_the_clock(program: Program, diagnostics: Diagnostics) -> Program:
     known, setting = typed(program), program.settings["steps"]
     for stage in known.stages:
         if isinstance(stage.steps, Hours) or known.clock:
-            of_methods = (rule for method in stage.methods for rule in method.rules.clock)
-            Checker[CompleteSettings](stage, diagnostics).rules((*_OF_A_CLOCK, *of_methods))
+            of_methods = (rule for method in stage.methods for rule in method.rules.timed)
+            Checker[CompleteSettings](stage, diagnostics).rules(of_methods)
 
     def counted(settings: Mapping[str, Given]) -> Mapping[str, Given]:
         timed = "steps" in settings and isinstance(settings["steps"].value, Hours)
@@ -93,7 +91,7 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
     def share(stage: StageSettings, length: object) -> float:
         if tokens and isinstance(length, Tokens):
             return length.tokens
-        paces = _paces(stage, stage.batch_warmup, stage.steps)
+        paces = _paces(stage, stage.steps)
         return sum(steps * (pace if tokens else 1) for steps, pace in paces)
 
     return [share(stage, before.steps) for stage, before in zip(counted, named, strict=True)]
@@ -106,43 +104,30 @@ def _in_tokens(value: Any) -> bool:
 
 
 def _counted(block: StageGiven, stage: CompleteSettings) -> StageGiven:
-    """The stage with its ``steps``, ``batch_warmup`` and methods in steps, not in tokens."""
-    in_block, rising, steps = dict(block.settings), stage.batch_warmup, stage.steps
-    if has_tasks(stage.objective):  # what the run says is about its text
-        rising, in_block["batch_warmup"] = FULL_BATCH, WITHOUT_WARMUP
-    if isinstance(rising, RisingBatch) and not isinstance(rising.over, int):
-        rising = _rising(rising, stage)
-        in_block["batch_warmup"] = Given(rising, stage.origins["batch_warmup"])
-    if (tokens := _tokens_of(stage)) is not None:
-        to = round if isinstance(steps, Tokens) else reaching
-        paces = _paces(stage, rising, FOREVER)
-        steps = max(1, steps_at(tokens, paces, to)) if tokens else MOST_STEPS
+    """The stage with its ``steps`` and its methods in steps, not in tokens."""
+    in_block, length, tokens = dict(block.settings), stage.steps, _tokens_of(stage)
+    steps = length if isinstance(length, int) else 0
+    for method in stage.methods:
+        if has_tasks(stage.objective) and method.reads == "text":  # the run says it of its text
+            in_block[method.setting] = CONSTANT[method.setting]
+        elif (timed := method.over_steps(stage.batch, stage.seq, steps, tokens)) is not method:
+            in_block[method.setting] = Given(timed, stage.origins[method.setting])
+    stage = stage.model_copy(update={name: setting.value for name, setting in in_block.items()})
+    if tokens is not None:
+        to = round if isinstance(length, Tokens) else reaching
+        steps = max(1, steps_at(tokens, _paces(stage, FOREVER), to)) if tokens else MOST_STEPS
         in_block["steps"] = Given(steps, stage.origins["steps"])
-    assert isinstance(steps, int), "the first pass has left no budget"
-    paces = _paces(stage, rising, steps)
+    paces = _paces(stage, steps)
     for method in stage.methods:
         if method.in_tokens:
-            timed = method.in_steps(lambda tokens: steps_at(tokens.tokens, paces))
-            in_block[method.setting] = Given(timed, stage.origins[method.setting])
+            counted = method.in_steps(lambda tokens: steps_at(tokens.tokens, paces))
+            in_block[method.setting] = Given(counted, stage.origins[method.setting])
     return replace(block, settings=in_block)
 
 
-def _rising(rising: RisingBatch, stage: CompleteSettings) -> RisingBatch:
-    """Batches that rise over a number of steps; over all of them, the last one has all rows."""
-    usual = RisingBatch(rows=max(1, stage.batch // 8), over=1)  # beyond batch: an error below
-    sizes = rising.sizes(stage.batch) or usual.sizes(stage.batch) or (stage.batch,)
-    over, mean, tokens = rising.over, (sizes[0] + sizes[-1]) / 2, _tokens_of(stage)
-    if isinstance(over, Tokens):
-        return rising.in_steps(over.tokens / (mean * stage.seq))
-    if tokens is None:
-        assert isinstance(stage.steps, int), "the first pass has left no budget"
-        return rising.in_steps(min(stage.steps - 1, over * stage.steps))
-    steps = math.ceil(tokens / ((over * mean + (1 - over) * stage.batch) * stage.seq))
-    return rising.in_steps(min(steps - 1, over * steps))
-
-
-def _paces(stage: CompleteSettings, rising: BatchWarmup, steps: int) -> Paces:
-    return [(part, rows * stage.seq) for rows, part in rising.pieces(stage.batch, steps)]
+def _paces(stage: CompleteSettings, steps: int) -> Paces:
+    batches = batches_of(stage.methods, stage.batch, steps)
+    return [(part, rows * stage.seq) for rows, part in batches]
 
 
 def _tokens_of(stage: CompleteSettings) -> float | None:
@@ -192,20 +177,9 @@ def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
     return {**settings, "optimizer": replace(setting, value=optimizer.model_copy(update=changed))}
 
 
-_OF_A_CLOCK: tuple[Rule[CompleteSettings], ...] = (
-    Rule("E329", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
-         "batch_warmup counts steps, and a clock does not say how many there are",
-         help="batch_warmup=none"),
-    Rule("E329", "objective", lambda s: any(getattr(t.objective, "p_end", 0) for t in s.objective),
-         "p_end falls by steps, and a clock does not say how many there are: leave it out"),
-)  # fmt: skip
-"""Settings that count steps, in a run that the clock ends."""
 _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
     Rule("E327", "steps", lambda s: isinstance(s.steps, Tokens | Epochs | Words),
          "steps of a task are not counted in text: its rows are as long as its examples",
          way=lambda s: {"help": "epochs=3", "fix": fix(s.origins["steps"], "epochs=3")}),
-    Rule("E327", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
-         "batch_warmup is of text: a task learns from batches of one size",
-         help="batch_warmup=none"),
 )  # fmt: skip
 """Lengths that a task, whose rows vary, does not have."""

@@ -3,6 +3,7 @@
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.checker import Checker
 from bertc.ir.fixes import note
+from bertc.ir.methods.method import removing
 from bertc.ir.program.complete import Complete, StageSettings
 
 
@@ -18,7 +19,7 @@ def methods(program: Complete, diagnostics: Diagnostics) -> None:
         rules = (rule for method in stage.methods for rule in method.rules.network)
         Checker(stage, diagnostics).rules(rules)
         if cut and place and stage.layers > program.stages[place - 1].layers:
-            setting = next(method.setting for method in cut.methods if method.removes)
+            setting = removing(cut)
             diagnostics.error(
                 "E295",
                 f'stage "{stage.name}" grows, but some of its network is gone since stage '
@@ -28,5 +29,4 @@ def methods(program: Complete, diagnostics: Diagnostics) -> None:
                 notes=note(f"{setting} is set here", cut.span(setting)),
                 help=f"{setting} in a stage after all growing",
             )
-        removes = any(method.removes for method in stage.methods)
-        cut = cut or (stage if removes else None)
+        cut = cut or (stage if removing(stage) else None)

@@ -11,6 +11,7 @@ from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector, told_
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import UNKNOWN, Task
 from bertc.ir.learning.vector_task import Embed
+from bertc.ir.methods.method import removing
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Program
@@ -69,7 +70,8 @@ def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -
 def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[tuple[str, str, str]]:
     """Settings that cannot be, each with the reason and what to write instead."""
     chosen = stage.features != LAST
-    frozen = next((method.setting for method in stage.methods if method.freezes_all), "")
+    parts = ((method.setting, method.frozen(stage.layers)) for method in stage.methods)
+    frozen = next((setting for setting, part in parts if part and part.whole), "")
     recurrent = any(task.recurrent for task in tasks)
     if chosen and (why := _unread(stage, tasks)):
         yield "features", why, "features=last"
@@ -84,10 +86,10 @@ def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[tuple[st
         why = "has a task with head=bilstm, which "
         why += f"{taught} compares with no teacher's" if taught else "is of layers that attend"
         yield "objective", why, ""
-    removing = next((method.setting for method in stage.methods if method.removes), "")
-    if removing and (chosen or frozen):
+    removed = removing(stage)
+    if removed and (chosen or frozen):
         reason = "nothing of the network changes" if frozen else "layers are named from the top"
-        yield frozen or "features", f"goes with no pruning: {reason}", f"{removing}=none"
+        yield frozen or "features", f"goes with no pruning: {reason}", f"{removed}=none"
 
 
 def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:

@@ -30,7 +30,7 @@ BYTES_A_SECOND = 12.5e9
 class Core(NamedTuple):
     """Peak rates of one core; ``bf16_flops`` is 0 without instructions for it."""
 
-    clock: float
+    hertz: float
     fp32_flops: float
     bf16_flops: float
     bandwidth_bytes: float
@@ -38,11 +38,11 @@ class Core(NamedTuple):
 
 def core_here() -> Core:
     """The rates of a core from its clock and its vector instructions."""
-    flags, clock = cpu_flags(), _clock()
+    flags, hertz = cpu_flags(), _hertz()
     wide = bool({"avx2", "avx512f"} & flags)
-    fp32 = clock * (FLOPS_A_CYCLE if wide else NARROW_FLOPS_A_CYCLE)
+    fp32 = hertz * (FLOPS_A_CYCLE if wide else NARROW_FLOPS_A_CYCLE)
     gain = next((gain for flag, gain in BF16_GAIN.items() if flag in flags), 0)
-    return Core(clock, fp32, gain * fp32, BYTES_A_SECOND)
+    return Core(hertz, fp32, gain * fp32, BYTES_A_SECOND)
 
 
 def cpu_flags() -> frozenset[str]:
@@ -62,8 +62,8 @@ def cpu_info(field: str) -> str:
     return next((value.strip() for name, _, value in lines if name.strip() == field), "")
 
 
-def _clock() -> float:
-    """Hertz: the highest clock, else the present one, else ``ASSUMED_CLOCK``."""
+def _hertz() -> float:
+    """The highest clock, else the present one, else ``ASSUMED_CLOCK``."""
     for text, unit in ((system_text(CLOCK), 1e3), (cpu_info("cpu MHz"), 1e6)):
         with suppress(ValueError):
             return unit * float(text) or ASSUMED_CLOCK

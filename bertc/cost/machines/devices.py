@@ -108,9 +108,9 @@ def this_cpu(processes: int = 1) -> Device:
     if most.isdecimal() and int(most):
         cores = min(cores, int(most))
     core, count = core_here(), f"{cores:.2g} core{'s' * (cores != 1)}"
-    ghz, flops = core.clock / accelerators.GIGA, f"{core.fp32_flops / core.clock:.0f}"
+    ghz, flops = core.hertz / accelerators.GIGA, f"{core.fp32_flops / core.hertz:.0f}"
     if core.bf16_flops:
-        flops += f" (bf16: {core.bf16_flops / core.clock:.0f})"
+        flops += f" (bf16: {core.bf16_flops / core.hertz:.0f})"
     cpu = Device(
         name="cpu",
         kind="cpu",

@@ -13,7 +13,7 @@ from bertc.base.diagnostics import listed
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, ZEROS, FanIn, Node, Probability, Weight
 from bertc.ir.fixes import argument
-from bertc.ir.methods.method import Method
+from bertc.ir.methods.method import Method, removing
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.rules import Rule, Rules
 
@@ -41,7 +41,7 @@ class NoAdapter(Node):
         """The operations of a part with those of its pairs: none."""
         return operations
 
-    def frozen(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
+    def mark_frozen(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
         """The weights of an encoder, those marked that are never trained: none."""
         return tuple(weights)
 
@@ -77,7 +77,7 @@ class Lora(Method):
         Rule("E360", "freeze", lambda s: s.freeze,
              "adapt freezes all of the network but its pooler, and freeze says to what height",
              also=("adapt", "adapt is set here"), help="freeze=0"),
-        Rule("E360", "prune", lambda s: any(method.removes for method in s.methods),
+        Rule("E360", "prune", removing,
              "what prune sets to zero an adapter would train again",
              also=("adapt", "adapt is set here"), help="prune=none",
              label="a run that begins with this one can prune it"),
@@ -137,7 +137,7 @@ class Lora(Method):
         yield replace(pair, inner=width, keeps_rows=True)
         yield op.Pointwise("add", made.rows * made.columns)
 
-    def frozen(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
+    def mark_frozen(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
         """The weights of an encoder, all marked as frozen but pairs and pooler."""
         return tuple(replace(w, frozen=w.part not in ("adapter", "pooler")) for w in weights)
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from bertc.ir.base import BY_KIND, Count, Node, Tokens
 from bertc.ir.fixes import argument
 from bertc.ir.learning.optimizer import Length, steps_of
-from bertc.ir.methods.method import Held, Method
+from bertc.ir.methods.method import Held, Method, restoring
 from bertc.ir.rules import Rule, Rules
 
 
@@ -49,10 +49,10 @@ class Ema(Method):
                  "average = ema: half_life is less than a step",
                  also=lambda s: ("steps", f"steps = {s.steps}"),
                  way=lambda s: argument("average", s.origins["average"], "half_life", "1")),
-            Rule("E381", "average", lambda s: s.patience and s.tasks,
-                 lambda s: f"patience = {s.patience} ends with the weights of the best evaluation, "
-                 "not with an average",
-                 also=("patience", "patience is set here"), help="average=none"),
+            Rule("E381", "average", lambda s: s.tasks and restoring(s),
+                 lambda s: f"{restoring(s)} ends with the weights of the best evaluation, not with "
+                 "an average",
+                 also=lambda s: (restoring(s), f"{restoring(s)} is set here"), help="average=none"),
         ),
         tasks=(
             Rule("E327", "average", lambda s: s.average.in_tokens,
@@ -60,16 +60,12 @@ class Ema(Method):
                  "examples",
                  way=lambda s: argument("average", s.origins["average"], "half_life", "100")),
         ),
-        clock=(
+        timed=(
             Rule("E329", "average", lambda s: isinstance(s.average.half_life, float),
                  "half_life is a number of steps: a clock does not say how many a share is",
                  way=lambda s: argument("average", s.origins["average"], "half_life", "700")),
         ),
     )  # fmt: skip
-
-    @property
-    def text(self) -> str:
-        return f"average={self.kind}"
 
     @property
     def in_tokens(self) -> bool:
@@ -89,6 +85,9 @@ class Ema(Method):
     def share_at(self, step: int) -> float:
         """The share of the weights in their average after run step ``step``."""
         return 1.0 if step == self.begin + 1 else 1 - 0.5 ** (1 / self.steps)
+
+    def extent(self, done: int, steps: int) -> float:
+        return steps_of(self.half_life, steps)
 
     def begun(self, step: int) -> bool:
         return step > self.begin

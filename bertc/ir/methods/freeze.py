@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bertc.base.diagnostics import several
-from bertc.ir.methods.method import Method
-from bertc.ir.network.body_node import is_below
+from bertc.ir.methods.method import Frozen, Method
 from bertc.ir.network.positions import TablePositions
 from bertc.ir.rules import Rule, Rules
 
@@ -37,16 +36,9 @@ class Freezing(Method):
              also=("positions", "positions are set here"), help="freeze=0"),
     ))  # fmt: skip
 
-    @property
-    def freezes_all(self) -> bool:
-        return self.what == "all"
-
-    def frozen_layers(self, depth: int) -> int | None:
-        named = {"embeddings": 0, "positions": None, "all": depth}
-        return named[self.what] if isinstance(self.what, str) else self.what
-
-    def keeps(self, weight: str, depth: int) -> bool:
-        frozen = self.frozen_layers(depth)
-        if frozen is None:
-            return weight.startswith("embeddings.position.")
-        return not weight.startswith("pooler.") if self.freezes_all else is_below(weight, frozen)
+    def frozen(self, depth: int) -> Frozen:
+        if self.what == "all":
+            return Frozen(depth, whole=True)
+        if isinstance(self.what, int):
+            return Frozen(self.what)
+        return Frozen(0 if self.what == "embeddings" else None)

@@ -5,11 +5,34 @@ as a setting, checked by its own rules, and says here, without torch, what it ha
 class in ``run.methods`` acts between the steps.
 """
 
-from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Self
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from bertc.ir.base import Node, Tokens
+from bertc.ir.network.body_node import is_below
 from bertc.ir.rules import Rules
+
+Pieces = tuple[tuple[int, int], ...]
+"""(rows of a batch, number of steps), one after the other."""
+
+
+class Frozen(NamedTuple):
+    """Weights of a stage's main network that it leaves as they are.
+
+    They are those of the ``layers`` lowest layers and the embeddings below; None: of the position
+    table alone. Of the ``whole`` nothing learns but a pooler, and it is read without dropout.
+    """
+
+    layers: int | None
+    whole: bool = False
+
+    def includes(self, weight: str) -> bool:
+        """True for a weight that stays."""
+        if self.whole:
+            return not weight.startswith("pooler.")
+        if self.layers is None:
+            return weight.startswith("embeddings.position.")
+        return is_below(weight, self.layers)
 
 
 class Held(NamedTuple):
@@ -33,20 +56,23 @@ class Method(Node):
     """The setting that it is written as."""
     rules: ClassVar[Rules] = Rules()
     """Mistakes of settings that it does not go with."""
-    of_tasks: ClassVar[bool] = False
-    """True if stages of text have it as their run's setting, without effect."""
+    reads: ClassVar[Literal["text", "tasks", "both"]] = "both"
+    """The stages that it has an effect in; others may have it as their run's setting."""
     why_final: ClassVar[str] = ""
     """The reason why a run cannot become longer than it was made; "" if it can."""
 
     holds: ClassVar[Held | None] = None
     """Its tensors, one like each weight, if it has some."""
+    restores: ClassVar[bool] = False
+    """True if a stage ends with the weights of its best evaluation."""
     removes: ClassVar[bool] = False
     """True if a part of the network has only weights of zero from then on, and goes at the end."""
 
     @property
     def text(self) -> str:
         """Its setting in messages, without arguments."""
-        return self.setting
+        kind = getattr(self, "kind", "")
+        return f"{self.setting}={kind}" if kind else self.setting
 
     @property
     def in_tokens(self) -> bool:
@@ -61,28 +87,47 @@ class Method(Node):
         """The same in a stage from run step ``first`` to ``last``."""
         return self
 
-    @property
-    def freezes_all(self) -> bool:
-        """True if nothing learns of the main network but a pooler; it is read without dropout."""
-        return False
+    def over_steps(self, batch: int, seq: int, steps: int, tokens: float | None) -> Self:
+        """The same over a number of steps, in a stage of so many, or of ``tokens`` unless None."""
+        return self
 
-    def frozen_layers(self, depth: int) -> int | None:
-        """The number of lowest layers that it leaves as they are, 0: embeddings; None: no such."""
+    def batches(self, batch: int, steps: int) -> Pieces:
+        """The batches of a stage of so many steps, each size a stage; () if it does not cut any."""
+        return ()
+
+    def terms_between(self, terms: Any, begin: float, end: float) -> Any:
+        """The objective in the steps of which shares from ``begin`` to ``end`` are over."""
+        return terms
+
+    def frozen(self, depth: int) -> Frozen | None:
+        """What it leaves as it is of a network with so many layers."""
         return None
-
-    def keeps(self, weight: str, depth: int) -> bool:
-        """True if it leaves this weight of the main network as it is."""
-        return False
 
     def begun(self, step: int) -> bool:
         """True if it has its tensors on the devices after run step ``step``."""
         return False
 
-    def share_at(self, step: int) -> float | None:
-        """The extent to which it acts after run step ``step``, equal in a longer run."""
-        return None
+    def extent(self, done: int, steps: int) -> float:
+        """What decides how it acts after ``done`` of a stage's steps: equal in a longer run."""
+        return 0.0
 
     @property
     def not_exported(self) -> "tuple[str, Node] | None":
         """The reason why no layout of others holds its network, and the value to write instead."""
         return None
+
+
+def batches_of(methods: Iterable[Method], batch: int, steps: int) -> Pieces:
+    """The batches of a stage of so many steps with these methods."""
+    cut = (method.batches(batch, steps) for method in methods)
+    return next(filter(None, cut), ((batch, steps),))
+
+
+def restoring(stage: Any) -> str:
+    """The setting of the method that ends a stage with its best weights; "" if none does."""
+    return next((method.setting for method in stage.methods if method.restores), "")
+
+
+def removing(stage: Any) -> str:
+    """The setting of the method that removes a part of a stage's network; "" if none does."""
+    return next((method.setting for method in stage.methods if method.removes), "")

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Axis, Node, Probability
 from bertc.ir.fixes import Way, argument
-from bertc.ir.methods.method import Method
+from bertc.ir.methods.method import Method, restoring
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.rules import Rule, Rules
@@ -69,12 +69,13 @@ class _Units(Method):
                  lambda s: f"a norm is over all {s.prune.kind} of a layer, and would change "
                  "without some",
                  also=("norm", "norm is set here"), help="remove prune"),
-            Rule("E292", ("patience", "prune"), lambda s: s.patience,
-                 lambda s: f"patience = {s.patience} ends with the best weights, which may be "
-                 "those before heads or neurons were removed",
-                 also=("prune", "prune is set here"), help="patience in a stage after this one"),
+            Rule("E292", "prune", restoring,
+                 lambda s: f"{restoring(s)} ends with the best weights, which may be those before "
+                 "heads or neurons were removed",
+                 also=lambda s: (restoring(s), f"{restoring(s)} is set here"),
+                 help=lambda s: f"{restoring(s)} in a stage after this one"),
         ),
-        clock=(
+        timed=(
             Rule("E329", "prune", lambda s: True,
                  "what is removed by when counts steps, and a clock does not say how many there "
                  "are",
@@ -103,6 +104,10 @@ class _Units(Method):
     @property
     def rounds(self) -> int:
         return ceil(round(self.share / self.every, 6)) if self.every else 1
+
+    def extent(self, done: int, steps: int) -> float:
+        begins = (number * steps // self.rounds for number in range(self.rounds))
+        return max(begin for begin in begins if begin <= done)
 
     def share_gone(self, step: int, steps: int) -> float | None:
         """The share that is gone before step ``step`` of ``steps``; None if none goes just then."""

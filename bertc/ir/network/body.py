@@ -28,15 +28,15 @@ def counted_weights(body: Body) -> tuple[tuple[tuple[Weight, ...], int, int], ..
     if not isinstance(body, Encoder):
         return ((body.weights(), 1, 1),)
     outside = body.embedding_weights(), body.common_weights(), outer_weights(body)
-    frozen = body.adapt.frozen
-    parts = [(frozen(chain(*outside, body.residual.weights(body.depth))), 1, 1)]
+    mark = body.adapt.mark_frozen
+    parts = [(mark(chain(*outside, body.residual.weights(body.depth))), 1, 1)]
     layers = [body.layer(layer) for layer in range(body.depth)]
     for part in OUTPUTS:
         alike: dict[EncoderLayer, list[int]] = {}
         for owner in body.owners[part]:
             alike.setdefault(layers[owner], []).append(owner)
         parts += [
-            (frozen(body.part_weights(part, same[0])), len({*same}), len(same))
+            (mark(body.part_weights(part, same[0])), len({*same}), len(same))
             for same in alike.values()
         ]
     return tuple(parts)

@@ -215,7 +215,7 @@ class Encoder(BodyNode):
         layers = [*scaled_by_depth(layers, self.initializer, self.depth)]
         outside = self.embedding_weights() + self.common_weights()
         outside += self.residual.weights(self.depth)
-        return self.adapt.frozen((*outside, *layers, *outer_weights(self)))
+        return self.adapt.mark_frozen((*outside, *layers, *outer_weights(self)))
 
 
 def decoder_positions(encoder: Encoder) -> LearnedPositions | None:
@@ -262,7 +262,7 @@ def _blocks(
             f"{part}.{encoder.owners[part][layer]}",
             sum(weight.numel for weight in weights),
             (*sums, *operations) if sums else operations,
-            sum(weight.numel for weight in encoder.adapt.frozen(weights) if weight.frozen),
+            sum(weight.numel for weight in encoder.adapt.mark_frozen(weights) if weight.frozen),
         )
         for part, operations in parts.items()
         for sums in [sums_of(layer, part, encoder.depth, call, widths)]

@@ -5,6 +5,7 @@ from itertools import takewhile
 
 from bertc.ir import operation as op
 from bertc.ir.methods.adapter import Lora
+from bertc.ir.methods.method import Frozen
 from bertc.ir.network.body_node import is_below
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead
@@ -32,21 +33,27 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
     )  # fmt: skip
 
 
+def frozen_of(stage: Stage) -> Frozen | None:
+    """What a stage leaves as it is of its main network; None if all of it learns."""
+    return next(filter(None, (method.frozen(stage.layers) for method in stage.methods)), None)
+
+
 def frozen_layers(stage: Stage) -> int | None:
     """Number of lowest layers that are not trained, 0: embeddings alone; None: all are."""
-    counts = (method.frozen_layers(stage.layers) for method in stage.methods)
-    return next((count for count in counts if count is not None), None)
+    frozen = frozen_of(stage)
+    return frozen.layers if frozen else None
 
 
 def freezes_all(stage: Stage) -> bool:
     """True if nothing of the main network learns but a pooler; it is read without dropout."""
-    return any(method.freezes_all for method in stage.methods)
+    frozen = frozen_of(stage)
+    return bool(frozen and frozen.whole)
 
 
 def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
     """True for a weight of a network's body that a stage leaves as it is."""
-    kept = (method.keeps(weight, stage.layers) for method in stage.methods)
-    return network.role == "trained" and any(kept)
+    frozen = frozen_of(stage)
+    return network.role == "trained" and bool(frozen and frozen.includes(weight))
 
 
 def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:

@@ -7,7 +7,7 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.methods.method import Held
 from bertc.ir.once import once
 from bertc.ir.program.stage import AnyStage, Stage
-from bertc.ir.terms.masking import AdaptiveUnit, Masks
+from bertc.ir.terms.masking import AdaptiveUnit
 
 
 def causal_rows(terms: Sequence[Term], batch: int) -> tuple[float, int]:
@@ -44,11 +44,6 @@ def adaptive_unit(stage: Stage) -> AdaptiveUnit | None:
     """The unit of masks that follow what the network predicts right, if a term has them."""
     units = (masks.unit for masks in stage.masked_terms())
     return next((unit for unit in units if isinstance(unit, AdaptiveUnit)), None)
-
-
-def share_falls(stage: Stage) -> bool:
-    """True if the share of masked tokens falls from step to step."""
-    return any(isinstance(t.objective, Masks) and t.objective.p_end for t in stage.objective)
 
 
 def part_over(stage: Stage, number: int) -> float:

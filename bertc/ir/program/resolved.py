@@ -15,7 +15,7 @@ from bertc.ir.data import Share
 from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Term
 from bertc.ir.methods.adapter import NO_ADAPTER
-from bertc.ir.methods.clock import Clock
+from bertc.ir.methods.ending import Clock
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import AnyStage, Stage

@@ -15,12 +15,12 @@ from bertc.ir.changing.growth import Drawn, Growth, Init, Stack
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Docstrings, Format, Language, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
-from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup
 from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.methods.adapter import NO_ADAPTER, Adapter
 from bertc.ir.methods.average import NO_AVERAGE, Average
+from bertc.ir.methods.batches import FULL_BATCH, BatchWarmup
 from bertc.ir.methods.freeze import Freeze
 from bertc.ir.methods.pruning import NOTHING, Pruning
 from bertc.ir.mixing import MixedRows, Mixing

@@ -17,10 +17,11 @@ from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
 from bertc.ir.methods.adapter import NO_ADAPTER, Adapter, Lora
 from bertc.ir.methods.average import NO_AVERAGE, Average, Ema
-from bertc.ir.methods.clock import Clock
+from bertc.ir.methods.batches import FULL_BATCH, RisingBatch
+from bertc.ir.methods.ending import Clock, Patience
+from bertc.ir.methods.falling import FallingMasks, falls
 from bertc.ir.methods.freeze import Freeze, Freezing
 from bertc.ir.methods.method import Method
-from bertc.ir.methods.patience import Patience
 from bertc.ir.methods.pruning import NOTHING, Heads, Neurons, Pruning
 from bertc.ir.mixing import Mixing
 from bertc.ir.network.body import Body
@@ -34,7 +35,7 @@ from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
-AnyMethod = Clock | Lora | Freezing | Heads | Neurons | Ema | Patience
+AnyMethod = RisingBatch | FallingMasks | Clock | Lora | Freezing | Heads | Neurons | Ema | Patience
 """The closed union of methods."""
 METHODS: tuple[type[Method], ...] = get_args(AnyMethod)
 EVALUATED_FILES = tuple(one.holds.file for one in METHODS if one.holds and one.holds.evaluated)
@@ -46,6 +47,8 @@ class HasMethods(Protocol):
 
     @property
     def steps(self) -> object: ...
+    @property
+    def objective(self) -> tuple[Term, ...]: ...
     @property
     def freeze(self) -> Freeze: ...
     @property
@@ -60,6 +63,7 @@ def methods_of(settings: HasMethods, adapter: Adapter) -> tuple[AnyMethod, ...]:
     """The methods of a stage, in the order in which they act."""
     length = settings.steps
     methods = (
+        getattr(settings, "batch_warmup", FULL_BATCH), falls(settings.objective) and FallingMasks(),
         isinstance(length, Hours) and Clock(hours=length.hours), adapter,
         settings.freeze and Freezing(what=settings.freeze), settings.prune, settings.average,
         settings.patience and Patience(evaluations=settings.patience),

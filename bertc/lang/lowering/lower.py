@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed
 from bertc.ir.base import NAME_RULE, is_plain
-from bertc.ir.learning.batch_warmup import MOST_STAGES
+from bertc.ir.methods.batches import MOST_STAGES
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Given, Origin, OriginKind, Program
 from bertc.lang.lowering.convert import Converter

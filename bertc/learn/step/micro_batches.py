@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from bertc.cost.planning.plan import batches_at_once
+from bertc.ir.methods.falling import falls
 from bertc.ir.program import reading
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
@@ -78,17 +79,17 @@ def _in_one_direction(
     stage: Stage, vocab: VocabTensors, seed: int, microbatch: int, remembered: Remembered | None
 ) -> Corruption:
     def micro_batches(inputs: Inputs, batch: int, number: int = 0) -> list[list[MicroBatch]]:
-        unit = batch if reading.share_falls(stage) or batch % microbatch else microbatch
+        unit = batch if falls(stage.objective) or batch % microbatch else microbatch
         fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
         known = vocab
         if reading.adaptive_unit(stage) and remembered and remembered.following:
             known = vocab._replace(weights=remembered.following.weights)
         parts: list[MicroBatch] = []
         for index, rows in enumerate(
-            split(inputs, unit if reading.share_falls(stage) else fitting * unit)
+            split(inputs, unit if falls(stage.objective) else fitting * unit)
         ):
             # Where the share of masked tokens falls, these are the rows of one batch.
-            over = reading.part_over(stage, number + index) if reading.share_falls(stage) else 0.0
+            over = reading.part_over(stage, number + index) if falls(stage.objective) else 0.0
             corrupted = corrupt(stage, rows, known, mask_key(seed), over)
             units = split(corrupted, unit)
             cut = [part for rows_of_unit in units for part in split(rows_of_unit, microbatch)]

@@ -6,15 +6,15 @@ from typing import Any, assert_never
 
 from bertc.ir.methods.adapter import Lora
 from bertc.ir.methods.average import Ema
-from bertc.ir.methods.clock import Clock
+from bertc.ir.methods.batches import RisingBatch
+from bertc.ir.methods.ending import Clock, Patience
+from bertc.ir.methods.falling import FallingMasks
 from bertc.ir.methods.freeze import Freezing
-from bertc.ir.methods.patience import Patience
 from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.program.stage import AnyMethod, Stage
 from bertc.run.methods.acting import Acting
 from bertc.run.methods.average import Averaging
-from bertc.run.methods.clock import ByClock
-from bertc.run.methods.patience import Waiting
+from bertc.run.methods.ending import ByClock, Waiting
 from bertc.run.methods.pruning import Removing
 from bertc.run.train.session import Session
 
@@ -46,7 +46,7 @@ def _acting(method: AnyMethod, session: Session, stage: Stage) -> Acting[Any]:
     match method:
         case Clock():
             return ByClock(method, session, stage)
-        case Lora() | Freezing():  # weights that stay have no gradients
+        case RisingBatch() | FallingMasks() | Lora() | Freezing():  # at work within a step
             return Acting(method, session, stage)
         case Heads() | Neurons():
             return Removing(method, session, stage)

@@ -81,7 +81,7 @@ def save(
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-    prune(parent, verify(final), keep, stay)
+    remove_older(parent, verify(final), keep, stay)
     return final
 
 
@@ -128,7 +128,7 @@ def _manifest(step: int, files: Mapping[str, Any], facts: Mapping[str, Any]) -> 
     return _render({"content": content, "sha256": digest})
 
 
-def prune(
+def remove_older(
     parent: Path, newest: Checkpoint, keep: int | Literal["all"], stay: Collection[int]
 ) -> None:
     """Remove what ``newest`` replaced, and all but the newest ``keep``, damaged or not.

@@ -72,6 +72,7 @@ def why_not_longer(old: Resolved, new: Resolved) -> str:
         warmup = " and a warm-up that is a part of them" * isinstance(stage.optimizer.warmup, float)
         return f"its learning rate is made for {old.steps:,} steps (schedule={kind}{warmup})"
     for before, after in zip(stage.methods, new_stage.methods, strict=False):
-        if any(before.share_at(step + 1) != after.share_at(step + 1) for step in compared):
+        lengths = (before, stage.steps), (after, new_stage.steps)
+        if any(len({one.extent(step, steps) for one, steps in lengths}) > 1 for step in compared):
             return f"its {before.setting} is made for {old.steps:,} steps ({before.text})"
     return ""

@@ -118,7 +118,7 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
     if outside.checkpoint:
         # A kill may have come before older ones went.
         stay = [one.step for one in resolved.run.save_at]
-        checkpoints.prune(folder.checkpoints, outside.checkpoint, resolved.run.keep, stay)
+        checkpoints.remove_older(folder.checkpoints, outside.checkpoint, resolved.run.keep, stay)
         of = duration_text(most) if most else f"{resolved.steps:,}"
         note(f"resuming at step {outside.checkpoint.step:,} of {of}")
     if not most and time.seconds_total > SHORTEST_FORECAST_SECONDS:

@@ -22,10 +22,11 @@ class Checker(NamedTuple, Generic[_S]):
         """Report every rule that the settings break, in the order of the rules."""
         for rule in rules:
             if rule.when(self.settings):
+                at = rule.at(self.settings) if callable(rule.at) else rule.at
                 self.report(
                     rule.code,
                     self._of(rule.says),
-                    rule.at,
+                    at,
                     also=self._of(rule.also),
                     label=self._of(rule.label),
                     help=self._of(rule.help),

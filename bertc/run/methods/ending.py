@@ -1,9 +1,9 @@
-"""Patience in training: the best weights so far, and the end of a stage with them."""
+"""What ends a stage in training before its steps do: the clock, or patience with best weights."""
 
 import torch
 
 from bertc.base.diagnostics import DataError
-from bertc.ir.methods.patience import Patience
+from bertc.ir.methods.ending import Clock, Patience
 from bertc.learn.step.engines import local_shard
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.methods.acting import Acting
@@ -11,6 +11,20 @@ from bertc.run.records.metrics import Ended, describe
 from bertc.run.records.results import mean_score
 from bertc.run.train.phase import Phase
 from bertc.run.train.state import Best
+
+
+class ByClock(Acting[Clock]):
+    """The time of a run, by the seconds of its first process."""
+
+    def is_over(self) -> bool:
+        """True if the time is used up, for all processes at once."""
+        progress = self.session.progress
+        progress.seconds = self.session.ranks.share(progress.seconds)
+        return progress.seconds >= self.method.seconds
+
+    def share_used(self) -> float:
+        """The share of the time that is used."""
+        return self.session.progress.seconds / self.method.seconds
 
 
 class Waiting(Acting[Patience]):

@@ -1,9 +1,11 @@
-"""The clock: a run of one stage on text that ends after a time of training."""
+"""What ends a stage before its steps do: a clock, or patience."""
+
+from typing import Annotated
 
 from pydantic import Field
 
 from bertc.ir.fixes import argument, fix
-from bertc.ir.methods.method import Method
+from bertc.ir.methods.method import Held, Method
 from bertc.ir.program.written import DEFAULT_STAGE
 from bertc.ir.rules import Rule, Rules
 
@@ -14,7 +16,7 @@ class Clock(Method):
     hours: float = Field(gt=0)
 
     setting = "clock"
-    rules = Rules(clock=(
+    rules = Rules(timed=(
         Rule("E329", "steps", lambda s: s.name != DEFAULT_STAGE,
              "a clock measures a run of one stage, not of several",
              help="steps of each stage, or one stage"),
@@ -36,3 +38,20 @@ class Clock(Method):
     @property
     def seconds(self) -> float:
         return 3600 * self.hours
+
+
+class Patience(Method):
+    """The end of a stage after ``evaluations`` without a better score, with its best weights."""
+
+    evaluations: Annotated[int, Field(ge=1)]
+
+    setting = "patience"
+    holds = Held("best.safetensors", on_devices=False)
+    reads = "tasks"
+    restores = True
+    why_final = "it ends with the weights of its best evaluation (patience)"
+    rules = Rules(text=(
+        Rule("E275", "patience", lambda s: True,
+             "patience needs the scores of a task, but the objective has none",
+             also=("objective", "the objective is set here"), help="patience=0"),
+    ))  # fmt: skip

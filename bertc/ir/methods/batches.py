@@ -1,0 +1,121 @@
+"""Batches of fewer rows at first: each size makes a stage of its own."""
+
+import math
+from operator import not_
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from bertc.ir.base import BY_KIND, Count, Node, Tokens
+from bertc.ir.fixes import written
+from bertc.ir.methods.method import Method, Pieces
+from bertc.ir.rules import Also, Rule, Rules
+
+MOST_STAGES = 100
+"""Stages that a run may have, each size of their batches counted."""
+
+
+class FullBatch(Node):
+    """Every batch has all rows."""
+
+    kind: Literal["none"] = "none"
+
+
+class RisingBatch(Method):
+    """Batches of ``rows`` rows, then of ``by`` more, ..., each size for as many steps as any other.
+
+    After ``over`` steps, or that share of them, a batch has all its rows (ModernBERT,
+    ``batch_size_warmup_min_size`` and ``_tokens``: sizes are 1, 2, ... micro-batches of a device;
+    cramming, ``batch_size_ramp``; GPT-BERT, ``batch_reduction``). ``by`` 0: by ``rows``.
+    """
+
+    kind: Literal["rising"] = "rising"
+    rows: Annotated[int, Field(ge=1, le=10**12)]
+    over: Annotated[int, Field(ge=1, le=10**12)] | Annotated[float, Field(gt=0, le=1)] | Tokens
+    by: Annotated[Count, Field(exclude_if=not_)] = 0
+    positional = ("rows", "over", "by")
+
+    setting = "batch_warmup"
+    reads = "text"
+    rules = Rules(
+        stage=(
+            Rule("E328", lambda s: _misfit(s)[0], lambda s: _misfit(s)[0],
+                 lambda s: f"batch_warmup {_misfit(s)[2]}",
+                 also=lambda s: _misfit(s)[1], help=lambda s: _misfit(s)[3]),
+        ),
+        tasks=(
+            Rule("E327", "batch_warmup", lambda s: True,
+                 "batch_warmup is of text: a task learns from batches of one size",
+                 help="batch_warmup=none"),
+        ),
+        timed=(
+            Rule("E329", "batch_warmup", lambda s: True,
+                 "batch_warmup counts steps, and a clock does not say how many there are",
+                 help="batch_warmup=none"),
+        ),
+    )  # fmt: skip
+
+    def _sizes(self, batch: int) -> range:
+        """The numbers of rows before ``batch``."""
+        return range(self.rows, batch, self.by or self.rows)
+
+    @property
+    def in_tokens(self) -> bool:
+        return isinstance(self.over, Tokens)
+
+    def over_steps(self, batch: int, seq: int, steps: int, tokens: float | None) -> Self:
+        if isinstance(self.over, int):
+            return self
+        # Beyond the batch is an error that is reported later; over all steps, the last has all.
+        sizes = self._sizes(batch) or range(max(1, batch // 8), batch, max(1, batch // 8))
+        mean = (sizes[0] + sizes[-1]) / 2 if sizes else batch
+        if isinstance(self.over, Tokens):
+            over = self.over.tokens / (mean * seq)
+        elif tokens is None:
+            over = min(steps - 1, self.over * steps)
+        else:
+            steps = math.ceil(tokens / ((self.over * mean + (1 - self.over) * batch) * seq))
+            over = min(steps - 1, self.over * steps)
+        return self.model_copy(update={"over": max(1, round(over))})
+
+    def batches(self, batch: int, steps: int) -> Pieces:
+        """Those that have steps; more than a run may have, which are refused, are fewer here."""
+        assert isinstance(self.over, int), "a pass has made them steps"
+        sizes = self._sizes(batch)
+        count = min(len(sizes), self.over, MOST_STAGES)
+        ends = [min(steps, -(-n * self.over // count)) for n in range(1, count + 1)]
+        begins = [0, *ends]
+        rows = (*(sizes[n * len(sizes) // count] for n in range(count)), batch)
+        pieces = zip(rows, (*ends, steps), begins, strict=True)
+        return tuple((rows, end - begin) for rows, end, begin in pieces if end > begin)
+
+
+def _misfit(stage: Any) -> tuple[str, Also, str, str]:
+    """What does not go with a batch warm-up: where, also where, the fault, the remedy; or ""s.
+
+    It has to begin below the batch, and to end before the stage does.
+    """
+    batch, steps, microbatch = stage.batch, stage.steps, stage.microbatch
+    rising, wrong, fault = stage.batch_warmup, "", ""
+    rows, over = rising.rows, rising.over
+    fewer = rows if rows < batch else batch // 8
+    sooner = over if over < steps else steps // 10
+    instead = f"batch_warmup={f'rising({fewer}, {sooner})' if fewer and sooner else 'none'}"
+    if rows >= batch:
+        wrong, fault = "batch", f"begins with {rows} examples, but batch = {batch}"
+    elif over >= steps:
+        end = f"and has to end before stage {stage.name} does, after {steps}"
+        wrong, fault = "steps", f"takes {over} steps, {end}"
+    elif microbatch and math.gcd(rows, rising.by) % microbatch:
+        fault = f"rises by {rising.by or rows} examples, which is no multiple of microbatch = "
+        wrong, fault = "microbatch", f"{fault}{microbatch}"
+        instead = f"microbatch={math.gcd(microbatch, rows, rising.by, batch)}"
+    if not wrong:
+        return "", ("", ""), "", ""
+    if written(stage.origins[wrong]) and not written(stage.origins["batch_warmup"]):
+        return wrong, ("batch_warmup", "batch_warmup is set here"), fault, instead
+    return "batch_warmup", (wrong, f"{wrong} = {getattr(stage, wrong)}"), fault, instead
+
+
+BatchWarmup = Annotated[FullBatch | RisingBatch, BY_KIND]
+FULL_BATCH = FullBatch()
