@@ -263,7 +263,7 @@ def test_an_attention_is_named_in_its_own_files_alone(kind: type[Node]) -> None:
 
 OF_METHODS = ("ir/methods/", "run/methods/", "ir/program/stage.py", "ir/program/resolved.py")
 """Files that name methods: their own, the union with the match over it, and the run's clock."""
-OF_ADAPTERS = ("model/encoder.py", "model/weights.py", "hub/adapte", "ir/program/passing.py")
+OF_ADAPTERS = ("model/encoder.py", "model/weights.py", "hub/adapte")
 """An adapter is a part of its network as well."""
 
 

@@ -43,5 +43,7 @@ class Rules(NamedTuple):
     """Mistakes of tasks, whose rows vary, before lengths become steps."""
     text: tuple[Rule[Any], ...] = ()
     """Mistakes of stages of text."""
+    remarks: tuple[Rule[Any], ...] = ()
+    """Remarks on a run without mistakes."""
     timed: tuple[Rule[Any], ...] = ()
     """Mistakes of a run that ends with its time, not after a number of steps."""

@@ -68,7 +68,7 @@ class Encoder(BodyModule):
         if isinstance(node.adapt, Lora):
             for module in self.modules():
                 if isinstance(module, Linear):
-                    module.adapt = node.adapt
+                    module.pair = node.adapt
         self._regions = self._plain()
 
     @property

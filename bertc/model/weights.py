@@ -28,10 +28,10 @@ def parameter(weight: Weight) -> nn.Parameter:
 class Linear(nn.Module):
     """``x W^T``, and ``+ b`` if the table has a bias, over the last axis, in the dtype of ``x``.
 
-    If the table has the pair of an adapter, its product is added: ``adapt`` says at which scale.
+    If the table has the pair of an adapter, its product is added: ``pair`` says at which scale.
     """
 
-    adapt = Lora()
+    pair = Lora()
     __call__: Callable[..., Tensor]
 
     def __init__(self, table: Table, name: str) -> None:
@@ -147,7 +147,7 @@ def adapted(maps: Sequence[Linear], x: Tensor, y: Tensor) -> Tensor:
         return y
     # Maps without a pair have columns of zeros.
     seconds = [m.weight.new_zeros(len(m.weight), 0) if m.lora_b is None else m.lora_b for m in maps]
-    scale, rate, training = maps[0].adapt.scale, maps[0].adapt.dropout, maps[0].training
+    scale, rate, training = maps[0].pair.scale, maps[0].pair.dropout, maps[0].training
     inner = F.linear(dropout(x, rate, training), torch.cat(firsts).to(x.dtype))
     # In these rows MKL computes the gradient of so narrow a map 18 times as fast.
     second: Tensor = torch.block_diag(*(s.t() for s in seconds))  # type: ignore[no-untyped-call]

@@ -43,6 +43,12 @@ def assemble(program: Complete) -> Resolved:
 
 _OF_BODIES = ("embedding", "table", "pooler", "head", "dropout", "initializer")
 """Settings that every body has as they are."""
+_OF_ENCODERS = {*Encoder.model_fields} & {*StageSettings.model_fields} - {
+    "layers",
+    "ffn",
+    "languages",
+}
+"""Settings that a transformer has as they are."""
 
 
 def _same(settings: CompleteSettings, *names: str) -> dict[str, Any]:
@@ -54,8 +60,7 @@ def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
     heads, widths = layer_values(stage.heads, layers), layer_values(stage.ffn, layers)
     of_layer = cache(lambda heads, ffn: LayerWidths(heads=heads, head_dim=stage.head_dim, ffn=ffn))
     return Encoder(
-        **_same(stage, *_OF_BODIES, "hidden", "positions", "segments", "attention", "norm"),
-        **_same(stage, "adapt", "residual"),
+        **_same(stage, *_OF_ENCODERS),
         vocab_size=table_rows(stage.vocab),
         languages=stage.languages if stage.language_embeddings else (),
         ffn=feed_forward(stage.activation),

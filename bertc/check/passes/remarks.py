@@ -6,11 +6,10 @@ from fractions import Fraction
 from bertc.base.diagnostics import Diagnostics, several
 from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import has_tasks, reads_on
-from bertc.ir.changing.growth import Drawn, FromOther
+from bertc.ir.changing.growth import Drawn
 from bertc.ir.data import Prepared
 from bertc.ir.learning.answer import Labels
 from bertc.ir.learning.objective import in_directions
-from bertc.ir.methods.adapter import NO_ADAPTER
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.reading import causal_rows
@@ -34,7 +33,8 @@ def remarks(program: Complete, diagnostics: Diagnostics) -> None:
     """
     if diagnostics.found:
         return
-    Checker(program, diagnostics).rules(_OF_RUNS)
+    of_methods = (rule for method in program.methods for rule in method.rules.remarks)
+    Checker(program, diagnostics).rules((*_OF_RUNS, *of_methods))
     for stage in program.stages:
         Checker(stage, diagnostics).rules(_OF_STAGES)
     first = Checker(program.stages[0], diagnostics)
@@ -72,16 +72,6 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          f"head{'s' * (p.heads != 1)} of width {p.head_dim} in each layer",
          label="unwritten heads are derived from hidden",
          help=lambda p: f"hidden={round(p.hidden / HEAD_WIDTH) * HEAD_WIDTH}"),
-    Rule("R126", "adapt",
-         lambda p: p.adapt != NO_ADAPTER and not isinstance(p.init, FromOther),
-         "adapt without init freezes a network of random weights",
-         help='name a run or a model folder, as in init="runs/albert"'),
-    Rule("R126", "adapt",
-         lambda p: p.adapt != NO_ADAPTER and isinstance(p.init, FromOther)
-         and not p.init.same_tokens and not isinstance(p.vocab, Trimmed),
-         "adapt freezes the rows of new tokens as they begin: none of them is learned",
-         also=lambda p: ("vocab", "the vocabulary is not that of init"),
-         help="train without adapt first, and name that run as init"),
     Rule("R121", "vocab",
          lambda p: (isinstance(p.vocab, Trimmed) or isinstance(p.vocab, Extended)
                     and isinstance(p.vocab.words, int))

@@ -5,17 +5,19 @@ With an adapter the rest of an encoder is frozen, but for the pooler, which belo
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from bertc.base.diagnostics import listed
 from bertc.ir import operation as op
 from bertc.ir.base import BY_KIND, ZEROS, FanIn, Node, Probability, Weight
+from bertc.ir.changing.growth import FromOther
 from bertc.ir.fixes import argument
 from bertc.ir.methods.method import Method, removing
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.rules import Rule, Rules
+from bertc.ir.vocabulary import Trimmed
 
 MapName = Literal["query", "key", "value", "output", "gate", "inner", "outer"]
 Adapted = Literal["attention", "ffn", "query", "key", "value", "output", "gate", "inner", "outer"]
@@ -32,6 +34,7 @@ class NoAdapter(Node):
     """Weights are trained themselves."""
 
     kind: Literal["none"] = "none"
+    maps: ClassVar = frozenset[str]()
 
     def weights(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
         """The weights of a part with those of its pairs: none."""
@@ -84,6 +87,16 @@ class Lora(Method):
         Rule("E360", "adapt", lambda s: s.generator.kind == "network",
              "adapt freezes the tables that a generator shares with the network and trains",
              also=("generator", "generator is set here"), help="adapt=none"),
+    ), remarks=(
+        Rule("R126", "adapt", lambda p: not isinstance(p.init, FromOther),
+             "adapt without init freezes a network of random weights",
+             help='name a run or a model folder, as in init="runs/albert"'),
+        Rule("R126", "adapt",
+             lambda p: isinstance(p.init, FromOther) and not p.init.same_tokens
+             and not isinstance(p.vocab, Trimmed),
+             "adapt freezes the rows of new tokens as they begin: none of them is learned",
+             also=("vocab", "the vocabulary is not that of init"),
+             help="train without adapt first, and name that run as init"),
     ))  # fmt: skip
 
     def lacking(self, stage: Any) -> list[str]:

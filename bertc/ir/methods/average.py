@@ -62,7 +62,7 @@ class Ema(Method):
         ),
         timed=(
             Rule("E329", "average", lambda s: isinstance(s.average.half_life, float),
-                 "half_life is a number of steps: a clock does not say how many a share is",
+                 "half_life is a number of steps: a time does not say how many a share is",
                  way=lambda s: argument("average", s.origins["average"], "half_life", "700")),
         ),
     )  # fmt: skip

@@ -50,7 +50,7 @@ class RisingBatch(Method):
         ),
         timed=(
             Rule("E329", "batch_warmup", lambda s: True,
-                 "batch_warmup counts steps, and a clock does not say how many there are",
+                 "batch_warmup counts steps, and a time does not say how many there are",
                  help="batch_warmup=none"),
         ),
     )  # fmt: skip

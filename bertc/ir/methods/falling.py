@@ -13,7 +13,7 @@ class FallingMasks(Method):
     setting = "objective"
     rules = Rules(timed=(
         Rule("E329", "objective", lambda s: True,
-             "p_end falls by steps, and a clock does not say how many there are: leave it out"),
+             "p_end falls by steps, and a time does not say how many there are: leave it out"),
     ))  # fmt: skip
 
     @property

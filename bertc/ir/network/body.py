@@ -1,6 +1,5 @@
 """The closed unions of bodies: as settings, and with every dimension known."""
 
-from itertools import chain
 from typing import Annotated
 
 from bertc.ir.base import BY_KIND, Weight
@@ -27,16 +26,15 @@ def counted_weights(body: Body) -> tuple[tuple[tuple[Weight, ...], int, int], ..
     """Weights of each part, how often stored and used; equal layers of an encoder are one part."""
     if not isinstance(body, Encoder):
         return ((body.weights(), 1, 1),)
-    outside = body.embedding_weights(), body.common_weights(), outer_weights(body)
-    mark = body.adapt.mark_frozen
-    parts = [(mark(chain(*outside, body.residual.weights(body.depth))), 1, 1)]
+    outside = body.embedding_weights() + body.common_weights() + outer_weights(body)
+    outside = body.adapt.mark_frozen(outside + body.residual.weights(body.depth))
+    parts = [(outside, 1, 1)]
     layers = [body.layer(layer) for layer in range(body.depth)]
     for part in OUTPUTS:
         alike: dict[EncoderLayer, list[int]] = {}
         for owner in body.owners[part]:
             alike.setdefault(layers[owner], []).append(owner)
         parts += [
-            (mark(body.part_weights(part, same[0])), len({*same}), len(same))
-            for same in alike.values()
+            (body.part_weights(part, same[0]), len({*same}), len(same)) for same in alike.values()
         ]
     return tuple(parts)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from bertc.ir import operation as op
 from bertc.ir.base import Initializer, Node, TableRows, Weight, Width
@@ -97,6 +97,11 @@ class BodyNode(Node):
     def owners(self) -> Mapping[str, tuple[int, ...]]:
         """Parts that exist once a layer, each with the layer whose weights layer l uses."""
         return {}
+
+    @property
+    def merged(self) -> Self:
+        """The same with maps that have taken in the pairs that are trained next to them, if any."""
+        return self
 
     @property
     def kinds_of_segments(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -103,7 +103,12 @@ class Encoder(BodyNode):
         alone = kind.content_alone and not self.positions.biases_scores
         return Attended(widths, alone) if kind.projects else None
 
+    @property
+    def merged(self) -> Self:
+        return self.model_copy(update={"adapt": NO_ADAPTER}) if self.adapt.maps else self
+
     def settings(self) -> dict[str, Any]:
+        last = "norm", "residual", "positions", "segments", "head", "dropout", "initializer"
         return {
             "layers": self.depth,
             "hidden": self.hidden,
@@ -115,13 +120,7 @@ class Encoder(BodyNode):
             "share": scheme_of(self.attention_owner, self.ffn_owner),
             "attention": self.attention,
             "activation": self.ffn.setting,
-            "norm": self.norm,
-            "residual": self.residual,
-            "positions": self.positions,
-            "segments": self.segments,
-            "head": self.head,
-            "dropout": self.dropout,
-            "initializer": self.initializer,
+            **{name: getattr(self, name) for name in last},
         }
 
     def operations(self, call: op.Call) -> op.Forward:
@@ -177,7 +176,8 @@ class Encoder(BodyNode):
     @once
     def part_weights(self, part: SharedPart, layer: int) -> tuple[Weight, ...]:
         """Weights of attention or the feed-forward part, named by the layer that owns them."""
-        return self.layer(layer).weights(part, f"{part}.{layer}", self.initializer)
+        weights = self.layer(layer).weights(part, f"{part}.{layer}", self.initializer)
+        return self.adapt.mark_frozen(weights)
 
     def embedding_weights(self) -> tuple[Weight, ...]:
         """Tables of vectors whose sum the first layer reads, their norm, and a projection."""
@@ -213,8 +213,9 @@ class Encoder(BodyNode):
             if self.owners[part][layer] == layer:
                 layers += self.part_weights(part, layer)
         layers = [*scaled_by_depth(layers, self.initializer, self.depth)]
-        outside = self.embedding_weights() + self.common_weights()
-        outside += self.residual.weights(self.depth)
+        outside = (
+            self.embedding_weights() + self.common_weights() + self.residual.weights(self.depth)
+        )
         return self.adapt.mark_frozen((*outside, *layers, *outer_weights(self)))
 
 
@@ -262,7 +263,7 @@ def _blocks(
             f"{part}.{encoder.owners[part][layer]}",
             sum(weight.numel for weight in weights),
             (*sums, *operations) if sums else operations,
-            sum(weight.numel for weight in encoder.adapt.mark_frozen(weights) if weight.frozen),
+            sum(weight.numel for weight in weights if weight.frozen),
         )
         for part, operations in parts.items()
         for sums in [sums_of(layer, part, encoder.depth, call, widths)]

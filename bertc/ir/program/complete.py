@@ -27,7 +27,7 @@ class CompleteSettings(KnownSettings):
     @property
     def methods(self) -> tuple[AnyMethod, ...]:
         """The methods that act over the steps, in order."""
-        return methods_of(self, self.adapt)
+        return methods_of(self)
 
 
 class StageSettings(CompleteSettings):

@@ -4,10 +4,8 @@ from dataclasses import replace
 from itertools import takewhile
 
 from bertc.ir import operation as op
-from bertc.ir.methods.adapter import Lora
 from bertc.ir.methods.method import Frozen
 from bertc.ir.network.body_node import is_below
-from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
@@ -104,9 +102,7 @@ def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bo
 
 def adapts(network: Network) -> bool:
     """True if pairs next to its frozen maps are trained."""
-    body = network.body
-    pairs = isinstance(body, Encoder) and isinstance(body.adapt, Lora)
-    return pairs and network.role == "trained"
+    return network.role == "trained" and network.body.merged is not network.body
 
 
 def _adapted(forward: op.Forward) -> op.Forward:

@@ -14,7 +14,6 @@ from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Share
 from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Term
-from bertc.ir.methods.adapter import NO_ADAPTER
 from bertc.ir.methods.ending import Clock
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
@@ -209,14 +208,9 @@ class Resolved(Node):
     @property
     def merged(self) -> "Resolved":
         """The program without an adapter, whose pairs are added into the maps of its network."""
-        if getattr(self.encoder, "adapt", NO_ADAPTER) == NO_ADAPTER:
+        if self.encoder.merged is self.encoder:
             return self
-        stages = (
-            stage.model_copy(
-                update={"encoder": stage.encoder.model_copy(update={"adapt": NO_ADAPTER})}
-            )
-            for stage in self.stages
-        )
+        stages = (s.model_copy(update={"encoder": s.encoder.merged}) for s in self.stages)
         return self.model_copy(update={"stages": tuple(stages)})
 
     def with_data(self, change: Callable[[tuple[Share, ...]], tuple[Share, ...]]) -> "Resolved":

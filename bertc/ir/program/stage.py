@@ -15,7 +15,7 @@ from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
-from bertc.ir.methods.adapter import NO_ADAPTER, Adapter, Lora
+from bertc.ir.methods.adapter import NO_ADAPTER, Lora
 from bertc.ir.methods.average import NO_AVERAGE, Average, Ema
 from bertc.ir.methods.batches import FULL_BATCH, RisingBatch
 from bertc.ir.methods.ending import Clock, Patience
@@ -59,12 +59,13 @@ class HasMethods(Protocol):
     def patience(self) -> int: ...
 
 
-def methods_of(settings: HasMethods, adapter: Adapter) -> tuple[AnyMethod, ...]:
+def methods_of(settings: HasMethods) -> tuple[AnyMethod, ...]:
     """The methods of a stage, in the order in which they act."""
-    length = settings.steps
+    length, network = settings.steps, getattr(settings, "encoder", settings)
     methods = (
         getattr(settings, "batch_warmup", FULL_BATCH), falls(settings.objective) and FallingMasks(),
-        isinstance(length, Hours) and Clock(hours=length.hours), adapter,
+        isinstance(length, Hours) and Clock(hours=length.hours),
+        getattr(network, "adapt", NO_ADAPTER),
         settings.freeze and Freezing(what=settings.freeze), settings.prune, settings.average,
         settings.patience and Patience(evaluations=settings.patience),
     )  # fmt: skip
@@ -124,7 +125,7 @@ class Stage(Node):
     @once
     def methods(self) -> tuple[AnyMethod, ...]:
         """The methods that act over its steps, in order."""
-        return methods_of(self, getattr(self.encoder, "adapt", NO_ADAPTER))
+        return methods_of(self)
 
     @property
     def layers(self) -> int:

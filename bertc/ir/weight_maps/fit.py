@@ -114,7 +114,7 @@ def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) 
         if old.encoder.hidden < new.encoder.hidden and isinstance(new.run.init, FromRun):
             way += ", or grow=tile, which begins wider networks"
     if old.merged is not old:  # its pairs go on, with their moments
-        way = "write adapt as it is there, or moments=reset, which takes the merged network"
+        way = "write the adapter as it is there, or moments=reset, which takes the merged network"
     return DataError(
         f"the weights of {folder} do not fit: {'; '.join(reasons[:SHOWN_REASONS])}"
         + (f"; and {hidden_reasons} more" if hidden_reasons > 0 else ""),

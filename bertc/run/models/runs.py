@@ -104,12 +104,12 @@ def export_adapter_of(run: Path, folder: Path) -> Exported:
     if not names:
         raise UsageError(
             f"--adapter: {run} has no checkpoint with an adapter",
-            help="leave it out; adapt=lora in a spec trains one",
+            help="leave it out; a spec with a lora adapter trains one",
         )
     merged_too = "leave out --adapter: the folder then has the whole network, merged"
     if not isinstance(init, FromRun):
         raise UsageError(
-            f"--adapter: {run} began with no folder as a whole, which peft would adapt",
+            f"--adapter: {run} began with no folder as a whole, which peft would change",
             help=merged_too,
         )
     if not init.same_tokens:

@@ -13,9 +13,9 @@ from bertc.base.storage.paths import is_file
 from bertc.base.storage.plain_file import read_text
 from bertc.ir.data import Prepared, without_places
 from bertc.ir.learning.equal import Words
-from bertc.ir.methods.adapter import NO_ADAPTER
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
+from bertc.ir.program.stage import METHODS, Stage
 from bertc.ir.program.written import Program
 from bertc.lang.files import overrides_in
 from bertc.lang.read.scan import LARGEST_TEXT
@@ -23,7 +23,9 @@ from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
 from bertc.run.records.longer import longer, why_not_longer
 
-AS_STEPS = ("epochs", "batch_warmup")
+AS_STEPS = tuple(
+    name for name in STAGE_SETTINGS if name not in Stage.model_fields and not hasattr(Stage, name)
+)
 """Settings without a field in resolved stages, whose steps follow from them."""
 ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """Settings that may change on resume, as they must after memory ran out."""
@@ -77,8 +79,8 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
     changes = [change for change in every if not change.follows(old, new)]
     # Steps that were counted from epochs are all there is to see of those.
     changes = changes or [change for change in every if change.setting == "steps"]
-    clocks = old.run.clock or new.run.clock
-    if [c.setting for c in changes] == ["steps"] and new.steps > old.steps and not clocks:
+    timed = old.run.most_seconds or new.run.most_seconds
+    if [c.setting for c in changes] == ["steps"] and new.steps > old.steps and not timed:
         _refuse_more_steps(old, new, run)
         return
     refuse([str(change) for change in changes] or differences(old, new))
@@ -150,17 +152,21 @@ def changed(old: Resolved, new: Resolved) -> list[Change]:
 def of_the_run(resolved: Resolved) -> dict[str, Any]:
     """The values of the settings that are not of single stages."""
     encoder, run = resolved.encoder, resolved.run
+    of_methods = {method.setting for method in METHODS} - {*STAGE_SETTINGS}
     network = encoder.settings()
     return {
         **{name: value for name, value in network.items() if name not in STAGE_SETTINGS},
-        # Steps say what its clock does.
-        **{name: getattr(run, name) for name in Run.model_fields if name != "clock"},
+        # Steps say how long it is.
+        **{name: getattr(run, name) for name in Run.model_fields if name not in of_methods},
+        **{
+            name: getattr(encoder, name, Settings.model_fields[name].default)
+            for name in of_methods - {*Run.model_fields}
+        },
         "save_at": tuple(Words(words=one.words) if one.words else one.step for one in run.save_at),
         "pooler": encoder.pooler,
         "languages": encoder.languages,
         "vocab": resolved.vocabulary,
         "generator": resolved.stages[-1].replacements,
-        "adapt": getattr(encoder, "adapt", NO_ADAPTER),
     }
 
 
@@ -187,7 +193,7 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
 
 def _of_stages(program: Resolved, setting: str) -> list[Any]:
     """The value of a setting in each stage; of a run by the clock its steps are a time."""
-    timed = setting == "steps" and program.run.clock
+    timed = setting == "steps" and program.run.most_seconds
     return [program.length if timed else getattr(stage, setting) for stage in program.stages]
 
 
