@@ -45,5 +45,7 @@ class Rules(NamedTuple):
     """Mistakes of stages of text."""
     remarks: tuple[Rule[Any], ...] = ()
     """Remarks on a run without mistakes."""
+    rows: tuple[Rule[Any], ...] = ()
+    """Mistakes of stages of text, with rows that are not as it needs them."""
     timed: tuple[Rule[Any], ...] = ()
     """Mistakes of a run that ends with its time, not after a number of steps."""

@@ -1,11 +1,10 @@
-"""Checks of streams of text and of memory."""
+"""Checks of streams of text."""
 
 from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import asks_about_pairs, has_tasks
+from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.data import RUNNING, StreamPair
-from bertc.ir.fixes import written
 from bertc.ir.program.complete import StageSettings
-from bertc.ir.rules import Also, Rule
+from bertc.ir.rules import Rule
 
 SHORTEST_PAIR = 5
 """Minimum tokens of two segments: one each, a separator after each, and [CLS]."""
@@ -16,51 +15,13 @@ def check_running(check: Checker[StageSettings]) -> None:
     stage = check.settings
     if has_tasks(stage.objective):
         return  # their rows are examples
-    check.rules(_STREAMS)
+    of_methods = (rule for method in stage.methods for rule in method.rules.rows)
+    check.rules((*of_methods, *_STREAMS))
     if isinstance(stage.format, StreamPair):
         _pair_possible(check, stage.format)
 
 
-def _reading_on(stage: StageSettings) -> str:
-    near_alone = not stage.attention.distances
-    placed = stage.origins["positions"].kind != "derived" and stage.positions.kind != "none"
-    others = [
-        "pack=false" * stage.pack,
-        "format=stream" * (stage.format.kind not in RUNNING),
-        "attention=relative" * near_alone,
-        "positions=none" * (near_alone and placed),
-    ]
-    paired = asks_about_pairs(stage.objective) or stage.translation_term
-    if paired or (near_alone and "memory" in stage.own):  # a stage cannot set attention
-        return "memory=0"
-    return " ".join(filter(None, others))
-
-
-def _packed(stage: StageSettings) -> bool:
-    return bool(stage.pack) and not written(stage.origins["format"])
-
-
-def _rows(s: StageSettings) -> Also:
-    return ("pack", "pack = true") if _packed(s) else ("format", f"format = {s.format.kind}")
-
-
 _STREAMS: tuple[Rule[StageSettings], ...] = (
-    Rule("E219", "memory", lambda s: s.memory and s.format.kind not in RUNNING,
-         lambda s: f"memory = {s.memory} needs rows that continue the row before, which "
-         f"{'packed' if _packed(s) else s.format.kind} rows do not",
-         also=_rows, help=_reading_on),
-    Rule("E222", "memory", lambda s: s.memory and not s.attention.distances,
-         lambda s: f"memory = {s.memory} needs relative attention, but attention = "
-         f"{s.attention.kind}",
-         label="tokens in memory would have the positions of the row's own",
-         also=("attention", "attention is set here"), help=_reading_on),
-    Rule("E222", "memory",
-         lambda s: s.memory and s.attention.distances and s.positions.kind != "none",
-         lambda s: f"memory contradicts positions = {s.positions.kind}, which count from 0 in "
-         "every row",
-         label="tokens in memory carry the positions of their own row",
-         also=("positions", "positions are set here"),
-         help=lambda s: "memory=0" if "memory" in s.own else "positions=none"),
     Rule("E221", ("format", "objective"),
          lambda s: s.format.kind in RUNNING and (s.translation_term or s.mixing.kind == "batches"),
          lambda s: (f"{s.translation_term} reads pairs" if s.translation_term

@@ -21,6 +21,7 @@ from bertc.ir.methods.batches import FULL_BATCH, RisingBatch
 from bertc.ir.methods.ending import Clock, Patience
 from bertc.ir.methods.falling import FallingMasks, falls
 from bertc.ir.methods.freeze import Freeze, Freezing
+from bertc.ir.methods.memory import RowMemory
 from bertc.ir.methods.method import Method
 from bertc.ir.methods.pruning import NOTHING, Heads, Neurons, Pruning
 from bertc.ir.mixing import Mixing
@@ -35,7 +36,18 @@ from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
-AnyMethod = RisingBatch | FallingMasks | Clock | Lora | Freezing | Heads | Neurons | Ema | Patience
+AnyMethod = (
+    RisingBatch
+    | FallingMasks
+    | RowMemory
+    | Clock
+    | Lora
+    | Freezing
+    | Heads
+    | Neurons
+    | Ema
+    | Patience
+)
 """The closed union of methods."""
 METHODS: tuple[type[Method], ...] = get_args(AnyMethod)
 EVALUATED_FILES = tuple(one.holds.file for one in METHODS if one.holds and one.holds.evaluated)
@@ -49,6 +61,8 @@ class HasMethods(Protocol):
     def steps(self) -> object: ...
     @property
     def objective(self) -> tuple[Term, ...]: ...
+    @property
+    def memory(self) -> int: ...
     @property
     def freeze(self) -> Freeze: ...
     @property
@@ -64,6 +78,7 @@ def methods_of(settings: HasMethods) -> tuple[AnyMethod, ...]:
     length, network = settings.steps, getattr(settings, "encoder", settings)
     methods = (
         getattr(settings, "batch_warmup", FULL_BATCH), falls(settings.objective) and FallingMasks(),
+        settings.memory and RowMemory(tokens=settings.memory),
         isinstance(length, Hours) and Clock(hours=length.hours),
         getattr(network, "adapt", NO_ADAPTER),
         settings.freeze and Freezing(what=settings.freeze), settings.prune, settings.average,

@@ -1,5 +1,6 @@
 """Memory of a stream between two steps: state of this process's rows."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,8 @@ from bertc.learn.step.type_weights import TypeWeights
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model
 
+FILE = "memory.safetensors"
+"""The file of checkpoints with what the rows of the next batch go on from, where there is that."""
 STATES, FILLED, TYPE_WEIGHTS, TYPE_COUNTS = "states", "filled", "weights", "counts"
 Shapes = dict[str, tuple[int, ...]]
 
@@ -32,14 +35,21 @@ class Remembered:
     types: TypeWeights | None = None
     following: TypeWeights | None = None
 
+    def enter(self, stage: Stage, step: int) -> None:
+        """Forget the memory of another stage."""
+        if not remembers(stage, step):
+            self.memory = None
+
     def begin_types(self, stage: Stage, device: torch.device) -> None:
         """Give equal weights to token types, if the stage needs some and there are none."""
         if adaptive_unit(stage) and self.types is None:
             self.types = TypeWeights.equal(stage.encoder.vocab_size, device)
         self.following = self.types
 
-    def gathered(self, stage: Stage, step: int, ranks: ProcessGroup) -> dict[str, Tensor]:
-        """The tensors that step ``step`` needs, in fp32 in main memory, in the first process."""
+    def gathered(
+        self, stage: Stage, step: int, ranks: ProcessGroup
+    ) -> dict[str, Mapping[str, Tensor]]:
+        """The file that step ``step`` needs, in fp32 in main memory, in the first process."""
         tensors = dict[str, Tensor]()
         if remembers(stage, step):
             assert self.memory is not None, "the stage has a memory"
@@ -49,7 +59,7 @@ class Remembered:
         if adaptive_unit(stage):
             types = self.types or TypeWeights.equal(stage.encoder.vocab_size)
             tensors |= {TYPE_WEIGHTS: types.weights.cpu(), TYPE_COUNTS: types.counts.cpu()}
-        return tensors if ranks.is_main else {}
+        return {FILE: tensors if ranks.is_main else {}}
 
 
 def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> Memory | None:
@@ -70,27 +80,35 @@ def joined(parts: list[Memory | None]) -> Memory | None:
     return memories[0]._replace(states=torch.cat([part.states for part in memories], dim=1))
 
 
-def shapes(stage: Stage, step: int) -> Shapes:
-    """Shapes of the tensors of ``gathered``."""
+def files(stage: Stage, step: int) -> dict[str, Shapes]:
+    """The file of ``gathered``, if there is one, with the shapes of its tensors."""
     encoder, of_all = stage.encoder, Shapes()
     if remembers(stage, step):
         of_all[STATES] = encoder.depth, stage.batch, stage.memory, encoder.hidden
         of_all[FILLED] = ()
     if adaptive_unit(stage):
         of_all |= {TYPE_WEIGHTS: (encoder.vocab_size,), TYPE_COUNTS: (2, encoder.vocab_size)}
-    return of_all
+    return {FILE: of_all} if of_all else {}
 
 
 def taken_up(
-    tensors: dict[str, Tensor], stage: Stage, rows: slice, dtype: torch.dtype, device: torch.device
+    files_there: Mapping[str, dict[str, Tensor]],
+    stage: Stage,
+    step: int,
+    ranks: ProcessGroup,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> Remembered:
-    """Restore this process's rows from the tensors of ``gathered``, which may be none."""
+    """What this process's rows go on from after ``step`` steps, by files of the first process."""
     remembered = Remembered()
-    if STATES in tensors:
-        states, filled = tensors[STATES][:, rows].to(device, dtype), tensors[FILLED].long()
-        remembered.memory = Memory(states, filled.to(device), stage.format.parts(stage.seq)[0])
-    if TYPE_WEIGHTS in tensors:
-        remembered.types = TypeWeights(
-            tensors[TYPE_WEIGHTS].to(device), tensors[TYPE_COUNTS].to(device)
-        )
+    for file, shapes in files(stage, step).items() if step else ():
+        tensors = files_there.get(file) or {n: torch.zeros(shape) for n, shape in shapes.items()}
+        ranks.share_tensors(tensors)
+        if STATES in tensors:
+            states = tensors[STATES][:, ranks.rows(stage.batch)].to(device, dtype)
+            filled = tensors[FILLED].long().to(device)
+            remembered.memory = Memory(states, filled, stage.format.parts(stage.seq)[0])
+        if TYPE_WEIGHTS in tensors:
+            weights, counts = (tensors[name].to(device) for name in (TYPE_WEIGHTS, TYPE_COUNTS))
+            remembered.types = TypeWeights(weights, counts)
     return remembered

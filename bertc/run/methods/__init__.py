@@ -10,6 +10,7 @@ from bertc.ir.methods.batches import RisingBatch
 from bertc.ir.methods.ending import Clock, Patience
 from bertc.ir.methods.falling import FallingMasks
 from bertc.ir.methods.freeze import Freezing
+from bertc.ir.methods.memory import RowMemory
 from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.program.stage import AnyMethod, Stage
 from bertc.run.methods.acting import Acting
@@ -46,7 +47,9 @@ def _acting(method: AnyMethod, session: Session, stage: Stage) -> Acting[Any]:
     match method:
         case Clock():
             return ByClock(method, session, stage)
-        case RisingBatch() | FallingMasks() | Lora() | Freezing():  # at work within a step
+        case (
+            RisingBatch() | FallingMasks() | RowMemory() | Lora() | Freezing()
+        ):  # at work within a step
             return Acting(method, session, stage)
         case Heads() | Neurons():
             return Removing(method, session, stage)

@@ -35,7 +35,7 @@ from bertc.base.storage.plain_file import read_bytes, reason
 from bertc.hub.folders import PROGRESS, REPLACED, checkpoint_folders, checkpoint_name
 
 WEIGHTS, OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
-MEMORY, MANIFEST = "memory.safetensors", "manifest.json"
+MANIFEST = "manifest.json"
 JSON_LIMIT_BYTES = 2**20
 TEMPORARY = ".tmp-"
 

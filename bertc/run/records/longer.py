@@ -64,8 +64,6 @@ def why_not_longer(old: Resolved, new: Resolved) -> str:
     stage, new_stage = old.stages[0], new.stages[0]
     if reason := next((one.why_final for one in stage.methods if one.why_final), ""):
         return reason
-    if stage.memory:
-        return "what its rows remember ends with it (memory)"
     compared = (*range(0, old.steps, max(1, old.steps // RATES_COMPARED)), old.steps - 1)
     if any(rate(stage, step) != rate(new_stage, step) for step in compared):
         kind = stage.optimizer.schedule.kind

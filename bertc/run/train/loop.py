@@ -21,7 +21,6 @@ from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.learn.step.feed import Batch, Feed, TaskFeed
-from bertc.learn.step.memory import remembers
 from bertc.learn.step.step import StepResult
 from bertc.machine.display import Watched, choose
 from bertc.machine.machine import kernels
@@ -98,8 +97,6 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
     if progress.step > end or progress.step == end == progress.evaluated:
         return
     session.enter(stage)
-    if not remembers(stage, progress.step):
-        session.remembered.memory = None
     phase = open_phase(session, index)
     for acting in methods:
         acting.begin(phase)

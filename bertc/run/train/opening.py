@@ -19,10 +19,9 @@ from bertc.data.corpus import contents
 from bertc.hub.belonging import ORIGIN, write_digests
 from bertc.hub.sentences import vectors_of_init, write_sentences
 from bertc.ir.changing.growth import Drawn
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.step.engines import Engine
-from bertc.learn.step.memory import Remembered, shapes, taken_up
+from bertc.learn.step.memory import taken_up
 from bertc.machine.display import SHORTEST_FORECAST_SECONDS
 from bertc.machine.process_group import ProcessGroup
 from bertc.run.beginning.tracking import Tracking
@@ -52,7 +51,8 @@ def open_session(
         ranks.share_tensors({**dict(state.model.named_parameters()), **state.moments})
     model, engine, moments = laid_out(state.model, state.moments, plan, ranks.world)
     device = torch.device(plan.device)
-    remembered = _taken_up(resolved, state, progress.step, ranks, device)
+    here = progress.step, ranks, model.compute_dtype, device
+    remembered = taken_up(state.held, resolved.stage_at(progress.step), *here)
     with _metrics(start, place, progress, tracking) as lines:
         session = Session(
             start=start, folder=place.folder, display=place.display, ranks=ranks, device=device,
@@ -181,15 +181,3 @@ def _held(
             tensors = {name: engine.shard(one, name) for name, one in tensors.items()}
         every[held.file] = tensors
     return every
-
-
-def _taken_up(
-    resolved: Resolved, state: State, step: int, ranks: ProcessGroup, device: torch.device
-) -> Remembered:
-    """The memory of this process's rows, from the first process's checkpoint or of zeros."""
-    stage = resolved.stage_at(step)
-    if not step:
-        return Remembered()
-    memory = state.memory or {n: torch.zeros(shape) for n, shape in shapes(stage, step).items()}
-    ranks.share_tensors(memory)
-    return taken_up(memory, stage, ranks.rows(stage.batch), state.model.compute_dtype, device)

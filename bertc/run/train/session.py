@@ -97,6 +97,7 @@ class Session:
                 weights_now = self.engine.parameters.items()
                 tensors = {name: weight.detach().clone() for name, weight in weights_now}
             self.held[held.file] = tensors
+        self.remembered.enter(stage, self.progress.step)
         self.stage = stage
 
     @property
@@ -141,7 +142,7 @@ class Session:
         state: dict[str, Mapping[str, Any]]
         state = {checkpoints.WEIGHTS: self.engine.parameters, checkpoints.OPTIMIZER: self.moments}
         stage = self.resolved.stage_at(step)
-        content = {checkpoints.MEMORY: self.remembered.gathered(stage, step, self.ranks)}
+        content = self.remembered.gathered(stage, step, self.ranks)
         for method in self.stage.methods:
             if method.holds and not method.holds.on_devices:
                 content[method.holds.file] = self.held[method.holds.file]

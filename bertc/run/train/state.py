@@ -14,7 +14,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.optim.by_tensor import Moments
 from bertc.learn.optim.optimizers import zero_moments
-from bertc.learn.step.memory import shapes
+from bertc.learn.step.memory import files
 from bertc.model import Model, build
 from bertc.run.beginning.growth import move
 from bertc.run.beginning.init_from import Source
@@ -65,12 +65,11 @@ _PROGRESS = TypeAdapter(Progress)
 
 @dataclass(frozen=True)
 class State:
-    """Model, moments and progress; memory of the rows, {} without; what methods have, by file."""
+    """Model, moments and progress; tensors beside them, by file."""
 
     model: Model
     moments: Moments
     progress: Progress
-    memory: dict[str, Tensor]
     held: dict[str, dict[str, Tensor]]
 
 
@@ -84,7 +83,7 @@ def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> Sta
         move(source.places, source.tensors, weights)
         if source.moments:
             move(source.places.moments(moments), source.moments, moments)
-    return State(model, moments, Progress(), {}, {})
+    return State(model, moments, Progress(), {})
 
 
 def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
@@ -100,13 +99,8 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     moments = checkpoints.load(folder / checkpoints.OPTIMIZER, of_moments)
     model = build(resolved, "meta")
     model.load_state_dict(weights, assign=True)
-    memory = dict[str, Tensor]()
-    stage = resolved.stage_at(progress.step)
-    if wanted := shapes(stage, progress.step):
-        memory = checkpoints.load(folder / checkpoints.MEMORY, wanted)
-    held = {
-        method.holds.file: checkpoints.load(folder / method.holds.file, of_weights)
-        for method in trained.methods
-        if method.holds and is_file(folder / method.holds.file)
-    }
-    return State(model, moments, progress, memory, held)
+    beside = {one.holds.file: of_weights for one in trained.methods if one.holds}
+    beside = {file: shapes for file, shapes in beside.items() if is_file(folder / file)}
+    beside |= files(resolved.stage_at(progress.step), progress.step)
+    held = {file: checkpoints.load(folder / file, shapes) for file, shapes in beside.items()}
+    return State(model, moments, progress, held)
