@@ -4,7 +4,7 @@ from bertc.cost.cost import estimate, largest_microbatches
 from bertc.cost.figures import Convention, convention_named
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
-from bertc.cost.sharing import layout_on
+from bertc.cost.processes import layout_on
 from bertc.cost.table import Estimate, as_json, as_table, where_table
 
 __all__ = [

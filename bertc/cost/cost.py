@@ -11,15 +11,12 @@ from bertc.cost.execution import FP32, DeviceBudget
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
-from bertc.cost.memory import whole_step
-from bertc.cost.memory_points import Step
-from bertc.cost.messages import spread_over
-from bertc.cost.parameters import count
+from bertc.cost.memory import Step, whole_step
+from bertc.cost.parameters import count, state_bytes
 from bertc.cost.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.cost.planning.world import ALONE, Layout, World
-from bertc.cost.sharing import layout_on, process_fit, process_memory
+from bertc.cost.processes import layout_on, process_fit, process_memory, spread_over
 from bertc.cost.table import Estimate
-from bertc.cost.update import state_bytes
 from bertc.ir.base import DeviceKind
 from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved

@@ -1,16 +1,188 @@
-"""Memory of a training step: its parts, its peak, and the micro-batch that fits on a device."""
+"""Memory of a training step: where it peaks, and the micro-batch that fits on a device.
 
-from dataclasses import replace
-from functools import partial
+Backward frees a layer's saved activations while it adds that layer's gradients, so the peak is
+wherever their sum is largest: at the vocabulary scores, within a layer, at the gradient of the
+token table, or at the update. Saved activations are autograd's without a compiler (rules.py)."""
 
-from bertc.cost.blocks import MemoryPoint
-from bertc.cost.execution import FP32, DeviceBudget
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+from bertc.cost.blocks import MemoryPoint, NetworkPass, block_bytes, largest_scores
+from bertc.cost.execution import FP32, DeviceBudget, passes_of
 from bertc.cost.figures import Memory, Parameters
-from bertc.cost.memory_points import Step
-from bertc.cost.planning.plan import Fit, choose_fit, largest_divisor
-from bertc.cost.update import methods_bytes, state_bytes
-from bertc.ir.program.reading import by_direction
-from bertc.ir.program.stage import Stage
+from bertc.cost.parameters import methods_bytes, state_bytes, temporary_bytes
+from bertc.cost.planning.plan import Fit, batches_at_once, choose_fit, largest_divisor
+from bertc.ir.program.reading import adaptive_unit, by_direction
+from bertc.ir.program.stage import Stage, TaskStage
+
+CUBLAS_BYTES = 2**25
+"""cuBLAS workspace (CUBLAS_WORKSPACE_CONFIG=:4096:8), taken from torch's allocator."""
+CHUNK = {"cpu": 0, "cuda": 2**24}
+"""Number of scores that the eager cross entropy casts to fp32 at once.
+
+On a CPU it is a row or, without a compiler, 2 MB."""
+LONG = 8
+"""Bytes of an id or position."""
+BY_TOKEN, BY_PREDICTION = 3, 4
+"""Numbers of a token: id, segment, masked id; of a predicted one: place, original, weight, row."""
+FETCHED_BYTES = 5
+"""Bytes per token id and segment id, as fetched."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step as far as memory depends on it; ``parameters`` counts the whole run."""
+
+    stage: Stage
+    parameters: Parameters
+    budget: DeviceBudget
+    accumulating: bool
+    recompute: bool
+
+    @cached_property
+    def passes(self) -> tuple[NetworkPass, ...]:
+        """One entry per network, in the order of their forward passes."""
+        stage, budget, how = self.stage, self.budget, self.budget.execution
+        return tuple(
+            NetworkPass(stage, network, budget, forward, block_bytes(forward, how), self.recompute)
+            for network, forward in passes_of(stage, stage.rows_an_example)
+        )
+
+    @cached_property
+    def kept(self) -> int:
+        """Bytes that forward saves for backward, per example, over all networks."""
+        return sum(one.kept for one in self.passes)
+
+    @cached_property
+    def points(self) -> tuple[MemoryPoint, ...]:
+        """All memory points in time order; backward visits the networks last to first."""
+        points = []
+        for place, one in enumerate(self.passes):
+            earlier, later = self.passes[:place], self.passes[place + 1 :]
+            # Earlier networks still hold all saved activations; later ones already have gradients.
+            fixed = self._start + sum(network.copies for network in earlier)
+            if not self.accumulating:
+                fixed += sum(network.gradients for network in later)
+            # The gradient of a shared token table lives until both networks have added to it.
+            fixed += sum(network.slope * FP32 for network in later[:1] if one.network.learned)
+            saved = sum(network.kept for network in earlier if network.network.learned)
+            handed_on = sum((network.handed_on for network in (*earlier, one)), MemoryPoint(0, 0))
+            points += [MemoryPoint(fixed, saved) + point for point in self._own(one, handed_on)]
+        return (*points, *self._end())
+
+    def _own(self, one: NetworkPass, handed_on: MemoryPoint) -> Iterator[MemoryPoint]:
+        """Points of one network; ``handed_on`` is left until all losses are."""
+        # Without backward a block is gone when the next one begins.
+        largest = max(one.at_once, key=lambda point: point.per_example, default=MemoryPoint(0, 0))
+        yield handed_on + largest
+        if not one.network.learned:
+            return
+        yield from (handed_on + point for point in self._losses(one))
+        yield from self._scores(one)
+        if one.network.terms:
+            yield from self._layers(one)
+
+    @cached_property
+    def _start(self) -> int:
+        """Bytes of weights, moments, batch, and the gradients of earlier micro-batches."""
+        gradients = FP32 if self.accumulating else 0
+        states = self.parameters.total * FP32 + self.parameters.trained * gradients
+        states += state_bytes(self.stage, self.parameters.total)
+        states += self.parameters.frozen * FP32
+        workspace = CUBLAS_BYTES if self.budget.device == "cuda" else 0
+        # The memory of earlier segments (Transformer-XL), and the one that is being written.
+        encoder, earlier = self.stage.encoder, self.stage.batch * self.stage.memory
+        memory = 2 * encoder.depth * earlier * encoder.hidden * self.budget.execution.value_bytes
+        return states + workspace + _batch_bytes(self.stage, self.budget) + memory
+
+    def _losses(self, one: NetworkPass) -> Iterator[MemoryPoint]:
+        """Points in forward: at each loss in blocks, and when all losses are known."""
+        tables = 0
+        for loss in one.in_blocks:
+            tables += loss.table
+            yield MemoryPoint(one.cast + tables + loss.block, loss.kept)
+        yield MemoryPoint(one.cast + tables, one.kept)
+
+    def _scores(self, one: NetworkPass) -> Iterator[MemoryPoint]:
+        """Points at the vocabulary scores, and where the token table's gradient is cast to fp32."""
+        budget, stage = self.budget, self.stage
+        fixed = one.cast + sum(loss.table for loss in one.in_blocks)
+        for loss in one.in_blocks:  # each gradient beside the same times the one from above
+            yield MemoryPoint(fixed + loss.table, loss.kept + loss.saved)
+        if not one.network.vocabulary_heads and one.network.terms:
+            yield MemoryPoint(fixed, one.kept)
+            return
+        slope = one.slope * budget.execution.value_bytes
+        if budget.compiled:
+            # Compiled code keeps the scores' gradient next to them, in fp32 and rounded from it; in
+            # fp32 a GPU writes it over the scores.
+            over = budget.device != "cpu" and budget.precision == "fp32"
+            beside = 0 if over else budget.execution.value_bytes + FP32
+            yield MemoryPoint(fixed + slope, one.kept + one.scores * beside)
+        else:
+            # A chunk before and after its bias is added (in fp32 only after), and the last chunk.
+            at_once = 1 if budget.precision == "fp32" else 2
+            scores = (stage.microbatch or stage.batch) * one.scores
+            chunks = min((at_once + 1) * CHUNK[budget.device], at_once * scores) * FP32
+            unrounded = budget.unrounded_bytes(one.how)
+            unrounded *= largest_scores(one.network.head_operations(1))
+            yield MemoryPoint(fixed + max(slope, chunks), one.kept + unrounded)
+        if budget.precision == "bf16":
+            # The bf16 copy of the table is freed by then; its gradient replaces it.
+            yield MemoryPoint(one.copies + one.slope * FP32, one.body_kept)
+
+    def _layers(self, one: NetworkPass) -> Iterator[MemoryPoint]:
+        """Points within each block of the layers, last layer first."""
+        saved, copied = one.body_kept, one.copies
+        users = Counter(block.owner for layer in one.layers for block in layer)
+        gradients, done = 0, set[str]()
+        # The token table's gradient from the head lives until the embeddings add theirs.
+        fixed = one.slope * FP32 if one.network.vocabulary_heads else 0
+        for layer in reversed(one.layers):
+            if self.recompute:
+                saved += sum(block.kept for block in layer) - one.input
+                copied += sum(block.copies for block in layer)
+            for block in reversed(layer):
+                # Accumulated, a gradient is added to the existing one at once, but of a shared
+                # weight only after its last user.
+                added = 0 if block.owner in done else block.weights
+                yield MemoryPoint(fixed + copied + gradients + added, saved + block.transient)
+                gradients += 0 if self.accumulating and users[block.owner] == 1 else added
+                done.add(block.owner)
+                saved -= block.kept
+            copied -= sum(block.copies for block in layer)
+
+    def _end(self) -> Iterator[MemoryPoint]:
+        """Points at the dense gradient of the token table, and at the optimiser's update."""
+        gradients = self.parameters.trained * FP32
+        first = next(one for one in self.passes if one.network.learned)
+        begun = 0 if self.accumulating else gradients - first.slope * FP32
+        # The head's gradient of the table is added to the embeddings' only here.
+        halves = 2 if first.network.vocabulary_heads else 1
+        embedded = self.stage.seq * first.network.body.embedding * FP32
+        yield MemoryPoint(self._start + begun + halves * first.slope * FP32, embedded)
+        held = 0 if self.accumulating else gradients
+        # Updates are compiled on a CPU only.
+        one_by_one = self.budget.compiled and self.budget.device == "cpu"
+        # Muon's products are in bf16, on a CPU in the step's precision.
+        muon_bytes = self.budget.execution.value_bytes if self.budget.device == "cpu" else 2
+        update = temporary_bytes(self.stage, self.parameters.trained, one_by_one, muon_bytes)
+        yield MemoryPoint(self._start + held + update, 0)
+
+
+def _batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
+    """Bytes of all batches corrupted in one call, and on a CPU of the rows read for the next."""
+    at_once, ahead = 1, 2 * LONG
+    if not isinstance(stage, TaskStage):
+        ahead = FETCHED_BYTES
+        if not adaptive_unit(stage):
+            at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, budget.device))
+    row = LONG * ((BY_TOKEN + stage.pack) * stage.seq + BY_PREDICTION * stage.predictions())
+    beside = ahead * stage.seq if budget.device == "cpu" else 0
+    return at_once * stage.batch * stage.rows_an_example * (row + beside)
+
 
 CONTEXT_BYTES, NCCL_BYTES = 2**29, 2**30
 """CUDA's context (kernels and stacks), and NCCL's buffers, per process outside torch's allocator.

@@ -14,9 +14,8 @@ from bertc.cost.execution import FP32, Execution, passes_of
 from bertc.cost.figures import Time
 from bertc.cost.machines.device import LOADED_TOKENS, Device
 from bertc.cost.machines.rates import rate_at
-from bertc.cost.parameters import of_heads
+from bertc.cost.parameters import MOVED_BYTES, moves_as, of_heads, update_products
 from bertc.cost.rules import Cost, cost, is_fused
-from bertc.cost.update import MOVED_BYTES, moves_as, update_products
 from bertc.ir import operation as op
 from bertc.ir.program.network import Network
 from bertc.ir.program.passing import heads_of

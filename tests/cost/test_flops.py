@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import resolve
 from bertc.base.diagnostics import UsageError
-from bertc.cost import convention_named, electra, estimate
+from bertc.cost import convention_named, estimate, flops
 from bertc.ir.network.head import POOLINGS, PoolerKind
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.learn.objectives import MicroBatch, TaskTargets, corrupt
@@ -38,7 +38,7 @@ def test_electra_s_counter(line: str) -> None:
 @pytest.mark.parametrize("seq", GOLDEN["electra, one example classified"])
 def test_electra_s_counter_on_one_example(seq: str) -> None:
     encoder = resolve("bert-base").encoder
-    found = electra.body_flops(encoder, int(seq)) + electra.binary_head_flops(encoder, int(seq))
+    found = flops.body_flops(encoder, int(seq)) + flops.binary_head_flops(encoder, int(seq))
     assert found == GOLDEN["electra, one example classified"][seq]
 
 

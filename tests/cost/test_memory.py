@@ -6,8 +6,7 @@ import torch
 from bertc.api import resolve
 from bertc.cost import estimate, largest_microbatches
 from bertc.cost.execution import DeviceBudget
-from bertc.cost.memory import stage_fit, stage_memory, whole_step
-from bertc.cost.memory_points import CHUNK
+from bertc.cost.memory import CHUNK, stage_fit, stage_memory, whole_step
 from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Machine
 from bertc.cost.planning.world import Strategy

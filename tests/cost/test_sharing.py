@@ -7,9 +7,9 @@ import pytest
 from bertc.api import resolve
 from bertc.base.diagnostics import UsageError
 from bertc.cost import as_json, as_table, estimate, largest_microbatches, layout_on
-from bertc.cost.messages import LINK_SHARE, Links, not_hidden
 from bertc.cost.planning.plan import Fit, Machine, plan
 from bertc.cost.planning.world import Layout, World
+from bertc.cost.processes import LINK_SHARE, Links, not_hidden
 
 GIB = 2**30
 CARD = Machine("cuda", "a card", 79 * GIB, fast_bf16=True, cores=8)
