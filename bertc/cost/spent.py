@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from bertc.cost.execution import FP32, Execution, passes_of
 from bertc.cost.figures import Time
-from bertc.cost.machines.device import LOADED_TOKENS, Device
-from bertc.cost.machines.rates import rate_at
+from bertc.cost.machines.device import LOADED_TOKENS, Device, rate_at
 from bertc.cost.parameters import MOVED_BYTES, moves_as, of_heads, update_products
 from bertc.cost.rules import Cost, cost, is_fused
 from bertc.ir import operation as op

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from bertc.cost import estimate
 from bertc.cost.machines.calibration import Calibration
+from bertc.cost.machines.device import Point, Rates
 from bertc.cost.machines.devices import this_cpu
-from bertc.cost.machines.rates import Point, Rates
 from bertc.ir.base import ONES, TruncatedNormal, Weight, affine
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.ffn import Activation

@@ -11,7 +11,7 @@ from bertc.api import resolve
 from bertc.cost import device_named, estimate
 from bertc.cost.execution import Execution
 from bertc.cost.machines.calibration import calibration_here, calibration_path
-from bertc.cost.machines.rates import Point, rate_at
+from bertc.cost.machines.device import Point, rate_at
 from bertc.cost.rules import cost
 from bertc.ir import operation as op
 from bertc.model import EncoderInputs

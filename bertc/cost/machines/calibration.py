@@ -13,7 +13,7 @@ from bertc.base.cores import system_text
 from bertc.base.diagnostics import BertcError
 from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import cache_folder, is_file
-from bertc.cost.machines.rates import Rates
+from bertc.cost.machines.device import Rates
 
 CPU_INFO = Path("/proc/cpuinfo")
 CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")

@@ -3,26 +3,127 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from bertc.base.diagnostics import DataError
+from bertc.base.diagnostics import DataError, UsageError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.world import World
 from bertc.data.cache.store import Progress
 from bertc.data.corpus import AnyData, PreparedCorpus, prepare
+from bertc.data.tokenizers.reading import tokenizer_folder
+from bertc.ir.cleaning import EVERY
+from bertc.ir.data import PAIRED, Files, Parallel, Share
+from bertc.ir.learning.objective import Objective, Term
+from bertc.ir.learning.task import Task
+from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.node import answered_by, translates
+from bertc.ir.vocabulary import TokenizerFile
 from bertc.machine.display import Display, Watched
 from bertc.machine.machine import detect, determinism, dtype_of, is_deterministic
 from bertc.machine.process_group import ProcessGroup
 from bertc.machine.signals import AGAIN, Stop
 from bertc.model import Model
 from bertc.run.evaluation.manner import Manner
-from bertc.run.evaluation.other_text import evaluated_alone, with_objective
+from bertc.run.evaluation.task_lookup import one_program
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.loading import load
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.start import plan_of
+
+
+def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> Resolved:
+    """The program of one stage alone, read by the run's tokenizer, with ``data`` as its text."""
+    settings: dict[str, Any] = {}
+    if data:
+        written = one_program("data", data).settings["data"].value if "(" in data else None
+        named = written or [Share(corpus=Files(path=data))]
+        shares = tuple(_laid_out(stage, share) for share in named)
+        _refuse_shares(resolved, stage, shares)
+        stage = stage.model_copy(update={"data": shares, "steps": 1, "first_batch": 0})
+        settings |= {"holdout": 0.0, "clean": EVERY}
+    return resolved.model_copy(
+        update={
+            "stages": (stage,),
+            "vocabulary": TokenizerFile(path=str(tokenizer_folder(run))),
+            "run": resolved.run.model_copy(update=settings),
+        }
+    )
+
+
+def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict[str, str]]:
+    """The stage with another objective, and the heads that answer it: learned one by asked one.
+
+    A question about pairs is answered by the head of another one (Lan et al. 2020, table 5).
+    """
+    terms: tuple[Term, ...] = one_program("objective", objective).settings["objective"].value
+    if any(isinstance(term.objective, Task) or term.objective.teaching for term in terms):
+        raise UsageError(
+            "--objective asks what is learned from text alone",
+            help="--task for tasks; teachers are asked in training",
+        )
+    for turned in by_direction(stage)[1:]:
+        if [term.name for term in terms] == [term.name for term in turned.objective]:
+            stage = turned.model_copy(update={"batch": stage.batch})
+            terms = tuple(Term(objective=term.objective) for term in turned.objective)
+    heads = {term.objective.head_name: _head(stage, term.objective, run) for term in terms}
+    pairs = {term.objective.pairs for term in terms} - {"none"}
+    if len(pairs) > 1:
+        raise UsageError(
+            f"{objective} makes pairs in {len(pairs)} ways", help="ask one after the other"
+        )
+    paired = next(iter(pairs), "consecutive") if stage.format.kind in PAIRED else "none"
+    changed = {"objective": terms, "teacher": (), "pairs": paired}
+    return stage.model_copy(update=changed), heads
+
+
+def _head(stage: Stage, wanted: Objective, run: Path) -> str:
+    """The name of the learned head that answers an objective."""
+    learned = [term.objective for term in stage.objective]
+    same = [item for item in learned if item.head_name == wanted.head_name]
+    alike = [item for item in learned if wanted.pairs != "none" and item.pairs != "none"]
+    answering = next(iter(same + alike), None)
+    if answering is None:
+        titles = " and ".join(item.title for item in learned)
+        raise UsageError(
+            f"this run learned {titles}: it has no head for {wanted.title}, whose answers would be "
+            "chance",
+            help=f'train one: init="{run}" objective={wanted.title}',
+        )
+    missing = wanted.replaces and not (stage.sampled or stage.replacements.kind != "none")
+    if missing or not answered_by(wanted, stage.encoder):
+        raise UsageError(f"this network cannot read text as {wanted.title} asks")
+    return answering.head_name
+
+
+def _laid_out(stage: Stage, share: Share) -> Share:
+    """A source as the run's own is laid out: its column and sentences, and its one language."""
+    corpus = share.corpus
+    if not corpus.layout:
+        return share
+    first = next((item.corpus for item in stage.data if item.corpus.layout), None)
+    known = {name: getattr(first, name) for name in corpus.layout if first}
+    languages = {language for item in stage.data for language in item.corpus.languages}
+    known |= {"language": languages.pop()} if len(languages) == 1 else {}
+    missing = {name: value for name, value in known.items() if name not in corpus.model_fields_set}
+    return share.model_copy(update={"corpus": corpus.model_copy(update=missing)})
+
+
+def _refuse_shares(resolved: Resolved, stage: Stage, shares: tuple[Share, ...]) -> None:
+    languages = {language for share in shares for language in share.corpus.languages} - {""}
+    if unknown := sorted(languages - {*resolved.languages}):
+        raise UsageError(
+            f"the run knows no language {' or '.join(unknown)}",
+            help=f"name one of {', '.join(resolved.languages)}, or none",
+        )
+    paired = any(isinstance(share.corpus, Parallel) for share in shares)
+    if all(translates(term.objective) for term in stage.objective) and not paired:
+        first, second = ("en", "fr") if len(resolved.languages) < 2 else resolved.languages[:2]
+        raise DataError(
+            "this run learned from pairs of sentences alone",
+            help=f'--data \'pairs({first}="a.{first}", {second}="a.{second}")\'',
+        )
 
 
 class OpenRun(NamedTuple):
