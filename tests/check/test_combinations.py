@@ -28,6 +28,11 @@ def test_what_is_meant_is_not_remarked_on():
         assert not [each for each in diagnostics.remarks if each.code in idle], spec
 
 
+def test_a_term_twice_is_refused_next_to_rows_read_causally():
+    with pytest.raises(SpecError, match="has mntp 2 times"):
+        points("objective = 15*mntp + 15*mntp + clm")
+
+
 def test_lists_of_another_length_than_layers_are_refused_in_every_spec():
     """Whatever looks at the layers before, such as what a teacher's layers are compared with."""
     for spec in sorted(shipped_specs()):

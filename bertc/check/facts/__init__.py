@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, assert_never
 
 from bertc.base.diagnostics import Diagnostics
+from bertc.base.resources import shipped_specs
 from bertc.base.storage.paths import is_taken
 from bertc.check.facts.examples import counted
 from bertc.check.facts.networks import embedding_as_there, network_of, program_of, taken
@@ -99,12 +101,9 @@ def _with_shape(teacher: Teacher) -> Teacher:
             # Which heads are in a folder of others, only its weights say.
             known = is_taken(Path(path) / "resolved.json")
         case FromSpec(spec=spec):
-            diagnostics = Diagnostics()
-            first, *_ = load(spec, (), diagnostics)
-            diagnostics.raise_if_any()
-            resolved = resolve(facts(first, diagnostics))
+            read = _resolved if spec in shipped_specs() else _resolved.__wrapped__
             # What a network of this shape will have learned is not known: its weights are to come.
-            known = False
+            resolved, known = read(spec), False
         case NoTeacher():
             return teacher
         case unreachable:
@@ -115,3 +114,12 @@ def _with_shape(teacher: Teacher) -> Teacher:
     shape = Shape(body=resolved.encoder, terms=terms, vocabulary=resolved.vocabulary)
     source = teacher.source.model_copy(update={"shape": shape})
     return teacher.model_copy(update={"source": source})
+
+
+@cache
+def _resolved(spec: str) -> Resolved:
+    """The first program of a spec; a shipped one is the same for every point of a grid."""
+    diagnostics = Diagnostics()
+    first, *_ = load(spec, (), diagnostics)
+    diagnostics.raise_if_any()
+    return resolve(facts(first, diagnostics))

@@ -5,13 +5,12 @@ from bertc.check.passes.attention import check_attention
 from bertc.check.passes.bodies import OF_TABLES, check_body
 from bertc.check.passes.fitting import check_kept, check_lengths, check_sizes
 from bertc.check.passes.languages import check_languages
-from bertc.check.passes.residual import OF_STREAMS
 from bertc.check.passes.running import check_running
 from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import fitting_heads, key_heads
 from bertc.check.passes.terms import check_terms
 from bertc.cost.planning.plan import largest_divisor
-from bertc.ir.changing.growth import OF_INIT, FromOther
+from bertc.ir.changing.growth import OF_INIT, FromLayers, FromOther
 from bertc.ir.data import FILLED, PAIRED
 from bertc.ir.fixes import argument
 from bertc.ir.network.head import POOLINGS
@@ -20,6 +19,38 @@ from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.rules import Also, Rule
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.ir.vocabulary import table_rows
+
+
+def _depths(program: Complete) -> list[int]:
+    """The numbers of layers of the stages, if a sum depends on them."""
+    depths = sorted({stage.layers for stage in program.stages})
+    return depths if program.residual.kind != "plain" and len(depths) > 1 else []
+
+
+OF_STREAMS: tuple[Rule[Complete], ...] = (
+    Rule("E322", ("norm", "residual"),
+         lambda p: not (p.residual.adds or p.norm.residual_free),
+         lambda p: f"norm = {p.norm.kind} is of the sum of a part and what it read, and with "
+         f"residual = {p.residual.kind} nothing is added to attention",
+         also=("residual", "residual is set here"), help="norm=pre"),
+    Rule("E322", "residual",
+         lambda p: p.residual.mixes_values and isinstance(p.heads, tuple) and len({*p.heads}) > 1,
+         "layers differ in heads, so that their values are not as wide as those of the first",
+         also=("heads", "heads are set here"), help="residual=dwa"),
+    Rule("E322", "residual", _depths,
+         lambda p: f"layers are added, from {_depths(p)[0]} to {_depths(p)[-1]}, but what residual "
+         f"= {p.residual.kind} sums depends on their number",
+         help="residual=plain"),
+    Rule("E322", "residual",
+         lambda p: p.residual.kind != "plain" and isinstance(p.init, FromLayers),
+         lambda p: "init takes some layers of a network, but the sums of residual = "
+         f"{p.residual.kind} are of all before a layer",
+         also=("init", "init is set here"), help="residual=plain"),
+    Rule("E322", "residual", lambda p: p.residual.kind != "plain" and p.head.decoder,
+         lambda p: "a mask decoder applies the last layer to states of its own, which residual = "
+         f"{p.residual.kind} has no earlier outputs for",
+         also=("head", "the decoder is set here"), help="residual=plain"),
+)  # fmt: skip
 
 
 def checks(program: Complete, diagnostics: Diagnostics) -> None:

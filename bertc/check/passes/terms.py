@@ -58,7 +58,8 @@ def _in_two_directions(check: Checker[StageSettings]) -> None:
     others = [term for term in stage.objective if term.objective.order != "forward"]
     if not others:
         return
-    alone, titles = ahead[0].objective.title, [term.objective.title for term in others]
+    alone = ahead[0].objective.title
+    titles = [*dict.fromkeys(term.objective.title for term in others)]
     masks = [t.objective.title for t in others if t.objective.masks and not translates(t.objective)]
     if titles != masks[:1]:
         refused = next(title for title in titles if title not in masks[:1])
