@@ -21,7 +21,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.network import Network
-from bertc.ir.program.passing import freezes_all, heads_of
+from bertc.ir.program.passing import frozen_in, heads_of
 from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
@@ -113,7 +113,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
             train += around + inside
         if not network.learned:
             frozen += around + inside
-        elif freezes_all(stage):
+        elif frozen_in(stage).whole:
             frozen += _flops(passed.embeddings)[0] + inside
     return Executed(*(_mean(flops, examples) for flops in (total, train, layers, frozen)))
 

@@ -70,8 +70,7 @@ def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -
 def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[tuple[str, str, str]]:
     """Settings that cannot be, each with the reason and what to write instead."""
     chosen = stage.features != LAST
-    parts = ((method.setting, method.frozen(stage.layers)) for method in stage.methods)
-    frozen = next((setting for setting, part in parts if part and part.whole), "")
+    frozen = next((one.setting for one in stage.methods if one.frozen(stage.layers).whole), "")
     recurrent = any(task.recurrent for task in tasks)
     if chosen and (why := _unread(stage, tasks)):
         yield "features", why, "features=last"

@@ -37,8 +37,6 @@ class Freezing(Method):
     ))  # fmt: skip
 
     def frozen(self, depth: int) -> Frozen:
-        if self.what == "all":
-            return Frozen(depth, whole=True)
-        if isinstance(self.what, int):
-            return Frozen(self.what)
-        return Frozen(0 if self.what == "embeddings" else None)
+        named = {"embeddings": Frozen(0), "positions": Frozen(positions=True)}
+        named["all"] = Frozen(depth, whole=True)
+        return named[self.what] if isinstance(self.what, str) else Frozen(self.what)

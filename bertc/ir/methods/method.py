@@ -17,22 +17,23 @@ Pieces = tuple[tuple[int, int], ...]
 
 
 class Frozen(NamedTuple):
-    """Weights of a stage's main network that it leaves as they are.
+    """Weights of a stage's main network that it leaves as they are, by default none.
 
-    They are those of the ``layers`` lowest layers and the embeddings below; None: of the position
-    table alone. Of the ``whole`` nothing learns but a pooler, and it is read without dropout.
+    They are those of the ``layers`` lowest layers and the embeddings below, or the table of
+    ``positions``. Of the ``whole`` nothing learns but a pooler, and it is read without dropout.
     """
 
-    layers: int | None
+    layers: int | None = None
+    positions: bool = False
     whole: bool = False
 
     def includes(self, weight: str) -> bool:
         """True for a weight that stays."""
         if self.whole:
             return not weight.startswith("pooler.")
-        if self.layers is None:
-            return weight.startswith("embeddings.position.")
-        return is_below(weight, self.layers)
+        if self.layers is not None:
+            return is_below(weight, self.layers)
+        return self.positions and weight.startswith("embeddings.position.")
 
 
 class Held(NamedTuple):
@@ -99,9 +100,9 @@ class Method(Node):
         """The objective in the steps of which shares from ``begin`` to ``end`` are over."""
         return terms
 
-    def frozen(self, depth: int) -> Frozen | None:
+    def frozen(self, depth: int) -> Frozen:
         """What it leaves as it is of a network with so many layers."""
-        return None
+        return Frozen()
 
     def begun(self, step: int) -> bool:
         """True if it has its tensors on the devices after run step ``step``."""

@@ -31,27 +31,15 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
     )  # fmt: skip
 
 
-def frozen_of(stage: Stage) -> Frozen | None:
-    """What a stage leaves as it is of its main network; None if all of it learns."""
-    return next(filter(None, (method.frozen(stage.layers) for method in stage.methods)), None)
-
-
-def frozen_layers(stage: Stage) -> int | None:
-    """Number of lowest layers that are not trained, 0: embeddings alone; None: all are."""
-    frozen = frozen_of(stage)
-    return frozen.layers if frozen else None
-
-
-def freezes_all(stage: Stage) -> bool:
-    """True if nothing of the main network learns but a pooler; it is read without dropout."""
-    frozen = frozen_of(stage)
-    return bool(frozen and frozen.whole)
+def frozen_in(stage: Stage) -> Frozen:
+    """What a stage leaves as it is of its main network."""
+    parts = (method.frozen(stage.layers) for method in stage.methods)
+    return next((part for part in parts if part != Frozen()), Frozen())
 
 
 def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
     """True for a weight of a network's body that a stage leaves as it is."""
-    frozen = frozen_of(stage)
-    return network.role == "trained" and bool(frozen and frozen.includes(weight))
+    return network.role == "trained" and frozen_in(stage).includes(weight)
 
 
 def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
@@ -60,7 +48,7 @@ def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
     tied = not isinstance(head, LinearHead) or head.tied
     if tied and (adapts(network) or is_frozen(stage, network, TOKEN_TABLE)):
         heads = tuple(map(_of_frozen_scores, heads))
-    reached = network.role != "trained" or frozen_layers(stage) is None
+    reached = network.role != "trained" or frozen_in(stage).layers is None
     if not (reached or passed_by(stage, network, 1)[1]):
         heads = tuple(map(_of_constants, heads))
     return tuple(operation for operations in heads for operation in operations)
@@ -71,7 +59,7 @@ def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bo
 
     Those of frozen layers have less of a backward pass, or none.
     """
-    call, frozen = call_of(stage, network, rows), frozen_layers(stage)
+    call, frozen = call_of(stage, network, rows), frozen_in(stage).layers
     forward = network.body.operations(call)
     if adapts(network):
         return _adapted(forward), True
@@ -96,7 +84,7 @@ def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bo
         layers.append(tuple(blocks))
     last = forward.last
     if not reached:
-        last, reached = _after(last, norm_learns=not freezes_all(stage))
+        last, reached = _after(last, norm_learns=not frozen_in(stage).whole)
     return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), last), reached
 
 

@@ -1,7 +1,7 @@
 """A stage of a resolved program: one phase of a run, and the networks at work in it."""
 
 from operator import not_
-from typing import Annotated, Protocol, Self, cast, get_args
+from typing import Annotated, Any, Self, cast, get_args
 
 from pydantic import Discriminator, Field, Tag
 
@@ -54,27 +54,8 @@ EVALUATED_FILES = tuple(one.holds.file for one in METHODS if one.holds and one.h
 """Files of checkpoints that are evaluated, exported and handed on where they are there."""
 
 
-class HasMethods(Protocol):
-    """Settings of a stage, written or resolved."""
-
-    @property
-    def steps(self) -> object: ...
-    @property
-    def objective(self) -> tuple[Term, ...]: ...
-    @property
-    def memory(self) -> int: ...
-    @property
-    def freeze(self) -> Freeze: ...
-    @property
-    def prune(self) -> Pruning: ...
-    @property
-    def average(self) -> Average: ...
-    @property
-    def patience(self) -> int: ...
-
-
-def methods_of(settings: HasMethods) -> tuple[AnyMethod, ...]:
-    """The methods of a stage, in the order in which they act."""
+def methods_of(settings: Any) -> tuple[AnyMethod, ...]:
+    """The methods of a stage, by its settings or resolved, in the order in which they act."""
     length, network = settings.steps, getattr(settings, "encoder", settings)
     methods = (
         getattr(settings, "batch_warmup", FULL_BATCH), falls(settings.objective) and FallingMasks(),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.network import Network
-from bertc.ir.program.passing import freezes_all
+from bertc.ir.program.passing import frozen_in
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Losses, MicroBatch, Teaching, tensors_of, with_guesses
 from bertc.learn.step.engines import Objective
@@ -39,7 +39,7 @@ def make_objective(
 ) -> Objective:
     """Forward pass and losses of one micro-batch, with static shapes."""
     names, networks = kinds(stage), stage.networks()
-    unchanged = {n.name for n in networks if n.role == "trained" and freezes_all(stage)}
+    unchanged = {n.name for n in networks if n.role == "trained" and frozen_in(stage).whole}
     learned = (network for network in networks if network.learned)
     scores = {network.name: _scoring(model, stage, network, compiled) for network in learned}
     for teacher in frozen if compiled else ():
