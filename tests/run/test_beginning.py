@@ -217,7 +217,7 @@ def test_resuming_needs_the_source_only_before_the_first_checkpoint(
         raise DataError("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr(session.checkpoints, "prune", stop_after_the_first)
+        patch.setattr(session.checkpoints, "remove_older", stop_after_the_first)
         with pytest.raises(BertcError):
             train(resolved, tmp_path / "late", **options)
     shutil.rmtree(source)

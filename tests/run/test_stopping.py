@@ -234,7 +234,7 @@ def test_older_checkpoints_that_a_kill_has_left_go_when_the_run_goes_on(
 ):
     resolved, folder = tiny(keep=2, save_every=3), tmp_path / "run" / "checkpoints"
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "prune", lambda *_: None)
+        patch.setattr(checkpoints, "remove_older", lambda *_: None)
         train(resolved, tmp_path / "run", **options)
     assert len([*folder.iterdir()]) == 4
     train(resolved, tmp_path / "run", resume=True, **options)
