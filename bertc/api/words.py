@@ -56,9 +56,6 @@ def text_of(value: Value) -> str:
 
     A str is that notation if it reads so, such as ``mlm + sop`` or ``true``, else a text, such as
     ``my texts/*.txt``; a Path is always a text.
-
-    Raises:
-        TypeError: of another type.
     """
     match value:
         case Words():
@@ -108,9 +105,5 @@ def kinds() -> Mapping[str, ValueKind]:
 
 
 def kind(name: str) -> Callable[..., Words]:
-    """The function of a kind by its Python name.
-
-    Raises:
-        KeyError: if the language has no such kind.
-    """
+    """The function of a kind by its Python name."""
     return partial(_call, kinds()[name].name.partition("(")[0])

@@ -56,10 +56,6 @@ def points(
     """Every program of a spec, one per point of a grid; overrides read ``key=value``.
 
     Remarks on valid settings go to ``diagnostics``, if given. ``sparing``: as ``compile_spec``.
-
-    Raises:
-        SpecError: with every mistake found in any of them.
-        UsageError: if the text is empty.
     """
     findings = diagnostics or Diagnostics()
     finished = compile_spec(spec, overrides, findings, sparing=sparing)
@@ -79,11 +75,6 @@ def checked(
     """The programs of a spec, those at both ends of each range, with their files checked.
 
     Files of tasks are read, of text the beginnings. Remarks go to ``diagnostics``.
-
-    Raises:
-        SpecError: with every mistake found in any of them.
-        UsageError: if the text is empty.
-        MissingInputError, DataError: of text that is not UTF-8, an ``init`` that does not fit.
     """
     from bertc.hub.target import remark_own_layout
 
