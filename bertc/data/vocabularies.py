@@ -1,24 +1,32 @@
-"""Vocabularies made from that of ``init`` and the text of a run, each once, in the cache."""
+"""The vocabulary of a run: named, learned, or made from that of ``init``, once, in the cache."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from bertc.base.storage.paths import user_path
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.paths import is_file, is_taken, user_path
 from bertc.base.storage.plain_file import read_text
 from bertc.data.cache.store import Facts, Progress, fingerprint, obtain
 from bertc.data.rows.sample import sample
 from bertc.data.shards import VERSION, spelling, tokenise_source
-from bertc.data.sources.source import LanguageSources
+from bertc.data.sources.opening import open_source
+from bertc.data.sources.source import CorpusText, LanguageSources, Sources
 from bertc.data.vocab import changed
 from bertc.data.vocab.existing import load_vocabulary
+from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
-from bertc.ir.program.resolved import Run
-from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed
+from bertc.ir.data import Parallel
+from bertc.ir.program.resolved import Resolved, Run
+from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Unigram
 
 LARGEST_LIST_BYTES = 64 << 20
+MOST_UNFILLED = 500
+"""Rows of a vocabulary for each token that its text gives, from which on its size is a slip."""
+FIRST_CHARACTERS = 1 << 19
+"""Text of a source on which tokens a word are counted."""
 
 
 def base_of(node: Extended | Trimmed) -> Vocabulary:
@@ -71,3 +79,80 @@ def changed_vocabulary(
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     passed_on = {k: v for k, v in base.passed_on.items() if k != "tokenizer_class"}
     return from_tokenizer(tokenizer, str(folder), base.named, passed_on)
+
+
+def vocabulary_for(
+    resolved: Resolved, sources: Sources, cache: Path, progress: Progress, learned: Path | None
+) -> Vocabulary:
+    """The vocabulary of a program, learned from its sources where it is one to learn."""
+    node, by_sentencepiece = resolved.vocabulary, isinstance(resolved.vocabulary, Unigram)
+    if learned and is_file(learned / "tokenizer.json"):
+        # Of a run whose tokenizer was read from a folder that is gone, or made before pieces were
+        # learned by sentencepiece.
+        gone = isinstance(node, TokenizerFile) and not is_taken(user_path(node.path))
+        if gone or by_sentencepiece or isinstance(node, Extended | Trimmed):
+            node = TokenizerFile(path=str(learned))
+    if isinstance(node, TokenizerFile):
+        return load_vocabulary(node, rows=resolved.encoder.vocab_size)
+    if not sources:  # of stages that learn tasks too, and read none
+        texts = (CorpusText(share.corpus) for stage in resolved.stages for share in stage.data)
+        sources = {text: open_source(*text) for text in dict.fromkeys(texts)}
+    monolingual = _monolingual(sources)
+    if isinstance(node, Extended | Trimmed):
+        return changed_vocabulary(node, monolingual, resolved.run, cache, progress)
+
+    def make(folder: Path) -> dict[str, int]:
+        texts = sample(monolingual, progress, node.smoothing)
+        progress.begin(f"learning {node.size:,} tokens", 0, "bytes")
+        tokenizer = learn(node, texts)
+        progress.end()
+        (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+        size = tokenizer.get_vocab_size()
+        if size < node.size / MOST_UNFILLED:
+            few = f"the text gives only {size:,} of {node.size:,} tokens"
+            raise DataError(few, f"vocab={node.kind}({size}), or more text")
+        if size < node.size:  # once: a run that opens it from the cache does not repeat it
+            progress.note(f"the corpus gives only {size:,} of {node.size:,} tokens")
+        return {"size": size}
+
+    read = [(language, source.identity) for language, source in monolingual]
+    trainer = ["sentencepiece, white space"] if by_sentencepiece else []
+    name = fingerprint(VERSION, node.model_dump(mode="json"), read, *trainer)
+    folder = cache / "vocabularies" / name
+    obtain(folder, make, progress)
+    return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))
+
+
+def exact(resolved: Resolved, cache: Path, progress: Progress, learned: Path | None) -> Resolved:
+    """The program with the size of a trimmed vocabulary that only its text decides."""
+    node = resolved.vocabulary
+    if not isinstance(node, Trimmed) or node.tokens:
+        return resolved
+    size = vocabulary_for(resolved, {}, cache, progress, learned).size
+    return resolved.with_vocabulary(node.model_copy(update={"size": size}))
+
+
+def first_pieces(resolved: Resolved) -> Iterator[str]:
+    """The beginnings of the texts that a run reads, a sample to count tokens of."""
+    named = not resolved.origins.get("data", "").startswith("default")  # else none may be read
+    shares = (share.corpus for stage in resolved.stages for share in stage.data)
+    for corpus in dict.fromkeys(shares):
+        if named and corpus.is_text:
+            characters = 0
+            for piece in open_source(*CorpusText(corpus)).read():
+                yield piece.text
+                if (characters := characters + len(piece.text)) > FIRST_CHARACTERS:
+                    break
+
+
+def _monolingual(sources: Sources) -> LanguageSources:
+    """Each monolingual source with its language; parallel text as two, none twice."""
+    sources_by_text = {}
+    for text, source in sources.items():
+        if isinstance(text.corpus, Parallel):
+            for side, language in enumerate(text.corpus.languages):
+                half = CorpusText(text.corpus, side)
+                sources_by_text[half] = language, open_source(*half)
+        else:
+            sources_by_text[text] = (text.languages[0], source)
+    return list(sources_by_text.values())

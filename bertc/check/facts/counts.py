@@ -88,7 +88,8 @@ def _without_lengths(settings: Mapping[str, Given]) -> dict[str, Given]:
 
 def _counted(resolved: Resolved, sparing: bool) -> list[dict[str, Given]]:
     """The counts of each stage; none of one that learns a task."""
-    from bertc.data.corpus import counts_of_rows, exact, prepare
+    from bertc.data.corpus import counts_of_rows, prepare
+    from bertc.data.vocabularies import exact
     from bertc.machine.display import choose
 
     stages = tuple(stage.model_copy(update={"steps": 1}) for stage in resolved.stages)

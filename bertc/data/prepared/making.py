@@ -18,7 +18,6 @@ from bertc.data.batches.arranged import arrangements, count_rows, how
 from bertc.data.batches.order import texts_of
 from bertc.data.cache.store import Facts, Progress, Silent, fingerprint
 from bertc.data.cache.workers import Advance, spread
-from bertc.data.corpus import vocabulary_for
 from bertc.data.prepared.manifest import part_at, put_folder
 from bertc.data.prepared.opening import copy_part
 from bertc.data.prepared.plan import TOKENIZER, PreparationPlan, part_names, write_plan
@@ -30,6 +29,7 @@ from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import CorpusText, TextSource, identifies_file
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.data.vocabularies import vocabulary_for
 from bertc.ir.cleaning import Documents
 from bertc.ir.data import Files
 from bertc.ir.program.resolved import Resolved

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError
 from bertc.data.cache.store import Silent
-from bertc.data.corpus import PreparedCorpus, first_pieces
+from bertc.data.corpus import PreparedCorpus
 from bertc.data.vocab.changed import tokens_a_word
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.static_vectors import vectors_of_text, vectors_of_words
 from bertc.data.vocab.token_rows import TokenSums, token_sums
 from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.data.vocabularies import first_pieces
 from bertc.ir.address import key
 from bertc.ir.base import Weight
 from bertc.ir.changing.growth import Focus, FromOther, Redrawn

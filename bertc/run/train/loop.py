@@ -14,8 +14,8 @@ from bertc.base.diagnostics import BertcError, DataError, GivenUpError, StoppedE
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
 from bertc.data.cache.store import Silent
-from bertc.data.corpus import exact
 from bertc.data.prepared.opening import anchored
+from bertc.data.vocabularies import exact
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import Inputs
