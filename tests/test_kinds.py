@@ -22,12 +22,20 @@ from bertc.hub.networks import alone
 from bertc.hub.target import target_of
 from bertc.ir.base import Node
 from bertc.ir.learning.answer import Score, Several, Span, Tags, Vector
+from bertc.ir.methods.adapter import Lora
+from bertc.ir.methods.average import Ema
+from bertc.ir.methods.batches import RisingBatch
+from bertc.ir.methods.ending import Clock, Patience
+from bertc.ir.methods.falling import FallingMasks
+from bertc.ir.methods.freeze import Freezing
+from bertc.ir.methods.memory import RowMemory
+from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.network import sharing
 from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
 from bertc.ir.program.model import head_weights, model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import TaskStage
+from bertc.ir.program.stage import METHODS, TaskStage
 from bertc.learn.objectives import MicroBatch
 from bertc.learn.step.feed import to_inputs, to_micro_batch
 from bertc.learn.step.step import TrainStep
@@ -38,7 +46,7 @@ from bertc.use.source.checking import check_source, loaded, random_weights
 from bertc.use.source.file import emit_source
 from tests.bench.rig import make_step
 from tests.hub.programs import leaves_with_code, tensors, words
-from tests.kinds import NETWORKS, UNIONS
+from tests.kinds import CLASSIFY, NETWORKS, UNIONS
 from tests.net.programs import FARM, copied
 
 TOY = {
@@ -171,6 +179,32 @@ def test_what_a_kind_shares_by_head_and_the_ranges_of_its_table_follow_from_its_
     assert toy.ties_biases
     assert toy.ranges.problem.endswith("distance = 8 leaves nothing to the others")
     assert not Buckets(rows=32, buckets=32, distance=toy.ranges.least).ranges.problem
+
+
+WITH_METHODS = {
+    RisingBatch: "batch_warmup=rising(2, 2)",
+    FallingMasks: "objective=mlm(40%, p_end=20%)",
+    RowMemory: "objective=clm attention=relative memory=8",
+    Clock: "steps=1h",
+    Lora: "adapt=lora(4)",
+    Freezing: "freeze=1",
+    Heads: "prune=heads(50%)",
+    Neurons: "prune=neurons(50%)",
+    Ema: "average=ema(2)",
+    Patience: f"{CLASSIFY}) patience=2",
+}
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+def test_a_method_that_a_spec_names_is_at_work_in_the_program(method):
+    """A setting that no stage knew would be accepted, and do nothing."""
+    plain = resolve(spec(CLASSIFY + ")" if "task" in WITH_METHODS[method] else ""))
+    program = resolve(spec(WITH_METHODS[method]))
+    read = Resolved.model_validate_json(program.model_dump_json())
+    of_stages = [one for stage in read.stages for one in stage.methods]
+    at_work = method in map(type, (*read.run.methods, *of_stages))
+    assert at_work or len(read.stages) > len(plain.stages), "a stage for each of its pieces"
+    assert program.fingerprint() != plain.fingerprint()
 
 
 @pytest.mark.parametrize("kind", NETWORKS["share"])
