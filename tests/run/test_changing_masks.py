@@ -9,7 +9,7 @@ from bertc.base.diagnostics import SpecError
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.terms.masking import AdaptiveUnit
 from bertc.learn.objectives import corrupt
-from bertc.learn.step.memory import FILE
+from bertc.learn.step.memory import MEMORY
 from bertc.learn.step.micro_batches import corruption
 from bertc.learn.step.type_weights import TypeWeights
 from tests.learn.material import chosen, program, rows, vocab
@@ -96,7 +96,7 @@ def test_a_run_with_changing_masks_resumes_to_the_bit(tiny, resumes, tmp_path):
     resumes(tiny(objective=(Term(objective=masks),), microbatch=4, steps=10, save_every=5), 2, 4)
     *_, newest = sorted((tmp_path / "straight" / "checkpoints").glob("step-*"))
     state, other = (
-        load_file(run / newest.name / FILE)
+        load_file(run / newest.name / MEMORY)
         for run in (newest.parent, tmp_path / "broken" / "checkpoints")
     )
     assert state["weights"].std() > 0.05

@@ -79,7 +79,7 @@ class RisingBatch(Method):
         return self.model_copy(update={"over": max(1, round(over))})
 
     def batches(self, batch: int, steps: int) -> Pieces:
-        """Those that have steps; more than a run may have, which are refused, are fewer here."""
+        """Sizes that have steps, fewer if they are more than a run may have, which is refused."""
         assert isinstance(self.over, int), "a pass has made them steps"
         sizes = self._sizes(batch)
         count = min(len(sizes), self.over, MOST_STAGES)
@@ -91,7 +91,7 @@ class RisingBatch(Method):
 
 
 def _misfit(stage: Any) -> tuple[str, Also, str, str]:
-    """What does not go with a batch warm-up: where, also where, the fault, the remedy; or ""s.
+    """The setting at fault, another one, the fault, the remedy of a batch warm-up; or ""s.
 
     It has to begin below the batch, and to end before the stage does.
     """

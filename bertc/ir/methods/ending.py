@@ -1,4 +1,4 @@
-"""What ends a stage before its steps do: a clock, or patience."""
+"""Ends of a stage before its steps: by a clock, or by patience."""
 
 from typing import Annotated
 

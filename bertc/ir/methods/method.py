@@ -89,11 +89,11 @@ class Method(Node):
         return self
 
     def over_steps(self, batch: int, seq: int, steps: int, tokens: float | None) -> Self:
-        """The same over a number of steps, in a stage of so many, or of ``tokens`` unless None."""
+        """The same over a number of steps of a stage of ``steps``, or of ``tokens`` if not None."""
         return self
 
     def batches(self, batch: int, steps: int) -> Pieces:
-        """The batches of a stage of so many steps, each size a stage; () if it does not cut any."""
+        """The batches of a stage of these steps, each size a stage; () if it does not cut any."""
         return ()
 
     def terms_between(self, terms: Any, begin: float, end: float) -> Any:
@@ -101,7 +101,7 @@ class Method(Node):
         return terms
 
     def frozen(self, depth: int) -> Frozen:
-        """What it leaves as it is of a network with so many layers."""
+        """The part that it leaves as it is of a network of ``depth`` layers."""
         return Frozen()
 
     def begun(self, step: int) -> bool:
@@ -109,7 +109,7 @@ class Method(Node):
         return False
 
     def extent(self, done: int, steps: int) -> float:
-        """What decides how it acts after ``done`` of a stage's steps: equal in a longer run."""
+        """The number by which it acts after ``done`` of a stage's steps: equal in a longer run."""
         return 0.0
 
     @property
@@ -119,7 +119,7 @@ class Method(Node):
 
 
 def batches_of(methods: Iterable[Method], batch: int, steps: int) -> Pieces:
-    """The batches of a stage of so many steps with these methods."""
+    """The batches of a stage of these steps with these methods."""
     cut = (method.batches(batch, steps) for method in methods)
     return next(filter(None, cut), ((batch, steps),))
 

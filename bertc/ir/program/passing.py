@@ -32,7 +32,7 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
 
 
 def frozen_in(stage: Stage) -> Frozen:
-    """What a stage leaves as it is of its main network."""
+    """The part of its main network that a stage leaves as it is."""
     parts = (method.frozen(stage.layers) for method in stage.methods)
     return next((part for part in parts if part != Frozen()), Frozen())
 

@@ -12,7 +12,7 @@ from bertc.learn.step.type_weights import TypeWeights
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model
 
-FILE = "memory.safetensors"
+MEMORY = "memory.safetensors"
 """The file of checkpoints with what the rows of the next batch go on from, where there is that."""
 STATES, FILLED, TYPE_WEIGHTS, TYPE_COUNTS = "states", "filled", "weights", "counts"
 Shapes = dict[str, tuple[int, ...]]
@@ -59,7 +59,7 @@ class Remembered:
         if adaptive_unit(stage):
             types = self.types or TypeWeights.equal(stage.encoder.vocab_size)
             tensors |= {TYPE_WEIGHTS: types.weights.cpu(), TYPE_COUNTS: types.counts.cpu()}
-        return {FILE: tensors if ranks.is_main else {}}
+        return {MEMORY: tensors if ranks.is_main else {}}
 
 
 def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> Memory | None:
@@ -88,7 +88,7 @@ def files(stage: Stage, step: int) -> dict[str, Shapes]:
         of_all[FILLED] = ()
     if adaptive_unit(stage):
         of_all |= {TYPE_WEIGHTS: (encoder.vocab_size,), TYPE_COUNTS: (2, encoder.vocab_size)}
-    return {FILE: of_all} if of_all else {}
+    return {MEMORY: of_all} if of_all else {}
 
 
 def taken_up(
@@ -99,7 +99,7 @@ def taken_up(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Remembered:
-    """What this process's rows go on from after ``step`` steps, by files of the first process."""
+    """The memory of this process's rows after ``step`` steps, from files of the first process."""
     remembered = Remembered()
     for file, shapes in files(stage, step).items() if step else ():
         tensors = files_there.get(file) or {n: torch.zeros(shape) for n, shape in shapes.items()}

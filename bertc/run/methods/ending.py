@@ -1,4 +1,4 @@
-"""What ends a stage in training before its steps do: the clock, or patience with best weights."""
+"""Ends of a stage in training before its steps: by the clock, or with its best weights."""
 
 import torch
 
