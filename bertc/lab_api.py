@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from bertc.cost import units
     from bertc.cost.flops import step_flops
     from bertc.cost.machines.devices import device_named
-    from bertc.data.layouts.survey import Survey, survey
     from bertc.ir.learning.objective import titled
     from bertc.ir.program.model import model_weights
     from bertc.ir.program.written import Program
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.results import Seen
     from bertc.run.stepper import Stepper
+    from bertc.tasks.layouts.survey import Survey, survey
     from bertc.use.graph import Graph, graph_of
 
 PUBLIC = homes(
@@ -41,7 +41,7 @@ PUBLIC = homes(
         "cost": "units",
         "cost.flops": "step_flops",
         "cost.machines.devices": "device_named",
-        "data.layouts.survey": "Survey survey",
+        "tasks.layouts.survey": "Survey survey",
         "ir.learning.objective": "titled",
         "ir.program.model": "model_weights",
         "ir.program.written": "Program",

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from bertc.data.tokenizers import reading
-from bertc.data.tokenizers.by_transformers import read_or_refuse
+from bertc.text.tokenizers import reading
+from bertc.text.tokenizers.by_transformers import read_or_refuse
 
 # Each of the workers that share the cores gets one; before torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"

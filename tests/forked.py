@@ -13,7 +13,7 @@ for name in (
     "bertc.run.train.loop",
     "torch.distributed.fsdp",
     "torch._dynamo",
-    "tests.data.test_prepare",
+    "tests.text.test_prepare",
     "tests.run.test_stopping",
     "tests.run.test_ranks_exchanged",
 ):

@@ -31,15 +31,18 @@ PACKAGE = Path(__file__).parent.parent / "bertc"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 ROOMS = (
-    "base", "ir", "lang", "cost", "model", "data", "machine", "hub", "check", "learn", "run", "use",
-    "api", "lab", "cli",
+    "base", "ir", "lang", "cost", "model", "text", "tasks", "machine", "hub", "check", "learn",
+    "run", "use", "api", "lab", "cli",
 )  # fmt: skip
 """Rooms of the package from the ground up: one imports only from those before it.
 
-``check`` is above ``data`` and ``hub``, since its first passes read the facts of files.
+``check`` is above ``tasks`` and ``hub``, since its first passes read the facts of files.
 """
-TORCH_FREE = ("base", "ir", "lang", "cost", "check", "data/cache", "data/tokenizers", "lab/editor")
-APART = (("model", "data"), ("learn/objectives", "data"), ("cost", "model"))
+TORCH_FREE = ("base", "ir", "lang", "cost", "check", "text/cache", "text/tokenizers", "lab/editor")
+APART = (
+    ("model", "text"), ("model", "tasks"), ("learn/objectives", "text"),
+    ("learn/objectives", "tasks"), ("cost", "model"),
+)  # fmt: skip
 """Rooms of which neither knows the other."""
 MOST_FILES = 20
 
@@ -183,7 +186,7 @@ NEVER_LOADED = {
     "folders and files": (
         "import bertc.lab.results.diff, bertc.check, bertc.hub.config, bertc.hub.program;"
         "import bertc.lab.results.compare, bertc.lab.results.listing;"
-        "import bertc.data.layouts, bertc.data.examples.task_sets",
+        "import bertc.tasks.layouts, bertc.tasks.examples.task_sets",
         "torch",
     ),
     "training": (
@@ -303,7 +306,7 @@ OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exi
 OWN_FILES = (
     "base/resources.py", "lang/read/grammar.py", "lang/read/table.py", "base/diagnostics/codes.py",
     "cost/machines/calibration.py", "machine/machine.py", "machine/memory.py",
-    "data/sources/docstrings.py", "data/cache/store.py", "lang/files.py",
+    "text/sources/docstrings.py", "text/cache/store.py", "lang/files.py",
     "base/cores.py", "model/native/library.py",
 )  # fmt: skip
 """Files of the package, of the system, and those whose kind and size were looked at before."""

@@ -15,7 +15,6 @@ from ruff.__main__ import find_ruff_bin
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
 from bertc.cost import estimate
-from bertc.data.examples.task import TaskBatch
 from bertc.hub.exporting import export_model
 from bertc.hub.families.family import Obstacle
 from bertc.hub.networks import alone
@@ -42,6 +41,7 @@ from bertc.learn.step.step import TrainStep
 from bertc.model import build
 from bertc.run.beginning.growth import grown
 from bertc.run.beginning.synthetic import RandomText
+from bertc.tasks.examples.task import TaskBatch
 from bertc.use.source.checking import check_source, loaded, random_weights
 from bertc.use.source.file import emit_source
 from tests.bench.rig import make_step

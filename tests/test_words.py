@@ -15,8 +15,9 @@ ALL_ROOMS = sorted(
 )
 """Folders of the package; "." is the package itself."""
 ROOMS = (
-    "base/diagnostics", "base/storage", "check", "cli", "cost/planning", "data", "ir/weight_maps",
-    "lab/bench", "lang", "learn/optim", "learn/step", "machine", "model/native", "run", "use",
+    "base/diagnostics", "base/storage", "check", "cli", "cost/planning", "ir/weight_maps",
+    "lab/bench", "lang", "learn/optim", "learn/step", "machine", "model/native", "run", "tasks",
+    "text", "use",
 )  # fmt: skip
 """Rooms whose names were gone through."""
 GONE_THROUGH = {room.split("/")[0] for room in ROOMS} - {"ir", "lab", "model", "learn", "cost"}
@@ -36,11 +37,12 @@ UNSPEAKING = {"found", "own", "told", "asked", "many", "one", "other", "apart", 
 """Names that say nothing of the thing: bound in no function of these rooms."""
 
 IN_TWO_ROOMS = {
-    "ALONE", "Block", "Call", "Candidate", "Count", "Ends", "IGNORED", "LEGEND", "LONGEST_ROW",
-    "MASK", "Name", "Plain", "Predicted", "Progress", "ROWS_AT_ONCE", "Run",
-    "STEPS", "Score", "Shape", "Source", "Span", "Step", "TABLE", "TITLES", "TOKENS_AT_ONCE",
-    "TRIES", "Table", "Text", "Tokens", "Vocabulary", "Within", "choose", "counted",
-    "finish", "laid_out", "load", "read_text", "show", "written",
+    "ALONE", "Block", "Call", "Candidate", "Count", "ENGLISH", "Ends", "IGNORED", "Ints",
+    "LEGEND", "LONGEST_ROW", "MASK", "Name", "Plain", "Predicted", "Progress", "ROWS_AT_ONCE",
+    "Run", "STEPS", "Score", "Shape", "Source", "Span", "Step", "TABLE", "TITLES",
+    "TOKENS_AT_ONCE", "TRIES", "Table", "Text", "Tokens", "VERSION", "Vocabulary", "Within",
+    "choose", "counted", "finish", "laid_out", "load", "read_text", "rows_of", "show", "survey",
+    "written",
 }  # fmt: skip
 """Public names that one of these rooms still shares with another room."""
 

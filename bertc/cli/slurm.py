@@ -115,7 +115,7 @@ def prepare(
     manifest. Submitted again it makes what is missing.
     """
     from bertc.api import resolve
-    from bertc.data.prepared.making import only_text
+    from bertc.text.prepared.making import only_text
 
     only_text(resolve(spec, set or (), sparing=True))
     if taken := [o for o in options or () if o.startswith(("-a", "--array", "--dep", "-d"))]:

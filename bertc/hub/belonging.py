@@ -14,9 +14,9 @@ from bertc.base.storage import durable
 from bertc.base.storage.json_file import parse_json, read_json
 from bertc.base.storage.paths import is_file, is_folder
 from bertc.base.storage.plain_file import opened
-from bertc.data.tokenizers.by_transformers import LARGEST_FILE_BYTES
 from bertc.hub.folders import SENTENCES, checkpoint_folders, checkpoint_name
 from bertc.ir.program.stage import EVALUATED_FILES
+from bertc.text.tokenizers.by_transformers import LARGEST_FILE_BYTES
 
 DIGESTS = "digests.json"
 """sha256 of the files of ``tokenizer/``, ``sentences/`` and ``model/``, as a run wrote them."""

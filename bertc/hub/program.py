@@ -7,8 +7,6 @@ from typing import Any
 
 from bertc.base.diagnostics import BertcError, DataError
 from bertc.base.storage.paths import is_file
-from bertc.data.tokenizers.by_transformers import FILE_NAMES
-from bertc.data.tokenizers.reading import read_tokenizer, tokenizer_folder
 from bertc.hub.families import family_named
 from bertc.hub.families.config import MEANING, HfConfig
 from bertc.hub.families.family import Family
@@ -22,6 +20,8 @@ from bertc.ir.program.network import MAIN
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
+from bertc.text.tokenizers.by_transformers import FILE_NAMES
+from bertc.text.tokenizers.reading import read_tokenizer, tokenizer_folder
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
 LIMIT = "model_max_length"

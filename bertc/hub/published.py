@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bertc.base.diagnostics import MissingInputError
 from bertc.base.storage.paths import is_folder, is_taken
-from bertc.data.tokenizers.by_transformers import FILE_NAMES
-from bertc.data.tokenizers.reading import network_folder, tokenizer_folder
+from bertc.text.tokenizers.by_transformers import FILE_NAMES
+from bertc.text.tokenizers.reading import network_folder, tokenizer_folder
 
 _SECONDS_TO_ANSWER = 10.0
 SMALL = ("*.json", "*.txt", "*.model")

@@ -12,7 +12,6 @@ from bertc.base.storage import durable
 from bertc.base.storage.json_file import parse_json, read_json, shown
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_bytes
-from bertc.data.tokenizers.reading import network_folder, tokenizer_folder
 from bertc.hub.folders import RESOLVED, SENTENCES, read_network
 from bertc.hub.token_vectors import CHAINS, DENSE, LENGTHS, of_tokens, pylate_settings, refused
 from bertc.ir.base import Node
@@ -23,6 +22,7 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.body import Body
 from bertc.ir.program.resolved import Resolved
+from bertc.text.tokenizers.reading import network_folder, tokenizer_folder
 
 LONGEST_TEXT = 1 << 14
 """Maximum tokens of a text if positions set no limit."""

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bertc.base.diagnostics import BertcError, DataError
 from bertc.base.storage.json_file import read_json, shown, shown_name
-from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.config import MAX_BYTES, with_scores
 from bertc.hub.families.config import HfConfig
 from bertc.hub.families.family import Family, HfClass, TaskClass
@@ -22,6 +21,7 @@ from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read,
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.learning.task import Name
 from bertc.ir.learning.vector_task import Rerank
+from bertc.text.vocab.existing import vocabulary_of
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)

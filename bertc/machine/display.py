@@ -11,8 +11,8 @@ from rich.text import Text
 
 from bertc.base.diagnostics import for_terminal
 from bertc.cost.units import duration_text
-from bertc.data.cache.store import Silent
 from bertc.machine.signals import Stop
+from bertc.text.cache.store import Silent
 
 PLAIN_SECONDS = 30.0
 """Seconds between two plain lines."""

@@ -5,7 +5,7 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,6 @@ from bertc.cost.machines.calibration import cpu_info
 from bertc.cost.machines.devices import this_cpu
 from bertc.cost.planning.plan import Machine, Plan, plan
 from bertc.cost.planning.world import ALONE, World
-from bertc.data.corpus import PreparedCorpus
-from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.machine.speed import device_here
 from bertc.model.native import missing
@@ -49,9 +47,8 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
     )  # fmt: skip
 
 
-def cost_on(machine: Machine, resolved: Resolved, corpus: PreparedCorpus, world: World) -> Estimate:
+def cost_on(machine: Machine, resolved: Resolved, lengths: Sequence[int], world: World) -> Estimate:
     """Estimate a run on this machine; an unknown GPU is measured first."""
-    lengths = [d.row_length if isinstance(d, TaskData) else d.seq for d in corpus.stages]
     device = device_here(machine, world.per_host)
     return estimate(resolved, device, devices=world.size, lengths=lengths)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from bertc.base.diagnostics import DataError, listed, several
 from bertc.base.storage.place import FolderAt
 from bertc.cost.units import bytes_text
-from bertc.data.prepared.finishing import finish_preparing, survey
-from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.prepared.manifest import part_at, read_corpus
-from bertc.data.prepared.plan import CORPUS_FILE, HELD_OUT
-from bertc.data.rows.cleaning import removal_text
-from bertc.data.rows.holdout import held_out_remark
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import watching
+from bertc.text.prepared.finishing import finish_preparing, survey
+from bertc.text.prepared.making import begin_preparing, make_parts
+from bertc.text.prepared.manifest import part_at, read_corpus
+from bertc.text.prepared.plan import CORPUS_FILE, HELD_OUT
+from bertc.text.rows.cleaning import removal_text
+from bertc.text.rows.holdout import held_out_remark
 
 GO_ON = "the same command goes on"
 

@@ -10,7 +10,6 @@ from bertc.base.diagnostics import MissingInputError, escaped, listed, several
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken, without_folders
 from bertc.base.storage.plain_file import read_text
-from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.adapter_folder import ADAPTER
 from bertc.hub.exporting import CODE, Exported, scores_next
 from bertc.hub.families.family import Obstacle
@@ -30,6 +29,7 @@ from bertc.run.models.loading import newest_step
 from bertc.run.records.calibration import calibrated
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import values_of
+from bertc.text.vocab.existing import vocabulary_of
 
 _SPEC_LINES, _TEXTS, _SCORES, MOST_BYTES = 16, 6, 10, 2**20
 UNLICENSED = "# license: to fill in, as apache-2.0; it has to fit the texts and the base model"

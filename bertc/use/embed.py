@@ -14,15 +14,15 @@ import numpy as np
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_folder, user_path
-from bertc.data.layouts.related import read_texts
-from bertc.data.layouts.table import rows_of
-from bertc.data.sources.files import has_columns, matching_files
-from bertc.data.sources.streams import lines, opened_stream
 from bertc.ir.learning.mining import TextKind
 from bertc.ir.program.resolved import RunPrecision
 from bertc.machine.display import choose
 from bertc.run.models.loading import load, placed
 from bertc.run.models.vectors import Embedded, embed, likeness
+from bertc.tasks.layouts.related import read_texts
+from bertc.tasks.layouts.table import rows_of
+from bertc.text.sources.files import has_columns, matching_files
+from bertc.text.sources.streams import lines, opened_stream
 from bertc.use.answer_files import AnswerRow
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import cache_folder
-from bertc.data.batches.order import orders_of
-from bertc.data.batches.stage import StageData
-from bertc.data.corpus import PreparedCorpus
-from bertc.data.sources.source import CorpusText
 from bertc.ir.data import Prepared
 from bertc.machine.display import watching
 from bertc.machine.signals import AGAIN
 from bertc.run.evaluation.open_run import read_text
 from bertc.run.records.folder import RunFolder
+from bertc.tasks.corpus import PreparedCorpus
+from bertc.text.batches.order import orders_of
+from bertc.text.batches.stage import StageData
+from bertc.text.sources.source import CorpusText
 
 SHOWS = "bertc show-batch RUN --step N shows what a step reads"
 DocumentStarts = Callable[[int, int, int], list[int]]

@@ -10,19 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import several
-from bertc.data.cache.store import Progress, Silent
-from bertc.data.examples.encode import encode
-from bertc.data.examples.remarks import notes_on_cuts
-from bertc.data.examples.task import TaskSet
-from bertc.data.layouts import example
-from bertc.data.layouts.find import DataPart
-from bertc.data.layouts.own import Own
-from bertc.data.layouts.parts import examples_of
-from bertc.data.layouts.table import is_table, names_of_columns, table
-from bertc.data.metrics.calibration import NO_FIT, HeadFit
-from bertc.data.sources.tables import ColumnSelection
-from bertc.data.vocab.existing import vocabulary_of
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning import answer as kinds
 from bertc.ir.learning.custom_task import AnyTask, Choose
 from bertc.ir.program.stage import Stage
@@ -33,6 +20,19 @@ from bertc.run.evaluation.task_inference import answer
 from bertc.run.evaluation.task_lookup import columns_told, task_of
 from bertc.run.models.loading import load, placed
 from bertc.run.records.calibration import fit_of
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.examples.remarks import notes_on_cuts
+from bertc.tasks.examples.task import TaskSet
+from bertc.tasks.layouts import example
+from bertc.tasks.layouts.find import DataPart
+from bertc.tasks.layouts.own import Own
+from bertc.tasks.layouts.parts import examples_of
+from bertc.tasks.layouts.table import is_table, names_of_columns, table
+from bertc.tasks.metrics.calibration import NO_FIT, HeadFit
+from bertc.text.cache.store import Progress, Silent
+from bertc.text.sources.tables import ColumnSelection
+from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import Vocabulary
 from bertc.use.answer_files import answer_lines, write_answer_file
 
 NAMING = (

@@ -10,12 +10,6 @@ import torch
 
 from bertc.base.diagnostics import UsageError, escaped, listed, several
 from bertc.base.storage.paths import cache_folder
-from bertc.data.batches.arranged import TextData
-from bertc.data.batches.batch import RawBatch
-from bertc.data.corpus import prepare
-from bertc.data.examples.task import TaskBatch, TaskSet, cut, gather
-from bertc.data.examples.task_data import TaskData
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.program.reading import by_direction, part_over, rows_by_direction
@@ -30,6 +24,12 @@ from bertc.run.evaluation.held_out import named
 from bertc.run.evaluation.open_run import read_text
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.records.folder import RunFolder
+from bertc.tasks.corpus import prepare
+from bertc.tasks.examples.task import TaskBatch, TaskSet, cut, gather
+from bertc.tasks.examples.task_data import TaskData
+from bertc.text.batches.arranged import TextData
+from bertc.text.batches.batch import RawBatch
+from bertc.text.vocab.vocabulary import Vocabulary
 
 PREDICTING = listed(
     name

@@ -14,11 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertc.base.diagnostics import UsageError
-from bertc.data.examples.encode import encode
-from bertc.data.layouts import example
-from bertc.data.vocab.existing import vocabulary_of
-from bertc.data.vocab.template import template_of
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.exporting import save_tokenizer
 from bertc.hub.folder import replacing
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
@@ -31,6 +26,11 @@ from bertc.run.evaluation.without import transformer_of
 from bertc.run.models.loading import load as load_model
 from bertc.run.models.vectors import batch_of_rows, embed
 from bertc.run.records.calibration import fit_of
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.layouts import example
+from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.template import template_of
+from bertc.text.vocab.vocabulary import Vocabulary
 from bertc.use.attention import AttentionMaps, see_maps
 from bertc.use.fill_mask import Filled, filled
 from bertc.use.graph import Graph, graph_of

@@ -8,10 +8,10 @@ import bertc
 from bertc import api
 from bertc.base.diagnostics import BertcError, DataError, SpecError
 from bertc.base.storage.paths import check_path
-from bertc.data.examples.task_sets import MANY_LABELS, MAX_LABELS, found_labels
-from bertc.data.layouts.example import TextExample
 from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.custom_task import Classify
+from bertc.tasks.examples.task_sets import MANY_LABELS, MAX_LABELS, found_labels
+from bertc.tasks.layouts.example import TextExample
 
 LONG = "x" * 300
 

@@ -26,14 +26,14 @@ from fsspec.implementations.memory import MemoryFileSystem
 from bertc.api import resolve
 from bertc.base.diagnostics import Table
 from bertc.base.storage.place import FolderAt
-from bertc.data.batches.arranged import arrangements, count_rows, how
-from bertc.data.cache.copies import RESERVED
-from bertc.data.cache.store import MANIFEST_FILE, Silent, seal
-from bertc.data.corpus import prepare
-from bertc.data.prepared import manifest
-from bertc.data.prepared.finishing import finish_preparing
-from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.rows.tokens import TokenWriter, open_tokens
+from bertc.tasks.corpus import prepare
+from bertc.text.batches.arranged import arrangements, count_rows, how
+from bertc.text.cache.copies import RESERVED
+from bertc.text.cache.store import MANIFEST_FILE, Silent, seal
+from bertc.text.prepared import manifest
+from bertc.text.prepared.finishing import finish_preparing
+from bertc.text.prepared.making import begin_preparing, make_parts
+from bertc.text.rows.tokens import TokenWriter, open_tokens
 
 STRETCHES = 20
 SPEC = "layers=1 hidden=16 heads=1 seq=128 batch=256 steps=2000000 objective=mlm format=blocks"

@@ -22,10 +22,10 @@ from pathlib import Path
 import fsspec
 
 from bertc.base.diagnostics import Table
-from bertc.data.sources import files
+from bertc.text.sources import files
 from tests.campaigns import forking
-from tests.data.test_parts import write
-from tests.data.test_prepared import SETTINGS, contents
+from tests.text.test_parts import write
+from tests.text.test_prepared import SETTINGS, contents
 
 PORT = 5917
 SHARES = (1, 7, 64)

@@ -29,11 +29,11 @@ import numpy as np
 from bertc.api import resolve
 from bertc.base.diagnostics import Table
 from bertc.base.storage.place import FolderAt
-from bertc.data.cache.store import Silent
-from bertc.data.corpus import prepare
-from bertc.data.prepared.finishing import finish_preparing
-from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.sources import files
+from bertc.tasks.corpus import prepare
+from bertc.text.cache.store import Silent
+from bertc.text.prepared.finishing import finish_preparing
+from bertc.text.prepared.making import begin_preparing, make_parts
+from bertc.text.sources import files
 
 BATCH, PORT, PROXY, PART_BYTES = 32, 5801, 5802, 1 << 20
 RUN = f"layers=1 hidden=16 heads=1 seq=64 batch={BATCH} objective=mlm format=doc-sentences"

@@ -28,14 +28,14 @@ import transformers
 from safetensors.torch import load_file
 
 from bertc.base.diagnostics import BertcError, Table
-from bertc.data.examples.encode import encode
-from bertc.data.layouts.example import TextExample
-from bertc.data.vocab.existing import vocabulary_of
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.custom_task import Classify
 from bertc.model import Model
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.layouts.example import TextExample
+from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import Vocabulary
 from tests.hub import test_tasks
 from tests.hub.hf_models import CASES, Case
 from tests.hub.hf_tokenizers import (

@@ -12,9 +12,9 @@ from bertc.check.facts.examples import row_lengths
 from bertc.cli.app import app
 from bertc.cost import as_table, estimate
 from bertc.cost.texts import TextFacts, downloaded
-from bertc.data.examples import task_sets
-from bertc.data.prepared.manifest import PreparedPart, write_corpus
-from bertc.data.prepared.plan import PreparationPlan
+from bertc.tasks.examples import task_sets
+from bertc.text.prepared.manifest import PreparedPart, write_corpus
+from bertc.text.prepared.plan import PreparationPlan
 
 SMALL = "layers=2 hidden=32 heads=2 batch=4 steps=10 "
 

@@ -10,8 +10,8 @@ from typing import Any
 import sentencepiece
 import transformers
 
-from bertc.data.vocab.learned import learn
 from bertc.ir.vocabulary import ByteBpe, WordPiece
+from bertc.text.vocab.learned import learn
 
 Special = dict[str, Any]
 """Settings of a SentencePiece trainer: which special pieces there are, and their ids."""

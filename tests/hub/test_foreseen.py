@@ -7,12 +7,12 @@ import pytest
 from bertc import lang, resolve
 from bertc.api import points
 from bertc.base.diagnostics import Diagnostic, Diagnostics
-from bertc.data.vocab.learned import learn
 from bertc.hub.families.family import Obstacle
 from bertc.hub.networks import alone
 from bertc.hub.target import padding, target_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
+from bertc.text.vocab.learned import learn
 from tests.hub.programs import program
 
 TOY = "hidden=64 heads=2 layers=2 ffn=256 vocab=99 seq=32"

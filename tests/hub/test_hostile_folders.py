@@ -19,16 +19,16 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from bertc.api import check
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError, SpecError, UnsafeError
-from bertc.data.examples.encode import encode
-from bertc.data.layouts.example import TextExample
-from bertc.data.tokenizers import reading
-from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub import families
 from bertc.hub.config import IGNORED, ONLY
 from bertc.ir.learning.custom_task import Classify
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
 from bertc.run.models.runs import import_run
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.layouts.example import TextExample
+from bertc.text.tokenizers import reading
+from bertc.text.vocab.existing import vocabulary_of
 from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, case, respell
 
 in_process = reading.in_process
@@ -426,7 +426,7 @@ def test_a_sound_tokenizer_is_read_aside_once(tmp_path, monkeypatch):
     aside = reading.read_tokenizer(tmp_path / "one")
     assert aside == here
     code = (
-        "import sys; from bertc.api import resolve; from bertc.data.tokenizers import reading;"
+        "import sys; from bertc.api import resolve; from bertc.text.tokenizers import reading;"
         f"del reading.in_process; print(resolve('vocab=\"{tmp_path / 'two'}\"').vocabulary.size);"
         "bad = {'torch', 'transformers'} & {*sys.modules}; assert not bad, bad"
     )
@@ -471,7 +471,7 @@ def test_a_machine_that_limits_processes_itself_reads_tokenizers_too():
     """As ``ulimit -t`` does: a process may not raise what is set."""
     code = (
         "import resource as r; r.setrlimit(r.RLIMIT_CPU, (500, 500));"
-        "from bertc.data.tokenizers.by_transformers import limit;"
+        "from bertc.text.tokenizers.by_transformers import limit;"
         "limit(r.RLIMIT_CPU, 900); assert r.getrlimit(r.RLIMIT_CPU) == (500, 500);"
         "limit(r.RLIMIT_CPU, 90); assert r.getrlimit(r.RLIMIT_CPU) == (90, 500)"
     )

@@ -12,11 +12,11 @@ from torch import nn
 
 import bertc
 from bertc.base.diagnostics import DataError
-from bertc.data.layouts.example import TextExample
-from bertc.data.metrics.metrics import judge
 from bertc.ir.learning.vector_task import Rerank
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.runs import export_run, import_run
+from bertc.tasks.layouts.example import TextExample
+from bertc.tasks.metrics.metrics import judge
 from tests.hub.hf_models import respell
 from tests.hub.test_sentences import NOTHING_SAID, folder_of
 

@@ -12,15 +12,15 @@ import transformers
 import bertc
 from bertc.api import resolve
 from bertc.base.diagnostics import BertcError, DataError, SpecError
-from bertc.data.examples.encode import encode
-from bertc.data.layouts.example import TextExample
-from bertc.data.vocab.existing import load_vocabulary, vocabulary_of
-from bertc.data.vocab.learned import learn
-from bertc.data.vocab.vocabulary import from_tokenizer
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.vocabulary import Bytes, TokenizerFile, Unigram
 from bertc.ir.vocabulary import Words as WordsNode
 from bertc.run.models.runs import import_run
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.layouts.example import TextExample
+from bertc.text.vocab.existing import load_vocabulary, vocabulary_of
+from bertc.text.vocab.learned import learn
+from bertc.text.vocab.vocabulary import from_tokenizer
 from tests.hub.hf_models import XLNET as XLNET_SIZES
 from tests.hub.hf_models import case
 from tests.hub.hf_tokenizers import (

@@ -12,12 +12,12 @@ from torch import Tensor
 import bertc
 from bertc import lab_api
 from bertc.base.diagnostics import DataError, SpecError, UsageError
-from bertc.data.layouts.parts import part_examples
-from bertc.data.metrics.ranks import ranked_scores
 from bertc.ir.learning.mining import InColumn
 from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.softmax.similarities import related_losses
 from bertc.run.models.runs import export_run, import_run
+from bertc.tasks.layouts.parts import part_examples
+from bertc.tasks.metrics.ranks import ranked_scores
 from tests.hub.test_sentences import TEXTS, folder_of, modules, pooling
 
 PAIR = {"text": "a", "positive": "b"}

@@ -11,9 +11,6 @@ from torch import Tensor
 
 import bertc
 from bertc.cost.planning.plan import Plan
-from bertc.data.examples.encode import encode
-from bertc.data.examples.task import cut, gather
-from bertc.data.layouts.example import TextExample
 from bertc.ir.address import key
 from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.vector_task import Embed
@@ -23,7 +20,10 @@ from bertc.learn.step.feed import to_micro_batch
 from bertc.learn.step.step import TrainStep
 from bertc.model import build
 from bertc.run.beginning import synthetic
-from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.examples.task import cut, gather
+from bertc.tasks.layouts.example import TextExample
+from tests.text.test_encode import bert_vocabulary, text, word_tokenizer
 
 NETWORK = "layers=2 hidden=16 heads=2 vocab=47 seq=16 initializer=normal(0.3) batch=8 compile=off "
 TASKS = {

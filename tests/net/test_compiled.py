@@ -19,7 +19,7 @@ UNTRIED = {
     ("vocabulary", "extend"), ("vocabulary", "trim"),  # tests/run/test_other_tokens.py
     *(("embeddings", kind) for kind in UNIONS["embeddings"]),
     ("corpus", "hf"),  # needs a network
-    ("corpus", "prepared"),  # tests/data/test_prepared.py
+    ("corpus", "prepared"),  # tests/text/test_prepared.py
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
     ("residual", "plain"),
@@ -30,7 +30,7 @@ UNTRIED = {
     ("average", "none"), ("average", "ema"),  # tests/run/test_average.py
     ("adapt", "none"),  # is left out too
     ("grow", "turned"),  # tests/run/test_two_directions.py
-    ("negatives", "column"), ("negatives", "mined"),  # tests/data/test_copies.py
+    ("negatives", "column"), ("negatives", "mined"),  # tests/text/test_copies.py
     ("init", "vectors"),  # begins with another file: tests/model/test_vectors.py
     ("loss", "plain"), ("loss", "balanced"), ("loss", "weights"), ("loss", "focal"),  # kinds.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/run/test_copies.py

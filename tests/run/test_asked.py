@@ -6,8 +6,6 @@ import pytest
 
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
-from bertc.data.layouts.example import TextExample
-from bertc.data.layouts.parts import scored_parts
 from bertc.ir.learning.answer import Answer, Span
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Regress, Tag
 from bertc.ir.learning.task import Glue
@@ -19,6 +17,8 @@ from bertc.run.evaluation.remarks import score_lines
 from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.evaluation.tasks import evaluate_files, only_answer
 from bertc.run.train.loop import train
+from bertc.tasks.layouts.example import TextExample
+from bertc.tasks.layouts.parts import scored_parts
 from tests.predicted import predict
 
 SPEC = "layers=1 hidden=16 heads=2 vocab=wordpiece(99) seq=16 batch=4 steps=2 device=cpu "

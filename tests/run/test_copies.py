@@ -10,12 +10,12 @@ import torch
 
 from bertc.api import check, points, resolve
 from bertc.base.diagnostics import DataError, SpecError
-from bertc.data.cache.store import Silent
-from bertc.data.corpus import prepare
-from bertc.data.examples.changes import split_text
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
+from bertc.tasks.corpus import prepare
+from bertc.tasks.examples.changes import split_text
+from bertc.text.cache.store import Silent
 from tests.net.programs import spec
 from tests.run.conftest import stop_after
 

@@ -40,8 +40,8 @@ from bertc.run.records.changes import refuse_another_program
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.longer import longer, why_not_longer, with_settings
 from bertc.run.train import start
-from tests.data.test_prepare import Notes
 from tests.run.conftest import final_tensors, lines, same_tensors, stop_after
+from tests.text.test_prepare import Notes
 
 FLAT = Adam(lr=1e-3, warmup=2, schedule=ConstantRate())
 

@@ -12,9 +12,6 @@ import torch
 from bertc.api import resolve
 from bertc.cost import estimate
 from bertc.cost.planning.plan import Plan
-from bertc.data.examples.encode import encode
-from bertc.data.examples.task import TaskSet
-from bertc.data.layouts.example import TextExample
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.engines import gathered
 from bertc.learn.step.feed import to_inputs
@@ -22,9 +19,12 @@ from bertc.model import Model
 from bertc.run.beginning.synthetic import RandomText, first_step
 from bertc.run.evaluation import task_inference
 from bertc.run.evaluation.task_inference import answer
-from tests.data.test_encode import bert_vocabulary, word_tokenizer
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.examples.task import TaskSet
+from bertc.tasks.layouts.example import TextExample
 from tests.kinds import OBJECTIVES
 from tests.pretended import CUDA, META, Gpu
+from tests.text.test_encode import bert_vocabulary, word_tokenizer
 
 GOLDEN = Path(__file__).with_name("launches.json")
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 precision=bf16 compile=off"

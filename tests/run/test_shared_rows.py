@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import bertc
-from bertc.data.examples.encode import encode
-from bertc.data.examples.task import MIN_SHARED_ROW_TOKENS, TaskSet, gather, shared
-from bertc.data.examples.task_data import TaskData
-from bertc.data.layouts.example import QuestionExample, TaggedExample, TextExample
 from bertc.learn.step.feed import examples_at_once, to_micro_batch
 from bertc.learn.step.objective import make_objective
-from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.examples.task import MIN_SHARED_ROW_TOKENS, TaskSet, gather, shared
+from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.layouts.example import QuestionExample, TaggedExample, TextExample
+from tests.text.test_encode import bert_vocabulary, text, word_tokenizer
 
 NETWORK = "layers=2 hidden=32 heads=2 vocab=47 seq=48 dropout=0 initializer=normal(0.3) "
 TAGS = ("O", "B-X", "I-X")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bertc.data.sources import files
-from tests.data.test_parts import write
-from tests.data.test_prepared import SETTINGS
+from bertc.text.sources import files
+from tests.text.test_parts import write
+from tests.text.test_prepared import SETTINGS
 
 LOST = "mkdir -p runs/mine/checkpoints/step-00000004; exit 3"
 CASES = {

@@ -13,8 +13,6 @@ from torch import Tensor
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError
 from bertc.cost.planning.plan import Plan
-from bertc.data.batches.batch import RawBatch, empty_batch
-from bertc.data.batches.stage import StageData
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import VocabTensors
@@ -24,6 +22,8 @@ from bertc.learn.step.micro_batches import corruption, split
 from bertc.learn.step.step import TrainStep, _seed_draws
 from bertc.model import build
 from bertc.run.beginning import synthetic
+from bertc.text.batches.batch import RawBatch, empty_batch
+from bertc.text.batches.stage import StageData
 
 SPEC = "layers=1 hidden=16 heads=2 vocab=64 seq=16 batch=4 microbatch=2 steps=9 compile=off"
 State = Callable[[], list[torch.Tensor]]

@@ -19,11 +19,6 @@ from bertc.base.diagnostics import (
 )
 from bertc.base.storage import place as places
 from bertc.base.storage.place import FolderAt
-from bertc.data.cache.store import Silent
-from bertc.data.prepared.finishing import finish_preparing
-from bertc.data.prepared.making import begin_preparing, make_parts
-from bertc.data.prepared.opening import tokenizer_at
-from bertc.data.sources import files
 from bertc.ir.data import Prepared, Share
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.learn.step import feed
@@ -34,6 +29,11 @@ from bertc.run.records.folder import RunFolder
 from bertc.run.records.longer import with_settings
 from bertc.run.train import loop, phase
 from bertc.run.train.loop import train
+from bertc.text.cache.store import Silent
+from bertc.text.prepared.finishing import finish_preparing
+from bertc.text.prepared.making import begin_preparing, make_parts
+from bertc.text.prepared.opening import tokenizer_at
+from bertc.text.sources import files
 from tests.run.conftest import same_run, train_farm
 
 

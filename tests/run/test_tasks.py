@@ -15,9 +15,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, SpecError, UsageError
-from bertc.data.layouts.find import DataPart
-from bertc.data.layouts.parts import read_examples
-from bertc.data.metrics.metrics import judge
 from bertc.ir.learning.answer import Labels, Several, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Task
@@ -26,6 +23,9 @@ from bertc.run.evaluation.details import _alike
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
+from bertc.tasks.layouts.find import DataPart
+from bertc.tasks.layouts.parts import read_examples
+from bertc.tasks.metrics.metrics import judge
 from bertc.use.card import export_with_card
 from bertc.use.predict import predicted_parts, write_answers
 from bertc.use.preview import preview

@@ -8,9 +8,9 @@ import pytest
 from bertc.api import check, points, resolve
 from bertc.base.diagnostics import SpecError
 from bertc.check.facts import counts
-from bertc.data import corpus
-from bertc.data.cache.store import Silent
-from bertc.data.corpus import prepare
+from bertc.tasks import corpus
+from bertc.tasks.corpus import prepare
+from bertc.text.cache.store import Silent
 from tests.net.programs import FARM
 from tests.run.conftest import lines, stop_after
 

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, SpecError, UsageError
 from bertc.cli.app import app
-from bertc.data.examples.task_sets import learned_examples
-from bertc.data.layouts.parts import training_examples
 from bertc.run.beginning.init_from import source_of
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_model
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.train.loop import train
+from bertc.tasks.examples.task_sets import learned_examples
+from bertc.tasks.layouts.parts import training_examples
 from tests.predicted import predict
 from tests.run.conftest import WORDS
 

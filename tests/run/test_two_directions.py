@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from bertc.api import resolve
 from bertc.cost import estimate
 from bertc.cost.planning.world import World
-from bertc.data.vocab.existing import vocabulary_of
 from bertc.ir.changing.growth import Turned
 from bertc.ir.learning.objective import Clm, Mlm, Term
 from bertc.ir.network.head import TransformHead
@@ -26,6 +25,7 @@ from bertc.run.evaluation.manner import Manner
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run
 from bertc.run.train.loop import train
+from bertc.text.vocab.existing import vocabulary_of
 from bertc.use.fill_mask import fill
 from tests.bench.rig import make_step, random_rows
 from tests.net.programs import TOY

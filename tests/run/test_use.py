@@ -14,8 +14,6 @@ import torch
 import bertc
 from bertc import lab_api
 from bertc.base.diagnostics import DataError, MissingInputError, StoppedError, UsageError
-from bertc.data.vocab.existing import load_vocabulary
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.objective import Clm, Mlm, Nsp, Plm, Rtd, Term
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork, UnigramGenerator
@@ -26,6 +24,8 @@ from bertc.run.evaluation import evaluate as evaluating
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import load
 from bertc.run.models.runs import model_after
+from bertc.text.vocab.existing import load_vocabulary
+from bertc.text.vocab.vocabulary import Vocabulary
 from bertc.use import fill_mask as filling
 from bertc.use.fill_mask import _Reader, fill
 

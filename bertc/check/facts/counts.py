@@ -11,13 +11,13 @@ from bertc.base.storage.paths import cache_folder
 from bertc.check.facts import facts
 from bertc.check.passes import assemble, complete
 from bertc.check.passes.lengths import MOST_STEPS
-from bertc.data.cache.store import Progress
 from bertc.ir.learning.equal import Epochs, Words
 from bertc.ir.methods.method import Method
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.program.written import Given, Origin, Program
+from bertc.text.cache.store import Progress
 
 LITTLE_BYTES = 16 << 20
 """Text that a check reads; of more it says that it is not counted."""
@@ -88,9 +88,9 @@ def _without_lengths(settings: Mapping[str, Given]) -> dict[str, Given]:
 
 def _counted(resolved: Resolved, sparing: bool) -> list[dict[str, Given]]:
     """The counts of each stage; none of one that learns a task."""
-    from bertc.data.corpus import counts_of_rows, prepare
-    from bertc.data.vocabularies import exact
     from bertc.machine.display import choose
+    from bertc.tasks.corpus import counts_of_rows, prepare
+    from bertc.text.vocabularies import exact
 
     stages = tuple(stage.model_copy(update={"steps": 1}) for stage in resolved.stages)
     texts, cache = tuple(s for s in stages if not isinstance(s, TaskStage)), cache_folder()

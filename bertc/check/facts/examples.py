@@ -42,7 +42,7 @@ def _read(term: Term) -> Term:
     imported = isinstance(task, kinds) and not task.train
     if not (asks or (balances and not imported)) and (task.examples or imported):
         return term
-    from bertc.data.examples.task_sets import training_facts
+    from bertc.tasks.examples.task_sets import training_facts
 
     examples, labels, weights = training_facts(task)
     update: dict[str, Any] = {"examples": examples}
@@ -57,9 +57,9 @@ def _read(term: Term) -> Term:
 
 def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
     """Read the training and dev files of tasks; report each that cannot be used, as E309."""
-    from bertc.data.layouts.find import DataParts
-    from bertc.data.layouts.parts import check_there, named_parts, part_examples
-    from bertc.data.sources.files import begin_as_text
+    from bertc.tasks.layouts.find import DataParts
+    from bertc.tasks.layouts.parts import check_there, named_parts, part_examples
+    from bertc.text.sources.files import begin_as_text
 
     for given in objectives:
         for index, term in enumerate(given.value):
@@ -123,8 +123,8 @@ def full_rows(program: Resolved, lengths: Sequence[int]) -> bool:
 def _row_length(
     tasks: tuple[Any, ...], smoothing: float, seq: int, segments: int, vocabulary: TokenizerFile
 ) -> int:
-    from bertc.data.examples.task_sets import mean_length
-    from bertc.data.vocab.existing import load_vocabulary
+    from bertc.tasks.examples.task_sets import mean_length
+    from bertc.text.vocab.existing import load_vocabulary
 
     try:
         known = load_vocabulary(vocabulary)

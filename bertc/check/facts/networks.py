@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bertc.base.storage.paths import is_folder, is_taken
-from bertc.data.tokenizers.reading import network_folder
 from bertc.hub.folders import RESOLVED, checkpoint_at, checkpoint_of, read_network, read_resolved
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromRun
 from bertc.ir.learning.task import Task
@@ -20,6 +19,7 @@ from bertc.ir.program.resolved import HfLayout, Resolved, layout_of
 from bertc.ir.program.written import Given, Program
 from bertc.ir.terms.node import System
 from bertc.ir.weight_maps import begins_as, fit, refusal
+from bertc.text.tokenizers.reading import network_folder
 
 NETWORK = (
     "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def look_at_text(program: Complete, diagnostics: Diagnostics) -> None:
     """Decode the beginnings of the files of text that a program names, and find their columns."""
-    from bertc.data.sources.opening import open_source
+    from bertc.text.sources.opening import open_source
 
     spans = {s.corpus: stage.span("data") for stage in program.stages for s in stage.data}
     for corpus, span in spans.items():
@@ -85,12 +85,12 @@ def _looked_at(corpus: Corpus, id_bytes: int) -> "TextFacts | None":
 
     try:
         if not isinstance(corpus, Prepared):
-            from bertc.data.sources.files import matching_files, unpacked_bytes
+            from bertc.text.sources.files import matching_files, unpacked_bytes
 
             names = [name for name, _ in named_files(corpus)]
             size = sum(unpacked_bytes(matching_files(name)) for name in names)
             return unread(" ".join(names), size, id_bytes)
-        from bertc.data.prepared.manifest import bytes_of, read_corpus
+        from bertc.text.prepared.manifest import bytes_of, read_corpus
 
         prepared = read_corpus(place := FolderAt(corpus.path))
     except (DataError, MissingInputError):  # reported by those who need the text

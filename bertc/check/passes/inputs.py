@@ -27,8 +27,6 @@ from bertc.base.storage.paths import (
 from bertc.base.storage.plain_file import no_file, no_folder, no_match
 from bertc.base.storage.remote import files_anywhere
 from bertc.check.passes.settings.stages import settled
-from bertc.data.tokenizers import reading
-from bertc.data.tokenizers.by_transformers import FILE_NAMES
 from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, vector_file
 from bertc.ir.data import Prepared, named_files
@@ -38,6 +36,8 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
 from bertc.ir.program.written import Given, Origin, OriginKind
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Vocabulary
+from bertc.text.tokenizers import reading
+from bertc.text.tokenizers.by_transformers import FILE_NAMES
 
 EARLIER_FIRST: tuple[OriginKind, ...] = ("default", "derived", "extends", "written", "set")
 
@@ -129,7 +129,7 @@ def _gives_way(vocab: Given, init: Origin) -> bool:
 
 def _of_text(address: str, data: Origin) -> Given:
     """The tokenizer that text is prepared with."""
-    from bertc.data.prepared.opening import tokenizer_at
+    from bertc.text.prepared.opening import tokenizer_at
 
     origin = replace(data, kind="derived", source="the tokenizer of the prepared text")
     return Given(TokenizerFile(path=str(tokenizer_at(address, cache_folder()))), origin)
@@ -235,10 +235,10 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
 def _require_prepared(text: Prepared, vocab: Vocabulary) -> None:
     """Refuse prepared text that is not there, not whole, or of another tokenizer."""
     from bertc.base.storage.place import FolderAt
-    from bertc.data.prepared.manifest import read_corpus
-    from bertc.data.prepared.opening import refuse_missing_parts, refuse_other_tokenizer
-    from bertc.data.shards import spelling
-    from bertc.data.vocab.existing import load_vocabulary
+    from bertc.text.prepared.manifest import read_corpus
+    from bertc.text.prepared.opening import refuse_missing_parts, refuse_other_tokenizer
+    from bertc.text.shards import spelling
+    from bertc.text.vocab.existing import load_vocabulary
 
     corpus = read_corpus(place := FolderAt(text.path))
     refuse_missing_parts(place, corpus)

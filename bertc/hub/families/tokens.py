@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
 if TYPE_CHECKING:
-    from bertc.data.vocab.vocabulary import Vocabulary
+    from bertc.text.vocab.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

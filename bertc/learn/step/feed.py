@@ -13,15 +13,15 @@ from torch import Tensor
 
 from bertc.cost.planning.plan import batches_at_once
 from bertc.cost.planning.world import World
-from bertc.data.batches.batch import RawBatch
-from bertc.data.examples.task import TaskBatch
-from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets
 from bertc.learn.step.micro_batches import Corruption, split
 from bertc.machine.signals import GLANCE_SECONDS
 from bertc.model import EncoderInputs
 from bertc.model.parts import profiled_as
+from bertc.tasks.examples.task import TaskBatch
+from bertc.tasks.examples.task_data import TaskData
+from bertc.text.batches.batch import RawBatch
 
 Made = TypeVar("Made")
 

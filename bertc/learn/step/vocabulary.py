@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.learn.objectives import VocabTensors
+from bertc.text.vocab.vocabulary import Vocabulary
 
 
 def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:

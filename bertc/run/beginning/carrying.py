@@ -8,14 +8,6 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError
-from bertc.data.cache.store import Silent
-from bertc.data.corpus import PreparedCorpus
-from bertc.data.vocab.changed import tokens_a_word
-from bertc.data.vocab.existing import vocabulary_of
-from bertc.data.vocab.static_vectors import vectors_of_text, vectors_of_words
-from bertc.data.vocab.token_rows import TokenSums, token_sums
-from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.data.vocabularies import first_pieces
 from bertc.ir.address import key
 from bertc.ir.base import Weight
 from bertc.ir.changing.growth import Focus, FromOther, Redrawn
@@ -23,6 +15,14 @@ from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import table_rows
+from bertc.tasks.corpus import PreparedCorpus
+from bertc.text.cache.store import Silent
+from bertc.text.vocab.changed import tokens_a_word
+from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.static_vectors import vectors_of_text, vectors_of_words
+from bertc.text.vocab.token_rows import TokenSums, token_sums
+from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocabularies import first_pieces
 
 Tensors = Mapping[str, Tensor]
 

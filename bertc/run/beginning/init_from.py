@@ -10,10 +10,6 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
-from bertc.data.cache.store import Silent
-from bertc.data.corpus import PreparedCorpus
-from bertc.data.vocab.static_vectors import vectors_of_words
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.networks import summed
 from bertc.hub.weights import checkpoint_notes
 from bertc.ir.changing import growth
@@ -30,6 +26,10 @@ from bertc.run.beginning.carrying import carrying
 from bertc.run.beginning.teachers import refuse_other_tokens
 from bertc.run.models.loading import digest_of, read_checkpoint, read_model
 from bertc.run.records import checkpoints
+from bertc.tasks.corpus import PreparedCorpus
+from bertc.text.cache.store import Silent
+from bertc.text.vocab.static_vectors import vectors_of_words
+from bertc.text.vocab.vocabulary import Vocabulary
 
 TABLE = f"{MAIN}.embeddings.token.weight"
 

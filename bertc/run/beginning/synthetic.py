@@ -7,7 +7,6 @@ import numpy as np
 import torch
 
 from bertc.cost.planning.plan import Plan
-from bertc.data.batches.batch import RawBatch
 from bertc.hub.families.tokens import Wordless
 from bertc.ir.network.body import first_position
 from bertc.ir.program.model import model_weights, trained_names
@@ -20,6 +19,7 @@ from bertc.learn.step.step import TrainStep
 from bertc.learn.step.vocabulary import cumulative
 from bertc.model import Model
 from bertc.run.beginning.teachers import frozen_networks
+from bertc.text.batches.batch import RawBatch
 
 SPECIALS = 5
 """Ids below this are special tokens, in place of a vocabulary not yet learned."""

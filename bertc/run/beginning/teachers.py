@@ -6,8 +6,6 @@ from pathlib import Path
 import torch
 
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.data.vocab.existing import differing_token, vocabulary_of
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.networks import summed
 from bertc.ir.learning.answer import alike
 from bertc.ir.learning.task import Task
@@ -19,6 +17,8 @@ from bertc.ir.program.teacher import FromFolder, FromSpec, Teacher
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model.model import Frozen, drawn
 from bertc.run.models.loading import read_model, weights_digest
+from bertc.text.vocab.existing import differing_token, vocabulary_of
+from bertc.text.vocab.vocabulary import Vocabulary
 
 
 def digests(resolved: Resolved) -> dict[str, str]:

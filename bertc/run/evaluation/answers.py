@@ -16,24 +16,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bertc.data.examples.task import TaskBatch
-from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import (
+from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
+from bertc.ir.learning.custom_task import AnyTask, Read
+from bertc.ir.learning.task import Squad
+from bertc.ir.learning.vector_task import Embed, Rerank, ScoreActivation
+from bertc.learn.objectives.softmax import similarities
+from bertc.tasks.examples.task import TaskBatch
+from bertc.tasks.examples.task_rows import TaskRows
+from bertc.tasks.layouts.example import (
     Example,
     Examples,
     QuestionExample,
     SearchExample,
     TextExample,
 )
-from bertc.data.metrics.calibration import NO_FIT, HeadFit, probabilities
-from bertc.data.metrics.gold import AnswerValue
-from bertc.data.metrics.ranks import MOST_RANKED
-from bertc.data.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
-from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
-from bertc.ir.learning.custom_task import AnyTask, Read
-from bertc.ir.learning.task import Squad
-from bertc.ir.learning.vector_task import Embed, Rerank, ScoreActivation
-from bertc.learn.objectives.softmax import similarities
+from bertc.tasks.metrics.calibration import NO_FIT, HeadFit, probabilities
+from bertc.tasks.metrics.gold import AnswerValue
+from bertc.tasks.metrics.ranks import MOST_RANKED
+from bertc.tasks.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
 
 NEAR = 1e-9
 """Cosines less apart are alike: of the same text twice neither is nearer."""

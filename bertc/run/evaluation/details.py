@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from bertc.base.diagnostics import CannotWriteError, listed
-from bertc.data.layouts.example import Examples, TextExample
-from bertc.data.metrics.calibration import (
+from bertc.ir.learning.answer import Several, told_names
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.model import Model
+from bertc.run.evaluation.answers import Answers, several_answers
+from bertc.run.records.calibration import fit_of, thresholds, write_fit
+from bertc.tasks.layouts.example import Examples, TextExample
+from bertc.tasks.metrics.calibration import (
     NO_FIT,
     LabelScores,
     expected_error,
     fitted,
     probabilities,
 )
-from bertc.data.metrics.gold import gold
-from bertc.data.metrics.metrics import judge
-from bertc.ir.learning.answer import Several, told_names
-from bertc.ir.learning.custom_task import AnyTask
-from bertc.model import Model
-from bertc.run.evaluation.answers import Answers, several_answers
-from bertc.run.records.calibration import fit_of, thresholds, write_fit
+from bertc.tasks.metrics.gold import gold
+from bertc.tasks.metrics.metrics import judge
 
 ALIKE = 0.01
 """Probabilities of a label over all examples that differ by less are alike."""

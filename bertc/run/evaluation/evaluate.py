@@ -19,10 +19,6 @@ from torch import Tensor
 
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import StrPath
-from bertc.data.batches.arranged import TextData
-from bertc.data.batches.running import RunningData
-from bertc.data.examples.task_data import TaskData
-from bertc.data.vocab.vocabulary import characters_by_token
 from bertc.ir.methods.pruning import units
 from bertc.ir.program.reading import stand_in
 from bertc.ir.program.resolved import Resolved
@@ -47,6 +43,10 @@ from bertc.run.records.checkpoints import newest
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
 from bertc.run.train.state import Progress
+from bertc.tasks.examples.task_data import TaskData
+from bertc.text.batches.arranged import TextData
+from bertc.text.batches.running import RunningData
+from bertc.text.vocab.vocabulary import characters_by_token
 
 EVERYTHING = 1 << 40
 """More rows and tokens than any text has."""

@@ -11,11 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertc.data.batches.arranged import TextData
-from bertc.data.batches.batch import RawBatch
-from bertc.data.cache.store import Progress
-from bertc.data.metrics.metrics import ByClass
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Term
 from bertc.ir.program.reading import by_direction
@@ -31,6 +26,11 @@ from bertc.learn.step.objective import kinds, remembering
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model
 from bertc.run.records.results import values_of
+from bertc.tasks.metrics.metrics import ByClass
+from bertc.text.batches.arranged import TextData
+from bertc.text.batches.batch import RawBatch
+from bertc.text.cache.store import Progress
+from bertc.text.vocab.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,6 @@ from typing import Any, NamedTuple
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.world import World
-from bertc.data.cache.store import Progress
-from bertc.data.corpus import AnyData, PreparedCorpus, prepare
-from bertc.data.tokenizers.reading import tokenizer_folder
 from bertc.ir.cleaning import EVERY
 from bertc.ir.data import PAIRED, Files, Parallel, Share
 from bertc.ir.learning.objective import Objective, Term
@@ -31,6 +28,9 @@ from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.loading import load
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.start import plan_of
+from bertc.tasks.corpus import AnyData, PreparedCorpus, prepare
+from bertc.text.cache.store import Progress
+from bertc.text.tokenizers.reading import tokenizer_folder
 
 
 def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> Resolved:

@@ -19,11 +19,6 @@ import torch
 from bertc.base.diagnostics import DataError, UsageError, listed, several
 from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.paths import is_taken, user_path
-from bertc.data.cache.store import Progress
-from bertc.data.layouts.minimal_pairs import MinimalPair, read_pairs
-from bertc.data.metrics.metrics import wilson
-from bertc.data.vocab.existing import vocabulary_of
-from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.hub.folders import RESOLVED
 from bertc.ir.learning.objective import PRETRAINING, Objective
 from bertc.ir.terms.node import LanguageModel
@@ -37,6 +32,11 @@ from bertc.run.evaluation.word_networks import TextRow, in_batches, learned_term
 from bertc.run.models.loading import load, newest_step, placed
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
+from bertc.tasks.layouts.minimal_pairs import MinimalPair, read_pairs
+from bertc.tasks.metrics.metrics import wilson
+from bertc.text.cache.store import Progress
+from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import FAILS, Vocabulary
 
 MEAN = "mean"
 """The part of the total: the mean over phenomena, not over pairs."""

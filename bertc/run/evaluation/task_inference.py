@@ -11,11 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertc.data.cache.store import Progress, Silent
-from bertc.data.examples.task import TaskBatch, TaskSet, in_order_of_length
-from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts.example import Examples
-from bertc.data.metrics.calibration import NO_FIT, HeadFit
 from bertc.ir.learning.answer import Span
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Embed
@@ -38,6 +33,11 @@ from bertc.machine.signals import Stop
 from bertc.machine.speed import finish
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers, Said, read_off
+from bertc.tasks.examples.task import TaskBatch, TaskSet, in_order_of_length
+from bertc.tasks.examples.task_rows import TaskRows
+from bertc.tasks.layouts.example import Examples
+from bertc.tasks.metrics.calibration import NO_FIT, HeadFit
+from bertc.text.cache.store import Progress, Silent
 
 TOKENS_AT_ONCE = {"cpu": 1 << 11, "cuda": 1 << 16}
 ROWS_AT_ONCE = 256

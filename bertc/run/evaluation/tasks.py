@@ -7,18 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from bertc.base.diagnostics import several
-from bertc.data.cache.store import Progress, Silent
-from bertc.data.examples.encode import encode
-from bertc.data.examples.remarks import notes_on_cuts
-from bertc.data.examples.task import TaskSet
-from bertc.data.examples.task_data import TaskData
-from bertc.data.examples.task_sets import scored_sample
-from bertc.data.layouts.example import Examples, asked
-from bertc.data.layouts.parts import read_examples, scored_parts
-from bertc.data.layouts.table import source_name
-from bertc.data.metrics.gold import AnswerValue, AnswerValues, gold
-from bertc.data.metrics.metrics import ByClass, by_class, judge
-from bertc.data.vocab.existing import vocabulary_of
 from bertc.ir.learning.answer import Score, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.stage import Stage
@@ -30,6 +18,18 @@ from bertc.run.evaluation.task_inference import Within, answer
 from bertc.run.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
 from bertc.run.evaluation.without import without_heads
 from bertc.run.models.loading import load, placed
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.examples.remarks import notes_on_cuts
+from bertc.tasks.examples.task import TaskSet
+from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.examples.task_sets import scored_sample
+from bertc.tasks.layouts.example import Examples, asked
+from bertc.tasks.layouts.parts import read_examples, scored_parts
+from bertc.tasks.layouts.table import source_name
+from bertc.tasks.metrics.gold import AnswerValue, AnswerValues, gold
+from bertc.tasks.metrics.metrics import ByClass, by_class, judge
+from bertc.text.cache.store import Progress, Silent
+from bertc.text.vocab.existing import vocabulary_of
 
 ALIKE, OF_COSINES = 0.05, 0.2
 """Below this share of the deviation of right numbers, or of cosines, answers are one."""

@@ -17,14 +17,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from bertc.base.diagnostics import DataError
-from bertc.data.cache.store import Progress
-from bertc.data.examples.changes import SplitText
-from bertc.data.examples.encode import encode
-from bertc.data.examples.task import TaskSet
-from bertc.data.layouts.example import TextExample
-from bertc.data.vocab.existing import vocabulary_of
-from bertc.data.vocab.template import fill_template, template_of
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.objective import PRETRAINING, Objective
 from bertc.ir.learning.vector_task import Rerank
 from bertc.ir.terms.node import answered_by
@@ -33,6 +25,14 @@ from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
 from bertc.run.models.loading import load, placed, weights_digest
 from bertc.run.models.vectors import embed, likeness
+from bertc.tasks.examples.changes import SplitText
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.examples.task import TaskSet
+from bertc.tasks.layouts.example import TextExample
+from bertc.text.cache.store import Progress
+from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.template import fill_template, template_of
+from bertc.text.vocab.vocabulary import Vocabulary
 
 LONGEST_ROW = 512
 """Tokens of the longest row for a network that sets no limit."""

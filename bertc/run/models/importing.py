@@ -12,7 +12,6 @@ from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.json_file import shown_name
 from bertc.base.storage.paths import is_file, is_folder
 from bertc.check.passes import resolve
-from bertc.data.tokenizers.reading import network_folder
 from bertc.hub.config import read_config
 from bertc.hub.exporting import BESIDE
 from bertc.hub.families import family_named
@@ -34,6 +33,7 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
+from bertc.text.tokenizers.reading import network_folder
 
 JUDGE_WEIGHT = 50.0  # configure_pretraining.py disc_weight
 

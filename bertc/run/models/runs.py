@@ -9,8 +9,6 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.base.storage.paths import is_file, is_taken
-from bertc.data.tokenizers.reading import network_folder
-from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.adapter_folder import export_adapter
 from bertc.hub.belonging import write_digests
 from bertc.hub.config import kept_settings, read_config
@@ -28,6 +26,8 @@ from bertc.lang import show
 from bertc.run.models.importing import Imported, import_model
 from bertc.run.models.loading import adapted_after, newest_step, read_checkpoint, read_model
 from bertc.run.records.calibration import calibrated
+from bertc.text.tokenizers.reading import network_folder
+from bertc.text.vocab.existing import vocabulary_of
 
 
 @dataclass(frozen=True)

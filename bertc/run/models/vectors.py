@@ -16,18 +16,18 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from bertc.base.diagnostics import UsageError, listed, several
-from bertc.data.cache.store import Progress, Silent
-from bertc.data.examples.encode import encode
-from bertc.data.examples.task_rows import ATTENDED, MATCHED, TaskRows
-from bertc.data.layouts.example import SearchExample
-from bertc.data.vocab.existing import vocabulary_of
-from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.sentences import LONGEST_TEXT, MODES, Sentences, vectors_of
 from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.mining import TextKind
 from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.softmax.similarities import pooled, search
 from bertc.model import EncoderInputs, Model
+from bertc.tasks.examples.encode import encode
+from bertc.tasks.examples.task_rows import ATTENDED, MATCHED, TaskRows
+from bertc.tasks.layouts.example import SearchExample
+from bertc.text.cache.store import Progress, Silent
+from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import Vocabulary
 
 TOKENS_AT_ONCE = {"cpu": 1 << 10, "cuda": 1 << 14}
 """Tokens of a batch. Small batches have little padding, and cost a CPU nothing."""

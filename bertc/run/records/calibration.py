@@ -12,11 +12,11 @@ from torch import Tensor
 from bertc.base.storage import durable
 from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import is_file
-from bertc.data.metrics.calibration import NO_FIT, HeadFit
 from bertc.ir.learning.answer import told_names
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.resolved import Resolved
 from bertc.model import Model
+from bertc.tasks.metrics.calibration import NO_FIT, HeadFit
 
 CALIBRATION = "calibration.json"
 LARGEST_CALIBRATION_BYTES = 16 << 20

@@ -35,7 +35,6 @@ from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
 from bertc.base.storage.paths import StrPath, files_matching, is_file, is_folder, is_taken
 from bertc.base.storage.plain_file import read_text
-from bertc.data.tokenizers.reading import network_folder
 from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers, step_of_model
 from bertc.ir.data import without_places
@@ -46,6 +45,7 @@ from bertc.run.records.changes import leaves, overrides_of, refuse_another_progr
 from bertc.run.records.lines import ATTEMPT, USAGE, Attempt, Usage, read_lines
 from bertc.run.records.lock import Lock
 from bertc.run.records.results import Seen, seen_in
+from bertc.text.tokenizers.reading import network_folder
 
 GLANCES_SECONDS = (0.02, 0.02, 0.02)
 """Waits of a start for those who look at its lock."""

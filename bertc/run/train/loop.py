@@ -13,9 +13,6 @@ from torch import nn
 from bertc.base.diagnostics import BertcError, DataError, GivenUpError, StoppedError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
-from bertc.data.cache.store import Silent
-from bertc.data.prepared.opening import anchored
-from bertc.data.vocabularies import exact
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import Inputs
@@ -42,6 +39,9 @@ from bertc.run.train.phase import Phase, open_phase, update_rule
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session
 from bertc.run.train.start import RunPlace, machine_of, settle
+from bertc.text.cache.store import Silent
+from bertc.text.prepared.opening import anchored
+from bertc.text.vocabularies import exact
 
 
 def train(

@@ -15,7 +15,6 @@ from bertc.base.storage import durable
 from bertc.base.storage.paths import is_taken
 from bertc.cost.planning.world import Layout
 from bertc.cost.units import duration_text
-from bertc.data.corpus import contents
 from bertc.hub.belonging import ORIGIN, write_digests
 from bertc.hub.sentences import vectors_of_init, write_sentences
 from bertc.ir.changing.growth import Drawn
@@ -33,6 +32,7 @@ from bertc.run.records.metrics import Metrics
 from bertc.run.train.session import Session, laid_out
 from bertc.run.train.start import Outside, RunPlace, Start
 from bertc.run.train.state import Progress, State, begin, restore
+from bertc.tasks.corpus import contents
 
 
 @contextmanager

@@ -5,9 +5,6 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from bertc.data.batches.arranged import TextData
-from bertc.data.cache.store import Progress
-from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.reading import adaptive_unit
 from bertc.ir.program.stage import Stage
@@ -22,6 +19,9 @@ from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.run.evaluation.tasks import evaluate_tasks
 from bertc.run.train.session import Session
+from bertc.tasks.examples.task_data import TaskData
+from bertc.text.batches.arranged import TextData
+from bertc.text.cache.store import Progress
 
 
 class Phase(ABC):

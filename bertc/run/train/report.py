@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bertc.base.diagnostics import InNotebooks, Table, several
-from bertc.data.metrics.metrics import f1_interval
 from bertc.ir.learning.objective import PRETRAINING, titled
 from bertc.ir.terms.masking import shown_figures
 from bertc.machine.display import clock_text
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.remarks import NextTokenCost, always_lines, as_told
+from bertc.tasks.metrics.metrics import f1_interval
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,6 @@ from bertc.base.storage.paths import is_taken
 from bertc.cost import Estimate
 from bertc.cost.planning.plan import Machine, Plan, next_bytes
 from bertc.cost.planning.world import ALONE, World
-from bertc.data.corpus import PreparedCorpus, prepare
-from bertc.data.layouts.parts import dev_parts
-from bertc.data.sources.vectors import vectors_width
 from bertc.hub.belonging import refuse_strangers
 from bertc.ir.changing.growth import vector_file
 from bertc.ir.program.resolved import Resolved
@@ -32,6 +29,9 @@ from bertc.run.records.checkpoints import Checkpoint
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import Lock
 from bertc.run.train.state import Progress
+from bertc.tasks.corpus import PreparedCorpus, prepare
+from bertc.tasks.layouts.parts import dev_parts
+from bertc.text.sources.vectors import vectors_width
 
 
 class RunPlace(NamedTuple):
@@ -88,7 +88,7 @@ def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) 
     if ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus)
         require_same_tokens(resolved, corpus.vocabulary)
-        cost = cost_on(machine, resolved, corpus, ranks.world)
+        cost = cost_on(machine, resolved, corpus.row_lengths, ranks.world)
         outside = Outside(lock, checkpoint, source, digests(resolved), cost)
     return Start(resolved, machine, plan, corpus, outside)
 

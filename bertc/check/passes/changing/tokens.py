@@ -19,8 +19,8 @@ def changed_tokens(
 
     ``vocab=extend(init, 2k)`` of BERT's 30,522 tokens, of which 994 are unused, has 31,528.
     """
-    from bertc.data.vocab.changed import staying, unused  # numpy, which no other spec needs here
-    from bertc.data.vocabularies import base_of
+    from bertc.text.vocab.changed import staying, unused  # numpy, which no other spec needs here
+    from bertc.text.vocabularies import base_of
 
     origin, init = program.origins["vocab"], program.init
     vocab = vocab.model_copy(update={"path": theirs.path})
@@ -54,7 +54,7 @@ def changed_tokens(
 
 def _words(program: Complete, vocab: Extended, diagnostics: Diagnostics) -> int:
     """The number of words to add; those of a file that are tokens already do not count."""
-    from bertc.data.vocabularies import words_of
+    from bertc.text.vocabularies import words_of
 
     if isinstance(vocab.words, int):
         return vocab.words

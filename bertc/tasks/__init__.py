@@ -1,0 +1,1 @@
+"""Labelled examples: their layouts, rows and metrics; the data of a whole run."""

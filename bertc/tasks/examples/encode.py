@@ -1,0 +1,214 @@
+"""Encoding of a task's examples: templates, truncation, windows, positions of answers."""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.json_file import shown
+from bertc.ir.learning.answer import Answer, Score, Several, told_names
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.task import Race, Squad, Tagging
+from bertc.ir.learning.vector_task import Embed, Rerank
+from bertc.tasks.examples.fitting import encodings_of, fitted, ids_of
+from bertc.tasks.examples.related_rows import lists, related, searched
+from bertc.tasks.examples.task_rows import RowBuilder, TaskRows, scored_words, windows
+from bertc.tasks.layouts.example import (
+    ChoiceExample,
+    Examples,
+    QuestionExample,
+    SearchExample,
+    TaggedExample,
+    TextExample,
+)
+from bertc.text.vocab.vocabulary import Vocabulary
+
+
+def encode(
+    task: AnyTask, examples: Examples, vocabulary: Vocabulary, seq: int, segments: int
+) -> TaskRows:
+    """Encode examples in rows of at most ``seq`` tokens and ``segments`` token types."""
+    if isinstance(task, Embed) and task.longest and not task.answer.by_token:
+        seq = min(seq, task.longest)
+    rows = RowBuilder(vocabulary, seq, segments, spans=task.answer.kind == "span")
+    if not examples:
+        return rows.finish()
+    match examples[0]:
+        case TextExample() if isinstance(task, Embed):
+            related(task, examples, rows)
+        case SearchExample():
+            assert isinstance(task, Embed), "a search is by vectors"
+            searched(task, examples, rows)
+        case TextExample():
+            _texts(task, examples, rows)
+        case ChoiceExample() if isinstance(task, Rerank):
+            lists(task, examples, rows)
+        case ChoiceExample():
+            _choices(task, examples, rows)
+        case TaggedExample():
+            _tagged(task, examples, rows)
+        case QuestionExample():
+            _windows(task, examples, rows)
+        case unreachable:
+            assert_never(unreachable)
+    return rows.finish()
+
+
+def _texts(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
+    """Add single texts and pairs; long pairs lose tokens of the longer text."""
+    stride = task.stride if isinstance(task, Classify | Regress) else 0
+    numbers = {name: i for i, name in enumerate(told_names(task.answer))}
+    texts = [e for e in examples if isinstance(e, TextExample)]
+    firsts = ids_of(rows.vocabulary, [e.texts[0] for e in texts])
+    seconds = iter(ids_of(rows.vocabulary, [e.texts[1] for e in texts if len(e.texts) > 1]))
+    for number, (example, first) in enumerate(zip(texts, firsts, strict=True)):
+        second = next(seconds) if len(example.texts) > 1 else None
+        pairs = _rows_of(first, second, stride, rows)
+        rows.num_windowed += len(pairs) > 1
+        rows.num_cut += len(pairs) == 1 and pairs[0] != (first, second)
+        for pair in pairs:
+            rows.add(number, pair, _target(task.answer, example, numbers))
+
+
+def _rows_of(
+    first: list[int], second: list[int] | None, stride: int, rows: RowBuilder
+) -> list[tuple[list[int], list[int] | None]]:
+    """A text or pair cut to a row; with ``stride`` windows of the longer text, with the other."""
+    room = rows.max_tokens(1 if second is None else 2)
+    if not stride or len(first) + len(second or ()) <= room:
+        return [fitted(first, second, rows)]
+    if second is None:
+        return [(first[start:end], None) for start, end in windows(len(first), room, stride)]
+    long, short = (first, second) if len(first) > len(second) else (second, first)
+    short = short[: room // 2]
+    parts = [long[start:end] for start, end in windows(len(long), room - len(short), stride)]
+    return [(part, short) if len(first) > len(second) else (short, part) for part in parts]
+
+
+def _target(answer: Answer, example: TextExample, numbers: Mapping[str, int]) -> tuple[float, ...]:
+    """The number of a label, 1 or 0 for each of several, or the scores."""
+    match example.answer:
+        case None:
+            width = answer.width if isinstance(answer, Several | Score) else 1
+            return (float("nan") if isinstance(answer, Score) else -1.0,) * width
+        case str(label):
+            return (float(numbers[label]),)
+        case tuple(labels) if isinstance(answer, Several):
+            return tuple(float(name in labels) for name in answer.names)
+        case tuple(scores):
+            return tuple(map(float, scores))
+        case score:
+            return (float(score),)
+
+
+def _choices(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
+    """Add a row for each choice, with a passage in the gap (``_``) of its question or behind it."""
+    assert isinstance(task, Race | Choose), "choices need a task of choices"
+    for number, example in enumerate(examples):
+        assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
+        answer_index = -1.0 if example.answer is None else float(example.answer)
+        question, choices = example.question, example.choices
+        if example.passage:
+            with_gap = question if "_" in question else f"{question} _"
+            choices = tuple(with_gap.replace("_", choice, 1) for choice in choices)
+        passage, *choice_ids = ids_of(rows.vocabulary, [example.passage or question, *choices])
+        shortened = question_shortened = False
+        for place in range(task.answer.most):
+            exists = place < len(choice_ids)
+            choice = choice_ids[place if exists else 0]
+            if example.passage:
+                question_shortened |= len(choice) > task.question
+                end = task.keeps == "end"
+                choice = choice[-task.question :] if end else choice[: task.question]
+            pair = (passage, choice) if task.first == "passage" else (choice, passage)
+            cut_pair = fitted(*pair, rows)
+            shortened |= cut_pair != pair
+            rows.add(number, cut_pair, (answer_index,), there=exists)
+        rows.num_cut += shortened
+        rows.num_questions_cut += question_shortened
+
+
+def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
+    """Add sentences, tokenised word by word; a word's first token predicts its tag."""
+    assert isinstance(task, Tag | Tagging)
+    numbers = {name: i for i, name in enumerate(task.answer.names)}
+    max_tokens = rows.max_tokens(1)
+    sentences = [e for e in examples if isinstance(e, TaggedExample)]
+    # A space before a word is part of its tokens in byte-level vocabularies.
+    alone, after = ids_of(rows.vocabulary, ["a", " a"])
+    spaced = alone != after
+    texts = [
+        [f" {word}" if spaced and place else word for place, word in enumerate(example.words)]
+        for example in sentences
+    ]
+    encodings = encodings_of(rows.vocabulary, texts, is_pretokenized=True)
+    for number, (example, encoding) in enumerate(zip(sentences, encodings, strict=True)):
+        of_word = np.array(encoding.word_ids, dtype=np.int64)
+        firsts = np.flatnonzero(np.diff(of_word, prepend=-1))
+        tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
+        # A word without any token, such as a lone accent, has no state to predict from.
+        places = np.full(len(example.words), -1, dtype=np.int64)
+        places[of_word[firsts]] = firsts
+        bounds = [(0, min(len(encoding.ids), max_tokens))]
+        if task.stride and len(encoding.ids) > max_tokens:
+            bounds = [*windows(len(encoding.ids), max_tokens, task.stride, firsts)]
+        rows.num_windowed += len(bounds) > 1
+        rows.num_cut += bounds[-1][1] < len(encoding.ids)
+        for (start, end), scored in zip(bounds, scored_words(bounds, places), strict=True):
+            rows.add(number, (encoding.ids[start:end], None), ())
+            there = places[scored]
+            read = (there >= 0) & (there < end)
+            rows.num_unread += int((~read).sum())
+            at_row = there - start + len(rows.template.before[0])
+            rows.words.append(np.where(read, at_row, -1))
+            rows.tags.append(np.asarray(tags, dtype=np.int64)[scored])
+
+
+def _windows(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
+    """Add rows of the question, cut, with windows over all of the passage."""
+    assert isinstance(task, Squad | Read)
+    with_question = [e for e in examples if isinstance(e, QuestionExample)]
+    passages = list(dict.fromkeys(e.passage for e in with_question))
+    tokens = {
+        passage: (np.array(encoding.ids, np.int32), np.array(encoding.offsets, np.int32))
+        for passage, encoding in zip(passages, encodings_of(rows.vocabulary, passages), strict=True)
+    }
+    questions = ids_of(rows.vocabulary, [e.question for e in with_question])
+    room, longest = rows.max_tokens(2), max(questions, key=len)
+    if (size := min(len(longest), task.question)) >= room:
+        text = shown(with_question[questions.index(longest)].question)
+        raise DataError(
+            f"{task.title}: rows of {rows.seq} have no room for text after {size} tokens of {text}",
+            f"question={room - 1} cuts questions, seq={rows.seq - room + size + 1} has room",
+        )
+    for number, (example, question) in enumerate(zip(with_question, questions, strict=True)):
+        ids, offsets = tokens[example.passage][0], tokens[example.passage][1].reshape(-1, 2)
+        question_ids = question[: task.question]
+        rows.num_questions_cut += len(question) > len(question_ids)
+        window = room - len(question_ids)
+        bounds = [*windows(len(ids), window, task.stride)]
+        rows.num_windowed += len(bounds) > 1
+        rows.num_narrow += len(bounds) > 1 and window < len(question_ids)
+        first, last = _answer_tokens(example, offsets)
+        prefix = len(rows.template.before[0]) + len(question_ids) + len(rows.template.between[0])
+        around = [np.full((n, 2), -1, np.int32) for n in (prefix, len(rows.template.behind[0]))]
+        answer_read = False
+        for start, end in bounds:
+            inside = start <= first and last < end and first >= 0
+            answer_read |= inside
+            target = (prefix + first - start, prefix + last - start) if inside else (0, 0)
+            characters = np.concatenate([around[0], offsets[start:end], around[1]])
+            pair = question_ids, ids[start:end].tolist()
+            rows.add(number, pair, target, characters, first=start)
+        rows.num_unread += bool(example.answers) and not answer_read
+
+
+def _answer_tokens(example: QuestionExample, offsets: NDArray[np.int32]) -> tuple[int, int]:
+    if not example.answers:
+        return -1, -1
+    text, begin = example.answers[0]
+    first = int(np.searchsorted(offsets[:, 1], begin, side="right"))
+    last = int(np.searchsorted(offsets[:, 0], begin + len(text), side="left")) - 1
+    return (first, last) if first <= last < len(offsets) else (-1, -1)

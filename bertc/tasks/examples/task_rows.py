@@ -1,0 +1,153 @@
+"""Rows of a task's examples: token ids laid end to end, targets, and the rows' owners.
+
+Axes: r rows, t tokens of all rows, w words of all rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.text.vocab.template import fill_template, template_of
+from bertc.text.vocab.vocabulary import Vocabulary
+
+MATCHED, ATTENDED = 1, 2
+"""Uses of a token whose text has vectors of tokens."""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskRows:
+    """Rows of examples end to end: one for each example, choice, or window of a passage.
+
+    ``targets``: the label, score or right choice of each row's example; for spans the first and
+    last token of the answer, both 0 if it is not in the window. Unknown labels are -1, unknown
+    scores nan.
+
+    Of vectors of tokens ``uses`` says of each token whether it has one, and is attended to.
+
+    ``num_cut`` examples lost text to the length of a row, ``num_windowed`` are in windows, those of
+    ``num_narrow`` shorter than the question. ``num_questions_cut`` lost some of their question to
+    its own limit. ``num_unread`` answers are in no window; words, not in their row.
+    """
+
+    token_ids: NDArray[np.int32]  # (t,)
+    segment_ids: NDArray[np.uint8]  # (t,)
+    begins: NDArray[np.int64]  # (r + 1,)
+    owners: NDArray[np.int64]  # (r,) index of the example
+    targets: NDArray[np.float64]  # (r, 1), of spans (r, 2), of tags (r, 0), of several (r, c)
+    there: NDArray[np.bool_]  # (r,) False for a choice that the example lacks
+    words: NDArray[np.int64]  # (w,) the first token of each word, within its row
+    word_begins: NDArray[np.int64]  # (r + 1,)
+    tags: NDArray[np.int64]  # (w,) -1 if unknown
+    offsets: NDArray[np.int32]  # (t, 2) characters of the passage, -1 elsewhere; for spans only
+    firsts: NDArray[np.int64]  # (r,) for spans, the first passage token of the window
+    uses: NDArray[np.uint8]  # (t,) of vectors of tokens: a bit of ``MATCHED``, of ``ATTENDED``
+    cls_last: bool
+    seq: int  # the most tokens of a row
+    num_cut: int = 0
+    num_questions_cut: int = 0
+    num_unread: int = 0
+    num_windowed: int = 0
+    num_narrow: int = 0
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of tokens of each row (r,)."""
+        return np.diff(self.begins)
+
+
+class RowBuilder:
+    """A builder of ``TaskRows``, with rows of at most ``seq`` tokens."""
+
+    def __init__(self, vocabulary: Vocabulary, seq: int, segments: int, spans: bool) -> None:
+        self.vocabulary, self.seq = vocabulary, seq
+        self.template = template_of(vocabulary)
+        self._last_segment = max(0, segments - 1)
+        self._ids: list[NDArray[np.int32]] = []
+        self._segments: list[NDArray[np.uint8]] = []
+        self._offsets: list[NDArray[np.int32]] = []
+        self._spans = spans
+        self.owners: list[int] = []
+        self.targets: list[tuple[float, ...]] = []
+        self.there: list[bool] = []
+        self.firsts: list[int] = []
+        self.uses: list[NDArray[np.uint8]] = []
+        self.words: list[NDArray[np.int64]] = []
+        self.tags: list[NDArray[np.int64]] = []
+        self.num_cut = self.num_questions_cut = self.num_unread = 0
+        self.num_windowed = self.num_narrow = 0
+
+    def add(
+        self,
+        owner: int,
+        texts: tuple[Sequence[int], Sequence[int] | None],
+        target: tuple[float, ...],
+        offsets: NDArray[np.int32] | None = None,
+        there: bool = True,
+        first: int = 0,
+        filled: Sequence[int] = (),
+    ) -> None:
+        """Add a row of the token ids of one text or two, special tokens around, then ``filled``."""
+        parts = [*fill_template(self.template, *texts), (filled, [0] * len(filled))]
+        ids, segments = zip(*parts, strict=True)
+        row = np.concatenate([np.asarray(part, dtype=np.int32) for part in ids])
+        segment = np.concatenate([np.asarray(part, dtype=np.uint8) for part in segments])
+        self._ids.append(row)
+        self._segments.append(np.minimum(segment, self._last_segment).astype(np.uint8))
+        if self._spans:
+            assert offsets is not None, "a window knows its passage"
+            self._offsets.append(offsets)
+        self.owners.append(owner)
+        self.targets.append(target)
+        self.there.append(there)
+        self.firsts.append(first)
+
+    def max_tokens(self, texts: int) -> int:
+        """The tokens of 1 or 2 texts that fit in a row with the special ones."""
+        return self.seq - self.template.specials(texts)
+
+    def finish(self) -> TaskRows:
+        """The rows added so far."""
+        rows = len(self._ids)
+        empty = np.zeros(0, dtype=np.int64)
+        counts = [len(words) for words in self.words] or [0] * rows
+        return TaskRows(
+            np.concatenate([*self._ids, np.zeros(0, np.int32)]),
+            np.concatenate([*self._segments, np.zeros(0, np.uint8)]),
+            np.cumsum([0, *map(len, self._ids)], dtype=np.int64),
+            np.asarray(self.owners, dtype=np.int64),
+            np.asarray(self.targets, dtype=np.float64).reshape(rows, -1 if rows else 0),
+            np.asarray(self.there, dtype=np.bool_), np.concatenate([*self.words, empty]),
+            np.cumsum([0, *counts], dtype=np.int64), np.concatenate([*self.tags, empty]),
+            np.concatenate([*self._offsets, np.zeros((0, 2), np.int32)]),
+            np.asarray(self.firsts, dtype=np.int64),
+            np.concatenate([*self.uses, np.zeros(0, np.uint8)]), self.template.last, self.seq,
+            self.num_cut, self.num_questions_cut, self.num_unread, self.num_windowed,
+            self.num_narrow,
+        )  # fmt: skip
+
+
+def windows(
+    count: int, window: int, stride: int, words: NDArray[np.int64] | None = None
+) -> Iterator[tuple[int, int]]:
+    """First token and end of each window over ``count`` tokens, which begins every ``stride``.
+
+    With the first tokens of ``words`` a window begins with a word, unless one is as long as it.
+    """
+    start = 0
+    while (end := start + window) < count:
+        yield start, end
+        later = start + min(window, stride)
+        word = later if words is None else int(words[np.searchsorted(words, later, "right") - 1])
+        start = word if word > start else later
+    yield start, count
+
+
+def scored_words(bounds: list[tuple[int, int]], places: NDArray[np.int64]) -> list[slice]:
+    """The words that each window scores: those with more context in it than in its neighbours."""
+    middles = [(after + end) // 2 for (_, end), (after, _) in pairwise(bounds)]
+    # A word without tokens goes with the word before it.
+    ends = np.searchsorted(np.maximum.accumulate(places), middles).tolist()
+    return [slice(first, end) for first, end in pairwise([0, *ends, len(places)])]

@@ -1,0 +1,196 @@
+"""Custom files, with the columns that a task names."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertc.base.diagnostics import DataError, several
+from bertc.base.storage.paths import user_path
+from bertc.base.storage.tagged import is_tagged_file
+from bertc.ir.data import Hf
+from bertc.ir.learning.answer import Several, names_spans
+from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
+from bertc.ir.learning.vector_task import Embed, Rerank
+from bertc.tasks.layouts import example
+from bertc.tasks.layouts.conll import bio, in_columns, read_tagging
+from bertc.tasks.layouts.find import DataPart, DataParts
+from bertc.tasks.layouts.passages import checked_answer, member
+from bertc.tasks.layouts.related import ranked, read_texts, related
+from bertc.tasks.layouts.table import ExampleSource, rows_of
+from bertc.text.sources.cells import (
+    NO_ANSWER,
+    flag,
+    known_label,
+    label,
+    label_in,
+    labels_in,
+    number,
+    text,
+    texts,
+    words,
+)
+
+Own = Classify | Regress | Choose | Tag | Read | Embed | Rerank
+
+
+def own_parts(task: Own) -> DataParts:
+    """The parts that the task names; that of ``sts`` is called ``dev-sts``, of a search as well."""
+    named = {"train": task.train, "dev": task.dev, "test": task.test}
+    parts = {
+        part: DataPart(rows if isinstance(rows, Hf) else user_path(rows))
+        for part, rows in named.items()
+        if rows
+    }
+    if isinstance(task, Embed) and task.sts:
+        parts["dev-sts"] = DataPart(user_path(task.sts), sts=True)
+    if isinstance(task, Embed) and task.corpus:
+        parts["dev-corpus"] = DataPart(user_path(task.corpus), search=True)
+    return parts
+
+
+def read_own(task: Own, part: DataPart, labelled: bool) -> Iterator[example.Example]:
+    """Read the examples of a part; with ``labelled`` each must have its answer."""
+    match task:
+        case Classify() | Regress():
+            return _texts(task, part.source, labelled)
+        case Choose():
+            return _chosen(task, part.source, labelled)
+        case Tag():
+            return _tagged(task, part.source, labelled)
+        case Read():
+            return _asked(task, part.source, labelled)
+        case Embed():
+            return related(task, part, labelled)
+        case Rerank():
+            return ranked(task, part.source, labelled)
+
+
+def _texts(
+    task: Classify | Regress, rows: ExampleSource, labelled: bool
+) -> Iterator[example.TextExample]:
+    columns = (task.text, task.pair) if task.pair else (task.text,)
+    for key, place, cells in rows_of(rows, columns, task.columns, labelled):
+        texts, answers = cells[: len(columns)], cells[len(columns) :]
+        read = read_texts(texts, columns, place)
+        yield example.TextExample(key, read, _answer(task, answers, place, labelled))
+
+
+def _answer(
+    task: Classify | Regress, cells: Sequence[Any], place: str, labelled: bool
+) -> str | float | tuple[str, ...] | tuple[float, ...] | None:
+    """The label, labels, score or scores in the cells of a row."""
+    names, first, hidden = task.columns, cells[0], () if labelled else NO_ANSWER
+    several = isinstance(task.answer, Several)
+    if not labelled and any(cell is None or (cell == "" and not several) for cell in cells):
+        return None
+    if isinstance(task, Regress):
+        by_column = zip(cells, names, strict=True)
+        scores = tuple(number(cell, place, name, text_column=task.text) for cell, name in by_column)
+        return scores[0] if isinstance(task.label, str) else scores
+    if isinstance(task.labels, Many) and several:
+        if first is None:
+            raise DataError(f"{place}: no labels in {names[0]!r}", "an empty list for none of them")
+        return labels_in(first, place, names[0], task.labels.separator, task.names)
+    if several:
+        flags = zip(cells, names, strict=True)
+        return tuple(name for cell, name in flags if flag(cell, place, name))
+    return label_in(first, place, names[0], task.names, hidden, task.text)
+
+
+def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[example.ChoiceExample]:
+    rows = rows_of(source, (task.passage, task.text, *task.choices), (task.label,), labelled)
+    for key, place, (passage, question, *cells, cell) in rows:
+        choices = _choices(task, cells, place)
+        name = label(cell, place, task.label)
+        yield example.ChoiceExample(
+            key, text(passage, place, task.passage) if task.passage else "",
+            text(question, place, task.text), choices,
+            _right(name, choices, place) if name or labelled else None,
+        )  # fmt: skip
+
+
+def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:
+    """The choices of a row; the last columns may be empty."""
+    if len(task.choices) == 1:
+        choices = texts(cells[0], place, task.choices[0])
+    else:
+        choices = read_texts(["" if cell is None else cell for cell in cells], task.choices, place)
+        while choices and not choices[-1].strip():
+            choices = choices[:-1]
+    most = task.answer.most
+    if not 2 <= len(choices) <= most:
+        raise DataError(
+            f"{place}: {len(choices)} choices, 2 to {most} expected",
+            f"most={len(choices)}" if len(choices) > most else "",
+        )
+    return choices
+
+
+def _right(name: str, choices: tuple[str, ...], place: str) -> int:
+    if not name:
+        raise DataError(f"{place}: no label", "the number or the letter of the right one")
+    letter = ord(name) - ord("A") if len(name) == 1 else -1
+    at = int(name) if name.isdecimal() else letter
+    if not 0 <= at < len(choices):
+        last = len(choices) - 1
+        raise DataError(
+            f"{place}: the right one is {name[:60]!r}, there are {len(choices)} choices",
+            f"a number from 0 to {last}, or a letter from A to {chr(ord('A') + last)}",
+        )
+    return at
+
+
+def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[example.TaggedExample]:
+    if isinstance(source, Path) and is_tagged_file(source):
+        yield from read_tagging(in_columns(task, source), source, labelled)
+        return
+    rows = rows_of(source, (task.words,), (task.tags,), labelled)
+    for key, place, (cell, tags_cell) in rows:
+        sentence = words(cell, place, task.words)
+        tags = words(tags_cell, place, task.tags) if labelled or tags_cell is not None else ()
+        if not sentence:
+            raise DataError(f"{place}: {task.words!r} has no words")
+        if len(tags) != len(sentence) and (labelled or tags):
+            raise DataError(
+                f"{place}: {several(len(sentence), 'word')} and {several(len(tags), 'tag')}",
+                "a tag for each word",
+            )
+        if not task.labels or names_spans(task.labels):
+            tags = bio(tags)
+        for tag in tags:
+            if task.labels or not tag:
+                known_label(tag, task.labels, place, "tag")
+        yield example.TaggedExample(key, sentence, tags)
+
+
+def _asked(task: Read, source: ExampleSource, labelled: bool) -> Iterator[example.QuestionExample]:
+    rows = rows_of(source, (task.passage, task.text), (task.target, task.start), labelled)
+    for key, place, (passage, question, answer, start) in rows:
+        context = text(passage, place, task.passage)
+        question_text = text(question, place, task.text)
+        if answer is None and not labelled:
+            yield example.QuestionExample(key, context, question_text, (), None)
+            continue
+        answers = tuple(
+            checked_answer(answer_text, first, context, place)
+            for answer_text, first in _answers(task, answer, start, place)
+        )
+        if not answers and not task.unanswerable:
+            raise DataError(f"{place}: an empty answer", "unanswerable=true allows them")
+        yield example.QuestionExample(key, context, question_text, answers, bool(answers))
+
+
+def _answers(task: Read, answer: Any, start: Any, place: str) -> Iterator[tuple[str, int]]:
+    if task.start:
+        answer_texts: tuple[str, ...] = tuple(filter(None, [text(answer, place, task.target)]))
+        starts = [start] * len(answer_texts)
+    else:
+        answer_texts = texts(member(answer, "text", list, place), place, "text")
+        starts = member(answer, "answer_start", list, place)
+    if len(answer_texts) != len(starts):
+        raise DataError(f"{place}: {len(answer_texts)} answers with {len(starts)} beginnings")
+    for answer_text, cell in zip(answer_texts, starts, strict=True):
+        first = number(cell, place, task.start or "answer_start")
+        if first != int(first):
+            raise DataError(f"{place}: an answer begins at {first:g}, a whole number expected")
+        yield answer_text, int(first)

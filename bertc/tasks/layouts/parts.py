@@ -1,0 +1,143 @@
+"""The parts of each task and their examples; the only file that knows all layouts."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import assert_never
+
+from bertc.base.diagnostics import DataError, MissingInputError, listed
+from bertc.base.storage.paths import check_path, is_file, is_taken, names_in, user_path
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
+from bertc.tasks.layouts.conll import read_tagging, tagging_parts
+from bertc.tasks.layouts.example import Example
+from bertc.tasks.layouts.find import DataPart, DataParts
+from bertc.tasks.layouts.glue import glue_parts, read_glue, read_xnli, xnli_parts
+from bertc.tasks.layouts.own import Own, own_parts, read_own
+from bertc.tasks.layouts.passages import race_parts, read_race, read_squad, squad_parts
+from bertc.tasks.layouts.table import ExampleSource, source_name
+
+CUSTOM_PARTS = ("train", "dev", "test")
+"""Parts of custom tasks, each named by an argument."""
+OFFICIAL = {
+    "glue": "train.tsv, dev.tsv", "xnli": "train-en.tsv, dev-de.tsv",
+    "squad": "train-v1.1.json, dev-v2.0.json, as version= says", "race": "train/high/1.txt",
+    "tagging": "eng.train, eng.testa or en-ud-train.conllu",
+}  # fmt: skip
+"""Examples of file names in the folder of an official task."""
+
+
+def training_examples(task: AnyTask) -> list[Example]:
+    """The training examples of a task, each with its answer."""
+    return read_examples(task, part_named(task, "train"))
+
+
+def dev_parts(task: AnyTask) -> tuple[str, ...]:
+    """The dev parts of a task; refuse missing files of any part but the training one."""
+    parts = named_parts(task)
+    for name, part in parts.items():
+        if name != "train":
+            check_there(task, name, part.source)
+    return tuple(name for name in parts if name.startswith("dev"))
+
+
+def check_there(task: AnyTask, part: str, source: ExampleSource) -> None:
+    """Refuse a part whose file is missing."""
+    if isinstance(source, Path) and not is_taken(source):
+        raise MissingInputError(f"{task.title}: no {part} file {source}", check_path(source))
+
+
+def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataParts:
+    """The parts that a model is scored on: ``part`` and its variants (``test-de``), else dev."""
+    data = getattr(task, "data", "")
+    if data and not getattr(task, "dev", "") and is_file(user_path(data)):
+        if part:
+            raise MissingInputError(f"{data} is one file and has no parts", "leave the part out")
+        return {data: DataPart(user_path(data))}
+    parts = named_parts(task)
+    stem = part or "dev"
+    chosen = {
+        name: where
+        for name, where in parts.items()
+        if name == stem or name.startswith((f"{stem}-", f"{stem}_"))
+    }
+    if part and not chosen:
+        named = f"--task \"{task.kind}({part}='...')\""
+        part_named(task, part, named if part in CUSTOM_PARTS else "check its name")
+    if chosen or data or not any_file:
+        return chosen
+    # A custom task calls its first file train; here it is just a named file.
+    return {source_name(p.source) if name == "train" else name: p for name, p in parts.items()}
+
+
+def part_examples(task: AnyTask, part: str) -> list[Example]:
+    """The examples of a part by name; those of test parts may have no answers."""
+    return read_examples(task, part_named(task, part), labelled=not part.startswith("test"))
+
+
+def read_examples(task: AnyTask, part: DataPart, labelled: bool = True) -> list[Example]:
+    """The examples of any file of the task's layout; unless ``labelled`` some lack answers."""
+    return [*examples_of(task, part, labelled)]
+
+
+def examples_of(task: AnyTask, part: DataPart, labelled: bool = True) -> Iterator[Example]:
+    """The same one by one, of a user's own file while it is read."""
+    examples: Iterable[Example]
+    if isinstance(task, Own):
+        examples = read_own(task, part, labelled)
+    else:
+        path = part.source
+        assert isinstance(path, Path), "only custom tasks read data sets"
+        match task:
+            case Glue():
+                examples = read_glue(task, path, labelled)
+            case Xnli():
+                examples = read_xnli(path, part.language, labelled)
+            case Squad():
+                examples = read_squad(path, task.version == 2, labelled)
+            case Race():
+                examples = read_race(path, labelled)
+            case Tagging():
+                examples = read_tagging(task, path, labelled)
+            case unreachable:
+                assert_never(unreachable)
+    empty = True
+    for example in examples:
+        yield example
+        empty = False
+    if empty:
+        name = source_name(part.source)
+        raise DataError(f"{name}:1: no examples in it", "at least one is needed")
+
+
+def part_named(task: AnyTask, name: str, help: str = "") -> DataPart:
+    """The part of a name; ``help`` says how to name a missing one, by default in the task."""
+    parts = named_parts(task)
+    if name in parts:
+        return parts[name]
+    known = f"; there are {listed(parts)}" if parts else ""
+    if isinstance(task, Own):
+        where, remedy = "", help or f"none is named: {task.kind}({name}=...)"
+    else:
+        where, remedy = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"
+        if not parts and (names := names_in(user_path(task.data))):
+            known = f", which has {listed(names)}"
+    if isinstance(task, Squad):
+        remedy += "; or name files themselves: squad(TRAIN, DEV)"
+    raise MissingInputError(f"{task.title}: no part {name!r}{where}{known}", remedy)
+
+
+def named_parts(task: AnyTask) -> DataParts:
+    """The parts of a task by name, whether their files are there or not."""
+    match task:
+        case Glue():
+            return glue_parts(task)
+        case Xnli():
+            return xnli_parts(task)
+        case Squad():
+            return squad_parts(task)
+        case Race():
+            return race_parts(task)
+        case Tagging():
+            return tagging_parts(task)
+        case _:
+            return own_parts(task)

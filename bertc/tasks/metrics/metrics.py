@@ -1,0 +1,278 @@
+"""Metrics of answers against gold, in all and by class, as scikit-learn, seqeval and conlleval."""
+
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import fmean
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.base.diagnostics import DataError
+from bertc.ir.learning.answer import Labels, Metric, Several, Span, Tags, Vector
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.vector_task import Rerank
+from bertc.tasks.layouts.example import Examples, SearchExample, TextExample
+from bertc.tasks.metrics.gold import AnswerValue, AnswerValues, gold
+from bertc.tasks.metrics.ranks import ranked_scores
+
+Spans = set[tuple[str, int, int]]
+"""Spans of a sentence: kind, index of the first word, index of the last."""
+
+
+def spans(tags: Sequence[str]) -> Spans:
+    """The spans in the tags of a sentence, IOB, BIO or BIOES, as lenient as conlleval."""
+    complete: Spans = set()
+    part = kind = ""
+    first = 0
+    for place, tag in enumerate([*tags, "O"]):
+        before, kind_before = part, kind
+        part, kind = (tag[:1], tag[2:]) if tag[1:2] in ("", "-") else ("", "")
+        goes_on = part in ("I", "E") and before in ("B", "I") and kind == kind_before
+        if before in ("B", "I", "E", "S") and not goes_on:
+            complete.add((kind_before, first, place - 1))
+        if not goes_on:
+            first = place
+    return complete
+
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def judge(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str, float]:
+    """Score answers by each of ``task.metrics``: 0 to 1, MCC and correlations -1 to 1.
+
+    MCC and correlations are undefined if all answers, or all gold answers, are the same. They count
+    as 0 then, so that a model that learned nothing has a number to compare and average.
+    """
+    if not examples:
+        raise DataError(
+            "there are no examples to score", "name a part with labels and at least one row"
+        )
+    assert len(examples) == len(answers), f"{len(answers)} answers to {len(examples)} examples"
+    if isinstance(task, Rerank):
+        return _reranked(task, examples, answers)
+    metrics, unscored = task.metrics, False
+    if isinstance(task.answer, Vector):  # a file may have scores though the task learned from none
+        first = examples[0]
+        if isinstance(first, SearchExample):
+            return _searched(task, examples, answers)
+        unscored = isinstance(first, TextExample) and (
+            isinstance(first.answer, tuple) or (first.answer is None and len(first.texts) > 1)
+        )
+        metrics = ("accuracy",) if unscored else ("spearman", "pearson")
+    # Of a pair without a score the right answer is that no text is nearer than its positive.
+    right = [0 if unscored else gold(example) for example in examples]
+    if isinstance(task.answer, Span):
+        exact, f1 = _agreement(right, answers, task.answer.unanswerable)
+        return {"squad_f1": float(np.mean(f1)), "em": float(np.mean(exact))}
+    return {metric: _value(metric, task, right, answers) for metric in metrics}
+
+
+def _reranked(task: Rerank, examples: Examples, answers: AnswerValues) -> dict[str, float]:
+    """Metrics of the passages of each query by their scores, over queries with a right one."""
+    passages: dict[str, dict[str, tuple[float, float]]] = {}
+    for example, score in zip(examples, answers, strict=True):
+        assert isinstance(example, TextExample), "passages are judged in pairs"
+        query, passage = example.texts
+        of, grade = passages.setdefault(query, {}), gold(example)
+        assert isinstance(score, int | float), "a pair has a score"
+        assert isinstance(grade, int | float), "a pair has a grade"
+        of[passage] = score, max(grade, of.get(passage, (0.0, 0.0))[1])
+    right = [of for of in passages.values() if any(grade > 0 for _, grade in of.values())]
+    if not right:
+        raise DataError(
+            f"no query has a passage with a {task.label} above 0", "each query needs a right one"
+        )
+    by_score = [sorted(of.items(), key=lambda item: -item[1][0]) for of in right]
+    ranked = [[text for text, _ in of] for of in by_score]
+    grades = [{text: grade for text, (_, grade) in of.items() if grade > 0} for of in right]
+    return ranked_scores(task.metrics, ranked, grades)
+
+
+def _searched(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str, float]:
+    """Metrics of a search, over its queries."""
+    ranked, relevant = list[tuple[str, ...]](), list[dict[str, float]]()
+    for example, answer in zip(examples, answers, strict=True):
+        if isinstance(example, SearchExample) and example.relevant is not None:
+            assert isinstance(answer, tuple), "a query is answered by keys of documents"
+            ranked.append(tuple(map(str, answer)))
+            relevant.append(dict(example.relevant))
+    return ranked_scores(task.metrics, ranked, relevant)
+
+
+def _value(metric: Metric, task: AnyTask, right: AnswerValues, answers: AnswerValues) -> float:
+    match metric:
+        case "accuracy":  # of examples, for tags of words; 0 if there are none
+            if isinstance(task.answer, Tags):
+                right, answers = (list(chain(*_tags(side))) for side in (right, answers))
+            hits = sum(a == b for a, b in zip(right, answers, strict=True))
+            return hits / max(1, len(right))
+        case "f1":  # of one label; 0 if neither side has it, as in scikit-learn
+            assert isinstance(task.answer, Labels), "f1 is of labels"
+            positive = task.answer.names[1]
+            both = sum(a == b == positive for a, b in zip(right, answers, strict=True))
+            return 2 * both / max(1, answers.count(positive) + right.count(positive))
+        case "micro_f1" | "macro_f1":  # of several labels
+            assert isinstance(task.answer, Several), f"{metric} is of several labels"
+            right_nc, answers_nc = (
+                np.array([[name in labels for name in task.answer.names] for labels in _tags(side)])
+                for side in (right, answers)
+            )
+            both, either = (right_nc & answers_nc).sum(0), right_nc.sum(0) + answers_nc.sum(0)
+            if metric == "micro_f1":
+                return float(2 * both.sum() / max(1, either.sum()))
+            return float((2 * both / either.clip(1)).mean())
+        case "mcc":
+            return _mcc(right, answers)
+        case "pearson" | "spearman":  # the mean over columns
+            both_sides = zip(_numbers(right), _numbers(answers), strict=True)
+            ranked = _ranks if metric == "spearman" else np.asarray
+            return fmean(_correlation(ranked(a_n), ranked(b_n)) for a_n, b_n in both_sides)
+        case "span_f1":  # a span counts if kind and both ends are right
+            there, claimed = ([*map(spans, _tags(side))] for side in (right, answers))
+            hits = sum(len(a & b) for a, b in zip(there, claimed, strict=True))
+            return 2 * hits / max(1, sum(map(len, there)) + sum(map(len, claimed)))
+        case "em" | "squad_f1" | "ndcg@10" | "mrr@10" | "recall@100" | "map":
+            raise AssertionError(f"{metric} is of spans or of ranks")
+    assert_never(metric)
+
+
+def _mcc(right: AnswerValues, answers: AnswerValues) -> float:
+    """Matthews' correlation, for three or more labels R_K (Gorodkin 2004)."""
+    # An answer that is no gold label is one more label, and so is wrong.
+    labels = list(dict.fromkeys([*right, *answers]))
+    right_nk, answers_nk = (
+        np.array([[float(value == label) for label in labels] for value in side])
+        for side in (right, answers)
+    )
+    return _correlation(right_nk, answers_nk)
+
+
+def _correlation(right_nk: NDArray[np.float64], answers_nk: NDArray[np.float64]) -> float:
+    """Covariance by both deviations, summed over columns; 0 if one side is constant."""
+    if (right_nk == right_nk[0]).all() or (answers_nk == answers_nk[0]).all():
+        return 0.0
+    right_nk, answers_nk = right_nk - right_nk.mean(0), answers_nk - answers_nk.mean(0)
+    scale = np.sqrt((right_nk**2).sum() * (answers_nk**2).sum())
+    return float((right_nk * answers_nk).sum() / scale)
+
+
+def _ranks(values_n: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks from 1, ties sharing their mean; Spearman's correlation is Pearson's of these."""
+    _, kind_n, count_k = np.unique(values_n, return_inverse=True, return_counts=True)
+    last_k = count_k.cumsum()
+    ranks_n: NDArray[np.float64] = (last_k - (count_k - 1) / 2)[kind_n]
+    return ranks_n
+
+
+def _numbers(values: AnswerValues) -> NDArray[np.float64]:
+    """The numbers of each column (c, n)."""
+    return np.array(values, dtype=np.float64).reshape(len(values), -1).T
+
+
+def _tags(values: AnswerValues) -> list[tuple[str, ...]]:
+    return [tuple(map(str, value)) for value in values if isinstance(value, tuple)]
+
+
+def _agreement(
+    right: AnswerValues, answers: AnswerValues, unanswerable: bool
+) -> tuple[list[float], list[float]]:
+    """Exact match and F1 of each answer to its nearest gold answer, as in SQuAD's two scripts.
+
+    Answers without words, once articles and punctuation are gone, agree with each other, and are
+    right where there is no answer. If a question may have none (``unanswerable``), gold answers
+    without words are ignored if there are others, as in the script of SQuAD 2.0.
+    """
+    exact, f1 = [], []
+    for known, answer in zip(right, answers, strict=True):
+        assert isinstance(known, tuple), "a question has a tuple of answers"
+        golds = [_answer_words(str(text)) for text in known]
+        golds = [words for words in golds if words or not unanswerable] or [[]]
+        said = _answer_words(str(answer))
+        exact.append(float(said in golds))
+        f1.append(max(_words_f1(words, said) for words in golds))
+    return exact, f1
+
+
+def _answer_words(text: str) -> list[str]:
+    """The words compared in an answer: lower case, without ASCII punctuation and articles."""
+    return ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split()
+
+
+def _words_f1(right: list[str], answer: list[str]) -> float:
+    if not (right or answer):
+        return 1.0
+    shared = sum((Counter(right) & Counter(answer)).values())
+    return 2 * shared / (len(right) + len(answer))
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """Scores of one class, 0 to 1; ``support`` is how often it is the right answer."""
+
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+def wilson(hits: float, count: float, z: float = 1.96) -> tuple[float, float]:
+    """The 95% interval of a share of hits (Wilson 1927)."""
+    share, slack = hits / count, z * z / count
+    half = z * math.sqrt(share * (1 - share) / count + slack / (4 * count))
+    low, high = ((share + slack / 2 + sign * half) / (1 + slack) for sign in (-1, 1))
+    return max(low, 0.0), min(high, 1.0)
+
+
+def f1_interval(of: ClassScore) -> tuple[float, float]:
+    """The 95% interval of an F1, by Wilson's of right answers among all that are right or given."""
+    hits = of.recall * of.support
+    low, high = wilson(hits, hits * (2 / of.f1 - 1) if of.f1 else max(1, of.support))
+    return 2 * low / (1 + low), 2 * high / (1 + high)
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """The scores of each class that was right or answered anywhere, and the mean of their F1."""
+
+    macro_f1: float
+    classes: dict[str, ClassScore]
+
+
+def by_class(task: AnyTask, examples: Examples, answers: AnswerValues) -> ByClass | None:
+    """Scores by label, kind of span, or tag where tags name no spans; None of other answers."""
+    if not isinstance(task.answer, Labels | Several | Tags):
+        return None
+    hits, answered, right = Counter[str](), Counter[str](), Counter[str]()
+    for example, answer in zip(examples, answers, strict=True):
+        there, claimed = _items(task, gold(example)), _items(task, answer)
+        right.update(name for name, *_ in there)
+        answered.update(name for name, *_ in claimed)
+        hits.update(name for name, *_ in there & claimed)
+    classes = {
+        name: ClassScore(
+            hits[name] / (answered[name] or 1),
+            hits[name] / (right[name] or 1),
+            2 * hits[name] / (answered[name] + right[name]),
+            right[name],
+        )
+        for name in sorted({*right, *answered})
+    }
+    return ByClass(fmean(score.f1 for score in classes.values()), classes) if classes else None
+
+
+def _items(task: AnyTask, value: AnswerValue) -> Spans:
+    if not isinstance(value, tuple):
+        return {(str(value), 0, 0)}
+    names = [str(name) for name in value]
+    if "span_f1" in task.metrics:
+        return spans(names)
+    several = isinstance(task.answer, Several)
+    return {(name, 0 if several else at, 0) for at, name in enumerate(names)}

@@ -1,0 +1,1 @@
+"""Text to batches: read, tokenised once, arranged in rows, drawn by key."""

@@ -1,0 +1,114 @@
+"""Batches before corruption: padded token ids, and the address of every example.
+
+Axes: b rows, s tokens of a row, m examples of a row: one, or several where rows are packed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.text.rows.index import TRANSLATION
+
+
+@dataclass(frozen=True)
+class RawBatch:
+    """A batch of rows before corruption, padded at the end of each row.
+
+    ``example_ids`` are stable addresses and ``copies`` the pass over the data of each row (the
+    stored masking, under static masking): with the seed they key every random choice about a row.
+    ``starts`` are the first tokens of a row's examples, s where unused. ``pair_labels``: 0 true
+    order or next text, 1 not, 2 a translation; both ``languages`` of a row differ only then.
+    ``following`` is the token after a row of running text, else -1; such a row has no padding, and
+    its first ``lengths`` tokens are predicted. ``backward`` rows read their text in reverse.
+    """
+
+    token_ids: NDArray[np.int32]  # (b, s) with special tokens
+    segment_ids: NDArray[np.uint8]  # (b, s) 1: second text, its separator; 2: a [CLS] after both
+    lengths: NDArray[np.int32]  # (b,) tokens before the padding
+    example_ids: NDArray[np.int64]  # (b,)
+    copies: NDArray[np.int64]  # (b,)
+    starts: NDArray[np.int32]  # (b, m)
+    pair_labels: NDArray[np.int64]  # (b, m)
+    languages: NDArray[np.uint8]  # (b, 2) of the first text and of the second
+    following: NDArray[np.int32]  # (b,)
+    backward: NDArray[np.uint8]  # (b,) 1 or 0
+
+
+def lay_out_rows(
+    texts: Sequence[tuple[NDArray[Any], NDArray[Any]]],
+    batch: RawBatch,
+    at: NDArray[np.int64],
+    cls: int,
+    sep: int,
+) -> None:
+    """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], for entry i of all texts into row ``at[i]``.
+
+    ``texts`` are pairs of token ids and index entries of them. Entries of one row follow each
+    other. A text longer than all of its ids is repeated. A translation has its own special tokens,
+    [CLS] a [SEP] [CLS] b [SEP] (XLM, concat_batches).
+    """
+    rows = np.concatenate([entries for _, entries in texts])
+    sizes_n, first_n = lengths(rows), rows["a_length"] + 2
+    before_n = np.cumsum(sizes_n) - sizes_n
+    nth_n = np.arange(len(at))
+    begins_row_n = np.diff(at, prepend=-1) != 0
+    earliest_n = np.maximum.accumulate(nth_n * begins_row_n)  # of each entry, the first of its row
+    starts_n = before_n - before_n[earliest_n]
+    batch.starts[at, nth_n - earliest_n] = starts_n
+    batch.pair_labels[at, nth_n - earliest_n] = rows["label"]
+    batch.lengths[at] = starts_n + sizes_n  # of the last entry of a row
+    token_ids, segment_ids = batch.token_ids.reshape(-1), batch.segment_ids.reshape(-1)
+    begin_n = at * batch.token_ids.shape[1] + starts_n
+    translation_n, second_n = rows["label"] == TRANSLATION, begin_n + first_n
+    ids_n = [ids for ids, entries in texts for _ in range(len(entries))]
+    _copy(ids_n, rows["a"], rows["a_length"], token_ids, begin_n + 1)
+    if (rest_n := sizes_n - first_n).any():
+        _copy(ids_n, rows["b"], rows["b_length"], token_ids, second_n + translation_n)
+        segment_ids[token_ranges(second_n, rest_n)] = 1
+    token_ids[begin_n] = token_ids[second_n[translation_n]] = cls
+    token_ids[second_n - 1] = token_ids[begin_n + sizes_n - 1] = sep
+
+
+def _copy(
+    ids_n: list[NDArray[Any]],
+    from_n: NDArray[np.int64],
+    counts_n: NDArray[np.int32],
+    token_ids: NDArray[np.int32],
+    to_n: NDArray[np.int64],
+) -> None:
+    """Copy runs of ids, one after another: faster than by an index of all tokens."""
+    runs = zip(ids_n, from_n.tolist(), counts_n.tolist(), to_n.tolist(), strict=True)
+    for ids, begin, count, to in runs:
+        if begin + count <= len(ids):
+            token_ids[to : to + count] = ids[begin : begin + count]
+        else:
+            token_ids[to : to + count] = ids.take(range(begin, begin + count), mode="wrap")
+
+
+def token_ranges(begins_n: NDArray[np.int64], counts_n: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Ranges of ``counts_n`` numbers from ``begins_n`` on, end to end."""
+    shifts_n = begins_n - (np.cumsum(counts_n) - counts_n)
+    ranges_t: NDArray[np.int64] = np.arange(counts_n.sum()) + np.repeat(shifts_n, counts_n)
+    return ranges_t
+
+
+def lengths(rows: NDArray[Any]) -> NDArray[np.int32]:
+    """The number of tokens of each index entry, special ones included."""
+    second = (rows["b_length"] > 0) * (rows["b_length"] + 1 + (rows["label"] == TRANSLATION))
+    return np.asarray(rows["a_length"] + 2 + second, dtype=np.int32)
+
+
+def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:
+    """A batch of padding, to be filled."""
+    return RawBatch(
+        token_ids=np.full((batch, seq), pad, dtype=np.int32),
+        segment_ids=np.zeros((batch, seq), dtype=np.uint8), lengths=np.zeros(batch, dtype=np.int32),
+        example_ids=np.zeros(batch, dtype=np.int64), copies=np.zeros(batch, dtype=np.int64),
+        starts=np.full((batch, texts), seq, dtype=np.int32),
+        pair_labels=np.zeros((batch, texts), dtype=np.int64),
+        languages=np.zeros((batch, 2), dtype=np.uint8),
+        following=np.full(batch, -1, dtype=np.int32), backward=np.zeros(batch, dtype=np.uint8),
+    )  # fmt: skip

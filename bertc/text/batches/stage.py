@@ -1,0 +1,297 @@
+"""Batches of rows: the rows of a batch are a function of the seed and the step alone."""
+
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.base.diagnostics import BertcError
+from bertc.ir.data import WINDOW
+from bertc.text.batches.batch import RawBatch, empty_batch, lay_out_rows
+from bertc.text.batches.order import (
+    BLOCK_POSITIONS,
+    MIXED_POSITIONS,
+    mixed,
+    permute,
+    ranges_of,
+    ranges_to,
+    reduced,
+    shards_in_order,
+    windowed,
+)
+from bertc.text.batches.packs import Packs
+from bertc.text.rows.tokens import Ids
+from bertc.text.shards import Shard
+from bertc.text.vocab.vocabulary import Vocabulary
+
+SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
+"""Bits of an example's address: source of the stage, stored copy, row of the copy."""
+
+READERS = 4
+"""Threads that open shards ahead; a store answers several better than one."""
+IndexedIds = tuple[Ids, NDArray[Any] | Packs]
+"""The token ids of a shard, and the index of its rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedRows:
+    """Rows of a source in shards, ``sizes`` in each, numbered through.
+
+    ``opened`` gives the ids and the index of one; a slow one is opened before it is needed. A row
+    holds at most ``texts`` examples. Rows of ``window`` shards are mixed with each other.
+    """
+
+    sizes: NDArray[np.int64]
+    opened: Callable[[int], IndexedIds]
+    texts: int = 1
+    slow: bool = False
+    window: int = WINDOW
+    shards: tuple[Shard, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.ends[-1])
+
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """The number of rows up to the end of each shard."""
+        return np.cumsum(self.sizes)
+
+
+class ShardEntries(NamedTuple):
+    """Entries of the index of a shard, and the row of the batch that each is in."""
+
+    source: int
+    shard: int
+    ids: Ids
+    examples: NDArray[Any]
+    rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class SourceRows:
+    """A source of a stage: the rows of each stored copy, and both languages."""
+
+    copies: tuple[ShardedRows, ...]
+    languages: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Source, epoch, copy and row of the examples at consecutive positions."""
+
+    sources: NDArray[np.int64]
+    epochs: NDArray[np.int64]
+    copies: NDArray[np.int64]  # stored copy, epoch modulo their number
+    rows: NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class StageData:
+    """Training and held-out batches of a stage.
+
+    ``examples`` (rows) and ``tokens`` count one pass over the training part; ``lost`` tokens of it
+    were cut off to fit. A row holds up to ``texts`` examples. Sources are drawn in proportion to
+    weight x rows: a pass reads those of the largest weight once, others less often. With
+    ``mixing=batches`` a whole batch is drawn from the sources of one language, or one direction.
+    ``static_copies`` > 0 numbers the maskings of static masking instead of the passes.
+    """
+
+    vocabulary: Vocabulary
+    seed: int
+    batch: int
+    seq: int
+    train_sources: tuple[SourceRows, ...]
+    heldout_sources: tuple[SourceRows, ...]
+    weights: tuple[float, ...]
+    tokens: int
+    lost: int = 0
+    texts: int = 1
+    static_copies: int = 0
+    mixing: Literal["rows", "batches"] = "rows"
+    _block: tuple[int, Places] | None = field(default=None, repr=False)
+    _ahead: dict[int, list[set[tuple[int, int]]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def examples(self) -> int:
+        """The number of rows of one pass."""
+        return sum(self._quotas())
+
+    def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
+        """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each."""
+        positions = np.arange(step * self.batch, (step + steps) * self.batch, dtype=np.int64)
+        chosen = positions.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
+        return self._gather(self.train_sources, self._places(chosen))
+
+    def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
+        """Full held-out batches, about ``examples`` rows in all, in a fixed shuffled order.
+
+        Each batch is of one language or direction; all have their share of the batches, and at
+        least one. Rows that do not fill a last batch are left out; fewer rows than ``batch`` are
+        repeated to fill one.
+        """
+        sizes = [len(source.copies[0]) for source in self.heldout_sources]
+        counted = zip(self._languages(), self._heldout_batches(batch, examples), strict=True)
+        for number, (group, count) in enumerate(counted):
+            group_sizes = [sizes[source] for source in group]
+            total = sum(group_sizes)
+            for start in range(0, count * batch, batch):
+                places = np.arange(start, start + batch, dtype=np.int64) % total
+                address = ("heldout", number) if number else ("heldout",)
+                order = permute(places, total, self.seed, *address)
+                sources, rows = ranges_of(order, np.array(group_sizes))
+                zeros = np.zeros(batch, dtype=np.int64)
+                chosen = np.array(group)[sources]
+                yield self._gather(self.heldout_sources, Places(chosen, zeros, zeros, rows))
+
+    def heldout_rows(self, batch: int, examples: int) -> int:
+        """The number of rows that ``heldout`` yields."""
+        return sum(self._heldout_batches(batch, examples)) * batch
+
+    def _heldout_batches(self, batch: int, examples: int) -> list[int]:
+        sizes = [len(source.copies[0]) for source in self.heldout_sources]
+        totals = [sum(sizes[source] for source in group) for group in self._languages()]
+        shares = [max(1, math.ceil(examples * n / sum(sizes) / batch)) for n in totals]
+        return [min(w, max(n // batch, 1)) for w, n in zip(shares, totals, strict=True)]
+
+    def _languages(self) -> list[list[int]]:
+        sources_by_language: dict[tuple[int, int], list[int]] = {}
+        for number, source in enumerate(self.train_sources):
+            sources_by_language.setdefault(source.languages, []).append(number)
+        return list(sources_by_language.values())
+
+    def _quotas(self) -> list[int]:
+        largest = max(self.weights)
+        return [
+            max(1, round(len(source.copies[0]) * weight / largest))
+            for source, weight in zip(self.train_sources, self.weights, strict=True)
+        ]
+
+    def _places(self, positions: NDArray[np.int64]) -> Places:
+        """The places of positions in the endless sequence of examples; caches the current block."""
+        # Of little text a block of thousands would be hundreds of passes, each with its own order.
+        size = min(BLOCK_POSITIONS, max(self.examples, self.batch))
+        first, last = int(positions[0]) // size, int(positions[-1]) // size
+        if first != last or int(positions.min()) < first * size:
+            return self._look_up(positions)
+        if self._block is None or self._block[0] != first:
+            block = np.arange(first * size, (first + 1) * size)
+            self._block = (first, self._look_up(block))
+        chosen, known = positions - first * size, self._block[1]
+        return Places(
+            known.sources[chosen], known.epochs[chosen], known.copies[chosen], known.rows[chosen]
+        )
+
+    def _look_up(self, positions: NDArray[np.int64]) -> Places:
+        """Places of the examples at positions of the stage's order, counted from its first step.
+
+        1. With ``mixing=batches``, draw the language of each step's batch.
+        2. Draw the source of each position, by the quotas of its group.
+        3. The nth draw of a source is the nth row of its shuffled passes (``_draw``).
+        """
+        quotas, groups = self._quotas(), [list(range(len(self.train_sources)))]
+        if self.mixing == "batches":
+            groups = self._languages()
+        batches = [max(1, round(sum(quotas[n] for n in group) / self.batch)) for group in groups]
+        if any(len(copy.sizes) > copy.window for of in self.train_sources for copy in of.copies):
+            # Mixed over a whole pass, every batch would be of all windows.
+            quotas = reduced(quotas, MIXED_POSITIONS)
+            batches = reduced(batches, MIXED_POSITIONS // self.batch)
+        steps, within = np.divmod(positions, self.batch)
+        if len(groups) > 1:
+            chosen, nth = mixed(steps, batches, self.seed, "batches")
+            positions = nth * self.batch + within
+        else:
+            chosen = np.zeros_like(positions)
+        sources, draws = np.empty_like(positions), np.empty_like(positions)
+        for number, group in enumerate(groups):
+            here, address = chosen == number, ("mix", number) if number else ("mix",)
+            group_quotas = [quotas[source] for source in group]
+            nth_sources, draws[here] = mixed(positions[here], group_quotas, self.seed, *address)
+            sources[here] = np.array(group)[nth_sources]
+        result = Places(sources, *(np.zeros_like(positions) for _ in range(3)))
+        for number, source in enumerate(self.train_sources):
+            here = sources == number
+            epochs, copies, rows = _draw(source.copies, draws[here], self.seed, number)
+            result.epochs[here], result.copies[here], result.rows[here] = epochs, copies, rows
+        return result
+
+    def _gather(self, drawn: tuple[SourceRows, ...], places: Places) -> RawBatch:
+        pad, cls, sep = self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.sep
+        batch = empty_batch(len(places.rows), self.seq, self.texts, pad)
+        read = [*self._entries(drawn, places)]
+        rows_n = np.concatenate([entries.rows for entries in read])
+        lay_out_rows([(e.ids, e.examples) for e in read], batch, rows_n, cls, sep)
+        for entries in read:
+            batch.languages[entries.rows] = drawn[entries.source].languages
+        groups = places.sources << COPY_BITS | places.copies
+        batch.example_ids[:] = groups << ROW_BITS | places.rows
+        batch.copies[:] = (
+            places.epochs % self.static_copies if self.static_copies else places.epochs
+        )
+        return batch
+
+    def origins(self, step: int) -> Iterator[ShardEntries]:
+        """The texts in the rows of a step, by source and shard."""
+        positions = np.arange(step * self.batch, (step + 1) * self.batch, dtype=np.int64)
+        return self._entries(self.train_sources, self._places(positions))
+
+    def _entries(self, drawn: tuple[SourceRows, ...], places: Places) -> Iterator[ShardEntries]:
+        groups = places.sources << COPY_BITS | places.copies
+        for group in set(groups.tolist()):
+            source, at = group >> COPY_BITS, np.flatnonzero(groups == group)
+            copy = drawn[source].copies[group & (1 << COPY_BITS) - 1]
+            shards, nth = ranges_to(copy.ends, places.rows[at])
+            for shard in set(shards.tolist()):
+                here = shards == shard
+                if copy.slow and drawn is self.train_sources:
+                    self._read_ahead(source, copy, int(places.epochs[at[here][0]]), shard)
+                ids, index = copy.opened(shard)
+                if isinstance(index, Packs):
+                    entries, which = index.unpack(nth[here])
+                    yield ShardEntries(source, shard, ids, entries, at[here][which])
+                else:
+                    yield ShardEntries(source, shard, ids, index[nth[here]], at[here])
+
+    def _read_ahead(self, source: int, copy: ShardedRows, epoch: int, shard: int) -> None:
+        """Open the other shards of a shard's window, and those of the next, in the background."""
+        windows = self._ahead.get(source, [])
+        if any((epoch, shard) in window for window in windows):
+            return
+        order = shards_in_order(len(copy.sizes), self.seed, "order", source, epoch)
+        first = int(np.flatnonzero(order == shard)[0]) // copy.window * copy.window
+        here, following = order[first:][: copy.window], order[first + copy.window :][: copy.window]
+        # A batch reads of two windows at most.
+        self._ahead[source] = [*windows[-1:], {(epoch, other) for other in here.tolist()}]
+        shards = [*here.tolist(), *following.tolist()]
+        for nth in range(READERS):
+            threading.Thread(
+                target=_open_all, args=(copy, shards[nth::READERS]), daemon=True
+            ).start()
+
+
+def _open_all(rows: ShardedRows, shards: list[int]) -> None:
+    """Open shards ahead; what fails fails again, and is reported, where it is needed."""
+    with contextlib.suppress(BertcError, OSError):
+        for shard in shards:
+            rows.opened(shard)
+
+
+def _draw(
+    of_source: tuple[ShardedRows, ...], draws: NDArray[np.int64], seed: int, source: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """(epoch, copy, row) of each draw from a source; its copies take turns."""
+    sizes = np.array([len(copy) for copy in of_source])
+    rounds, within = np.divmod(draws, sizes.sum())
+    copies, rows = ranges_of(within, sizes)
+    epochs = rounds * len(sizes) + copies
+    for epoch in np.unique(epochs).tolist():
+        in_epoch, copy = epochs == epoch, of_source[epoch % len(sizes)]
+        address = ("order", source, epoch)
+        rows[in_epoch] = windowed(rows[in_epoch], copy.sizes, copy.window, seed, *address)
+    return epochs, copies, rows

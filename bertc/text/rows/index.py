@@ -1,0 +1,182 @@
+"""Row indices: the text of each row by format, built once and memory-mapped."""
+
+import itertools
+import random
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.ir import data
+from bertc.ir.address import key
+from bertc.ir.terms.node import Pairs
+from bertc.text.rows.pairs import Fitting, Pair, overhangs, text_pairs
+from bertc.text.rows.tokens import Offsets, Tokens
+
+ROW = np.dtype(
+    [("a", "<i8"), ("b", "<i8"), ("a_length", "<i4"), ("b_length", "<i4"), ("label", "u1")]
+)
+"""An entry of an index: starts and lengths of both texts, 0 without a second, the pair label."""
+
+TRANSLATION = 2
+"""The pair label of a sentence and its translation."""
+
+BLOCK_ROWS = 1 << 16
+ROWS_FILE = "rows"
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """The settings of one copy of the data; ``paired`` rows are documents of two sentences."""
+
+    format: data.Format
+    pairs: Pairs
+    seq: int
+    seed: int
+    copy: int
+    paired: bool = False
+    swapped: bool = False
+
+    @property
+    def drawn(self) -> bool:
+        """True if rows are random, so that each copy has different ones."""
+        if self.paired:
+            return False
+        match self.format:
+            case data.SegmentPair() | data.SingleSegment():
+                return True
+            case data.SentencePair():
+                return self.pairs in ("random-next", "swapped")
+            case (
+                data.FullSentences()
+                | data.Blocks()
+                | data.DocSentences()
+                | data.Stream()
+                | data.StreamPair()
+            ):
+                return False
+
+
+def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]:
+    """Write the index of all rows of a part; return counts of rows, tokens and tokens cut off."""
+    rng = random.Random(key(how.seed, "rows", how.copy))
+    fitting = Fitting(how.seq - 3 if how.format.kind in data.PAIRED else how.seq - 2, rng)
+    count = tokens_in_rows = 0
+    with (folder / ROWS_FILE).open("wb") as file:
+        for block in _blocks(tokens, how, fitting):
+            file.write(block.tobytes())
+            count += len(block)
+            tokens_in_rows += int(block["a_length"].sum()) + int(block["b_length"].sum())
+    return {"rows": count, "tokens": tokens_in_rows, "lost": fitting.lost}
+
+
+def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDArray[Any]]:
+    if how.paired:
+        pairs = _translations(tokens, how.seq - 4, fitting)
+        yield from map(_swapped, pairs) if how.swapped else pairs
+        return
+    rows: Iterator[Pair] = iter(())
+    match how.format:
+        case data.FullSentences():
+            yield from _full_sentences(tokens, fitting.room)
+        case data.Blocks():
+            yield from _even(tokens, fitting.room)
+        case data.DocSentences(cut=True):
+            yield from _beginnings(tokens, fitting)
+        case data.SegmentPair() | data.SentencePair() as form:
+            rows = text_pairs(tokens, how.pairs, form, fitting)
+        case data.SingleSegment(short=short):
+            rows = _single_segments(tokens, short, fitting)
+        case _:
+            rows = _doc_sentences(tokens, fitting.room)
+    while block := list(itertools.islice(rows, BLOCK_ROWS)):
+        yield np.array(block, dtype=ROW)
+
+
+def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArray[Any]]:
+    """Rows of documents of a sentence and its translation, the longer one cut at its end."""
+    for begin in range(0, len(tokens.documents) - 1, BLOCK_ROWS):
+        firsts = np.array(tokens.documents[begin : begin + BLOCK_ROWS + 1])
+        first = firsts[:-1][np.diff(firsts) == 2]
+        block = np.zeros(len(first), dtype=ROW)
+        block["a"], block["b"] = tokens.sentences[first], tokens.sentences[first + 1]
+        a_length = block["b"] - block["a"]
+        b_length = tokens.sentences[first + 2] - 1 - block["b"]  # the separator
+        from_a, from_b = overhangs(a_length, b_length, room)
+        block["a_length"], block["b_length"] = a_length - from_a, b_length - from_b
+        block["label"] = TRANSLATION
+        fitting.lost += int((from_a + from_b).sum())
+        yield block
+
+
+def _swapped(block: NDArray[Any]) -> NDArray[Any]:
+    exchanged = block.copy()
+    for a_field, b_field in (("a", "b"), ("a_length", "b_length")):
+        exchanged[a_field], exchanged[b_field] = block[b_field], block[a_field]
+    return exchanged
+
+
+def _full_sentences(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
+    """Rows of as many whole sentences as fit, running across documents."""
+    starts = ends = np.empty(0, dtype=np.int64)
+    for more_starts, more_ends in tokens.pieces(room):
+        starts, ends = np.append(starts, more_starts), np.append(ends, more_ends)
+        beyond = np.searchsorted(ends, starts + room, side="right").tolist()
+        firsts = [0]
+        while (following := beyond[firsts[-1]]) < len(beyond):
+            firsts.append(following)
+        first = np.array(firsts)
+        yield _running(starts[first[:-1]], ends[first[1:] - 1])
+        starts, ends = starts[firsts[-1] :], ends[firsts[-1] :]
+    yield _running(starts[:1], ends[-1:])
+
+
+def _running(starts: Offsets, ends: Offsets) -> NDArray[Any]:
+    block = np.zeros(len(starts), dtype=ROW)
+    block["a"], block["a_length"] = starts, ends - starts
+    return block
+
+
+def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
+    """Rows of ``room`` tokens across documents; the last overlaps, a short part is repeated."""
+    total = len(tokens.ids) - 1  # a row ends with its own separator
+    for start in range(0, max(total, 1), room * BLOCK_ROWS):
+        starts = np.arange(start, min(total, start + room * BLOCK_ROWS), room)
+        starts = np.minimum(starts, max(0, total - room))
+        yield _running(starts, starts + room)
+
+
+def _beginnings(tokens: Tokens, fitting: Fitting) -> Iterator[NDArray[Any]]:
+    for begin in range(0, len(tokens.documents) - 1, BLOCK_ROWS):
+        bounds = np.array(tokens.sentences[tokens.documents[begin : begin + BLOCK_ROWS + 1]])
+        starts, ends = bounds[:-1], bounds[1:] - 1  # the separator
+        cut = np.minimum(ends, starts + fitting.room)
+        fitting.lost += int((ends - cut).sum())
+        yield _running(starts, cut)
+
+
+def _doc_sentences(tokens: Tokens, room: int) -> Iterator[Pair]:
+    """Rows of as many whole sentences of one document as fit."""
+    for _, bounds in tokens.bounds(room):
+        start, last = 0, len(bounds) - 1
+        while start < last:
+            end = bisect_right(bounds, bounds[start] + room, start + 1) - 1
+            yield bounds[start], 0, bounds[end] - bounds[start], 0, 0
+            start = end
+
+
+def _single_segments(tokens: Tokens, short: float, fitting: Fitting) -> Iterator[Pair]:
+    """Rows of sentences of one document until full; the excess is cut from both ends."""
+    rng, room = fitting.rng, fitting.room
+    for _, bounds in tokens.bounds(room):
+        target = rng.randint(2, room) if rng.random() < short else room
+        start, last = 0, len(bounds) - 1
+        while start < last:
+            end = min(bisect_left(bounds, bounds[start] + target, start + 1), last)
+            begins, length = fitting.single(bounds[start], bounds[end] - bounds[start])
+            yield begins, 0, length, 0, 0
+            start = end

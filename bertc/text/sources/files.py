@@ -1,0 +1,296 @@
+"""Files as documents and as parallel text: text, JSON lines, tables, Parquet, compressed or not."""
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError
+from bertc.base.storage.encodings import controls_in
+from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, AnyFile, FileAt, no_text, suffix
+from bertc.base.storage.plain_file import no_match
+from bertc.base.storage.remote import files_anywhere, size_of
+from bertc.ir.data import Files, Parallel, Sentences
+from bertc.text.sources.cells import text
+from bertc.text.sources.source import Piece, TextSource, all_of, grouped, pieces_of_text
+from bertc.text.sources.streams import OpenFile, chunks, decode, lines, opened_stream
+from bertc.text.sources.tables import ColumnNames, ColumnSelection, records
+
+SAMPLED_BYTES = 1 << 16
+"""Bytes at each end of a file in its identity, with name, size and time of change."""
+DECODED_BYTES = 16 << 20
+"""Bytes of all files together that are decoded at first, of each at least ``SAMPLED_BYTES``."""
+PART_BYTES = 128 << 20
+"""Text of a part of a corpus; what is larger is cut where the format allows."""
+PACKED_BYTES = 3
+"""Bytes of text in a byte of a compressed file, about."""
+
+_BLANK_LINE, _LINE_END = re.compile(rb"\n[ \t\r]*\n"), re.compile(rb"\n")
+
+
+class Span(NamedTuple):
+    """The ``nth`` of ``of`` equal parts of a file, up to the next document."""
+
+    path: AnyFile
+    nth: int = 0
+    of: int = 1
+
+
+def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = None) -> TextSource:
+    """Open the files that match the glob, in order of name.
+
+    The rest of a file is left out from where it cannot be read, if ``damaged`` receives the error.
+    """
+    paths = matching_files(corpus.path)
+    remarks = () if damaged else begin_as_text(paths, partial(_texts, column=corpus.column))
+    identities = {path: file_identity(path) for path in paths}
+    sizes = {path: unpacked_bytes([path]) for path in paths}
+
+    def opened(name: str, spans: list[Span]) -> TextSource:
+        cuts = [(span.nth, span.of) for span in spans if span.of > 1]
+        read = [identities[span.path] for span in spans]
+        return TextSource(
+            name=name,
+            identity=("files", corpus.column, corpus.sentences, *read, *cuts),
+            sentences=corpus.sentences,
+            total=sum(size_of(span.path) // span.of for span in spans),
+            unit="bytes",
+            text_bytes=sum(sizes[span.path] // span.of for span in spans),
+            read=partial(
+                all_of,
+                [partial(_read_span, span, corpus.column, corpus.sentences) for span in spans],
+                damaged=damaged,
+            ),
+        )
+
+    parts = _parts(sizes, corpus.sentences)
+    source = replace(opened(corpus.path, [Span(path) for path in paths]), remarks=remarks)
+    if len(parts) == 1:
+        return source
+    names = (f"{corpus.path} ({nth} of {len(parts)})" for nth in range(1, len(parts) + 1))
+    return replace(source, parts=tuple(map(opened, names, parts)))
+
+
+def _parts(sizes: dict[AnyFile, int], sentences: Sentences) -> list[list[Span]]:
+    """Spans of files in parts of about ``PART_BYTES``."""
+    spans = list[tuple[Span, int]]()
+    for path, size in sizes.items():
+        lines_only = path.suffix == ".jsonl" or (not has_columns(path) and sentences == "lines")
+        cuttable = path.suffix == ".parquet" or (lines_only and path.suffix not in PACKED)
+        count = max(1, round(size / PART_BYTES)) if cuttable else 1
+        spans += [(Span(path, nth, count), size // count) for nth in range(count)]
+    return grouped(spans, PART_BYTES)
+
+
+def unpacked_bytes(paths: Iterable[AnyFile]) -> int:
+    """Bytes of the text of files, uncompressed, about."""
+    packed = (*PACKED, ".parquet")
+    return sum(size_of(path) * PACKED_BYTES ** (path.suffix in packed) for path in paths)
+
+
+def matching_files(name: str) -> list[AnyFile]:
+    """The files that match a glob, in order of name."""
+    paths = sorted(files_anywhere(name), key=str)
+    if not paths:
+        raise MissingInputError(*no_match(name))
+    for path in paths:
+        if suffix(path) in NO_TEXT:
+            raise DataError(*no_text(path))
+    return paths
+
+
+def begin_as_text(
+    paths: Sequence[AnyFile], read: Callable[[OpenFile], Iterator[object]] | None = None
+) -> tuple[DataError, ...]:
+    """Decode the beginning of each file here, small ones whole; one has to have text.
+
+    Of tables the first row is ``read`` too. Control characters that another encoding left are no
+    error: these are returned.
+    """
+    if paths and not any(map(size_of, paths)):
+        raise DataError(f"{paths[0]} is empty", "name a file that has text")
+    share = max(SAMPLED_BYTES, DECODED_BYTES // max(1, len(paths)))
+
+    def begin(path: Path) -> Iterator[DataError]:
+        if suffix(path) != ".parquet":
+            with opened_stream(path) as file:
+                beginning = file.stream.read(share)
+                yield from controls_in(path, decode(beginning, path, 1, complete=False))
+        if read and has_columns(path) and size_of(path):
+            with opened_stream(path) as file:
+                next(read(file), None)
+
+    return tuple(all_of(partial(begin, path) for path in paths if not isinstance(path, FileAt)))
+
+
+def has_columns(path: AnyFile) -> bool:
+    """True if the file has rows of columns; else it is plain text."""
+    return suffix(path) in FORMATS
+
+
+def file_identity(path: AnyFile) -> tuple[object, ...]:
+    """Values that change when the file does."""
+    if isinstance(path, FileAt):
+        return path.address, path.size, 0, path.version
+    stat, digest = path.stat(), hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            digest.update(stream.read(SAMPLED_BYTES))
+            if stat.st_size > 2 * SAMPLED_BYTES:
+                stream.seek(-SAMPLED_BYTES, 2)
+            digest.update(stream.read(SAMPLED_BYTES))
+    except OSError as error:
+        raise MissingInputError(f"cannot read {path}: {error.strerror}") from None
+    return path.as_posix(), stat.st_size, stat.st_mtime_ns, digest.hexdigest()
+
+
+def _read_span(span: Span, column: str, sentences: Sentences) -> Iterator[Piece]:
+    with opened_stream(span.path) as file:
+        start = _limit(file, span, sentences)
+        try:
+            if not has_columns(span.path):
+                yield from _lines(file) if sentences == "lines" else _text(file)
+                return
+            for (cell,) in _texts(file, column):
+                yield from pieces_of_text(cell, file.amount())
+        except DataError as error:
+            if not start:
+                raise
+            where = f"{error.message} (lines are counted from byte {start:,} on)"
+            raise DataError(where, error.help) from None
+
+
+def _texts(file: OpenFile, column: str) -> Iterator[ColumnNames]:
+    try:
+        yield from rows(file, (column,))
+    except MissingColumnError as error:
+        help = f'files("{file.path}", column=...) names the column of the text'
+        raise MissingColumnError(error.message, f"{help}: {error.help}") from None
+
+
+def _limit(file: OpenFile, span: Span, sentences: Sentences) -> int:
+    """Read the documents that begin in a span alone; return the first byte."""
+    if span.of == 1:
+        return 0
+    if suffix(span.path) == ".parquet":
+        file.share = (span.nth, span.of)
+        return 0
+    size, mark = size_of(span.path), _LINE_END if has_columns(span.path) else _BLANK_LINE
+    ends = [size * nth // span.of for nth in (span.nth, span.nth + 1)]
+    start, end = (_document_from(file, at, mark) if 0 < at < size else at for at in ends)
+    file.limit(start, end)
+    return start
+
+
+def _document_from(file: OpenFile, at: int, mark: re.Pattern[bytes]) -> int:
+    """The first byte from ``at`` on that begins a document, else the end of the file."""
+    file.stream.seek(at - 1)
+    before, rest = at - 1, b""
+    while chunk := file.stream.read(SAMPLED_BYTES):
+        rest += chunk
+        if match := mark.search(rest):
+            return before + match.end()
+    return before + len(rest)
+
+
+def rows(file: OpenFile, columns: ColumnNames) -> Iterator[ColumnNames]:
+    """The cells of some columns, row by row; an absent cell is an empty text."""
+    for row in records(file, ColumnSelection(required=columns)):
+        cells = zip(row.cells, columns, strict=True)
+        yield tuple("" if cell is None else text(cell, row.place, name) for cell, name in cells)
+
+
+def _text(file: OpenFile) -> Iterator[Piece]:
+    """A text file as one document; pieces end at a blank line, else a line, else a space."""
+    first, line, rest = True, 1, b""
+    for chunk in chunks(file):
+        rest += chunk
+        blank = max((m.end() for m in _BLANK_LINE.finditer(rest)), default=0)
+        cut = blank or rest.rfind(b"\n") + 1 or rest.rfind(b" ") + 1
+        if cut:
+            yield Piece(decode(rest[:cut], file.path, line), first, file.amount())
+            first, line, rest = False, line + rest.count(b"\n", 0, cut), rest[cut:]
+    if rest or first:
+        yield Piece(decode(rest, file.path, line), first, file.amount())
+
+
+def _lines(file: OpenFile) -> Iterator[Piece]:
+    """A file in BERT's input format: a sentence a line, blank lines between documents."""
+    block: list[str] = []
+    characters, first = 0, True
+    for _, line in lines(file):
+        ended = not line.strip()
+        if not ended:
+            block.append(line)
+            characters += len(line)
+        if block and (ended or characters > 1 << 20):
+            yield Piece("\n".join(block), first, file.amount())
+            block, characters, first = [], 0, False
+        first = first or ended
+    if block:
+        yield Piece("\n".join(block), first, file.amount())
+
+
+def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
+    """Open parallel text: a document of two sentences for each pair, or one ``side`` of it."""
+    languages, wheres = zip(*corpus.sides, strict=True)
+    paths = [_only(corpus.path)] if corpus.path else [_only(where) for where in wheres]
+    for path in paths:
+        if has_columns(path) != bool(corpus.path):
+            raise DataError(
+                f"{path}: " + ("text has no columns" if corpus.path else "a file of columns"),
+                'pairs(en="a.en", fr="a.fr") reads lines, '
+                'pairs("a.tsv", en="english", fr="french") columns',
+            )
+    remarks = begin_as_text(paths, partial(rows, columns=wheres) if corpus.path else None)
+    name = f"{'-'.join(languages)} of {corpus.path or ' and '.join(wheres)}"
+    if side is not None:
+        name = f"{languages[side]} of {corpus.path or wheres[side]}"
+    size_bytes = sum(map(size_of, paths))
+    return TextSource(
+        name=name,
+        identity=("pairs", corpus.path and list(wheres), side, *(file_identity(p) for p in paths)),
+        sentences="lines", total=size_bytes, unit="bytes", text_bytes=size_bytes,
+        read=partial(_read_pairs, paths, wheres if corpus.path else None, side),
+        paired=side is None, remarks=remarks,
+    )  # fmt: skip
+
+
+def _only(pattern: str) -> AnyFile:
+    paths = matching_files(pattern)
+    if len(paths) > 1:  # nothing says which lines belong together
+        raise DataError(f"{pattern}: {len(paths)} files", "name one file for each language")
+    return paths[0]
+
+
+def _read_pairs(
+    paths: list[AnyFile], columns: ColumnNames | None, side: int | None
+) -> Iterator[Piece]:
+    """Pairs without an empty side; one side is held out together with its pair."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(opened_stream(path)) for path in paths]
+        both = rows(files[0], columns) if columns else _aligned(files)
+        for pair in both:
+            first, second = (" ".join(text.split()) for text in pair)
+            if first and second:
+                text = f"{first}\n{second}"
+                chosen = text if side is None else (first, second)[side]
+                yield Piece(chosen, True, sum(file.amount() for file in files), text)
+
+
+def _aligned(files: list[OpenFile]) -> Iterator[ColumnNames]:
+    ends = [0, 0]
+    for number, pair in enumerate(zip_longest(*map(lines, files)), 1):
+        ends = [number if line else end for line, end in zip(pair, ends, strict=True)]
+        if all(pair):
+            yield pair[0][1], pair[1][1]
+    if ends[0] != ends[1]:
+        raise DataError(
+            f"{files[0].path} has {ends[0]:,} lines, {files[1].path} has {ends[1]:,}",
+            "line n of one must be the translation of line n of the other",
+        )

@@ -1,0 +1,158 @@
+"""The vocabulary of a run: named, learned, or made from that of ``init``, once, in the cache."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.paths import is_file, is_taken, user_path
+from bertc.base.storage.plain_file import read_text
+from bertc.ir.data import Parallel
+from bertc.ir.program.resolved import Resolved, Run
+from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Unigram
+from bertc.text.cache.store import Facts, Progress, fingerprint, obtain
+from bertc.text.rows.sample import sample
+from bertc.text.shards import VERSION, spelling, tokenise_source
+from bertc.text.sources.opening import open_source
+from bertc.text.sources.source import CorpusText, LanguageSources, Sources
+from bertc.text.vocab import changed
+from bertc.text.vocab.existing import load_vocabulary
+from bertc.text.vocab.learned import learn
+from bertc.text.vocab.vocabulary import Vocabulary, from_tokenizer
+
+LARGEST_LIST_BYTES = 64 << 20
+MOST_UNFILLED = 500
+"""Rows of a vocabulary for each token that its text gives, from which on its size is a slip."""
+FIRST_CHARACTERS = 1 << 19
+"""Text of a source on which tokens a word are counted."""
+
+
+def base_of(node: Extended | Trimmed) -> Vocabulary:
+    """The vocabulary that another is made from."""
+    return load_vocabulary(TokenizerFile(path=node.path))
+
+
+def words_of(node: Extended) -> tuple[list[str], int]:
+    """The words of the file that a vocabulary gets, and how many more are tokens already."""
+    assert isinstance(node.words, str), "a number of words is taken from the text"
+    text = read_text(user_path(node.words), LARGEST_LIST_BYTES)
+    return changed.words_in_file(base_of(node), node.words, text)
+
+
+def changed_vocabulary(
+    node: Extended | Trimmed, texts: LanguageSources, run: Run, cache: Path, progress: Progress
+) -> Vocabulary:
+    """The vocabulary with words added to it or tokens removed, by the text and its languages."""
+    base = base_of(node)
+    read = [(language, source.identity) for language, source in texts]
+    how: Sequence[object]
+    match node:
+        case Extended(words=str()):
+            read, how = [], words_of(node)[0]
+        case Extended(words=words, smoothing=smoothing):
+            how = [words, smoothing]
+        case Trimmed(tokens=tokens):
+            how = [tokens, run.clean.model_dump(exclude_defaults=True)]
+
+    def make(folder: Path) -> Facts:
+        match node:
+            case Extended(words=int(wanted)):
+                words = changed.words_in_text(base, sample(texts, progress, smoothing), wanted)
+                if len(words) < wanted:
+                    progress.note(f"the text has only {len(words):,} of {wanted:,} words to add")
+                tokenizer = changed.extended(base, words)
+            case Extended():
+                tokenizer = changed.extended(base, words_of(node)[0])
+            case Trimmed():
+                everything = run.model_copy(update={"holdout": 0.0})
+                read = [tokenise_source(s, base, everything, cache, progress) for _, s in texts]
+                counts = np.sum([text.counts for text in read], axis=0)
+                tokenizer = changed.trimmed(base, counts, node.tokens)
+        (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+        return {"size": tokenizer.get_vocab_size()}
+
+    name = fingerprint(VERSION, node.kind, how, spelling(base), read)
+    folder = cache / "vocabularies" / name
+    obtain(folder, make, progress)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    passed_on = {k: v for k, v in base.passed_on.items() if k != "tokenizer_class"}
+    return from_tokenizer(tokenizer, str(folder), base.named, passed_on)
+
+
+def vocabulary_for(
+    resolved: Resolved, sources: Sources, cache: Path, progress: Progress, learned: Path | None
+) -> Vocabulary:
+    """The vocabulary of a program, learned from its sources where it is one to learn."""
+    node, by_sentencepiece = resolved.vocabulary, isinstance(resolved.vocabulary, Unigram)
+    if learned and is_file(learned / "tokenizer.json"):
+        # Of a run whose tokenizer was read from a folder that is gone, or made before pieces were
+        # learned by sentencepiece.
+        gone = isinstance(node, TokenizerFile) and not is_taken(user_path(node.path))
+        if gone or by_sentencepiece or isinstance(node, Extended | Trimmed):
+            node = TokenizerFile(path=str(learned))
+    if isinstance(node, TokenizerFile):
+        return load_vocabulary(node, rows=resolved.encoder.vocab_size)
+    if not sources:  # of stages that learn tasks too, and read none
+        texts = (CorpusText(share.corpus) for stage in resolved.stages for share in stage.data)
+        sources = {text: open_source(*text) for text in dict.fromkeys(texts)}
+    monolingual = _monolingual(sources)
+    if isinstance(node, Extended | Trimmed):
+        return changed_vocabulary(node, monolingual, resolved.run, cache, progress)
+
+    def make(folder: Path) -> dict[str, int]:
+        texts = sample(monolingual, progress, node.smoothing)
+        progress.begin(f"learning {node.size:,} tokens", 0, "bytes")
+        tokenizer = learn(node, texts)
+        progress.end()
+        (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+        size = tokenizer.get_vocab_size()
+        if size < node.size / MOST_UNFILLED:
+            few = f"the text gives only {size:,} of {node.size:,} tokens"
+            raise DataError(few, f"vocab={node.kind}({size}), or more text")
+        if size < node.size:  # once: a run that opens it from the cache does not repeat it
+            progress.note(f"the corpus gives only {size:,} of {node.size:,} tokens")
+        return {"size": size}
+
+    read = [(language, source.identity) for language, source in monolingual]
+    trainer = ["sentencepiece, white space"] if by_sentencepiece else []
+    name = fingerprint(VERSION, node.model_dump(mode="json"), read, *trainer)
+    folder = cache / "vocabularies" / name
+    obtain(folder, make, progress)
+    return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))
+
+
+def exact(resolved: Resolved, cache: Path, progress: Progress, learned: Path | None) -> Resolved:
+    """The program with the size of a trimmed vocabulary that only its text decides."""
+    node = resolved.vocabulary
+    if not isinstance(node, Trimmed) or node.tokens:
+        return resolved
+    size = vocabulary_for(resolved, {}, cache, progress, learned).size
+    return resolved.with_vocabulary(node.model_copy(update={"size": size}))
+
+
+def first_pieces(resolved: Resolved) -> Iterator[str]:
+    """The beginnings of the texts that a run reads, a sample to count tokens of."""
+    named = not resolved.origins.get("data", "").startswith("default")  # else none may be read
+    shares = (share.corpus for stage in resolved.stages for share in stage.data)
+    for corpus in dict.fromkeys(shares):
+        if named and corpus.is_text:
+            characters = 0
+            for piece in open_source(*CorpusText(corpus)).read():
+                yield piece.text
+                if (characters := characters + len(piece.text)) > FIRST_CHARACTERS:
+                    break
+
+
+def _monolingual(sources: Sources) -> LanguageSources:
+    """Each monolingual source with its language; parallel text as two, none twice."""
+    sources_by_text = {}
+    for text, source in sources.items():
+        if isinstance(text.corpus, Parallel):
+            for side, language in enumerate(text.corpus.languages):
+                half = CorpusText(text.corpus, side)
+                sources_by_text[half] = language, open_source(*half)
+        else:
+            sources_by_text[text] = (text.languages[0], source)
+    return list(sources_by_text.values())

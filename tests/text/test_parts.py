@@ -1,0 +1,127 @@
+"""Text in parts: the same documents wherever it is cut, and the order of rows in many shards."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertc.base.diagnostics import DataError
+from bertc.ir.data import Files
+from bertc.tasks.corpus import prepare
+from bertc.text.batches import arranged
+from bertc.text.batches.order import permute, ranges_to, windowed
+from bertc.text.batches.stage import ShardedRows, SourceRows, StageData
+from bertc.text.cache.store import Silent
+from bertc.text.sources import files
+from bertc.text.sources.opening import open_source
+
+from .conftest import document, resolved
+
+
+def documents(source) -> list[str]:
+    texts: list[str] = []
+    for text, first, _, _ in source.read():
+        if first:
+            texts.append(text)
+        else:
+            texts[-1] += text
+    return texts
+
+
+def write(path: Path, count: int) -> None:
+    texts = [document(number, 1 + number % 30) for number in range(count)]
+    match path.suffix:
+        case ".jsonl":
+            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        case ".txt":
+            path.write_text("\n\n".join(text.replace(". ", ".\n") for text in texts) + "\n")
+        case _:
+            import pyarrow
+            from pyarrow import parquet
+
+            parquet.write_table(pyarrow.table({"text": texts}), path, row_group_size=7)
+
+
+@pytest.mark.parametrize("part_bytes", [3000, 20_000, 45_000])
+@pytest.mark.parametrize("ending", ["jsonl", "txt", "parquet"])
+def test_parts_hold_each_document_once_and_in_order(tmp_path, monkeypatch, ending, part_bytes):
+    for name, count in (("a", 40), ("b", 3), ("c", 60)):
+        write(tmp_path / f"{name}.{ending}", count)
+    corpus = Files(path=str(tmp_path / f"*.{ending}"), sentences="lines")
+    whole = documents(open_source(corpus))
+    monkeypatch.setattr(files, "PART_BYTES", part_bytes)
+    parts = open_source(corpus).parts
+    assert len(parts) > 1
+    assert len(whole) == 103
+    assert [text for part in parts for text in documents(part)] == whole
+    assert len({json.dumps(part.identity) for part in parts}) == len(parts)
+
+
+def test_a_mistake_in_a_part_says_from_where_lines_count(tmp_path, monkeypatch):
+    write(tmp_path / "a.jsonl", 60)
+    with (tmp_path / "a.jsonl").open("a") as file:
+        file.write("no JSON\n")
+    monkeypatch.setattr(files, "PART_BYTES", 20_000)
+    parts = open_source(Files(path=str(tmp_path / "a.jsonl"))).parts
+    with pytest.raises(DataError, match=r"lines are counted from byte [\d,]+ on"):
+        documents(parts[-1])
+
+
+FORMATS = ("full-sentences", "doc-sentences", "segment-pair", "blocks", "stream", "stream-pair")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_rows_of_many_parts_are_read_once_and_any_step_at_once(tmp_path, monkeypatch, form):
+    write(tmp_path / "a.jsonl", 60)
+    monkeypatch.setattr(files, "PART_BYTES", 4000)
+    monkeypatch.setattr(arranged, "WINDOW", 3)
+    objective = {"stream": "clm", "stream-pair": "plm segments=0"}.get(form, "mlm")
+    data = f'data=files("{tmp_path}/a.jsonl") holdout=10% format={form} objective={objective}'
+    program = resolved(data, "vocab=wordpiece(300) seq=48 batch=4 steps=40 pack=false")
+    corpus = prepare(program, tmp_path / "cache", Silent())
+    batches = corpus.stages[0]
+    steps = [batches.train(step) for step in range(batches.examples // 4 + 1)]
+    again = batches.train(7)
+    assert np.array_equal(again.token_ids, steps[7].token_ids)
+    if form not in ("stream", "stream-pair"):
+        ids = np.concatenate([batch.example_ids for batch in steps])[: batches.examples]
+        assert len(set(ids.tolist())) == batches.examples
+    assert sum(len(batch.token_ids) for batch in batches.heldout(2, 6))
+    facts = corpus.texts[0].facts
+    assert facts["train"]["documents"] + facts["heldout"]["documents"] == 60
+    assert facts["train"]["tokens"] == pytest.approx(corpus.texts[0].counts.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize("mixing", ["rows", "batches"])
+def test_a_mixture_of_many_shards_reads_few_windows_at_a_time(mixing: str) -> None:
+    """Each batch of a mixture would else have rows of all shards, and read all of them."""
+    sources = tuple(
+        SourceRows((ShardedRows(np.full(shards, 60_000), opened=lambda _: ...),), (number, 0))
+        for number, shards in enumerate((300, 100))
+    )
+    stage = StageData(None, 1, 32, 64, sources, (), (0.7, 0.3), 0, mixing=mixing)  # type: ignore
+    places = stage._places(np.arange(3_000 * 32))
+    for number, source in enumerate(sources):
+        rows = places.rows[places.sources == number]
+        shards, _ = ranges_to(source.copies[0].ends, rows)
+        assert len(np.unique(shards)) == 16
+        assert len(np.unique(rows)) == len(rows)
+        share = (300 * 0.7, 100 * 0.3)[number] / 240
+        assert len(rows) / (3_000 * 32) == pytest.approx(share, abs=0.02)
+
+
+@pytest.mark.parametrize("window", [1, 3, 5])
+def test_shards_are_read_a_window_at_a_time(window: int) -> None:
+    sizes = np.array([5, 0, 9, 1, 30, 7, 7, 2])
+    total = int(sizes.sum())
+    rows = windowed(np.arange(total), sizes, window, 3, "x")
+    assert sorted(rows.tolist()) == list(range(total))
+    shards = np.searchsorted(np.cumsum(sizes), rows, side="right")
+    begun = np.unique(shards, return_index=True)[1]
+    ended = [int(np.flatnonzero(shards == shard)[-1]) for shard in np.unique(shards)]
+    open_at_once = [sum(begun <= at) - sum(end < at for end in ended) for at in range(total)]
+    assert max(open_at_once) <= window
+    some = np.array([3, 40, 11])
+    assert np.array_equal(windowed(some, sizes, window, 3, "x"), rows[some])
+    assert np.array_equal(windowed(some, sizes, 8, 3, "x"), permute(some, total, 3, "x"))

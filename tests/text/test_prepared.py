@@ -1,0 +1,559 @@
+"""Prepared text: the same rows from a cache, a folder and a store, however the parts were made."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import fsspec
+import numpy as np
+import pytest
+from fsspec.asyn import AsyncFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+from bertc.base.diagnostics import (
+    CannotWriteError,
+    DataError,
+    LostStoreError,
+    MissingInputError,
+    UsageError,
+)
+from bertc.base.storage import place as places
+from bertc.base.storage import stores
+from bertc.base.storage.place import FolderAt
+from bertc.ir.data import Prepared
+from bertc.ir.program.resolved import Resolved
+from bertc.run.preparing import finished, standing
+from bertc.tasks.corpus import prepare
+from bertc.text.batches import arranged
+from bertc.text.cache.store import Silent
+from bertc.text.prepared import making
+from bertc.text.prepared.finishing import finish_preparing
+from bertc.text.prepared.making import begin_preparing, make_parts
+from bertc.text.prepared.manifest import part_at
+from bertc.text.prepared.opening import open_prepared, tokenizer_at
+from bertc.text.rows.holdout import part_of_document
+from bertc.text.shards import spelling
+from bertc.text.sources import files
+
+from .conftest import resolved, same
+from .test_parts import write
+from .test_prepare import Notes, Stop, Stopping, damage
+
+FORMATS = ("full-sentences", "doc-sentences", "segment-pair", "blocks", "single-segment")
+SETTINGS = "vocab=wordpiece(300) seq=48 batch=4 steps=40 holdout=10% objective=mlm"
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PART_BYTES", 6000)
+    monkeypatch.setattr(arranged, "WINDOW", 3)
+    monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 0.001)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A text of eight parts."""
+    write(tmp_path / "a.jsonl", 60)
+    return tmp_path / "a.jsonl"
+
+
+def spec(
+    path: Path, more: str = "format=doc-sentences", change: tuple[str, str] = ("", "")
+) -> Resolved:
+    return resolved(f"data={json.dumps(str(path))} {SETTINGS.replace(*change)} {more}")
+
+
+@pytest.fixture
+def program(text: Path) -> Resolved:
+    return spec(text)
+
+
+@pytest.fixture
+def place(program: Resolved, tmp_path: Path) -> FolderAt:
+    """The text prepared in a folder at once."""
+    return made(program, f"{tmp_path}/to", tmp_path / "cache")
+
+
+@pytest.fixture
+def straight(place: FolderAt) -> dict[str, bytes]:
+    """The files of prepared text before a test damages them."""
+    return contents(place.folder)
+
+
+def made(program: Resolved, to: str, cache: Path, shares: int = 1) -> FolderAt:
+    """Prepare text in so many shares, the last first."""
+    place = FolderAt(to)
+    for nth in reversed(range(shares)):
+        work = begin_preparing(program, place, cache / str(nth), Silent())
+        make_parts(work, work.plan.parts[nth::shares], Silent())
+    finish_preparing(place, Silent())
+    return place
+
+
+def reading(to: str, tokenizer: Path, more: str = "", cache: str = "") -> Resolved:
+    """The program of ``spec`` that reads prepared text."""
+    data = f'data=prepared("{to}", window=3{cache})'
+    settings = SETTINGS.replace("vocab=wordpiece(300)", f'vocab="{tokenizer}"')
+    return resolved(f"{data} {settings} {more or 'format=doc-sentences'}")
+
+
+@pytest.mark.parametrize("more", [*(f"format={form}" for form in FORMATS), "pack=true"])
+def test_rows_are_the_same_from_everywhere(text: Path, tmp_path: Path, more: str) -> None:
+    program = spec(text, more)
+    straight = prepare(program, tmp_path / "cache", Silent()).stages[0]
+    for to, shares in ((f"{tmp_path}/here", 1), (f"memory://{tmp_path.name}/{more}", 3)):
+        made(program, to, tmp_path / "made", shares)
+        there = reading(to, tmp_path / "here/tokenizer", more, ", cache=20k")
+        read = prepare(there, tmp_path / "other", Silent()).stages[0]
+        assert read.examples == straight.examples
+        for step in (0, 3, 11, 12, *range(20, 30)):
+            assert same(read.train(step), straight.train(step))
+        pairs = zip(read.heldout(2, 8), straight.heldout(2, 8), strict=True)
+        assert all(same(one, other) for one, other in pairs)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize("shares", [2, 7])
+def test_shares_stops_and_second_starts_change_nothing(program, straight, tmp_path, shares):
+    place = FolderAt(f"{tmp_path}/two")
+    for after in (3, 11, 30, 31):
+        with contextlib.suppress(Stop):
+            work = begin_preparing(program, place, tmp_path / "cache", Stopping(after))
+            make_parts(work, work.plan.parts, Stopping(after))
+    (tmp_path / "two/00003.tmp-1").mkdir()  # of a second start that was killed
+    (tmp_path / "two/00003.tmp-1/train.ids").write_bytes(b"half")
+    (tmp_path / "two/00003.lock").write_bytes(b"")
+    for again in (shares, 1):
+        made(program, place.address, tmp_path / "cache", again)
+        assert contents(place.folder) == straight
+
+
+def read_all(to: str, cache: Path) -> None:
+    batches = prepare(reading(to, tokenizer_at(to, cache)), cache, Silent()).stages[0]
+    for step in range(batches.examples // 4 + 1):
+        batches.train(step)
+
+
+@pytest.mark.parametrize(
+    ("part", "file"),
+    [
+        ("00002", "train.ids"), ("00001", "train.documents"), ("heldout", "heldout.ids"),
+        ("tokenizer", "tokenizer.json"),
+    ],
+)  # fmt: skip
+def test_damage_of_a_folder_is_refused_and_repaired(
+    program: Resolved, place: FolderAt, straight: dict[str, bytes], tmp_path: Path, part: str,
+    file: str,
+) -> None:  # fmt: skip
+    for how in ("flip", "cut", "remove"):
+        damage(tmp_path / "to" / part / file, how)
+        with pytest.raises(DataError, match=f"{part} is damaged, gone or of another"):
+            read_all(place.address, tmp_path)
+        said, whole = standing(place.address)
+        assert f"damaged  1: {part}" in said
+        assert not whole
+        if part != "heldout":  # which the end makes anew
+            with pytest.raises(DataError, match=f"the first is {part}"):
+                finish_preparing(place, Silent())
+        made(program, place.address, tmp_path / "cache")
+        assert contents(place.folder) == straight
+
+
+def test_another_preparation_is_refused(text: Path, place: FolderAt, tmp_path: Path) -> None:
+    for old, new, said in (
+        ("holdout=10%", "holdout=20%", "holdout: 0.1 there, 0.2 here"),
+        ("(300)", "(200)", r"vocab: wordpiece\(size=300\) there, .*200\) here"),
+        ("seq=48", "seq=32", "rows: doc-sentences of 48 there, doc-sentences of 32 here"),
+    ):
+        other = spec(text, change=(old, new))
+        with pytest.raises(DataError, match=f"holds another preparation: {said}"):
+            begin_preparing(other, place, tmp_path / "cache", Silent())
+    longer = spec(text, "format=doc-sentences batch_warmup=rising(2, 50%, by=1)")
+    begin_preparing(longer, place, tmp_path / "cache", Silent())
+    with pytest.raises(DataError, match="another tokenizer"):
+        open_prepared(Prepared(path=place.address), "", tmp_path / "cache", Silent())
+    two = resolved(f'data="{text}" + docstrings {SETTINGS}')
+    with pytest.raises(UsageError, match="one is prepared at a time"):
+        begin_preparing(two, place, tmp_path / "cache", Silent())
+
+
+def no_vocabulary(*_: Any) -> None:
+    raise AssertionError("the text is read")
+
+
+def test_a_place_is_refused_before_the_text_is_read(text, place, tmp_path, monkeypatch):
+    program, other = spec(text), spec(text, change=("10%", "20%"))
+    (tmp_path / "runs").mkdir()
+    for name in ("runs/notes.txt", "file"):
+        (tmp_path / name).write_text("")
+    FolderAt("memory://others").write("x/y.txt", b"")
+    monkeypatch.setattr(making, "vocabulary_for", no_vocabulary)
+    for to, kind, said in (
+        (f"{tmp_path}/runs", UsageError, "holds other files: notes.txt"),
+        ("memory://others", UsageError, "holds other files: x"),
+        (f"{tmp_path}/file", CannotWriteError, "file exists"),
+        (place.address, DataError, "holds another preparation: holdout: 0.1 there, 0.2 here"),
+    ):
+        with pytest.raises(kind, match=said):
+            begin_preparing(other, FolderAt(to), tmp_path / "cache", Silent())
+    with pytest.raises(AssertionError, match="the text is read"):
+        begin_preparing(program, FolderAt(f"{tmp_path}/new"), tmp_path / "cache", Silent())
+    assert "0 of 8" in standing(f"{tmp_path}/new")[0]
+    # A later worker has the tokenizer of the first.
+    work = begin_preparing(program, place, tmp_path / "none", Silent())
+    assert spelling(work.vocabulary) == work.plan.tokenizer
+
+
+def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(
+    text: Path, place: FolderAt, straight: dict[str, bytes], tmp_path: Path
+) -> None:
+    made(spec(text, change=("48", "32")), f"{tmp_path}/other", tmp_path / "cache")
+    shutil.rmtree(tmp_path / "to/00003")
+    shutil.copytree(tmp_path / "other/00003", tmp_path / "to/00003")
+    (tmp_path / "to/plan.json").write_text('{"parts": [')
+    made(spec(text), place.address, tmp_path / "cache", 2)
+    assert contents(place.folder) == straight
+    (tmp_path / "to/corpus.json").unlink()
+    assert "not finished: --finish" in standing(place.address)[0]
+    with pytest.raises(MissingInputError, match="not prepared to its end"):
+        open_prepared(Prepared(path=place.address), "", tmp_path / "cache", Silent())
+    (tmp_path / "to/00003/train.ids").write_bytes(b"")
+    (tmp_path / "to/00004/manifest.json").unlink()
+    with pytest.raises(DataError, match="1 part missing, 1 damaged, the first is 00003"):
+        finish_preparing(place, Silent())
+    text, complete = standing(place.address)
+    assert not complete
+    assert "missing  1: 00004" in text
+    assert "damaged  1: 00003" in text
+    damage(tmp_path / "to/00005/train.ids", "flip")
+    assert part_at(place, "00005", checked_bytes=10)
+    assert "damaged  2: 00003, 00005" in standing(place.address)[0]
+
+
+@pytest.mark.parametrize("to", ["{}/to", "memory://{}"])
+def test_where_no_document_is_held_out_the_last_ones_are(text, tmp_path, to):
+    program = spec(text, change=("10%", "0.0001%"))
+    straight = prepare(program, tmp_path / "cache", Silent())
+    assert straight.texts[0].facts["heldout"]["sentences"]
+    place = made(program, to.format(tmp_path), tmp_path / "made", 3)
+    corpus = finish_preparing(place, Silent())
+    assert corpus == finish_preparing(made(program, place.address, tmp_path / "made"), Silent())
+    for split in ("train", "heldout"):
+        assert corpus.facts[split] == straight.texts[0].facts[split]
+    tokenizer = tokenizer_at(place.address, tmp_path / "cache")
+    read = prepare(reading(place.address, tokenizer), tmp_path / "other", Silent())
+    assert np.array_equal(read.texts[0].counts, straight.texts[0].counts)
+    assert read.stages[0].examples == straight.stages[0].examples
+    pairs = zip(read.stages[0].heldout(2, 8), straight.stages[0].heldout(2, 8), strict=True)
+    assert all(same(one, other) for one, other in pairs)
+
+
+def test_text_of_which_little_is_held_out_says_so(tmp_path: Path) -> None:
+    split = {held: [n for n in range(99) if held == (
+        part_of_document(f"D{n}. {'One hen. ' * 99}".encode(), 0.1) == "heldout")]
+        for held in (False, True)}  # fmt: skip
+    short = next(f"Duck {n}." for n in range(99)
+                 if part_of_document(f"Duck {n}.".encode(), 0.1) == "heldout")  # fmt: skip
+    for held, said in ((split[True][:3], False), ([], True)):
+        numbers = [*split[False][:27], *held]
+        texts = [short, *(f"D{n}. {'One hen. ' * 99}" for n in numbers)]
+        path = tmp_path / f"{len(held)}.jsonl"
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        program, notes = spec(path), Notes()
+        prepare(program, tmp_path / "cache", notes)
+        to = made(program, f"{tmp_path}/{len(held)}", tmp_path / "made").address
+        there = reading(to, tokenizer_at(to, tmp_path / "cache"))
+        prepare(there, tmp_path / "cache", notes)
+        few = "tokens are held out, far below holdout=0.1"
+        assert sum(few in note for note in notes.notes) == 2 * said
+        assert (few in finished(to)) == said
+
+
+def test_workers_make_the_same_parts_and_count_what_they_do(program, straight, tmp_path):
+    work = begin_preparing(program, FolderAt(f"{tmp_path}/two"), tmp_path / "cache", Silent())
+    counted = Counted()
+    make_parts(work, work.plan.parts, counted, workers=2)
+    assert counted.amount == counted.total == (tmp_path / "a.jsonl").stat().st_size
+    finish_preparing(work.place, Silent())
+    assert contents(work.place.folder) == straight
+
+
+def test_damaged_inputs_are_named_or_left_out_and_listed(tmp_path, command, capsys, monkeypatch):
+    monkeypatch.setattr(files, "DECODED_BYTES", 0)
+    write(tmp_path / "a.jsonl", 20)
+    (tmp_path / "b.txt").write_bytes(b"A hen. " * 9999 + b"\xff\xfe" * 9)
+    raw = gzip.compress((tmp_path / "a.jsonl").read_bytes() * 300)
+    (tmp_path / "c.jsonl.gz").write_bytes(raw[: len(raw) // 2])
+    (tmp_path / "d.jsonl").write_text(json.dumps({"text": "One duck."}) + "\nno JSON\n")
+    (tmp_path / "e.txt").write_text("")
+    names = ["b.txt", "c.jsonl.gz", "d.jsonl:2"]
+    for name in names:
+        text = f'data="{tmp_path}/[a{name[0]}e].*" {SETTINGS} layers=1 hidden=16 heads=1'
+        words = ("prepare", text, "--to", f"{tmp_path}/{name[0]}", "--workers", "1")
+        assert command(*words) == 65
+        error = capsys.readouterr().err
+        assert name in error
+        assert "--skip-damaged leaves out" in error
+        assert command(*words, "--skip-damaged") == 0
+        out, err = capsys.readouterr()
+        assert "the rest is left out: " in out
+        assert name in out
+        assert f"1 input without text: {tmp_path}/e.txt" in err
+        parts = json.loads((tmp_path / name[0] / "corpus.json").read_text())["parts"]
+        assert any(name in str(part["facts"].get("damaged")) for part in parts)
+        documents = sum(part["facts"]["train"]["documents"] for part in parts)
+        assert documents > (100 if name[0] == "c" else 12)
+    for vocab in ("wordpiece(300)", f'"{tmp_path}/b/tokenizer"'):  # reading for it, or for parts
+        settings = SETTINGS.replace("wordpiece(300)", vocab)
+        text = f'data="{tmp_path}/[a-e].*" {settings} layers=1 hidden=16 heads=1'
+        assert command("prepare", text, "--to", f"{tmp_path}/all", "--workers", "1") == 65
+        error = capsys.readouterr().err.rpartition("error: ")[2].splitlines()
+        assert [name in line for name, line in zip(names, error, strict=False)] == [True] * 3
+        shutil.rmtree(tmp_path / "all")
+        (tmp_path / "f.jsonl").write_text("no JSON")
+        text = f'data="{tmp_path}/f.jsonl" {settings} layers=1 hidden=16 heads=1'
+        words = ("prepare", text, "--to", f"{tmp_path}/f{len(vocab)}", "--workers", "1")
+        assert command(*words) == 65
+        write(tmp_path / "f.jsonl", 20)  # nothing is prepared yet
+        assert command(*words) == 0
+
+
+class Counted(Silent):
+    amount = total = 0
+
+    def begin(self, task: str, total: int, unit: str) -> None:
+        self.total = total
+
+    def advance(self, amount: int) -> None:
+        self.amount += amount
+
+
+def test_commands_say_what_is_missing_and_how_it_is_made(text, tmp_path, command, capsys):
+    (tmp_path / "a.bertc").write_text(f'data="{text}" {SETTINGS} layers=1 hidden=64')
+    file, to = str(tmp_path / "a.bertc"), str(tmp_path / "to")
+    small = ("--set", "seq=32")
+    part = f"bertc prepare {file} --set seq=32 --to {to} --part 8/8 makes it"
+    for arguments, code, said in (
+        ((file, "--part", "x"), 2, "--part 17/400 is share 17 of 400"),
+        ((file, "--part", "1/0"), 2, "--part 17/400 is share 17 of 400"),
+        ((file, "--part", "5/3"), 2, "of 3 shares there is no number 5"),
+        ((file, *small, "--part", "9/9"), 0, "the text has 8 parts, so this share has"),
+        (("--status",), 1, "missing  8: 00000, 00001"),
+        ((file, *small, "--part", "1/2"), 0, "share 1 of 2, 4 parts, is prepared"),
+        ((file, *small, "--part", "2/4"), 0, "share 2 of 4, 2 parts, is prepared"),
+        ((file, *small, "--part", "4/8"), 0, "share 4 of 8, 1 part, is prepared"),
+        (("--finish",), 65, "7 of 8 parts are whole"),
+        ((file, *small), 0, "tokens of 51 documents to train on"),
+        (("--status",), 0, "8 of 8"),
+        (("--finish", "--workers", "2"), 2, "--status and --finish go with --to alone"),
+    ):
+        one = () if arguments[0].startswith("--") else ("--workers", "1")
+        assert command("prepare", *arguments, *one, "--to", to) == code, arguments
+        printed = "".join(capsys.readouterr())
+        assert said in printed
+        assert code != 65 or part in printed
+
+
+class Faulty(MemoryFileSystem):
+    """A store whose every answer may be late, wrong or none."""
+
+    protocol = "faulty"
+    faults: ClassVar[list[Exception | bytes]] = []
+
+    def cat_file(self, path: str, *args: Any, **kwargs: Any) -> bytes:
+        raw = super().cat_file(path, *args, **kwargs)
+        return self._answer(raw)
+
+    def get_file(self, rpath: str, lpath: str, **kwargs: Any) -> None:
+        Path(lpath).write_bytes(self._answer(super().cat_file(rpath)))
+
+    def _answer(self, raw: bytes) -> bytes:
+        if not self.faults:
+            return raw
+        fault = self.faults.pop()
+        if isinstance(fault, Exception):
+            raise fault
+        return raw[:3] + fault
+
+
+@pytest.fixture
+def store(program: Resolved, tmp_path: Path) -> Iterator[str]:
+    fsspec.register_implementation("faulty", Faulty, clobber=True)
+    to = f"faulty://{tmp_path.name}"
+    made(program, to, tmp_path / "made")
+    yield to
+    Faulty.faults.clear()
+
+
+def test_a_store_that_answers_late_or_wrongly_is_read_again(store, program, tmp_path):
+    straight = prepare(program, tmp_path / "cache", Silent()).stages[0]
+    there = reading(store, tokenizer_at(store, tmp_path / "cache"))
+    Faulty.faults[:] = [TimeoutError(), b"cut", ConnectionError(), OSError("503 slow down")]
+    read = prepare(there, tmp_path / "other", Silent()).stages[0]
+    for step in range(8):
+        Faulty.faults[:] = [TimeoutError(), b"wrong"]
+        assert same(read.train(step), straight.train(step))
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        (TimeoutError("too slow"), LostStoreError, r"cannot .*: \d+ tries in 0 s, too slow"),
+        (TimeoutError(), LostStoreError, "tries in 0 s, no whole answer came in time"),
+        (AttributeError("no attribute 'strip'"), LostStoreError, "no whole answer came in time"),
+        (b"wrong", MissingInputError, "tries in 0 s, .* not what the manifest says"),
+        (PermissionError("Forbidden"), MissingInputError, "cannot read .*: Forbidden"),
+    ],
+)
+def test_a_store_that_stays_wrong_is_named(store, tmp_path, fault, kind, said):
+    there = reading(store, tokenizer_at(store, tmp_path / "cache"))
+    read = prepare(there, tmp_path / "other", Silent()).stages[0]
+    Faulty.faults[:] = [fault] * 1000
+    with pytest.raises(kind, match=said):
+        [read.train(step) for step in range(40)]
+
+
+def test_all_readers_give_a_store_up_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, clock, calls = FolderAt("memory://nowhere"), [0.0], list[str]()
+    reported = list[str]()
+
+    def slow(name: str, _: object) -> bytes:
+        calls.append(name)
+        clock.append(clock[-1] + 15)
+        raise TimeoutError("slow")
+
+    passing = {"monotonic": lambda: clock[-1], "sleep": lambda s: clock.append(clock[-1] + s)}
+    monkeypatch.setattr(places, "time", SimpleNamespace(**{**vars(time), **passing}))
+    monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 1.0)
+    monkeypatch.setattr(place, "_content", slow)
+    # What others have imported may handle what is logged, which else is printed.
+    monkeypatch.setattr(places._LOG, "warning", lambda text, *args: reported.append(text % args))
+    for pause, tries, said in ((0, 5, "5 tries in 75"), (50, 1, "6 tries in 140"), (100, 5, "5")):
+        calls.clear()
+        clock.append(clock[-1] + pause)
+        with pytest.raises(LostStoreError, match=f"{said}.*, slow"):
+            place.read("plan.json", 1)
+        assert len(calls) == tries
+    place.write("a", b"")
+    first, anew, over = reported
+    for line in (first, anew):
+        assert line.startswith("warning: cannot read memory://nowhere/plan.json: slow; it is tried")
+    assert over == "memory://nowhere answers again"
+
+
+class Stuck(AsyncFileSystem):
+    """A store that takes the beginning of a file, and then nothing."""
+
+    protocol = "stuck"
+
+    async def _pipe_file(self, path: str, value: bytes, **_: Any) -> None:
+        await asyncio.sleep(99)
+
+    async def _put_file(self, lpath: str, rpath: str, callback: Any, **_: Any) -> None:
+        callback.relative_update(1)
+        await asyncio.sleep(99)
+
+
+def test_writing_to_a_store_ends_without_headway(tmp_path, monkeypatch):
+    fsspec.register_implementation("stuck", Stuck, clobber=True)
+    monkeypatch.setattr(stores, "IDLE_SECONDS", 0.01)
+    (tmp_path / "a").write_bytes(b"content")
+    place = FolderAt("stuck://x")
+    for putting in (partial(place.write, "a", b""), partial(place.send, tmp_path / "a", "a")):
+        with pytest.raises(CannotWriteError, match=r"cannot write stuck://x/a: .* was taken in 0"):
+            putting()
+
+
+def test_a_store_that_never_answered_is_not_tried_again(tmp_path: Path) -> None:
+    fsspec.register_implementation("faulty", Faulty, clobber=True)
+    FolderAt("faulty://x").write("a", b"")
+    for fault, base, help in (
+        ("Connection", Exception, "check the address"),
+        ("NoCredentials", Exception, "environment"),
+        ("NoBucket", FileNotFoundError, "check the name of the bucket"),
+    ):
+        Faulty.faults[:] = [
+            type(f"{fault}Error", (base,), {})("refused, bucket does not exist")
+        ] * 2
+        with pytest.raises(MissingInputError, match=r"cannot read faulty://x/a: refused") as error:
+            FolderAt("faulty://x").read("a", 1)
+        assert help in str(error.value.help)
+        assert len(Faulty.faults) == 1
+    Faulty.faults.clear()
+
+
+@pytest.mark.parametrize("to", ["{}/to", "memory://{}/missing"])
+def test_check_names_missing_parts(program, tmp_path, command, capsys, to):
+    place = made(program, to.format(tmp_path), tmp_path / "made")
+    text = f'data=prepared("{place.address}") layers=1 hidden=64'
+    assert command("check", text) == 0
+    place.remove("00003")
+    assert command("check", text) == 1
+    out = capsys.readouterr().out
+    assert f"{place.address} lacks 1 part: 00003" in out
+    assert f"--to {place.address} --part 4/8 makes it" in out
+
+
+def test_a_cache_below_one_part_is_remarked(store, tmp_path):
+    for cache, said in (("10", True), ("1M", False)):
+        notes = Notes()
+        there = reading(store, tokenizer_at(store, tmp_path / "a"), "", f", cache={cache}")
+        prepare(there, tmp_path / "other", notes)
+        assert any("is less than a part of" in note for note in notes.notes) == said
+
+
+@pytest.mark.parametrize("file", ["00003/train.ids", "tokenizer/vocab.txt", "heldout/heldout.ids"])
+def test_damage_of_the_same_size_in_a_store_is_mended_as_its_message_says(
+    text: Path, tmp_path: Path, command: Any, file: str
+) -> None:
+    spec, to = tmp_path / "a.bertc", f"memory://{tmp_path.name}"
+    spec.write_text(f'data="{text}" {SETTINGS} layers=1 hidden=64 format=doc-sentences')
+    assert command("prepare", str(spec), "--to", to, "--workers", "1") == 0
+    place, cache = FolderAt(to), iter(range(9))
+
+    def read() -> None:
+        other = tmp_path / f"cache{next(cache)}"
+        data = prepare(reading(to, tokenizer_at(to, other)), other, Silent()).stages[0]
+        [data.train(step) for step in range(40)]
+
+    whole = place.read(file, 1 << 20)
+    assert whole
+    place.write(file, bytes([whole[0] ^ 1]) + whole[1:])
+    with pytest.raises(MissingInputError, match=f"cannot read {to}/{file}: .*manifest") as error:
+        read()
+    commands = re.findall(r"bertc (prepare .*?)(?: makes|;|$)", error.value.help)
+    for words in map(shlex.split, commands):
+        assert command(*words, *(() if "--finish" in words else ("--workers", "1"))) == 0
+    assert place.read(file, 1 << 20) == whole
+    read()
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("nowhere", "there is no prepared text at nowhere"),
+        ("gs://bucket/x", "gs:// needs another package"),
+        ("quack://x/y", "no store has addresses with quack://"),
+        ("s3:/bucket/x", "did you mean s3://bucket/x?"),
+        ("s3//bucket/x", "did you mean s3://bucket/x?"),
+        ("s3:bucket/x", "did you mean s3://bucket/x?"),
+    ],
+)
+def test_an_address_without_text(tmp_path: Path, address: str, said: str) -> None:
+    with pytest.raises(MissingInputError) as refused:
+        tokenizer_at(address, tmp_path)
+    assert said in f"{refused.value.message}; {refused.value.help}"

@@ -1,0 +1,204 @@
+"""Reading of text in many shards: how often what is opened, and which rows are read when."""
+
+import errno
+import json
+import os
+import re
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+
+from bertc.api import check
+from bertc.base.diagnostics import CannotWriteError, SpecError, UsageError
+from bertc.base.storage import durable
+from bertc.run.records.folder import RunFolder
+from bertc.tasks.corpus import prepare
+from bertc.text.cache import copies
+from bertc.text.cache.copies import copied, make_room
+from bertc.text.cache.store import Silent
+from bertc.text.prepared import plan
+from bertc.text.prepared.manifest import read_corpus
+from bertc.text.prepared.opening import tokenizer_at
+from bertc.use.order import read_order
+from bertc.use.preview import preview
+
+from .conftest import joined, resolved, same
+from .test_parts import write
+from .test_prepared import made, reading, small_parts, spec  # noqa: F401
+
+
+@pytest.fixture
+def place(tmp_path: Path):
+    write(tmp_path / "a.jsonl", 60)
+    return made(spec(tmp_path / "a.jsonl"), f"memory://{tmp_path.name}", tmp_path / "cache")
+
+
+def test_a_manifest_is_parsed_once_until_it_changes(tmp_path, monkeypatch, place):
+    parsed = []
+    monkeypatch.setattr(
+        plan, "_fields", lambda raw, fields=plan._fields: parsed.append(1) or fields(raw)
+    )
+    before = read_corpus(place)
+    assert read_corpus(place) is before
+    assert len(parsed) == 1
+    made(spec(tmp_path / "a.jsonl"), place.address, tmp_path / "other")
+    assert read_corpus(place) is not before
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+
+
+def shard(folder: Path, name: str, opened: float = 0) -> Path:
+    """A folder of the cache with 100 bytes, opened at a Unix time."""
+    (folder / name).mkdir()
+    (folder / name / "manifest.json").write_bytes(b"m" * 100)
+    if opened:
+        os.utime(folder / name / "manifest.json", (opened, opened))
+    return folder / name
+
+
+def test_the_shards_opened_longest_ago_make_room_but_for_those_that_are_read(tmp_path):
+    for nth, name in enumerate(("aa", "bb", "bb-rows", "cc", "dd", "ee-rows"), 1):
+        shard(tmp_path, name, 1000 * nth)
+    for name in ("ff.tmp-1", "gg.tmp-1"):  # of a process that copies, and of one that is gone
+        shard(tmp_path, name, 1)
+    os.utime(tmp_path / "gg.tmp-1", (1, 1))
+    shard(tmp_path, "ff-rows", 1)
+    read = copies._locked(tmp_path / "aa", copies.fcntl.LOCK_SH)
+    assert not make_room(tmp_path, 0, 900)
+    assert make_room(tmp_path, 150, 900)  # 100 too many, then 50
+    assert names(tmp_path) == {"aa", "cc", "dd", "ee-rows", "ff.tmp-1", "ff-rows"}
+    make_room(tmp_path, 10**6)
+    assert names(tmp_path) == {"aa", "ff.tmp-1", "ff-rows"}
+    os.close(read)
+    assert make_room(tmp_path, 1)
+    assert names(tmp_path) == {"ff.tmp-1", "ff-rows"}
+
+
+def test_a_full_disk_is_emptied_of_shards_that_nobody_reads(tmp_path, monkeypatch):
+    shard(tmp_path, "old", 1000)
+    room = [lambda: 100 - 100 * (tmp_path / "old").exists()]
+    monkeypatch.setattr(durable, "free_bytes", lambda path: room[0]())
+    os.close(copied(tmp_path / "new", lambda folder: {}, Silent(), 50))
+    assert names(tmp_path) == {"new"}
+    room[0] = lambda: 0
+    with pytest.raises(CannotWriteError, match="the disk is full"):
+        copied(tmp_path / "newer", lambda folder: {}, Silent(), 50)
+
+
+def test_copies_that_others_have_begun_are_counted_before_another_begins(tmp_path):
+    def meanwhile(folder):
+        os.close(copied(tmp_path / "mine", lambda folder: {}, Silent(), 100, 250))
+        assert names(tmp_path) == {"mine", folder.name}
+        return {}
+
+    shard(tmp_path, "old", 1000)
+    os.close(copied(tmp_path / "other", meanwhile, Silent(), 100, 250))
+    assert os.listdir(tmp_path / "mine") == os.listdir(tmp_path / "other") == ["manifest.json"]
+
+
+def test_a_cache_that_others_filled_is_read_without_writing(tmp_path, monkeypatch, place):
+    program = reading(place.address, tokenizer_at(place.address, tmp_path / "cache"))
+    read = prepare(program, tmp_path / "cache", Silent()).stages[0]
+    straight = [read.train(step) for step in range(8)]
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("utime", "mkdir", "rename", "rmdir", "unlink"):
+        monkeypatch.setattr(os, name, refuse)
+    again = prepare(program, tmp_path / "cache", Silent()).stages[0]
+    assert all(same(again.train(step), batch) for step, batch in enumerate(straight))
+    with pytest.raises(CannotWriteError, match="read-only file system") as error:
+        prepare(program, tmp_path / "other", Silent())
+    assert "BERTC_CACHE" in str(error.value.help)
+
+
+def test_the_budget_holds_but_for_the_shards_of_two_windows(tmp_path: Path, place) -> None:
+    tokenizer = tokenizer_at(place.address, tmp_path / "cache")
+    program = reading(place.address, tokenizer, cache=", cache=20k").model_copy()
+    read = prepare(program, tmp_path / "other", Silent()).stages[0]
+    for step in range(2 * read.examples // 4):
+        read.train(step)
+        there = names(tmp_path / "other/shards")
+        assert len({name[:64] for name in there if name[0] != "."}) <= 9
+
+
+def test_check_compares_tokenizers(tmp_path: Path, place) -> None:
+    own, other = tokenizer_at(place.address, tmp_path / "cache"), tmp_path / "other/tokenizer"
+    shorter = resolved(f'data="{tmp_path}/a.jsonl" vocab=wordpiece(200) holdout=10% objective=mlm')
+    made(shorter, f"{tmp_path}/other", tmp_path / "cache")
+    data = f'layers=1 hidden=16 heads=1 data=prepared("{place.address}")'
+    assert check(f'{data} vocab="{own}"')
+    for vocab in (f'"{other}"', "wordpiece(300)"):
+        with pytest.raises(SpecError, match="another tokenizer than the run's"):
+            check(f"{data} vocab={vocab}")
+
+
+@pytest.mark.parametrize("more", ["format=blocks", "format=segment-pair", "pack=true", "of files"])
+def test_the_listed_documents_are_those_of_the_batch(tmp_path: Path, more: str) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    of_files, more = more == "of files", more.replace("of files", "format=blocks")
+    made(spec(tmp_path / "a.jsonl", more), f"{tmp_path}/here", tmp_path / "made")
+    program = reading(f"{tmp_path}/here", tmp_path / "here/tokenizer", more)
+    program = spec(tmp_path / "a.jsonl", more) if of_files else program
+    RunFolder(tmp_path / "run").path.mkdir()
+    RunFolder(tmp_path / "run").start(program, "")
+    listed: list[str] = []
+    read_order(tmp_path / "run", 3, 9, listed.append, tmp_path / "cache")
+    corpus = prepare(program, tmp_path / "cache", Silent())
+    special = {corpus.vocabulary.cls, corpus.vocabulary.sep, corpus.vocabulary.pad}
+    lines = [json.loads(line) for line in listed]
+    assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
+    for step in range(3, 9):
+        for row, ids in enumerate(corpus.stages[0].train(step).token_ids.tolist()):
+            tokens = []
+            for line in (line for line in lines if (line["step"], line["row"]) == (step, row)):
+                assert line.get("files") == (str(tmp_path / "a.jsonl") if of_files else None)
+                part = tmp_path / ("cache/tokens" if of_files else "here") / line["shard"]
+                first, end = line["tokens"]
+                tokens += np.fromfile(part / "train.ids", np.uint16)[first:end].tolist()
+                sentences = np.fromfile(part / "train.sentences", np.int64)
+                bounds = sentences[np.fromfile(part / "train.documents", np.int64)]
+                assert bounds[line["document"]] <= first < end <= bounds[line["document"] + 1]
+            assert [t for t in tokens if t not in special] == [t for t in ids if t not in special]
+    with pytest.raises(UsageError, match="the run has steps 0 to 39"):
+        read_order(tmp_path / "run", 30, 41, listed.append, tmp_path / "cache")
+
+
+def test_a_preview_of_a_step_shows_its_batch(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    program = spec(tmp_path / "a.jsonl", "format=doc-sentences")
+    corpus = prepare(program, tmp_path / "cache", Silent())
+    text = preview(program, 2, color=False, cache=tmp_path / "cache", step=17)
+    lengths = corpus.stages[0].train(17).lengths.tolist()[:2]
+    assert re.findall(r"row \d, (\d+) tokens", text) == list(map(str, lengths))
+    with pytest.raises(UsageError, match="step 40 is none of 40"):
+        preview(program, 2, color=False, cache=tmp_path / "cache", step=40)
+
+
+def test_mixtures_of_stages_are_equal_wherever_they_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", 60)
+    made(spec(tmp_path / "a.jsonl"), f"{tmp_path}/text/a", tmp_path / "made")
+    rows = "holdout=20% objective=mlm format=doc-sentences seq=48 batch=4"
+    other = f'data="{tmp_path}/a.jsonl" vocab="{tmp_path}/text/a/tokenizer" {rows}'
+    made(resolved(other), f"{tmp_path}/text/b", tmp_path / "made")
+    far = f"memory://{tmp_path.name}/mix"
+    fsspec.filesystem("memory").put(f"{tmp_path}/text/", far, recursive=True)
+
+    def opened(store: str, cache: str) -> list:
+        a, b = (f'prepared("{store}/{name}", window=3{cache})' for name in "ab")
+        stages = f'stage "main" {{ data = {a}*0.7 + {b}*0.3 }} stage "decay" {{ data = {b} }}'
+        read = resolved(f'vocab="{tmp_path}/text/a/tokenizer" steps=40 {rows[12:]} {stages}')
+        return list(prepare(read, tmp_path / f"cache{cache[-3:]}", Silent()).stages)
+
+    straight = opened(f"{tmp_path}/text", "")
+    for ranks, stages in ((4, straight), (2, opened(far, ", cache=20k"))):
+        for stage, expected in zip(stages, straight, strict=True):
+            for step in (0, 30, 7, 8):
+                parts = [slice(rank * 4 // ranks, (rank + 1) * 4 // ranks) for rank in range(ranks)]
+                batch = joined(*(stage.train(step, rows) for rows in parts))
+                assert same(batch, expected.train(step))
