@@ -41,7 +41,7 @@ from bertc.use.preview import preview
 from bertc.use.source.checking import check_source
 from bertc.use.source.file import emit_source
 from tests import new_kinds as new
-from tests.cli.test_pictures import assert_drawn
+from tests.cli.test_emit import assert_drawn
 from tests.hub.programs import program, tensors, words
 from tests.net.programs import FARM, spec
 from tests.run.conftest import same_run, stop_after

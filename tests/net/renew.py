@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bertc.model.native import kernels, library
-from tests.net import compiled, goldens, steps, test_older
+from tests.net import compiled, goldens, steps, test_steps
 from tests.net.programs import FARM, PROGRAMS, UNTRAINED
 
 
@@ -25,7 +25,7 @@ def renew(names: list[str]) -> None:
                 goldens.write("steps.json.xz", _steps())
             case "older":
                 with TemporaryDirectory() as folder:
-                    used = {key: test_older.used(key, Path(folder)) for key in test_older.NAMES}
+                    used = {key: test_steps.used(key, Path(folder)) for key in test_steps.NAMES}
                 goldens.write("older.json.xz", used)
             case _:
                 at = compiled.FIGURES.index(name)
