@@ -23,7 +23,7 @@ from bertc.ir.methods.falling import FallingMasks, falls
 from bertc.ir.methods.freeze import Freeze, Freezing
 from bertc.ir.methods.memory import RowMemory
 from bertc.ir.methods.method import Method
-from bertc.ir.methods.pruning import NOTHING, Heads, Neurons, Pruning
+from bertc.ir.methods.pruning import NOTHING, Pruning, Units
 from bertc.ir.mixing import Mixing
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
@@ -37,16 +37,7 @@ from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
 AnyMethod = (
-    RisingBatch
-    | FallingMasks
-    | RowMemory
-    | Clock
-    | Lora
-    | Freezing
-    | Heads
-    | Neurons
-    | Ema
-    | Patience
+    RisingBatch | FallingMasks | RowMemory | Clock | Lora | Freezing | Units | Ema | Patience
 )
 """The closed union of methods."""
 METHODS: tuple[type[Method], ...] = get_args(AnyMethod)

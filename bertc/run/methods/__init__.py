@@ -28,10 +28,11 @@ def acting_in(session: Session, stage: Stage) -> Methods:
     return tuple(_acting(method, session, stage) for method in methods)
 
 
-def end_of(session: Session, stage: Stage, methods: Methods) -> int:
-    """The step after which a stage ends: the present one if a method ends it."""
-    over = any([acting.is_over() for acting in methods])  # every process asks each of them
-    return session.progress.step if over else stage.first_step + stage.steps
+def end_of(stage: Stage, step: int, methods: Methods) -> tuple[int, dict[str, float]]:
+    """The step after which a stage ends, and the shares of it that methods say are used."""
+    shares = {acting.method.setting: acting.share_used() for acting in methods}
+    used = {setting: share for setting, share in shares.items() if share is not None}
+    return step if max(used.values(), default=0) >= 1 else stage.first_step + stage.steps, used
 
 
 @contextmanager

@@ -24,12 +24,8 @@ class Acting(Generic[M]):
     def begin(self, phase: Phase) -> None:
         """Look at what the stage has, before its first step here."""
 
-    def is_over(self) -> bool:
-        """True if the stage ends before the next step, whatever steps are left."""
-        return False
-
     def share_used(self) -> float | None:
-        """The share of the stage before the next step, if it is not that of its steps."""
+        """The share of the stage that is over, if steps do not say it; at 1 the stage ends."""
         return None
 
     def before_step(self, phase: Phase) -> None:

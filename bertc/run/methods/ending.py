@@ -16,15 +16,11 @@ from bertc.run.train.state import Best
 class ByClock(Acting[Clock]):
     """The time of a run, by the seconds of its first process."""
 
-    def is_over(self) -> bool:
-        """True if the time is used up, for all processes at once."""
+    def share_used(self) -> float:
+        """The share of the time that is used, equal in all processes."""
         progress = self.session.progress
         progress.seconds = self.session.ranks.share(progress.seconds)
-        return progress.seconds >= self.method.seconds
-
-    def share_used(self) -> float:
-        """The share of the time that is used."""
-        return self.session.progress.seconds / self.method.seconds
+        return progress.seconds / self.method.seconds
 
 
 class Waiting(Acting[Patience]):

@@ -93,7 +93,7 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
     """Train the steps of a stage that are left, in time order."""
     stage, progress = session.resolved.stages[index], session.progress
     methods = acting_in(session, stage)
-    end = end_of(session, stage, methods)
+    end, _ = end_of(stage, progress.step, methods)
     if progress.step > end or progress.step == end == progress.evaluated:
         return
     session.enter(stage)
@@ -110,7 +110,7 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
     with phase.feed(session, progress.step - stage.first_step, stage.steps) as feed:
         pace = Pace(session)
         while True:
-            end = end_of(session, stage, methods)
+            end, used = end_of(stage, progress.step, methods)
             _pause(session, phase, methods, end, pace, goes_on)
             if progress.step == end:
                 return
@@ -120,8 +120,6 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
                     acting.before_step(phase)
             with _saved_when_stopped(session), _saved_without_text(session):
                 batch = pace.timed("batches", feed.take)
-            shares = {acting.method.setting: acting.share_used() for acting in methods}
-            used = {name: share for name, share in shares.items() if share is not None}
             at = max(used.values()) * stage.schedule_steps if used else progress.step
             learning_rate = rate(stage, at)
             result = pace.timed("steps", _step, session, phase, feed, batch, learning_rate)
