@@ -56,7 +56,8 @@ def methods_of(settings: Any) -> tuple[AnyMethod, ...]:
         settings.freeze and Freezing(what=settings.freeze), settings.prune, settings.average,
         settings.patience and Patience(evaluations=settings.patience),
     )  # fmt: skip
-    return tuple(method for method in methods if isinstance(method, AnyMethod))
+    at_work = tuple(method for method in methods if isinstance(method, Method))
+    return cast(tuple[AnyMethod, ...], at_work)
 
 
 class Stage(Node):
