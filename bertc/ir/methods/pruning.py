@@ -77,7 +77,7 @@ class _Units(Method):
         ),
         timed=(
             Rule("E329", "prune", lambda s: True,
-                 "what is removed by when counts steps, and a time does not say how many there are",
+                 "prune counts steps, and a time does not say how many there are",
                  help="prune=none"),
         ),
     )  # fmt: skip
