@@ -20,8 +20,8 @@ from bertc.ir.terms.node import RowShape, TextTerm
 from bertc.learn.objectives.targets import MicroBatch
 from bertc.learn.objectives.term import HeadInput, Predicted, TermTensors, TextRows
 from bertc.model import EncoderInputs, ffn, norm
+from bertc.model.attention.masks import Mask, mask_of
 from bertc.model.layer import AttentionPart
-from bertc.model.masks import Mask, mask_of
 from bertc.model.weights import Linear, Table, parameter
 
 

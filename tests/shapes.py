@@ -25,8 +25,8 @@ def refused() -> str:
     """The complaint about a mask that is one key short."""
     import torch
 
-    from bertc.model.attend import attend
-    from bertc.model.masks import Mask
+    from bertc.model.attention.attend import attend
+    from bertc.model.attention.masks import Mask
 
     query, mask = torch.zeros(2, 3, 4, 5), torch.zeros(2, 1, 4, 3)
     try:

@@ -16,11 +16,11 @@ from bertc.cost import estimate
 from bertc.cost.execution import ANY
 from bertc.cost.rules import cost
 from bertc.hub import families
-from bertc.hub.exporting import export_model
 from bertc.hub.families import family_for
 from bertc.hub.families.config import HfConfig, Single
 from bertc.hub.families.family import Family, Obstacle, Reshape, TaskHeads, hf_class
 from bertc.hub.families.tokens import Tokens
+from bertc.hub.leaving.exporting import export_model
 from bertc.ir import operation as op
 from bertc.ir.base import Node
 from bertc.ir.learning.objective import Objective, Term
@@ -33,7 +33,8 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage, TextStage
 from bertc.ir.vocabulary import WordPiece
 from bertc.learn.objectives import terms
-from bertc.model import EncoderInputs, attention, build, ffn, norm
+from bertc.model import EncoderInputs, build, ffn, norm
+from bertc.model.attention import kinds as attention
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train

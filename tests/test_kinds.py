@@ -15,10 +15,10 @@ from ruff.__main__ import find_ruff_bin
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
 from bertc.cost import estimate
-from bertc.hub.exporting import export_model
 from bertc.hub.families.family import Obstacle
+from bertc.hub.leaving.exporting import export_model
+from bertc.hub.leaving.target import target_of
 from bertc.hub.networks import alone
-from bertc.hub.target import target_of
 from bertc.ir.base import Node
 from bertc.ir.learning.answer import Score, Several, Span, Tags, Vector
 from bertc.ir.methods.adapter import Lora

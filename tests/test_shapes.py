@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from bertc.model.attend import attend
+from bertc.model.attention.attend import attend
 from tests.kinds import OBJECTIVES
 
 
@@ -11,7 +11,7 @@ def test_every_kind_keeps_to_the_shapes_it_names():
     code = "from tests.shapes import *; check_shapes(); print(refused()); take_steps()"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert "checking the parameters of bertc.model.attend._attend" in ran.stdout
+    assert "checking the parameters of bertc.model.attention.attend._attend" in ran.stdout
     assert ran.stdout.splitlines()[-1] == [*OBJECTIVES.values()][-1]
 
 

@@ -62,7 +62,7 @@ def points(
     findings.raise_if_any()
     programs = tuple(passes.assemble(program) for program in finished)
     if diagnostics is not None:
-        from bertc.hub.target import remark_own_layout
+        from bertc.hub.leaving.target import remark_own_layout
 
         for program, resolved in zip(finished, programs, strict=True):
             remark_own_layout(program, resolved, diagnostics)
@@ -76,7 +76,7 @@ def checked(
 
     Files of tasks are read, of text the beginnings. Remarks go to ``diagnostics``.
     """
-    from bertc.hub.target import remark_own_layout
+    from bertc.hub.leaving.target import remark_own_layout
 
     _refuse_empty(spec)
     written = spec if isinstance(spec, Written) else read_spec(spec, overrides, diagnostics)

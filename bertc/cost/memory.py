@@ -2,7 +2,8 @@
 
 Backward frees a layer's saved activations while it adds that layer's gradients, so the peak is
 wherever their sum is largest: at the vocabulary scores, within a layer, at the gradient of the
-token table, or at the update. Saved activations are autograd's without a compiler (rules.py)."""
+token table, or at the update. Saved activations are autograd's without a compiler (rules.py).
+"""
 
 from collections import Counter
 from collections.abc import Iterator

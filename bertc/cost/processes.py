@@ -2,7 +2,8 @@
 
 A ring moves (n - 1) / n of a tensor for an all-gather or a reduce-scatter, twice that for an
 all-reduce. Several machines do it in two levels: within each, then each device for its part
-between them."""
+between them.
+"""
 
 from collections.abc import Iterable, Iterator
 from math import ceil, log2

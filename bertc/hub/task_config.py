@@ -14,7 +14,7 @@ from bertc.hub.config import MAX_BYTES, with_scores
 from bertc.hub.families.config import HfConfig
 from bertc.hub.families.family import Family, HfClass, TaskClass
 from bertc.hub.keys import OF_HEADS, part_of
-from bertc.hub.target import ACTIVATIONS
+from bertc.hub.leaving.target import ACTIVATIONS
 from bertc.ir.base import Probability
 from bertc.ir.learning.answer import Conditioned, told_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag

@@ -17,7 +17,8 @@ from bertc.ir.methods.adapter import Lora
 from bertc.ir.network.encoder import DECODER, decoder_positions
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.wanted import Wanted
-from bertc.model.attention import build_attention
+from bertc.model.attention.kinds import build_attention
+from bertc.model.attention.masks import OF_ALL_QUERIES
 from bertc.model.body import LAST_STATES, BodyModule, Outputs, Projected
 from bertc.model.dropout import dropout
 from bertc.model.embeddings import Embeddings, Tokens
@@ -25,7 +26,6 @@ from bertc.model.ffn import build_ffn
 from bertc.model.heads import Pooler
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, Compute, Context, Layer, Projects, compute_layer
-from bertc.model.masks import OF_ALL_QUERIES
 from bertc.model.norm import norm_if_any
 from bertc.model.parts import profiled_as
 from bertc.model.positions import build_positions

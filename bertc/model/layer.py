@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from bertc.ir.network.attention_node import Gate, GatedAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import Residual as Kinds
+from bertc.model.attention.masks import AttentionMask
 from bertc.model.body import Projected
 from bertc.model.dropout import dropout
 from bertc.model.ffn import FeedForward, activate
 from bertc.model.inputs import EncoderInputs
-from bertc.model.masks import AttentionMask
 from bertc.model.norm import AnyNorm, norm_if_any, sum_and_norm
 from bertc.model.parts import profiled_as
 from bertc.model.stream import Earlier

@@ -15,8 +15,8 @@ from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import positions as nodes
 from bertc.ir.network.positions import Positions
+from bertc.model.attention.masks import Blocks, Mask
 from bertc.model.inputs import EncoderInputs
-from bertc.model.masks import Blocks, Mask
 from bertc.model.native import Kernels, kernels_for
 from bertc.model.weights import Embedding, Table, parameter
 

@@ -26,10 +26,10 @@ from bertc.ir.network.norm import LayerNorm
 from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
 from bertc.learn.optim.optimizers import make_rule, zero_moments
 from bertc.machine.memory import keep_freed_memory
-from bertc.model.attend import attend
+from bertc.model.attention.attend import attend
+from bertc.model.attention.masks import Mask
 from bertc.model.dropout import dropout
 from bertc.model.ffn import activated
-from bertc.model.masks import Mask
 from bertc.model.norm import build_norm, sum_and_norm
 from bertc.model.weights import Linear
 from bertc.run.stepper import Stepper

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bertc.model import EncoderInputs, Model
-from bertc.model.attend import split_heads
+from bertc.model.attention.attend import split_heads
 from bertc.model.body import Outputs, Projected
 from bertc.model.encoder import Encoder
 from bertc.model.layer import ProjectedAttention

@@ -10,14 +10,14 @@ from bertc.base.diagnostics import MissingInputError, escaped, listed, several
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken, without_folders
 from bertc.base.storage.plain_file import read_text
-from bertc.hub.adapter_folder import ADAPTER
-from bertc.hub.exporting import CODE, Exported, scores_next
 from bertc.hub.families.family import Obstacle
 from bertc.hub.folders import checkpoint_at
+from bertc.hub.leaving.adapter_folder import ADAPTER
+from bertc.hub.leaving.exporting import CODE, Exported, scores_next
+from bertc.hub.leaving.target import target_of
 from bertc.hub.networks import alone
 from bertc.hub.published import hub_name
 from bertc.hub.sentences import MODULES
-from bertc.hub.target import target_of
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights

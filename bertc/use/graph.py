@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bertc.base.diagnostics import DataError
 from bertc.hub.families.family import Obstacle, first_of
-from bertc.hub.target import beyond_last
+from bertc.hub.leaving.target import beyond_last
 from bertc.ir.learning import answer
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task

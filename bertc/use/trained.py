@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertc.base.diagnostics import UsageError
-from bertc.hub.exporting import save_tokenizer
 from bertc.hub.folder import replacing
+from bertc.hub.leaving.exporting import save_tokenizer
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Classify
 from bertc.ir.learning.mining import TextKind

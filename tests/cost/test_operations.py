@@ -15,8 +15,8 @@ from bertc.cost.machines.device import Point, rate_at
 from bertc.cost.rules import cost
 from bertc.ir import operation as op
 from bertc.model import EncoderInputs
-from bertc.model.attend import attend
-from bertc.model.masks import kernel_mask
+from bertc.model.attention.attend import attend
+from bertc.model.attention.masks import kernel_mask
 from bertc.run.calibrate import Sizes, calibrated
 from tests.kinds import OBJECTIVES
 

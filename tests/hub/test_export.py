@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 
 import bertc
 from bertc.base.diagnostics import CannotWriteError, DataError, UsageError
-from bertc.hub.exporting import TRANSFORMERS, TYPED, export_model
 from bertc.hub.families import family_for
 from bertc.hub.families.family import Obstacle
+from bertc.hub.leaving.exporting import TRANSFORMERS, TYPED, export_model
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAll, ShareAttention, ShareFfn, ShareGroups, ShareMap

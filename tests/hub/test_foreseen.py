@@ -8,8 +8,8 @@ from bertc import lang, resolve
 from bertc.api import points
 from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.hub.families.family import Obstacle
+from bertc.hub.leaving.target import padding, target_of
 from bertc.hub.networks import alone
-from bertc.hub.target import padding, target_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
 from bertc.text.vocab.learned import learn

@@ -11,7 +11,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import bertc
-from bertc.hub.exporting import TYPED, UNASKED, export_model
+from bertc.hub.leaving.exporting import TYPED, UNASKED, export_model
 from bertc.ir.network.attention import LocalAttention
 from bertc.ir.network.positions import RotaryPositions
 from bertc.model import Model

@@ -12,8 +12,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
-from bertc.hub.exporting import export_model
 from bertc.hub.folders import read_resolved
+from bertc.hub.leaving.exporting import export_model
 from bertc.ir.learning.answer import Conditioned, Plain, Span
 from bertc.ir.learning.augmentation import EditedCopies
 from bertc.ir.learning.vector_task import Rerank

@@ -9,7 +9,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.hub.exporting import JOINED, TYPED, UNASKED, export_model
+from bertc.hub.leaving.exporting import JOINED, TYPED, UNASKED, export_model
 from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag

@@ -15,7 +15,7 @@ from bertc.check.facts import facts as filled_in
 from bertc.check.facts.examples import read_files
 from bertc.check.facts.texts import look_at_text
 from bertc.check.passes.changing.beginning import vectors as vectors_fit
-from bertc.hub.target import remark_own_layout
+from bertc.hub.leaving.target import remark_own_layout
 
 PACKAGE = Path(__file__).parents[2] / "bertc"
 

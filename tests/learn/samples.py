@@ -9,14 +9,14 @@ from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives import Inputs, VocabTensors
 from bertc.learn.objectives.draws import below, bits, order_keys, unit
 from bertc.learn.objectives.selection import counts, lowest
-from bertc.learn.objectives.spans import (
+from bertc.learn.objectives.text.spans import (
     choose_ngrams,
     lengths_below,
     ngram_draws,
     span_draws,
     span_keys,
 )
-from bertc.learn.objectives.words import Text, Words, choose_words, find_words, read_text
+from bertc.learn.objectives.text.words import Text, Words, choose_words, find_words, read_text
 from tests.learn.references import Word, words_of
 
 

@@ -15,7 +15,12 @@ from bertc.ir.learning.answer import Conditioned, answer_head
 from bertc.ir.learning.class_loss import BalancedLoss, FocalLoss, PlainLoss, WeightedLoss
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.learn.objectives import TaskTargets
-from bertc.learn.objectives.answers import TaskTensors, answer_losses, answer_scores, span_scores
+from bertc.learn.objectives.answers import (
+    TaskTensors,
+    answer_losses,
+    answer_scores,
+    span_scores,
+)
 from bertc.model.heads import make_head
 
 B, S, H = 3, 11, 8

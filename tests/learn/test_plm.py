@@ -9,7 +9,7 @@ import torch
 from bertc.ir.learning.objective import Plm
 from bertc.learn.objectives import Inputs, MicroBatch, corrupt
 from bertc.learn.objectives.draws import another, below, bits, unit
-from bertc.learn.objectives.plm import chained, find_spans, shuffled
+from bertc.learn.objectives.text.plm import chained, find_spans, shuffled
 from bertc.model import PermutationMask
 from tests.learn.material import CLS, SEP, chosen, corrupted, program, rows, vocab
 from tests.learn.references import words_of

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from bertc.ir.program.model import trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import MicroBatch, corrupt, with_guesses
-from bertc.learn.objectives.rtd import copied_losses
 from bertc.learn.objectives.softmax.cross_entropy import draw, vocabulary_loss
+from bertc.learn.objectives.text.rtd import copied_losses
 from bertc.learn.step.objective import make_objective
 from bertc.model import Model, build, gather_positions
 from tests.learn.material import MASK, ORDINARY, VOCAB, losses, program, rows, vocab

@@ -15,7 +15,7 @@ from bertc.cost import estimate
 from bertc.cost.execution import ANY
 from bertc.cost.planning.plan import Fit, Machine, plan
 from bertc.cost.rules import cost
-from bertc.hub.exporting import export_model
+from bertc.hub.leaving.exporting import export_model
 from bertc.ir import operation as op
 from bertc.model import EncoderInputs, build
 from bertc.model.bilstm import BiLstm

@@ -8,7 +8,7 @@ import torch
 from bertc.api import points, resolve
 from bertc.learn.objectives import corrupt
 from bertc.model import EncoderInputs, Memory, Model, PermutationMask
-from bertc.model.masks import mask_of
+from bertc.model.attention.masks import mask_of
 from tests.learn.material import rows, vocab
 from tests.model.material import assert_alone, drawn
 from tests.model.test_relative import wave

@@ -9,10 +9,10 @@ from bertc.ir.network.norm import LayerNorm as LayerNormNode
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.norm import RmsNorm as RmsNormNode
 from bertc.learn.objectives.softmax import cross_entropy
-from bertc.model.attend import attend
+from bertc.model.attention.attend import attend
+from bertc.model.attention.masks import Mask
 from bertc.model.dropout import dropout
 from bertc.model.ffn import activate, activated, gate_activated
-from bertc.model.masks import Mask
 from bertc.model.native import Kernels, drop, kernels_for, library, missing
 from bertc.model.native import kernels as tensors
 from bertc.model.norm import build_norm, sum_and_norm

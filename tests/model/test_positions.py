@@ -12,8 +12,8 @@ from bertc.ir import operation as op
 from bertc.ir.network.positions import BucketedPositions
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, Model, build
-from bertc.model.attend import attend
-from bertc.model.masks import Blocks, kernel_mask, mask_of, near
+from bertc.model.attention.attend import attend
+from bertc.model.attention.masks import Blocks, kernel_mask, mask_of, near
 from bertc.model.positions import slopes
 from tests.model import material
 from tests.model.material import drawn, rows_of

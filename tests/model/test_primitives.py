@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from bertc.api import resolve
-from bertc.model import EncoderInputs, attend, build
+from bertc.model import EncoderInputs, build
+from bertc.model.attention import attend
+from bertc.model.attention.relative import gather_distances
 from bertc.model.dropout import dropout
-from bertc.model.relative import gather_distances
 from bertc.model.weights import picked
 from tests.traced import traced
 

@@ -12,8 +12,8 @@ from bertc.cost.flops import Convention, executed_flops, run_flops, stage_flops
 from bertc.hub.config import hf_config
 from bertc.hub.families.family import Obstacle
 from bertc.hub.keys import keys
+from bertc.hub.leaving.target import padding, target_of
 from bertc.hub.networks import alone
-from bertc.hub.target import padding, target_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.run.beginning.synthetic import unlearned

@@ -5,7 +5,7 @@ import torch
 import transformers
 
 from bertc.api import resolve
-from bertc.hub.exporting import export_model
+from bertc.hub.leaving.exporting import export_model
 from bertc.hub.networks import parted, summed, tensors_alone
 from bertc.ir.learning.objective import Mlm, Rtd, Sbo, Sop, Term
 from bertc.ir.network.generator import GeneratorNetwork, UnigramGenerator

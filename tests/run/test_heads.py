@@ -8,7 +8,7 @@ from einops import rearrange
 from typer.testing import CliRunner
 
 from bertc.cli.app import app
-from bertc.hub.pruned import removed_units, without_removed
+from bertc.hub.leaving.pruned import removed_units, without_removed
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.attention import DisentangledAttention, LocalAttention, RelativeAttention
 from bertc.ir.network.norm import PreNorm

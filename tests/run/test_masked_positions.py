@@ -10,8 +10,8 @@ from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit, WordUnit, by_ki
 from bertc.ir.terms.rtd import Rtd
 from bertc.lab.results.figures import values_of
 from bertc.lab.results.runs import read_run
-from bertc.learn.objectives.mlm import MaskedTensors
 from bertc.learn.objectives.term import Predicted
+from bertc.learn.objectives.text.mlm import MaskedTensors
 from bertc.run.evaluation import held_out
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.held_out import Evaluation

@@ -12,7 +12,7 @@ from bertc.learn.objectives.targets import Boundaries, PairTargets, ReplacedToke
 from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective
 from bertc.model import EncoderInputs, build
-from bertc.model.masks import end_to_end
+from bertc.model.attention.masks import end_to_end
 from tests.learn.material import VOCAB, rows, vocab
 
 PACKS = [[0, 1, 2], [3, 4], [5], [6, 7, 8, 9]]
@@ -145,7 +145,7 @@ def test_the_kernel_for_any_length_sees_the_same(monkeypatch):
     resolved, _, together = both(SPECS[1])
     statistics, gradients = results(resolved, together)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", one_by_one)
-    monkeypatch.setattr("bertc.model.attention.can_varlen", lambda *_: True)
+    monkeypatch.setattr("bertc.model.attention.kinds.can_varlen", lambda *_: True)
     found, moved = results(resolved, together)
     torch.testing.assert_close(found, statistics, atol=1e-5, rtol=1e-5)
     for name, gradient in gradients.items():

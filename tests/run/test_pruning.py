@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from bertc.api import resolve
 from bertc.check.facts.networks import network_of
 from bertc.cost import estimate
-from bertc.hub.pruned import removed_units
+from bertc.hub.leaving.pruned import removed_units
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.learning.optimizer import Lamb

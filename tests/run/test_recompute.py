@@ -77,7 +77,7 @@ def test_the_branches_of_other_machines_compute_the_same(objective):
 
     here = gradients()
     others = {
-        "a GPU": patch("bertc.model.attend.eager_cpu", lambda x: False),
+        "a GPU": patch("bertc.model.attention.attend.eager_cpu", lambda x: False),
         "compiled": patch.object(torch.compiler, "is_compiling", lambda: True),
     }
     for machine, pretended in others.items():

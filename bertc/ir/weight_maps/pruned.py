@@ -1,6 +1,6 @@
 """Pruning: what is removed of a network, the entries of its weights, and the network that is left.
 
-Names and shapes alone; ``bertc.hub.pruned`` cuts the tensors.
+Names and shapes alone; ``bertc.hub.leaving.pruned`` cuts the tensors.
 """
 
 import math

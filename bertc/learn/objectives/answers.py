@@ -5,6 +5,7 @@ Axes: b rows, s positions of a row, k states read per row, m examples per row, n
 conditioned head.
 """
 
+from functools import lru_cache
 from typing import NamedTuple, assert_never
 
 import torch
@@ -13,14 +14,54 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
+from bertc.ir.learning.class_loss import ClassLoss
 from bertc.ir.learning.task import Task
-from bertc.learn.objectives.class_losses import class_weights, label_losses, several_losses
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
 from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted
 from bertc.model import EncoderInputs, dropout, gather_positions
 from bertc.model.bilstm import StatesScores
 from bertc.model.body import BodyModule
 from bertc.model.heads import Answered, ConditionedSpan
+
+LEAST = 1e-6
+"""The least 1 - p that is raised to a power: the gradient of lower ones is not finite."""
+
+
+@lru_cache(maxsize=64)
+def class_weights(weights: tuple[float, ...], device: torch.device) -> Float[Tensor, "c"] | None:
+    """The weights of classes on a device; None if they weigh the same."""
+    return torch.tensor(weights, device=device) if weights else None
+
+
+def label_losses(
+    loss: ClassLoss, scores_nc: Float[Tensor, "n c"], classes_n: Int[Tensor, "n"]
+) -> Float[Tensor, "n"]:
+    """Losses of one class per example."""
+    weight_c = class_weights(loss.weights, scores_nc.device)
+    losses_n = F.cross_entropy(
+        scores_nc, classes_n, weight_c, reduction="none", label_smoothing=loss.smoothing
+    )
+    if not loss.power:
+        return losses_n
+    likely_n = scores_nc.softmax(1).gather(1, classes_n[:, None])[:, 0]
+    return losses_n * (1 - likely_n).clamp(min=LEAST) ** loss.power
+
+
+def several_losses(
+    loss: ClassLoss, scores_nc: Float[Tensor, "n c"], targets_nc: Float[Tensor, "n c"]
+) -> Float[Tensor, "n"]:
+    """Losses of several labels per example, the mean over them; targets are 0 or 1."""
+    losses_nc = F.binary_cross_entropy_with_logits(
+        scores_nc,
+        targets_nc * (1 - loss.smoothing) + loss.smoothing / 2 if loss.smoothing else targets_nc,
+        pos_weight=class_weights(loss.weights, scores_nc.device),
+        reduction="none",
+    )
+    if loss.power:
+        unlikely_nc = torch.sigmoid(scores_nc * (1 - 2 * targets_nc))
+        losses_nc = losses_nc * unlikely_nc.clamp(min=LEAST) ** loss.power
+    return losses_nc.mean(1)
+
 
 BEGINNINGS, ENDS = 20, 20
 """Beam of a conditioned span head: starts considered, and ends per start (ELECTRA beam_size)."""
@@ -124,7 +165,7 @@ def answer_scores(
         case Labels() | Several() | Score():
             return scores_bkc.flatten(0, 1)
         case Vector():
-            raise AssertionError("vectors are compared, not scored (learn/objectives/pairs.py)")
+            raise AssertionError("vectors are compared, not scored (objectives/text/pairs.py)")
 
 
 def answer_losses(task: Task, own: TaskTargets, states: Tensor, head: nn.Module) -> Predicted:
@@ -153,7 +194,7 @@ def answer_losses(task: Task, own: TaskTargets, states: Tensor, head: nn.Module)
         case Labels() | Tags():
             scores, classes = scores.flatten(0, -2), own.targets.flatten().long()
         case Vector():
-            raise AssertionError("vectors are compared, not scored (learn/objectives/pairs.py)")
+            raise AssertionError("vectors are compared, not scored (objectives/text/pairs.py)")
         case _:
             assert_never(answer)
     losses_n = label_losses(loss, scores, classes.clamp(min=0))

@@ -13,10 +13,10 @@ from torch import Tensor
 from bertc.ir import address
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.masking import by_kind
-from bertc.learn.objectives.mlm import mask_tokens
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.term import TextRows
 from bertc.learn.objectives.terms import joined, with_output_positions
+from bertc.learn.objectives.text.mlm import mask_tokens
 from bertc.model import EncoderInputs, restarting_positions
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertc.ir.terms.masking import Count
 from bertc.learn.objectives.draws import LAST, below, lane_of, smallest, unit
-from bertc.learn.objectives.words import Text
+from bertc.learn.objectives.text.words import Text
 
 
 def counts(

@@ -22,16 +22,16 @@ from bertc.ir.terms.plm import Plm
 from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
 from bertc.learn.objectives.answers import TaskTensors
-from bertc.learn.objectives.clm import ClmTensors
-from bertc.learn.objectives.kd import KdAnswersTensors, KdLogitsTensors
-from bertc.learn.objectives.kd_layers import KdRelatedTensors, KdStatesTensors
-from bertc.learn.objectives.mlm import MaskedTensors
-from bertc.learn.objectives.pairs import EmbedTensors, PairTensors
-from bertc.learn.objectives.plm import PlmTensors
-from bertc.learn.objectives.rtd import RestoreTensors, RtdTensors
-from bertc.learn.objectives.sbo import SboTensors
 from bertc.learn.objectives.targets import MicroBatch, Taught
+from bertc.learn.objectives.teaching.kd import KdAnswersTensors, KdLogitsTensors
+from bertc.learn.objectives.teaching.kd_layers import KdRelatedTensors, KdStatesTensors
 from bertc.learn.objectives.term import HeadInput, Predicted, TermLoss, TermTensors
+from bertc.learn.objectives.text.clm import ClmTensors
+from bertc.learn.objectives.text.mlm import MaskedTensors
+from bertc.learn.objectives.text.pairs import EmbedTensors, PairTensors
+from bertc.learn.objectives.text.plm import PlmTensors
+from bertc.learn.objectives.text.rtd import RestoreTensors, RtdTensors
+from bertc.learn.objectives.text.sbo import SboTensors
 from bertc.model import EncoderInputs, Model, gather_positions
 from bertc.model.body import Outputs
 from bertc.model.model import Frozen

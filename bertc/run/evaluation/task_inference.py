@@ -25,9 +25,9 @@ from bertc.learn.objectives.answers import (
     answer_scores,
     span_scores,
 )
-from bertc.learn.objectives.pairs import EmbedTensors
 from bertc.learn.objectives.term import HeadInput
 from bertc.learn.objectives.terms import joined, states_of
+from bertc.learn.objectives.text.pairs import EmbedTensors
 from bertc.learn.step.feed import to_micro_batch
 from bertc.machine.signals import Stop
 from bertc.machine.speed import finish

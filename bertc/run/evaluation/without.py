@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError
-from bertc.hub.pruned import entries_of
+from bertc.hub.leaving.pruned import entries_of
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.weight_maps.pruned import entries
 from bertc.model import Model

@@ -8,7 +8,7 @@ import math
 import torch
 
 from bertc.base.storage import durable
-from bertc.hub.pruned import entries_of, norms, removed_units
+from bertc.hub.leaving.pruned import entries_of, norms, removed_units
 from bertc.ir.address import key
 from bertc.ir.methods.pruning import Heads, Neurons, Units, units
 from bertc.ir.network.encoder import Encoder

@@ -13,11 +13,11 @@ from bertc.base.storage.json_file import shown_name
 from bertc.base.storage.paths import is_file, is_folder
 from bertc.check.passes import resolve
 from bertc.hub.config import read_config
-from bertc.hub.exporting import BESIDE
 from bertc.hub.families import family_named
 from bertc.hub.families.config import HfConfig
 from bertc.hub.families.family import Family, transformer
 from bertc.hub.keys import by_key, keys, part_of, parts_of
+from bertc.hub.leaving.exporting import BESIDE
 from bertc.hub.networks import GENERATOR, alone, joined, parted
 from bertc.hub.program import to_program
 from bertc.hub.published import fetch_weights, or_hub

@@ -11,11 +11,11 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.paths import StrPath, is_file, is_folder, is_taken
 from bertc.hub import folders
-from bertc.hub.adapted import merged
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.keys import part_of, parts_of
+from bertc.hub.leaving.adapted import merged
+from bertc.hub.leaving.pruned import without_removed
 from bertc.hub.networks import GENERATOR, joined, parted, summed
-from bertc.hub.pruned import without_removed
 from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
 from bertc.hub.weights import SAFE

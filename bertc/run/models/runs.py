@@ -9,16 +9,16 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.base.storage.paths import is_file, is_taken
-from bertc.hub.adapter_folder import export_adapter
 from bertc.hub.belonging import write_digests
 from bertc.hub.config import kept_settings, read_config
-from bertc.hub.exporting import Exported, export_model
 from bertc.hub.folder import replacing
 from bertc.hub.folders import RESOLVED, SENTENCES
 from bertc.hub.keys import parts_of
+from bertc.hub.leaving.adapter_folder import export_adapter
+from bertc.hub.leaving.exporting import Exported, export_model
+from bertc.hub.leaving.target import held_task
 from bertc.hub.published import hub_name, model_folder
 from bertc.hub.sentences import MODES, Sentences, vectors_of, write_sentences
-from bertc.hub.target import held_task
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved

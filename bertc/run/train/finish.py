@@ -9,10 +9,10 @@ from bertc.base.diagnostics import BertcError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_taken
 from bertc.base.storage.plain_file import read_bytes
-from bertc.hub.adapted import merged
 from bertc.hub.belonging import DIGESTS, write_digests
-from bertc.hub.exporting import export_model
-from bertc.hub.pruned import without_removed
+from bertc.hub.leaving.adapted import merged
+from bertc.hub.leaving.exporting import export_model
+from bertc.hub.leaving.pruned import without_removed
 from bertc.hub.sentences import vectors_of
 from bertc.learn.step.engines import gathered
 from bertc.run.evaluation.held_out import Evaluation

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
-from bertc.hub import exporting
 from bertc.hub.families.family import ANSWERS
 from bertc.hub.families.tokens import Tokens
 from bertc.hub.folder import replacing
 from bertc.hub.keys import parts_of
+from bertc.hub.leaving import exporting
+from bertc.hub.leaving.target import beyond_last, settings_of
 from bertc.hub.networks import alone, tensors_alone
-from bertc.hub.target import beyond_last, settings_of
 from bertc.hub.tensors import write_tensors
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task

@@ -7,7 +7,7 @@ from string import Template
 import torch
 from torch import Tensor
 
-from bertc.hub.exporting import scores_next
+from bertc.hub.leaving.exporting import scores_next
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN

@@ -23,8 +23,8 @@ from bertc.ir.learning.optimizer import Adam
 from bertc.learn.objectives import corrupt
 from bertc.learn.optim.optimizers import AdamRule
 from bertc.learn.step.feed import to_inputs
-from bertc.model.attend import attend, can_varlen
-from bertc.model.masks import AttentionMask, Mask, end_to_end, within_sequences
+from bertc.model.attention.attend import attend, can_varlen
+from bertc.model.attention.masks import AttentionMask, Mask, end_to_end, within_sequences
 from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.blocks import TOKEN_PAIRS
-from bertc.model.attend import join_heads, split_heads
+from bertc.model.attention.attend import join_heads, split_heads
 
 CPU_SCORES, GPU_SCORES = TOKEN_PAIRS
 """Scores of a network at once: on a CPU as many as its caches hold."""

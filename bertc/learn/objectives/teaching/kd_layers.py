@@ -14,13 +14,13 @@ from torch import Tensor
 from bertc.ir.terms.kd import OfLayers
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdRelated, KdStates, Related
 from bertc.learn.objectives import term
-from bertc.learn.objectives.kd import Compared, compared_tokens, summed_loss
 from bertc.learn.objectives.softmax.relations import Factors, Relation, relation_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
+from bertc.learn.objectives.teaching.kd import Compared, compared_tokens, summed_loss
 from bertc.model import EncoderInputs, gather_positions
+from bertc.model.attention.masks import mask_of, select_rows
 from bertc.model.body import Outputs, Projected
 from bertc.model.heads import WidthMaps
-from bertc.model.masks import mask_of, select_rows
 
 NodeT = TypeVar("NodeT", bound=OfLayers)
 Layers = tuple[Tensor, ...]

@@ -12,8 +12,8 @@ from bertc.ir.terms.sbo import Sbo
 from bertc.learn.objectives.selection import runs
 from bertc.learn.objectives.targets import Boundaries, Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows
+from bertc.learn.objectives.text.words import read_text
 from bertc.learn.objectives.vocabulary import TokenTensors, feature_losses, table_of
-from bertc.learn.objectives.words import read_text
 from bertc.model import EncoderInputs
 from bertc.model.heads import Boundary
 

@@ -15,8 +15,8 @@ from bertc.ir.network import generator
 from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
 from bertc.learn.objectives import term
 from bertc.learn.objectives.draws import bits, unit64
-from bertc.learn.objectives.mlm import random_tokens
 from bertc.learn.objectives.targets import Inputs, MicroBatch, ReplacedTokens, scatter_tokens
+from bertc.learn.objectives.text.mlm import random_tokens
 from bertc.learn.objectives.vocabulary import TokenTensors, token_losses
 from bertc.model import EncoderInputs, gather_positions
 from bertc.model.heads import CopyingTokenHead, Detector

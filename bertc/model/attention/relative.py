@@ -15,12 +15,12 @@ from torch import Tensor
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
 from bertc.ir.network.encoder import Encoder
-from bertc.model.attend import attend, join_heads, rows_at_once, split_heads
+from bertc.model.attention.attend import attend, join_heads, rows_at_once, split_heads
+from bertc.model.attention.masks import Mask, exports, mask_of, of_rows, select_rows
 from bertc.model.body import Projected
 from bertc.model.dropout import dropout
 from bertc.model.inputs import EncoderInputs
 from bertc.model.layer import ProjectedAttention
-from bertc.model.masks import Mask, exports, mask_of, of_rows, select_rows
 from bertc.model.positions import encode_distances
 from bertc.model.weights import Linear, Table, parameter
 

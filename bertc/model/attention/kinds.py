@@ -16,14 +16,14 @@ from torch.autograd.function import once_differentiable
 from bertc.ir.network import attention as nodes
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
 from bertc.ir.network.encoder import Encoder
-from bertc.model import masks
-from bertc.model.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
+from bertc.model.attention import masks
+from bertc.model.attention.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
+from bertc.model.attention.relative import RelativeAttention
 from bertc.model.body import Projected
 from bertc.model.dropout import dropout
 from bertc.model.inputs import EncoderInputs
 from bertc.model.layer import AttentionPart, ProjectedAttention
 from bertc.model.positions import Distances, Rotation, related_by
-from bertc.model.relative import RelativeAttention
 from bertc.model.weights import Linear, Table, fused_linear
 
 

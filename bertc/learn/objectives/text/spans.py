@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives import draws
-from bertc.learn.objectives.words import Text, Words, first_words, next_stop
+from bertc.learn.objectives.text.words import Text, Words, first_words, next_stop
 
 
 def lengths_below(span: SpanUnit) -> tuple[float, ...]:

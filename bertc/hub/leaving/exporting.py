@@ -16,9 +16,9 @@ from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.families.tokens import Tokens
 from bertc.hub.folder import replacing
 from bertc.hub.keys import by_key, keys, part_of, parts_of, prefixed
+from bertc.hub.leaving.target import held_task, target_of
 from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
-from bertc.hub.target import held_task, target_of
 from bertc.hub.tensors import write_tensors
 from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
 from bertc.ir.learning.answer import TokenVectors

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from bertc.ir.terms.plm import Plm
 from bertc.learn.objectives import draws
 from bertc.learn.objectives.selection import lowest
-from bertc.learn.objectives.spans import harmonic
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.term import RowView, TextRows, marked
+from bertc.learn.objectives.text.spans import harmonic
+from bertc.learn.objectives.text.words import find_words, read_text
 from bertc.learn.objectives.vocabulary import TokenTensors
-from bertc.learn.objectives.words import find_words, read_text
 from bertc.model import EncoderInputs, PermutationMask
 
 

@@ -14,12 +14,12 @@ from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import AdaptiveUnit, Masks, NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.learn.objectives import draws
 from bertc.learn.objectives.selection import counts, drawn_again, lowest, marked, runs
-from bertc.learn.objectives.spans import choose_ngrams, ngram_draws, span_draws, span_keys
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows
 from bertc.learn.objectives.term import marked as marked_positions
+from bertc.learn.objectives.text.spans import choose_ngrams, ngram_draws, span_draws, span_keys
+from bertc.learn.objectives.text.words import choose_words, find_words, look_up, read_text
 from bertc.learn.objectives.vocabulary import TokenTensors
-from bertc.learn.objectives.words import choose_words, find_words, look_up, read_text
 from bertc.model import EncoderInputs
 
 

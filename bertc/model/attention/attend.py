@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.blocks import SHORT_KEYS
+from bertc.model.attention.masks import AttentionMask, Blocks, VarlenOffsets, not_later, of_rows
 from bertc.model.dropout import drop_out
 from bertc.model.inputs import gather_positions
-from bertc.model.masks import AttentionMask, Blocks, VarlenOffsets, not_later, of_rows
 from bertc.model.native import Dropped, Kernels, drop, kernels_for
 
 SCORES_AT_ONCE = 4 << 20

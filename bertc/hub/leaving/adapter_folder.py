@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError
-from bertc.hub.adapted import merged
-from bertc.hub.exporting import Exported, save_tokenizer
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.families.tokens import Tokens
 from bertc.hub.folder import replacing
 from bertc.hub.keys import by_key, keys, part_of, prefixed
-from bertc.hub.target import held_task, target_of
+from bertc.hub.leaving.adapted import merged
+from bertc.hub.leaving.exporting import Exported, save_tokenizer
+from bertc.hub.leaving.target import held_task, target_of
 from bertc.hub.tensors import write_tensors
 from bertc.ir.learning.answer import Labels, Tags
 from bertc.ir.methods.adapter import OF_PAIRS, Lora

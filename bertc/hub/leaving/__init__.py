@@ -1,0 +1,1 @@
+"""Models that leave: which layout holds them, and what is written."""

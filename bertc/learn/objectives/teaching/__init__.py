@@ -1,0 +1,1 @@
+"""Terms learned from teachers."""

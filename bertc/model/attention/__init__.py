@@ -1,0 +1,1 @@
+"""Attention: kinds of it, masks, distances, and how each is computed."""
