@@ -21,14 +21,6 @@ from bertc.hub.leaving.target import target_of
 from bertc.hub.networks import alone
 from bertc.ir.base import Node
 from bertc.ir.learning.answer import Score, Several, Span, Tags, Vector
-from bertc.ir.methods.adapter import Lora
-from bertc.ir.methods.average import Ema
-from bertc.ir.methods.batches import RisingBatch
-from bertc.ir.methods.ending import Clock, Patience
-from bertc.ir.methods.falling import FallingMasks
-from bertc.ir.methods.freeze import Freezing
-from bertc.ir.methods.memory import RowMemory
-from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.network import sharing
 from bertc.ir.network.body_node import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
@@ -182,28 +174,21 @@ def test_what_a_kind_shares_by_head_and_the_ranges_of_its_table_follow_from_its_
 
 
 WITH_METHODS = {
-    RisingBatch: "batch_warmup=rising(2, 2)",
-    FallingMasks: "objective=mlm(40%, p_end=20%)",
-    RowMemory: "objective=clm attention=relative memory=8",
-    Clock: "steps=1h",
-    Lora: "adapt=lora(4)",
-    Freezing: "freeze=1",
-    Heads: "prune=heads(50%)",
-    Neurons: "prune=neurons(50%)",
-    Ema: "average=ema(2)",
-    Patience: f"{CLASSIFY}) patience=2",
-}
+    "RisingBatch": "batch_warmup=rising(2, 2)", "FallingMasks": "objective=mlm(40%, p_end=20%)",
+    "RowMemory": "objective=clm attention=relative memory=8", "Clock": "steps=1h",
+    "Lora": "adapt=lora(4)", "Freezing": "freeze=1", "Heads": "prune=heads(50%)",
+    "Neurons": "prune=neurons(50%)", "Ema": "average=ema(2)", "Patience": f"{CLASSIFY}) patience=2",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
 def test_a_method_that_a_spec_names_is_at_work_in_the_program(method):
     """A setting that no stage knew would be accepted, and do nothing."""
-    plain = resolve(spec(CLASSIFY + ")" if "task" in WITH_METHODS[method] else ""))
-    program = resolve(spec(WITH_METHODS[method]))
+    text = WITH_METHODS[method.__name__]
+    plain, program = resolve(spec(f"{CLASSIFY})" * ("task" in text))), resolve(spec(text))
     read = Resolved.model_validate_json(program.model_dump_json())
-    of_stages = [one for stage in read.stages for one in stage.methods]
-    at_work = method in map(type, (*read.run.methods, *of_stages))
-    assert at_work or len(read.stages) > len(plain.stages), "a stage for each of its pieces"
+    there = {type(one) for of in (read.run, *read.stages) for one in of.methods}
+    assert method in there or len(read.stages) > len(plain.stages), "a stage for each piece"
     assert program.fingerprint() != plain.fingerprint()
 
 
