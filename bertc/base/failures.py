@@ -72,16 +72,16 @@ def exit_code(error: BaseException, color: bool) -> int:
             _complain("out of memory", "a shorter text, or --set microbatch=1")
             return NO_MEMORY
         case _:
-            code = _misused(error)
+            code = _report_misuse(error)
             return _internal(error) if code is None else code
 
 
-def _misused(error: Any) -> int | None:
+def _report_misuse(error: Any) -> int | None:
     """Print a usage error of typer's own click and return its exit code; None of another error."""
     show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
     if not callable(show) or not isinstance(code, int):
         return None
-    message = _refused_value(error.__cause__) or getattr(error, "message", "")
+    message = _explain_value(error.__cause__) or getattr(error, "message", "")
     error.message = for_terminal(str(message))
     show()
     if extra := re.search(r"extra argument\S* \((\S+)", error.message):
@@ -98,7 +98,7 @@ def _instead_of(extra: str) -> str:
     return f"leave {extra} out; a name with spaces stands in quotes"
 
 
-def _refused_value(cause: BaseException | None) -> str:
+def _explain_value(cause: BaseException | None) -> str:
     """The fault of the value of an option, which typer leaves to pydantic to say."""
     errors = getattr(cause, "errors", None)
     if not callable(errors):

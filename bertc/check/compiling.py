@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
 from bertc.check import passes
-from bertc.check.equal import equalled
+from bertc.check.equal import equalise
 from bertc.check.facts import facts
 from bertc.check.facts.counts import with_text_counts
 from bertc.check.facts.examples import read_files
@@ -41,7 +41,7 @@ def compile_spec(
         programs = load(spec, overrides, diagnostics, searched=searched)
     if diagnostics.found and not isinstance(spec, Program):
         return [passes.complete(program, diagnostics) for program in programs]
-    programs = [facts(program, diagnostics) for program in equalled(programs, diagnostics)]
+    programs = [facts(program, diagnostics) for program in equalise(programs, diagnostics)]
     programs = [with_text_counts(program, diagnostics, sparing) for program in programs]
     return [passes.complete(program, diagnostics) for program in programs]
 

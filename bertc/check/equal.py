@@ -25,13 +25,13 @@ MOST_ESTIMATED = 1_250
 """Layers of all stages of all points, 3 more a stage, that are estimated: two seconds of them."""
 
 
-def equalled(programs: Sequence[Program], diagnostics: Diagnostics) -> list[Program]:
+def equalise(programs: Sequence[Program], diagnostics: Diagnostics) -> list[Program]:
     """The programs with a number of steps for each ``steps=equal(...)``."""
     first: dict[Equal, float] = {}
-    return [_equalled(program, first, len(programs), diagnostics) for program in programs]
+    return [_equalise_one(program, first, len(programs), diagnostics) for program in programs]
 
 
-def _equalled(
+def _equalise_one(
     program: Program, first: dict[Equal, float], points: int, diagnostics: Diagnostics
 ) -> Program:
     setting = _written(program)

@@ -87,7 +87,7 @@ def _name(command: CommandInfo) -> str:
     return command.name or called.replace("_", "-")
 
 
-def _quoted(specs: list[str]) -> list[str]:
+def _refuse_unquoted(specs: list[str]) -> list[str]:
     """Refuse specs that look like one spec of several settings without its quotes."""
     if specs[0] == "=":
         value = specs[1] if specs[1:] else "VALUE"
@@ -127,7 +127,7 @@ SpecsArgument = Annotated[
     list[str],
     Argument(
         help="files, shipped names, texts, or - for standard input",
-        callback=_quoted,
+        callback=_refuse_unquoted,
         autocompletion=complete_spec,
     ),
 ]

@@ -42,13 +42,13 @@ def init(
     from bertc.base.storage.durable import write, writing
     from bertc.base.storage.paths import is_taken
     from bertc.lab.fit.sizing import budget_named, machine_named
-    from bertc.lab.starting.init import Answers, purposes, start, surveyed
+    from bertc.lab.starting.init import Answers, look_at_data, purposes, start
 
     if out and is_taken(out):
         raise UsageError(f"{out} is there already", help="-o with another name, or remove it")
     ask = _ask if is_terminal() else _as_given
     which = "Which text or examples (a file, folder or pattern; or 20 GB of German)?"
-    seen = ask(which, text, None, surveyed)
+    seen = ask(which, text, None, look_at_data)
     limit = ask("Which size or budget (14M, 8h, 1e18)?", budget, "1h", budget_named)
     known = purposes(seen)
     aim = ask(f"What for ({', '.join(known)})?", purpose, known[0], _purpose)

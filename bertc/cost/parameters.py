@@ -114,11 +114,11 @@ StableAdamW does."""
 
 def state_bytes(stage: Stage, total: int) -> int:
     """Bytes of moments of ``total`` weights, two of each or of matrices one, and of methods."""
-    return FP32 * (2 * total - _spared(stage)) + methods_bytes(stage, total)
+    return FP32 * (2 * total - _count_spared(stage)) + methods_bytes(stage, total)
 
 
 @once
-def _spared(stage: Stage) -> int:
+def _count_spared(stage: Stage) -> int:
     """Numbers of moments that a rule does without, of two for each weight."""
     weights = (stored_weight for network in stage.learned for stored_weight in stored(network))
     rule = stage.optimizer

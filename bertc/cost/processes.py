@@ -164,7 +164,7 @@ def spread_over(
     seconds = [spent["head"], *[inside / depth] * depth, spent["embeddings"]]
     weights = [heads, *[layers / depth] * depth, total - heads - layers]
     if layout.sharded:
-        talk = _sharded(seconds, weights, ceil(microbatches), how, layout, links)
+        talk = _sharded_seconds(seconds, weights, ceil(microbatches), how, layout, links)
     else:
         work = [
             (s, 2 * (links.inside(n) + links.between(n))) for s, n in _buckets(seconds, weights)
@@ -184,7 +184,7 @@ def _buckets(seconds: list[float], weights: list[float]) -> Iterator[tuple[float
             passed = size_bytes = 0.0
 
 
-def _sharded(
+def _sharded_seconds(
     seconds: list[float],
     weights: list[float],
     microbatches: int,

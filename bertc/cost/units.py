@@ -3,18 +3,18 @@
 
 def count_text(value: float) -> str:
     """A count: 110M, 1.31G."""
-    return _scaled(value, 1000, ("", "k", "M", "G", "T", "P", "E", "Z"), "")
+    return _scale(value, 1000, ("", "k", "M", "G", "T", "P", "E", "Z"), "")
 
 
 def flops_text(value: float) -> str:
     """Floating-point operations: 25.6 GFLOP."""
     prefixes = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP")
-    return _scaled(value, 1000, prefixes, " ")
+    return _scale(value, 1000, prefixes, " ")
 
 
 def bytes_text(value: float) -> str:
     """Memory in powers of 1024: 1.63 GiB."""
-    return _scaled(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB"), " ")
+    return _scale(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB"), " ")
 
 
 def duration_text(seconds: float) -> str:
@@ -47,7 +47,7 @@ def change_text(value: float, first: float) -> str:
     return f"x{_digits(ratio)}" if ratio >= 10 else f"{100 * (ratio - 1):+.1f}%"
 
 
-def _scaled(value: float, base: int, units: tuple[str, ...], gap: str) -> str:
+def _scale(value: float, base: int, units: tuple[str, ...], gap: str) -> str:
     step = 0
     while value >= base and step < len(units) - 1:
         value, step = value / base, step + 1

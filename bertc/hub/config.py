@@ -187,7 +187,7 @@ def hf_config(family: Family, encoder: Encoder, tokens: Tokens, chosen: HfClass)
     }  # fmt: skip
 
 
-def kept_settings(path: Path) -> dict[str, Any]:
+def keep_settings(path: Path) -> dict[str, Any]:
     """Settings of a ``config.json`` that an export of its model copies."""
     configs = [family.config for family in families.FAMILIES]
     copied = KEPT.union({"hidden_act"}, *((*one.copied, *one.of_training) for one in configs))

@@ -60,7 +60,7 @@ def _key(known: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str
     return key and key.format(n=numbers[int(number)] if number else "")
 
 
-def prefixed(family: Family, chosen: HfClass, name: str, key: str) -> str:
+def prefix_key(family: Family, chosen: HfClass, name: str, key: str) -> str:
     """The key of a weight in a folder of this class; beside heads the encoder is prefixed."""
     of_head = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
     return key if of_head or chosen.parts <= {"pooler"} else f"{family.prefix}.{key}"

@@ -32,15 +32,15 @@ def alone(resolved: Resolved, name: str = MAIN) -> Resolved:
 
 def summed(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """The tensors with the main network's tables whole, where they are differences."""
-    return dict(tensors) | {to: tensors[to] + tensors[base] for to, base in _added(resolved)}
+    return dict(tensors) | {to: tensors[to] + tensors[base] for to, base in _name_added(resolved)}
 
 
 def parted(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """The tensors with the main network's whole tables as differences, where it has those."""
-    return dict(tensors) | {to: tensors[to] - tensors[base] for to, base in _added(resolved)}
+    return dict(tensors) | {to: tensors[to] - tensors[base] for to, base in _name_added(resolved)}
 
 
-def _added(resolved: Resolved) -> list[tuple[str, str]]:
+def _name_added(resolved: Resolved) -> list[tuple[str, str]]:
     """Names of the main network's differences, each with the table that it is added to."""
     main = resolved.stages[-1].network(MAIN)
     return [

@@ -16,7 +16,7 @@ from bertc.hub.families.family import Family, HfClass, TaskClass
 from bertc.hub.keys import OF_HEADS, part_of
 from bertc.hub.leaving.target import ACTIVATIONS
 from bertc.ir.base import Probability
-from bertc.ir.learning.answer import Conditioned, told_names
+from bertc.ir.learning.answer import Conditioned, label_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.learning.task import Name
@@ -84,7 +84,7 @@ class TaskOfFolder:
     def note(self) -> str:
         """A remark on the task assigned to the head."""
         answer = self.task.answer
-        names = told_names(answer)
+        names = label_names(answer)
         shown = ", ".join(map(shown_name, names[:MOST_SHOWN]))
         more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
         labels = f" with labels {shown}{more}" if names else ""

@@ -61,17 +61,17 @@ def check_names(
     """Refuse a file with missing or unexpected tensors; ``spelling`` has the file's own names."""
     if missing := sorted(expected - present):
         raise DataError(
-            f"{path} lacks {named_few(missing)}",
+            f"{path} lacks {name_few(missing)}",
             help="the file does not match the config.json beside it",
         )
     if unexpected := sorted((spelling or {}).get(name, name) for name in present - expected):
         raise DataError(
-            f"{path} has {named_few(unexpected)}, which the network does not have",
+            f"{path} has {name_few(unexpected)}, which the network does not have",
             help="config.json may say less than there is; copy both files again from their source",
         )
 
 
-def named_few(names: list[str]) -> str:
+def name_few(names: list[str]) -> str:
     """The first few of the names of tensors, and the number of the others."""
     named = ", ".join(map(shown_name, names[:MOST_NAMED]))
     return named + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
@@ -94,7 +94,7 @@ def refuse_no_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Refuse weights that are NaN or infinite: so would be all that a network makes of them."""
     if wrong := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         raise DataError(
-            f"{path}: weights are NaN or infinite in {named_few(wrong)}",
+            f"{path}: weights are NaN or infinite in {name_few(wrong)}",
             help="copy it again, or go back to weights from before the training diverged",
         )
 

@@ -101,7 +101,7 @@ def checkpoint_notes(folder: Path) -> tuple[str, ...]:
     if composer.checkpoint_in(folder) is None:
         return ()
     path, _ = _files(folder)
-    return _unpickled(path)[1] if path.suffix == ".pt" else ()
+    return _unpickle(path)[1] if path.suffix == ".pt" else ()
 
 
 def _files(folder: Path) -> tuple[Path, list[Path]]:
@@ -148,7 +148,7 @@ def _together(
             entries = read_header(part)
             files |= dict.fromkeys(entries, part)
         else:
-            tensors, notes = _unpickled(part)
+            tensors, notes = _unpickle(part)
             loaded |= tensors
             entries = {
                 name: Entry(NAMED.get(tensor.dtype, str(tensor.dtype)), tuple(tensor.shape))
@@ -158,7 +158,7 @@ def _together(
     return header, files, loaded, notes
 
 
-def _unpickled(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+def _unpickle(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The tensors of a pickle, of one with anything else none; notes on a checkpoint."""
     damaged = DataError(f"{path} is no file of tensors", help="copy or save it again")
     try:

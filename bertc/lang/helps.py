@@ -35,7 +35,7 @@ def remedies(diagnostic: Diagnostic, text: str) -> list[Remedy]:
         title = fix.in_words if len(texts) > 1 else diagnostic.help
         ways.append(Remedy(title, (fix,)))
     if len(texts) > 1 or not fix:
-        ways += [Remedy(help, written_in(source, help, span)) for help in texts]
+        ways += [Remedy(help, write_settings_in(source, help, span)) for help in texts]
     by_result: dict[str, Remedy] = {}
     for remedy in ways:
         by_result.setdefault(with_edits(source.text, remedy.edits), remedy)
@@ -70,7 +70,7 @@ def written_settings(tree: Tree) -> list[Setting]:
     return [replace(i, name=own_name(i)) for i in items if isinstance(i, Setting)]
 
 
-def written_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
+def write_settings_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
     """The edits that write settings in the place of those that a spec has, or else at its end.
 
     Of one that is written several times, the one at ``at`` is meant, or else all are.

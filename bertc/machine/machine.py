@@ -160,7 +160,7 @@ def _deterministic_libraries() -> Iterator[None]:
     os.environ.update((name, SUMS[name]) for name in unset)
     # torch.use_deterministic_algorithms would load the compiler, which takes longer than the rest
     # of a run's start.
-    compiler = _loaded_compiler()
+    compiler = _load_compiler()
     ordered = compiler.deterministic if compiler else ONE_ORDER not in unset
     if compiler:
         compiler.deterministic = os.environ[ONE_ORDER] == "1"
@@ -169,11 +169,11 @@ def _deterministic_libraries() -> Iterator[None]:
     finally:
         for name in unset:
             del os.environ[name]
-        if compiler := _loaded_compiler():
+        if compiler := _load_compiler():
             compiler.deterministic = ordered
 
 
-def _loaded_compiler() -> Any:
+def _load_compiler() -> Any:
     return sys.modules.get("torch._inductor.config")
 
 

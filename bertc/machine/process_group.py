@@ -19,7 +19,7 @@ from torch import Tensor
 from bertc.base.diagnostics import BertcError, StoppedError
 from bertc.cost.planning.world import World
 from bertc.machine.machine import refuse_too_few_devices
-from bertc.machine.signals import Stop, launched
+from bertc.machine.signals import Stop, is_launched
 
 STEP_TIMEOUT = timedelta(minutes=30)
 PREPARATION_TIMEOUT = timedelta(days=7)
@@ -221,6 +221,6 @@ def _peer_lost(rank: int, stop: Stop, help: str) -> BaseException:
     while not stop.received and time.monotonic() < end:
         time.sleep(0.05)
     # The launcher already reports why the peer ended, so this process exits quietly.
-    if rank or (stop.received and launched()):
+    if rank or (stop.received and is_launched()):
         return SystemExit(StoppedError.exit_code)
     return StoppedError("another process of this run ended", help=help)

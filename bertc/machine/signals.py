@@ -98,14 +98,14 @@ class Stop:
             raise self.error("stopped")
 
 
-def launched() -> bool:
+def is_launched() -> bool:
     """True if ``--nproc`` started this process; its launcher then reports how the run ended."""
     return LAUNCHER in os.environ
 
 
 def end_with_launcher() -> None:
     """End this process at once, without saving, when the launcher that started it is gone."""
-    if launched():
+    if is_launched():
         threading.Thread(target=_watch, args=(int(os.environ[LAUNCHER]),), daemon=True).start()
 
 

@@ -22,7 +22,7 @@ from bertc.model.body import LAST_STATES, BodyModule, Outputs
 from bertc.model.dropout import dropout
 from bertc.model.embeddings import Tokens, build_tokens
 from bertc.model.inputs import EncoderInputs, gather_positions
-from bertc.model.parts import profiled_as
+from bertc.model.parts import profile_as
 from bertc.model.weights import Linear, Table, parameter
 
 lstm: Any = torch._VF.lstm
@@ -190,11 +190,11 @@ class BiLstm(BodyModule):
     ) -> Outputs:
         """States of the last layer (b, s, d), or at output positions (b, o, d)."""
         rate, texts = self.node.dropout, text_spans(inputs, self.node.texts)
-        with profiled_as("embeddings"):
+        with profile_as("embeddings"):
             x_bsi = dropout(self.tokens(inputs.token_ids).to(dtype), rate.hidden, self.training)
         by_layer = {0: x_bsi} if 0 in wanted.states else {}
         for number, layer in enumerate(self.recurrence[: wanted.whole_layers(self.node.depth)]):
-            with profiled_as("recurrence"):
+            with profile_as("recurrence"):
                 x_bsi = dropout(x_bsi, rate.hidden, self.training) if number else x_bsi
                 if self.recompute and torch.is_grad_enabled():
                     x_bsi = checkpoint(layer, x_bsi, texts, use_reentrant=False)

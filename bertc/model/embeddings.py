@@ -18,7 +18,7 @@ from bertc.model.dropout import dropout
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.norm import build_norm
 from bertc.model.positions import build_positions
-from bertc.model.weights import Embedding, Linear, Table, parameter, picked
+from bertc.model.weights import Embedding, Linear, Table, look_up_rows, parameter
 
 
 class NarrowEmbedding(Embedding):
@@ -124,5 +124,5 @@ class Embeddings(nn.Module):
             x_bse = x_bse + (first if segment_ids_bs is None else self.segment(segment_ids_bs))
         if self.language is not None and inputs.language_ids is not None:
             beyond = F.pad(self.language.weight, (0, 0, 0, 1))
-            x_bse = x_bse + picked(beyond, inputs.language_ids)
+            x_bse = x_bse + look_up_rows(beyond, inputs.language_ids)
         return x_bse

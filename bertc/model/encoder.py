@@ -27,7 +27,7 @@ from bertc.model.heads import Pooler
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, Compute, Context, Layer, Projects, compute_layer
 from bertc.model.norm import norm_if_any
-from bertc.model.parts import profiled_as
+from bertc.model.parts import profile_as
 from bertc.model.positions import build_positions
 from bertc.model.stream import Stream
 from bertc.model.weights import Linear, add_parameters
@@ -83,9 +83,9 @@ class Encoder(BodyModule):
         embed, compute, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             compute = partial(checkpoint, compute, use_reentrant=False)
-        with profiled_as("embeddings"):
+        with profile_as("embeddings"):
             x = embed(inputs.asked(None, None)._replace(starts=None), dtype)
-        with profiled_as("attention"):
+        with profile_as("attention"):
             contexts = self._contexts(inputs, x)
         by_layer, projections = {0: x} if 0 in wanted.states else {}, dict[int, Projected]()
         memory, remembered = inputs.memory, list[Tensor]()
@@ -186,7 +186,7 @@ class Encoder(BodyModule):
         embed, layer, last_norm = map(compiled, self._plain())
 
         def profiled_layer(*states: Any) -> Any:
-            with profiled_as("layers"):
+            with profile_as("layers"):
                 return layer(*states)
 
         self._regions = embed, profiled_layer, last_norm

@@ -16,7 +16,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.model.dropout import dropout
 from bertc.model.native import Kernels, kernels_for
 from bertc.model.norm import AnyNorm, build_norm, norm_if_any
-from bertc.model.weights import Linear, Table, adapted, joined_linear
+from bertc.model.weights import Linear, Table, adapted, join_linear
 
 
 def activate(kind: nodes.Activation, x: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ class Glu(FeedForward):
 
     def forward(self, x_bsh: Float[Tensor, "b s h"]) -> Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
-        gated_bsf = gate_activated(self.activation, joined_linear((self.gate, self.inner), x_bsh))
+        gated_bsf = gate_activated(self.activation, join_linear((self.gate, self.inner), x_bsh))
         return self.outer(self.read_last(gated_bsf))
 
 

@@ -20,7 +20,7 @@ from bertc.model.dropout import dropout
 from bertc.model.ffn import FeedForward, activate
 from bertc.model.inputs import EncoderInputs
 from bertc.model.norm import AnyNorm, norm_if_any, sum_and_norm
-from bertc.model.parts import profiled_as
+from bertc.model.parts import profile_as
 from bertc.model.stream import Earlier
 from bertc.model.weights import Linear, Table, fused_linear
 
@@ -213,7 +213,7 @@ def compute_layer(
     assert isinstance(attention, AttentionPart), "as built by build_attention"
     assert isinstance(ffn, FeedForward), "as built by build_ffn"
     residual, between = attention.residual, None
-    with profiled_as("attention"):
+    with profile_as("attention"):
         y, projected = _attend(attention, x, keys, context, projects, earlier)
         if projects == "alone":
             return Computed(x, projected)
@@ -225,7 +225,7 @@ def compute_layer(
             x, read = residual.joined(attention, x, y, ffn.norm)
         else:
             x, read = residual.replaced(attention, x, y, ffn.norm)
-    with profiled_as("ffn"):
+    with profile_as("ffn"):
         return Computed(residual.joined(ffn, x, ffn(read))[0], projected, between)
 
 

@@ -14,7 +14,7 @@ PartName = Literal[
 of frozen networks."""
 
 
-def profiled_as(name: PartName) -> AbstractContextManager[Any]:
+def profile_as(name: PartName) -> AbstractContextManager[Any]:
     """Call what the block does a part of the step; does nothing where no profiler watches."""
     # A compiled layer is one operation; the flag would be guarded, and a profile compile it again.
     if torch.compiler.is_compiling() or not profiler._is_profiler_enabled:

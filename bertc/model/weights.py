@@ -64,8 +64,8 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Integers (...) to rows (..., width), in the dtype of the table."""
-        rows = picked(self.weight, ids)
-        return rows if self.base is None else rows + picked(self.base.weight.detach(), ids)
+        rows = look_up_rows(self.weight, ids)
+        return rows if self.base is None else rows + look_up_rows(self.base.weight.detach(), ids)
 
     @property
     def table(self) -> Tensor:
@@ -78,7 +78,7 @@ class Embedding(nn.Module):
         return f"{rows} x {width}"
 
 
-def picked(table: Tensor, ids: Tensor) -> Tensor:
+def look_up_rows(table: Tensor, ids: Tensor) -> Tensor:
     """Look up rows (..., width) of a table by integers (...).
 
     Compilers turn the gradient of a lookup into a scatter, or a sort with serial additions: so a
@@ -129,10 +129,10 @@ _pick.register_autograd(_to_table, setup_context=_keep_ids)
 
 def fused_linear(maps: Sequence[Linear], x_bsh: Float[Tensor, "b s h"]) -> tuple[Tensor, ...]:
     """Several projections of the same states as one product: narrow ones underuse hardware."""
-    return torch.split(joined_linear(maps, x_bsh), [len(m.weight) for m in maps], dim=-1)
+    return torch.split(join_linear(maps, x_bsh), [len(m.weight) for m in maps], dim=-1)
 
 
-def joined_linear(maps: Sequence[Linear], x_bsh: Float[Tensor, "b s h"]) -> Tensor:
+def join_linear(maps: Sequence[Linear], x_bsh: Float[Tensor, "b s h"]) -> Tensor:
     """The same projections side by side."""
     weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
     biases: list[Tensor] = [m.bias for m in maps if m.bias is not None]

@@ -82,11 +82,11 @@ def tokenise_source(
     if rules.unique and len(read) > 1:
         for number, keys in copies([keys_in(folder) for folder, _ in read]).items():
             drop = partial(without, gone=keys)
-            read[number] = _changed(read[number], fingerprint(keys.tolist()), drop, dtype)
+            read[number] = _change(read[number], fingerprint(keys.tolist()), drop, dtype)
     if holdout and not any(facts["heldout"]["tokens"] for _, facts in read):
         last = holds_out([facts for _, facts in read])
         end = partial(hold_out_end, separator=vocabulary.sep, holdout=holdout)
-        read[last] = _changed(read[last], "both parts", end, dtype)
+        read[last] = _change(read[last], "both parts", end, dtype)
     train, heldout = (
         tuple(
             Shard(folder.name, split, partial(open_tokens, folder, split, dtype), files=part.files)
@@ -123,7 +123,7 @@ TokenFolder = tuple[Path, Facts]
 """A folder of tokens in the cache, and its facts."""
 
 
-def _changed(tokens: TokenFolder, how: str, change: Rewriting, dtype: DType) -> TokenFolder:
+def _change(tokens: TokenFolder, how: str, change: Rewriting, dtype: DType) -> TokenFolder:
     """A part of a source with its documents changed, in a folder of its own."""
     before, facts = tokens
     folder, manifest = before.parent / fingerprint(before.name, how), ignore_patterns(MANIFEST_FILE)

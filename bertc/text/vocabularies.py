@@ -69,7 +69,7 @@ def changed_vocabulary(
                 everything = run.model_copy(update={"holdout": 0.0})
                 read = [tokenise_source(s, base, everything, cache, progress) for _, s in texts]
                 counts = np.sum([text.counts for text in read], axis=0)
-                tokenizer = changed.trimmed(base, counts, node.tokens)
+                tokenizer = changed.trim_tokenizer(base, counts, node.tokens)
         (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         return {"size": tokenizer.get_vocab_size()}
 

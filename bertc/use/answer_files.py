@@ -27,7 +27,7 @@ def check_out(out: Path) -> None:
 def write_answer_file(out: Path, parts: Iterable[list[AnswerRow]]) -> None:
     """Write rows in their order; the file is there only when all of them are."""
     check_out(out)
-    with durable.written_aside(out, 0, elsewhere="-o in another folder") as aside:
+    with durable.write_aside(out, 0, elsewhere="-o in another folder") as aside:
         if out.suffix == ".parquet":
             _parquet(aside, parts)
         else:

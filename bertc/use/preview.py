@@ -197,9 +197,9 @@ def _row_text(
         lines += _paragraphs(view, segments, range(start, end), beside)
         for tensors, targets in terms:
             explained = tensors.explain_example(targets, row, nth)
-            lines += [_indented(f"  {name}: ", text) for name, text in explained]
+            lines += [_indent(f"  {name}: ", text) for name, text in explained]
     for tensors, targets in terms:
-        lines += [_indented(f"  {name}: ", text) for name, text in tensors.explain(targets, view)]
+        lines += [_indent(f"  {name}: ", text) for name, text in tensors.explain(targets, view)]
     return "\n".join(lines)
 
 
@@ -211,12 +211,12 @@ def _paragraphs(view: RowView, parts: list[int], places: range, notes: dict[int,
         paragraphs.setdefault(parts[at], []).append(word)
     names = [chr(ord("A") + segment) if len(paragraphs) > 1 else " " for segment in paragraphs]
     return [
-        _indented(f"  {name} ", " ".join(words))
+        _indent(f"  {name} ", " ".join(words))
         for name, words in zip(names, paragraphs.values(), strict=True)
     ]
 
 
-def _indented(prefix: str, text: str) -> str:
+def _indent(prefix: str, text: str) -> str:
     wrapper = textwrap.TextWrapper(WIDTH, prefix, " " * len(prefix), break_on_hyphens=False)
     wrapper.break_long_words = False
     return wrapper.fill(text)

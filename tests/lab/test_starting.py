@@ -14,7 +14,7 @@ from bertc.cli import starting as commands
 from bertc.lab.fit.budget import Budget
 from bertc.lab.fit.sizing import Machine, budget_named, machine_named
 from bertc.lab.starting.columns import roles_of
-from bertc.lab.starting.init import NEEDS, Answers, purposes, start, surveyed
+from bertc.lab.starting.init import NEEDS, Answers, look_at_data, purposes, start
 from bertc.lab_api import survey
 from bertc.lang.write.format import format_text
 from bertc.run.train.pace import evaluations_due
@@ -33,12 +33,12 @@ TAGGED = "Anna\tB-PER\nsings\tO\n\nBob\tB-PER\nsings\tO\n" * 8
 
 def test_text_that_is_to_come_is_an_amount_unless_a_file_has_that_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    spec = start(surveyed("1.5 gb of German"), Answers())
+    spec = start(look_at_data("1.5 gb of German"), Answers())
     assert 'files("text/**/*.txt", language="German")' in spec
     assert "# text/**/*.txt: text, to be put there, about 1.40 GiB." in spec
     assert resolve(spec).vocabulary.size == 32_000
     (tmp_path / "2 GB").write_text("The hen and a duck of the pond.")
-    assert surveyed("2 GB").text_bytes == 31
+    assert look_at_data("2 GB").text_bytes == 31
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from bertc import lang
 from bertc.base.diagnostics import Diagnostics, UsageError, codes, explain
 from bertc.base.diagnostics.codes import GROUPS
 from bertc.check import passes
-from bertc.check.equal import equalled
+from bertc.check.equal import equalise
 from bertc.check.facts import counts
 from bertc.check.facts import facts as filled_in
 from bertc.check.facts.examples import read_files
@@ -41,7 +41,7 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(folder)
     diagnostics = Diagnostics()
     programs = lang.load("example.bertc", (), diagnostics)[:1]
-    for program in equalled(programs, diagnostics) if code in OF_BUDGETS else programs:
+    for program in equalise(programs, diagnostics) if code in OF_BUDGETS else programs:
         if code == "E309":
             read_files([program.settings["objective"]], diagnostics)
             break

@@ -31,7 +31,7 @@ from bertc.lang.helps import (
     own_name,
     settings_written,
     with_edits,
-    written_in,
+    write_settings_in,
     written_settings,
 )
 from bertc.lang.read import shapes
@@ -95,7 +95,7 @@ class Written:
             else:
                 rest.append(setting.span.text)
         source = Source("<spec>", f"{self.spec}\n")
-        spec = with_edits(source.text, written_in(source, " ".join(rest), at))
+        spec = with_edits(source.text, write_settings_in(source, " ".join(rest), at))
         return Written(spec.rstrip("\n"), tuple(sets), self.throughout)
 
 

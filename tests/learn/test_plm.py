@@ -9,7 +9,7 @@ import torch
 from bertc.ir.learning.objective import Plm
 from bertc.learn.objectives import Inputs, MicroBatch, corrupt
 from bertc.learn.objectives.draws import another, below, bits, unit
-from bertc.learn.objectives.text.plm import chained, find_spans, shuffled
+from bertc.learn.objectives.text.plm import chained, find_spans, shuffle_ranks
 from bertc.model import PermutationMask
 from tests.learn.material import CLS, SEP, chosen, corrupted, program, rows, vocab
 from tests.learn.references import words_of
@@ -121,14 +121,14 @@ def test_special_tokens_are_never_told_and_come_in_the_order():
 
 
 def test_every_row_is_a_permutation_of_its_own():
-    places = shuffled(bits(1, torch.zeros(300, dtype=torch.long), torch.arange(300), 8), 8)
+    places = shuffle_ranks(bits(1, torch.zeros(300, dtype=torch.long), torch.arange(300), 8), 8)
     assert torch.equal(places.sort(1).values, torch.arange(8).expand(300, 8))
     share = torch.stack([(places == i).float().mean(0) for i in range(8)])
     assert (share - 1 / 8).abs().max() < 0.06
 
 
 def test_blocks_are_shuffled_alike_one_after_the_other():
-    places = shuffled(bits(1, torch.zeros(4, dtype=torch.long), torch.arange(4), 16), 48)
+    places = shuffle_ranks(bits(1, torch.zeros(4, dtype=torch.long), torch.arange(4), 16), 48)
     assert torch.equal(places[:, :16] + 16, places[:, 16:32])
     assert torch.equal(places[:, :16] + 32, places[:, 32:])
     batch = corrupted("plm(block=16, k=2)", rows(50, 48, full=True))

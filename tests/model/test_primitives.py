@@ -12,7 +12,7 @@ from bertc.model import EncoderInputs, build
 from bertc.model.attention import attend
 from bertc.model.attention.relative import gather_distances
 from bertc.model.dropout import dropout
-from bertc.model.weights import picked
+from bertc.model.weights import look_up_rows
 from tests.traced import traced
 
 B, S = 5, 8
@@ -103,7 +103,7 @@ def test_picked_rows_have_torchs_gradient_without_a_scatter(rows):
     ids = torch.randint(0, rows, (3, 7), generator=generator)
     upstream = torch.randn(3, 7, 4, generator=generator)
     operations: set[str] = set()
-    found = [picked(tables[0], ids), compiled(picked, operations)(tables[1], ids)]
+    found = [look_up_rows(tables[0], ids), compiled(look_up_rows, operations)(tables[1], ids)]
     assert torch.equal(*found)
     for vectors in found:
         vectors.backward(upstream)

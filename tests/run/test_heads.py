@@ -8,7 +8,7 @@ from einops import rearrange
 from typer.testing import CliRunner
 
 from bertc.cli.app import app
-from bertc.hub.leaving.pruned import removed_units, without_removed
+from bertc.hub.leaving.pruned import remove_units, removed_units
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.attention import DisentangledAttention, LocalAttention, RelativeAttention
 from bertc.ir.network.norm import PreNorm
@@ -131,7 +131,7 @@ def test_a_model_without_heads_is_one_that_lost_them(tiny):
     with without_heads(model, [(0, 1), (1, 0), (1, 3)]):
         gone = model.encode(ids)
         removed = removed_units(model.encoder.node, dict(model.named_parameters()))
-        resolved, left = without_removed(model.resolved, dict(model.named_parameters()))
+        resolved, left = remove_units(model.resolved, dict(model.named_parameters()))
     assert removed["attention"] == {0: [1], 1: [0, 3]}
     smaller = build(resolved)
     smaller.load_state_dict(left)

@@ -16,7 +16,7 @@ from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_model
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.train.loop import train
-from bertc.tasks.examples.task_sets import learned_examples
+from bertc.tasks.examples.task_sets import draw_learned_examples
 from bertc.tasks.layouts.parts import training_examples
 from tests.predicted import predict
 from tests.run.conftest import WORDS
@@ -171,7 +171,7 @@ def test_so_many_examples_are_learned_from(tuned, rows, tmp_path):
     (task,) = tuned(spelled("classify", rows, ", examples=30")).stages[0].tasks
     assert (task.examples, task.labels) == (30, ("ducks", "geese", "hens"))
     every = training_examples(task)
-    learned = learned_examples(task, every)
+    learned = draw_learned_examples(task, every)
     assert len(learned) == 30
     assert {row.key for row in learned} < {row.key for row in every}
     with pytest.raises(DataError, match="classify has 40 training examples, not 41"):

@@ -83,7 +83,7 @@ def test_a_trimmed_vocabulary_reads_the_text_it_was_made_for_as_before(kind, sha
         np.add.at(counts, base.tokenizer.encode(text, add_special_tokens=False).ids, 1)
     least = changed.staying(base)
     size = least + int(share * (base.size - least))
-    made = from_tokenizer(changed.trimmed(base, counts, share and size), "", base.named)
+    made = from_tokenizer(changed.trim_tokenizer(base, counts, share and size), "", base.named)
     assert made.named == base.named
     for text in read if share == 0 else []:
         assert made.tokenizer.encode(text).tokens == base.tokenizer.encode(text).tokens
@@ -96,7 +96,7 @@ def test_a_trimmed_vocabulary_reads_the_text_it_was_made_for_as_before(kind, sha
         spelled = made.tokenizer.encode("".join(lines()[40].split()[0][::-1]).strip(".!?"))
         assert made.unk not in spelled.ids
     with pytest.raises(DataError, match="no room"):
-        changed.trimmed(base, counts, 3)
+        changed.trim_tokenizer(base, counts, 3)
 
 
 def test_unused_tokens_give_way_to_words_before_the_table_grows() -> None:

@@ -13,7 +13,7 @@ from bertc.ir.data import Files, Parallel, Share
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import WordPiece
 from bertc.tasks.corpus import PreparedCorpus, prepare
-from bertc.text.batches.order import draw_weights, proportioned, texts_of
+from bertc.text.batches.order import draw_weights, set_proportions, texts_of
 from bertc.text.cache.store import Silent
 from bertc.text.rows.sample import sample
 from bertc.text.sources.opening import open_source
@@ -134,11 +134,11 @@ def test_pairs_are_smoothed_by_themselves_and_weights_multiply() -> None:
     assert np.isclose(half[3] / half[4], 2)
     assert np.isclose((half[0] + half[1]) / half[2], np.sqrt(10))
     # Parts are of rows, and only where there are both.
-    assert proportioned((1, 2, 1), (30, 10, 100), (False, False, True), 0.5) == (1, 2, 0.5)
-    assert proportioned((1, 1), (30, 90), (False, True), 0.25) == pytest.approx((1, 1 / 9))
+    assert set_proportions((1, 2, 1), (30, 10, 100), (False, False, True), 0.5) == (1, 2, 0.5)
+    assert set_proportions((1, 1), (30, 90), (False, True), 0.25) == pytest.approx((1, 1 / 9))
     for paired in ((False, False), (True, True)):
-        assert proportioned((1, 2), (30, 10), paired, 0.5) == (1, 2)
-    assert proportioned((1, 2), (30, 10), (False, True), 0) == (1, 2)
+        assert set_proportions((1, 2), (30, 10), paired, 0.5) == (1, 2)
+    assert set_proportions((1, 2), (30, 10), (False, True), 0) == (1, 2)
 
 
 def test_a_batch_of_one_language_at_a_time(made: Make, several: dict[str, str]) -> None:

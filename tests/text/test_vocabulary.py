@@ -228,7 +228,7 @@ def test_white_space_of_tasks_is_read_as_that_of_training(kind, tmp_path: Path) 
     read = [base.tokenizer, load_vocabulary(TokenizerFile(path=str(tmp_path))).tokenizer]
     if kind not in (Words, Bytes):
         counts = np.ones(base.size, np.int64)
-        read += [changed.extended(base, ["vorpelqui"]), changed.trimmed(base, counts, 0)]
+        read += [changed.extended(base, ["vorpelqui"]), changed.trim_tokenizer(base, counts, 0)]
     for tokenizer, white in itertools.product(read, WHITE):
         gap = white + " " * (kind is WordPiece and white in "\x0b\x0c\x85")
         text = f"{white}kalo{gap}mi, ru{gap}{white}te{white}"

@@ -29,10 +29,10 @@ _STYLES = {"error": "1;31", "remark": "1;33", "place": "34", "note": "1;36", "he
 
 def render(diagnostics: Iterable[Diagnostic], color: bool = False) -> str:
     """The text of all diagnostics in the order of their places, safe for terminals."""
-    return "\n\n".join(_Page(color).one(diagnostic) for diagnostic in sorted_by_place(diagnostics))
+    return "\n\n".join(_Page(color).one(diagnostic) for diagnostic in sort_by_place(diagnostics))
 
 
-def sorted_by_place(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+def sort_by_place(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Diagnostics by source, as first met, then by place; those without a place last."""
     unique = list(dict.fromkeys(diagnostics))
     sources: dict[Source, int] = {}
@@ -128,7 +128,7 @@ class _Page:
 
     def excerpt(self, span: Span, label: str, gutter: int, mark: str, style: str) -> list[str]:
         """The place, its source line, and a mark under the characters of the span."""
-        before, marked, after = _cropped(span)
+        before, marked, after = _crop(span)
         pad, bar = " " * gutter, self.paint("|", "place")
         number = self.paint(str(span.line).rjust(gutter), "place")
         indent = " " * _cells(before)
@@ -141,7 +141,7 @@ class _Page:
         ]
 
 
-def _cropped(span: Span) -> tuple[str, str, str]:
+def _crop(span: Span) -> tuple[str, str, str]:
     """A line cut into before, within and after the span: printable, at most WIDTH wide."""
     text = SECRET.sub(lambda match: "*" * len(match[0]), span.source.text)
     start = text.rfind("\n", 0, span.start) + 1

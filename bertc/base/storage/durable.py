@@ -72,12 +72,12 @@ def remove(path: Path) -> None:
 
 def replace(path: Path, content: bytes, elsewhere: str = ANOTHER_OUT) -> None:
     """Write a file so that a reader finds the old content or the new, never a part."""
-    with written_aside(path, len(content), elsewhere) as aside:
+    with write_aside(path, len(content), elsewhere) as aside:
         write(aside, content)
 
 
 @contextmanager
-def written_aside(path: Path, needed_bytes: int, elsewhere: str) -> Iterator[Path]:
+def write_aside(path: Path, needed_bytes: int, elsewhere: str) -> Iterator[Path]:
     """A new path for the block to write a file at; the finished file is then put at ``path``."""
     aside = path.with_name(f".tmp-{path.name}")
     with writing(path, needed_bytes, elsewhere):

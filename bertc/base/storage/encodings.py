@@ -50,7 +50,7 @@ def not_utf8(path: StrPath, raw: bytes, at: int, line: int = 1) -> DataError:
     begin = raw.rfind(b"\n", 0, max(0, at - SAMPLE_BYTES // 2)) + 1
     text = raw[begin : at + SAMPLE_BYTES].decode(errors="replace")
     if sum(c > "\x7f" for c in text) > 2 * text.count("\ufffd"):
-        without = _converted(path, "-c -f UTF-8 -t UTF-8")
+        without = _conversion(path, "-c -f UTF-8 -t UTF-8")
         return DataError(f"{place}, though the text around it is", f"to drop it: {without}")
     marks = {"UTF-32": _UTF_32, "UTF-16": _UTF_16}
     marked = [name for name, mark in marks.items() if raw.startswith(mark)][:1]
@@ -58,7 +58,7 @@ def not_utf8(path: StrPath, raw: bytes, at: int, line: int = 1) -> DataError:
     first, *others = marked or _encodings(sample) or [""]
     if not first:
         return DataError(place, help="save the file as UTF-8")
-    help = _converted(path, f"-f {first} -t UTF-8")
+    help = _conversion(path, f"-f {first} -t UTF-8")
     if others:
         first, *others = map('{} ("{}")'.format, (first, *others), _shown(sample, first, *others))
         help += "; if another line is right, with its name in place of the first"
@@ -73,7 +73,8 @@ def refuse_utf_16(path: StrPath, raw: bytes) -> None:
         name = "UTF-16LE" if odd > even else "UTF-16BE"
         zeros = f"{even + odd:,} of the first {len(raw):,} bytes are 0"
         raise DataError(
-            f"{path}: {zeros}; it seems to be {name}", _converted(path, f"-f {name} -t UTF-8")
+            f"{path}: {zeros}; it seems to be {name}",
+            _conversion(path, f"-f {name} -t UTF-8"),
         )
 
 
@@ -89,7 +90,7 @@ def controls_in(path: StrPath, text: str) -> Iterator[DataError]:
     for wrong in ("ISO8859-1", "ISO8859-2"):
         with suppress(UnicodeEncodeError):
             for right in _encodings(_beyond_ascii(text.encode(wrong))):
-                back = _converted(path, f"-f UTF-8 -t {wrong}", f"-f {right} -t UTF-8")
+                back = _conversion(path, f"-f UTF-8 -t {wrong}", f"-f {right} -t UTF-8")
                 yield DataError(message, f"it seems {right} that was read as {wrong}: {back}")
                 return
     yield DataError(message, "convert its source again, from the encoding that it is in")
@@ -145,7 +146,7 @@ def _shown(sample: bytes, *names: str) -> list[str]:
     return [escaped(text[begin : begin + _SHOWN].strip()) for text in line]
 
 
-def _converted(path: StrPath, *steps: str) -> str:
+def _conversion(path: StrPath, *steps: str) -> str:
     """The command that writes the file as UTF-8, a compressed one as it was, and what to do then.
 
     The old file in place would be read again, of a folder or a pattern.

@@ -11,7 +11,7 @@ from typing import Any
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError
 from bertc.base.storage.paths import is_file
 from bertc.check.facts.texts import remark_on
-from bertc.ir.learning.answer import told_names
+from bertc.ir.learning.answer import label_names
 from bertc.ir.learning.class_loss import BalancedLoss
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
@@ -36,7 +36,7 @@ def _read(term: Term) -> Term:
     task = term.objective
     if not isinstance(task, Task):
         return term
-    asks = told_names(task.answer) == UNKNOWN
+    asks = label_names(task.answer) == UNKNOWN
     balances = isinstance(task.class_loss, BalancedLoss) and not task.class_loss.weights
     kinds = Classify | Regress | Choose | Tag | Read | Embed | Rerank
     imported = isinstance(task, kinds) and not task.train
@@ -65,7 +65,7 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
         for index, term in enumerate(given.value):
             if not isinstance(term.objective, Task):
                 continue
-            reported = partial(_reported, diagnostics, given.origin, index)
+            reported = partial(_report, diagnostics, given.origin, index)
             parts: DataParts = {}
             with reported("train"):
                 term = _read(term)
@@ -85,7 +85,7 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
 
 
 @contextmanager
-def _reported(diagnostics: Diagnostics, origin: Origin, index: int, within: str) -> Iterator[None]:
+def _report(diagnostics: Diagnostics, origin: Origin, index: int, within: str) -> Iterator[None]:
     """Report an error of the block at the argument of a task, else at all of the task."""
     try:
         yield

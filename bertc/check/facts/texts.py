@@ -38,9 +38,9 @@ def remark_on(text: Sequence[DataError], span: Span | None, diagnostics: Diagnos
 
 def with_texts(estimates: "list[Estimate]", programs: Sequence[Resolved]) -> "list[Estimate]":
     """Add the sizes of texts to the estimates of programs."""
-    look = cache(_looked_at)
+    look = cache(_look_at_one)
     return [
-        _with_texts(one, [_weighted(stage, program, look) for stage in program.stages])
+        _with_texts(one, [_weigh_texts(stage, program, look) for stage in program.stages])
         for one, program in zip(estimates, programs, strict=True)
     ]
 
@@ -60,7 +60,7 @@ def _with_texts(one: "Estimate", texts: "list[Sequence[Weighted] | None]") -> "E
     return replace(one, stages=tuple(stages), data=data_of(read, processes))
 
 
-def _weighted(
+def _weigh_texts(
     stage: Stage, program: Resolved, look: "Callable[[Corpus, int], TextFacts | None]"
 ) -> "list[Weighted] | None":
     """The texts of a stage with their weights; None where a look does not tell all of them."""
@@ -78,7 +78,7 @@ def _weighted(
     ]
 
 
-def _looked_at(corpus: Corpus, id_bytes: int) -> "TextFacts | None":
+def _look_at_one(corpus: Corpus, id_bytes: int) -> "TextFacts | None":
     if isinstance(corpus, Docstrings | Hf):
         return None
     from bertc.cost.texts import TextFacts, unread

@@ -34,7 +34,7 @@ def _heads(program: Complete) -> int:
     return math.gcd(*layer_values(program.heads, layers))
 
 
-def _unshared(program: Complete) -> int:
+def _count_unshared(program: Complete) -> int:
     """Heads of keys that heads of queries cannot share evenly; 0 if they can."""
     keys = key_heads(program)
     return keys if _heads(program) % keys else 0
@@ -42,7 +42,7 @@ def _unshared(program: Complete) -> int:
 
 def _sharing_keys(program: Complete) -> Way:
     heads = _heads(program)
-    near = largest_divisor(heads, min(heads, _unshared(program)))
+    near = largest_divisor(heads, min(heads, _count_unshared(program)))
     return argument("attention", program.origins["attention"], "kv_heads", str(near))
 
 
@@ -52,8 +52,8 @@ _OF_ATTENTION: tuple[Rule[Complete], ...] = (
          lambda p: f"positions = {p.positions.kind} needs attention by content, but attention = "
          f"{p.attention.kind} has scores of its own for distances",
          also=("attention", "attention is set here"), help="positions=none or attention=full"),
-    Rule("E312", "attention", _unshared,
-         lambda p: f"{_unshared(p)} heads of keys cannot be shared evenly by {_heads(p)} of "
+    Rule("E312", "attention", _count_unshared,
+         lambda p: f"{_count_unshared(p)} heads of keys cannot be shared evenly by {_heads(p)} of "
          "queries",
          also=("heads", "heads are set here"), way=_sharing_keys),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import settled
+from bertc.check.passes.settings.stages import with_derived
 from bertc.ir.changing.growth import FromVectors
 from bertc.ir.fixes import fix, written
 from bertc.ir.network.body_node import Ability, BodySetting
@@ -42,7 +42,7 @@ def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
         "layers": body.depth, "hidden": body.width, "heads": 1, "head_dim": body.width,
         "ffn": body.width, "positions": NoPositions(), "segments": body.segments,
     }  # fmt: skip
-    return settled(program, {name: Given(value, origin) for name, value in implied.items()})
+    return with_derived(program, {name: Given(value, origin) for name, value in implied.items()})
 
 
 def printed(program: Complete) -> Program:

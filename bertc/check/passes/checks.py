@@ -82,7 +82,7 @@ def _values(value: int | tuple[int, ...]) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else value
 
 
-def _uneven(program: Complete) -> int:
+def _find_uneven(program: Complete) -> int:
     """The fewest heads of a layer that do not divide the width; 0 if all do."""
     origin = program.origins["head_dim"]
     derived = origin.kind == "derived" and origin.source != OF_INIT  # pruned ones keep their width
@@ -91,12 +91,12 @@ def _uneven(program: Complete) -> int:
 
 
 _OF_HEADS: tuple[Rule[Complete], ...] = (
-    Rule("E201", ("heads", "hidden"), _uneven,
-         lambda p: f"{_uneven(p)} heads do not divide the width {p.hidden}",
-         label=lambda p: f"{p.hidden} / {_uneven(p)} leaves {p.hidden % _uneven(p)}",
+    Rule("E201", ("heads", "hidden"), _find_uneven,
+         lambda p: f"{_find_uneven(p)} heads do not divide the width {p.hidden}",
+         label=lambda p: f"{p.hidden} / {_find_uneven(p)} leaves {p.hidden % _find_uneven(p)}",
          also=lambda p: ("hidden", f"hidden = {p.hidden}"),
          help=lambda p: " or ".join(f"heads={number}" for number in sorted(
-             fitting_heads(p, _uneven(p), p.hidden, key_heads(p))[:2]))),
+             fitting_heads(p, _find_uneven(p), p.hidden, key_heads(p))[:2]))),
     Rule("E223", "heads", lambda p: len(set(_values(p.heads))) > 1 and p.positions.ties_biases,
          lambda p: f"layers differ in heads, but positions = {p.positions.kind} shares its biases "
          "between all layers",

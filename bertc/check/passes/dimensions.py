@@ -48,7 +48,7 @@ def dimensions(program: Complete, diagnostics: Diagnostics) -> Complete:
             for setting, compute in formulas.items()
             if setting not in program.origins
         }
-        program = stages.settled(program, derived)
+        program = stages.with_derived(program, derived)
     return program.model_copy(update={"program": printed(program)})
 
 

@@ -45,10 +45,10 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
         if "steps" in program.settings and _have_steps(program.stages)
         else {}
     )
-    stages = _overruled(program.stages, settings, {**length, **from_command_line})
+    stages = _override_stages(program.stages, settings, {**length, **from_command_line})
     if base is None:
         return replace(program, stages=stages)
-    stages = stages or _overruled(base.stages, base.settings, program.settings)
+    stages = stages or _override_stages(base.stages, base.settings, program.settings)
     return Program(name=program.name, settings=settings, stages=stages)
 
 
@@ -92,7 +92,7 @@ def _network_of(base: Program) -> Program:
     return Program(name=base.name, settings=of_network)
 
 
-def _overruled(
+def _override_stages(
     stages: tuple[StageGiven, ...], run: Mapping[str, Given], settings: Mapping[str, Given]
 ) -> tuple[StageGiven, ...]:
     """The stages of ``run`` without what ``settings`` override; ``steps`` is shared out."""

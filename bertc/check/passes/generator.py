@@ -2,7 +2,7 @@
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import fitting_heads, settled
+from bertc.check.passes.settings.stages import fitting_heads, with_derived
 from bertc.ir.fixes import argument
 from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import GeneratorNetwork, NoGenerator
@@ -33,7 +33,7 @@ def generator_widths(program: Complete, diagnostics: Diagnostics) -> Complete:
         "heads": node.heads or max(1, hidden // 64),
         "ffn": node.ffn or 4 * hidden,
     }
-    return settled(program, {"generator": Given(node.model_copy(update=widths), origin)})
+    return with_derived(program, {"generator": Given(node.model_copy(update=widths), origin)})
 
 
 def generator(program: Complete, diagnostics: Diagnostics) -> None:

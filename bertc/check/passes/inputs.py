@@ -26,7 +26,7 @@ from bertc.base.storage.paths import (
 )
 from bertc.base.storage.plain_file import no_file, no_folder, no_match
 from bertc.base.storage.remote import files_anywhere
-from bertc.check.passes.settings.stages import settled
+from bertc.check.passes.settings.stages import with_derived
 from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, vector_file
 from bertc.ir.data import Prepared, named_files
@@ -55,7 +55,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
         taught = [(program.teacher, program.origins["teacher"])]
         taught += [(s.teacher, s.own["teacher"]) for s in program.stages if "teacher" in s.own]
         setting = next(filter(None, starmap(_of_teacher, taught)), setting)
-        program = settled(program, {"vocab": setting})
+        program = with_derived(program, {"vocab": setting})
     if isinstance(init, FromOther) and begins and _gives_way(setting, origin):
         if not is_folder(init.path):
             nowhere_to_begin(init, origin.span, diagnostics)
@@ -65,7 +65,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
             setting = Given(vocabulary_of_init(Path(init.path)), derived)
         except (DataError, UnsafeError) as error:
             return _unreadable(program, error, origin, diagnostics)
-        program = settled(program, {"vocab": setting})
+        program = with_derived(program, {"vocab": setting})
     else:
         for stage in program.stages:
             origin = stage.origins["data"]
@@ -76,7 +76,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
                 except (DataError, MissingInputError) as error:
                     diagnostics.error("E307", error.message, origin.span, help=error.help)
                     return program
-                program = settled(program, {"vocab": setting})
+                program = with_derived(program, {"vocab": setting})
     vocab = program.vocab
     if not isinstance(vocab, TokenizerFile):
         return _of_another(program, diagnostics)
@@ -89,7 +89,7 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
             vocab = vocab.model_copy(update={"size": reading.vocabulary_size(read)})
         except (DataError, MissingInputError, UnsafeError) as error:
             _unreadable(program, error, setting.origin, diagnostics)
-    return settled(program, {"vocab": Given(vocab, setting.origin)})
+    return with_derived(program, {"vocab": Given(vocab, setting.origin)})
 
 
 def _of_another(program: Complete, diagnostics: Diagnostics) -> Complete:

@@ -89,12 +89,12 @@ def _map_fits(scheme: ShareMap, check: Checker[StageSettings]) -> None:
                 "share",
                 label="an owner is the layer itself or an earlier one that owns its weights",
                 also=("layers", f"layers = {layers}"),
-                help=f"share={show_value(_mended(scheme, layers))}",
+                help=f"share={show_value(_mend_sharing(scheme, layers))}",
             )
             return
 
 
-def _mended(scheme: ShareMap, layers: int) -> Sharing:
+def _mend_sharing(scheme: ShareMap, layers: int) -> Sharing:
     """The scheme in which layers share as there, each with the first that names the same owner.
 
     ``[0, 0, 1, 2]`` of four layers becomes ``[0, 0, 2, 3]``.

@@ -7,7 +7,7 @@ from bertc.base.diagnostics import Diagnostics, listed, several
 from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.fixes import argument, note, written
-from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector, told_names
+from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector, label_names
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import UNKNOWN, Task
 from bertc.ir.learning.vector_task import Embed
@@ -167,17 +167,17 @@ def _from_text(stage: StageSettings) -> list[str]:
     return [term.name for term in terms if not term.objective.teaching]
 
 
-def _misweighed(stage: StageSettings) -> str:
+def _find_misweighed(stage: StageSettings) -> str:
     """The mistake of a task with other numbers of weights than labels; empty if none has one."""
     for task in stage.tasks:
-        weights, names = len(task.class_loss.weights), told_names(task.answer)
+        weights, names = len(task.class_loss.weights), label_names(task.answer)
         if weights not in (0, len(names)) and names != UNKNOWN:
             labels = f"{len(names)} labels ({listed(names)})"
             return f"{task.title} has {labels}, but loss has {several(weights, 'weight')}"
     return ""
 
 
-def _uncopied(stage: StageSettings) -> list[str]:
+def _find_uncopied(stage: StageSettings) -> list[str]:
     """The tasks whose answers belong to words or passages, which no copy of a text has."""
     return [task.title for task in stage.tasks if not isinstance(task.answer, COPIED)]
 
@@ -213,12 +213,12 @@ _OF_TASKS: tuple[Rule[StageSettings], ...] = (
          lambda s: f"{listed(_from_text(s))} learns from text, a task from examples: one stage "
          "cannot do both",
          label="a stage reads either text or examples", help="make a stage for each"),
-    Rule("E277", "objective", _misweighed,
-         _misweighed,
+    Rule("E277", "objective", _find_misweighed,
+         _find_misweighed,
          help="a weight for each label, in their order"),
-    Rule("E276", "augment", lambda s: s.augment != UNCHANGED and _uncopied(s),
+    Rule("E276", "augment", lambda s: s.augment != UNCHANGED and _find_uncopied(s),
          lambda s: "augment copies examples of texts with a label or a score, but those of "
-         f"{listed(_uncopied(s))} have others",
+         f"{listed(_find_uncopied(s))} have others",
          also=("objective", "the objective is set here"), help="augment=none"),
     Rule("E281", "objective", _unlike,
          lambda s: f"tasks of one network embed with unlike {_unlike(s)}, and it makes vectors "

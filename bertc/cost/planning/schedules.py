@@ -45,10 +45,10 @@ def _decay(stage: Stage, updates: float) -> float:
         case optimizer.WarmupStableDecay(shape=shape, end=end):
             if left >= last or not last:
                 return 1.0
-            return end + (1 - end) * _left(shape, (last - left) / last)
+            return end + (1 - end) * _remaining_share(shape, (last - left) / last)
 
 
-def _left(shape: Literal["1-sqrt", "linear", "cosine"], progress: float) -> float:
+def _remaining_share(shape: Literal["1-sqrt", "linear", "cosine"], progress: float) -> float:
     """A decay from 1 to 0, at this progress."""
     match shape:
         case "1-sqrt":

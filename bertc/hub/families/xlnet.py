@@ -111,13 +111,13 @@ def _stored_shape(encoder: Encoder, name: str, shape: family.Shape) -> family.Sh
     return (*shape[:-1], *by_head) if name.endswith(BY_HEAD) else shape
 
 
-def _stored(encoder: Encoder, name: str, tensor: "Tensor") -> "Tensor":
+def _to_layout(encoder: Encoder, name: str, tensor: "Tensor") -> "Tensor":
     """A bertc tensor in the layout's shape."""
     turned = tensor.T if name.endswith(INWARD) else tensor
     return turned.reshape(_stored_shape(encoder, name, tuple(tensor.shape)))
 
 
-def _taken(name: str, tensor: "Tensor", shape: family.Shape) -> "Tensor":
+def _from_layout(name: str, tensor: "Tensor", shape: family.Shape) -> "Tensor":
     """A tensor of the layout in the shape of bertc's table."""
     if name.startswith("encoder.attention.") and name.endswith(INWARD):
         return tensor.reshape(shape[1], shape[0]).T.contiguous()
@@ -169,5 +169,5 @@ XLNET = family.Family(
     unread=frozenset({"mask_emb"}),
     # The class has an embedding that tasks do not use.
     unused=lambda encoder: {} if encoder.two_streams else {"mask_emb": (1, 1, encoder.hidden)},
-    reshape=family.Reshape(_stored_shape, _stored, _taken),
+    reshape=family.Reshape(_stored_shape, _to_layout, _from_layout),
 )

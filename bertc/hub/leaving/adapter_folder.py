@@ -12,7 +12,7 @@ from bertc.base.diagnostics import DataError
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.families.tokens import Tokens
 from bertc.hub.folder import replacing
-from bertc.hub.keys import by_key, keys, part_of, prefixed
+from bertc.hub.keys import by_key, keys, part_of, prefix_key
 from bertc.hub.leaving.adapted import merged
 from bertc.hub.leaving.exporting import Exported, save_tokenizer
 from bertc.hub.leaving.target import held_task, target_of
@@ -56,7 +56,7 @@ def export_adapter(
     pairs = _pairs(family, encoder, chosen, tensors)
     named = [name for name in weights_merged if part_of(name) in chosen.parts]
     others = keys(family, encoder, named, chosen.named)
-    beside = {prefixed(family, chosen, n, key): weights_merged[n] for n, key in others.items()}
+    beside = {prefix_key(family, chosen, n, key): weights_merged[n] for n, key in others.items()}
     count = len(task.answer.names) if task and isinstance(task.answer, Labels | Tags) else 0
     with replacing(folder) as fresh:
         ready = {f"{WITHIN}{key}": tensor for key, tensor in (pairs | beside).items()}
@@ -90,7 +90,7 @@ def _pairs(
         # Of maps that share a key those without a pair have rows of zeros.
         rows = [(f"{at}{OF_PAIRS[1]}", tensors[n]) for at, n in zip(ends, names, strict=True)]
         seconds = [tensors.get(name, one.new_zeros(len(one), 0)) for name, one in rows]
-        module = prefixed(family, chosen, names[0], key).removesuffix(".weight")
+        module = prefix_key(family, chosen, names[0], key).removesuffix(".weight")
         second: Tensor = torch.block_diag(*seconds)  # type: ignore[no-untyped-call]
         pairs |= {f"{module}.lora_A.weight": torch.cat(firsts), f"{module}.lora_B.weight": second}
     return pairs

@@ -15,7 +15,7 @@ from bertc.hub.config import OF_SCORES, as_it_came, hf_config
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.families.tokens import Tokens
 from bertc.hub.folder import replacing
-from bertc.hub.keys import by_key, keys, part_of, parts_of, prefixed
+from bertc.hub.keys import by_key, keys, part_of, parts_of, prefix_key
 from bertc.hub.leaving.target import held_task, target_of
 from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
@@ -209,7 +209,7 @@ def _write_hf(
     for key, names in by_key(family, placed).items():
         parts = [family.reshape.out(encoder, name, tensors[name]) for name in names]
         joined = parts[0] if len(parts) == 1 else torch.cat(parts)
-        ready[prefixed(family, chosen, names[0], key)] = joined
+        ready[prefix_key(family, chosen, names[0], key)] = joined
     for key, shape in family.unused(encoder).items():
         ready[f"{family.prefix}.{key}"] = torch.zeros(shape)
     write_tensors(fresh / "model.safetensors", ready)

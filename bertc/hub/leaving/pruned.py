@@ -34,7 +34,7 @@ def norms(encoder: Encoder, part: SharedPart, tensors: Mapping[str, Tensor]) -> 
     return {layer: total_u.sqrt() for layer, total_u in squares.items()}
 
 
-def without_removed(
+def remove_units(
     resolved: Resolved, tensors: Mapping[str, Tensor]
 ) -> tuple[Resolved, dict[str, Tensor]]:
     """Program and weights of the network that is left; its outputs are the same."""

@@ -175,10 +175,10 @@ def alike(one: Answer, other: Answer) -> bool:
         widths = {one.by_token and one.by_token.width, other.by_token and other.by_token.width}
         return one.mlp == other.mlp and len(widths) == 1
     same = one.kind == other.kind and one.width == other.width
-    return same and told_names(one) == told_names(other)
+    return same and label_names(one) == label_names(other)
 
 
-def told_names(answer: Answer) -> tuple[str, ...]:
+def label_names(answer: Answer) -> tuple[str, ...]:
     """Labels or tags in the order of their scores; empty for other answers."""
     return answer.names if isinstance(answer, Labels | Several | Tags) else ()
 

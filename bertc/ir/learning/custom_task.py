@@ -11,7 +11,7 @@ from bertc.ir.learning import task as tasks
 from bertc.ir.learning.own_task import OwnTask
 from bertc.ir.learning.vector_task import Embed, Rerank
 
-Columns = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(tasks.told_apart)]
+Columns = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(tasks.check_labels)]
 
 
 class Many(Node):

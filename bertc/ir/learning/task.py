@@ -21,7 +21,7 @@ NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]*$"
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=NAME_PATTERN)]
 
 
-def told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
+def check_labels(names: tuple[str, ...]) -> tuple[str, ...]:
     """Check names of labels: none (read from the training file), or at least two, all different."""
     if len(set(names)) < len(names):
         raise ValueError(f"{max(names, key=names.count)!r} is named twice", "name each once")
@@ -33,7 +33,7 @@ def told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-Names = Annotated[tuple[str, ...], AfterValidator(told_apart)]
+Names = Annotated[tuple[str, ...], AfterValidator(check_labels)]
 
 UNKNOWN = ("?", "??")  # labels before the training file was read
 Sample = Annotated[int, Field(ge=0, exclude_if=lambda count: count == 0)]

@@ -19,7 +19,7 @@ from bertc.ir.network.layer import Dropout, EncoderLayer, LayerWidths
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import LearnedPositions, Positions
 from bertc.ir.network.residual import PLAIN_STREAM, Residual
-from bertc.ir.network.sharing import OUTPUTS, SharedPart, scaled_by_depth, scheme_of
+from bertc.ir.network.sharing import OUTPUTS, SharedPart, scale_by_depth, scheme_of
 from bertc.ir.network.table import table_weight
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.once import once
@@ -212,7 +212,7 @@ class Encoder(BodyNode):
         for layer, part in product(range(self.depth), OUTPUTS):
             if self.owners[part][layer] == layer:
                 layers += self.part_weights(part, layer)
-        layers = [*scaled_by_depth(layers, self.initializer, self.depth)]
+        layers = [*scale_by_depth(layers, self.initializer, self.depth)]
         outside = (
             self.embedding_weights() + self.common_weights() + self.residual.weights(self.depth)
         )

@@ -20,7 +20,7 @@ OUTPUTS: dict[SharedPart, str] = {"attention": "output", "ffn": "outer"}
 Owners = tuple[Annotated[int, Field(ge=0)], ...]
 
 
-def scaled_by_depth(weights: Iterable[Weight], init: Initializer, depth: int) -> tuple[Weight, ...]:
+def scale_by_depth(weights: Iterable[Weight], init: Initializer, depth: int) -> tuple[Weight, ...]:
     """Weights of layers, some of which are drawn with less deviation if ``init`` says so."""
     if not isinstance(init, TruncatedNormal) or not init.depth_scaled:
         return tuple(weights)

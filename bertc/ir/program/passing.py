@@ -62,7 +62,7 @@ def passed_by(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bo
     call, frozen = call_of(stage, network, rows), frozen_in(stage).layers
     forward = network.body.operations(call)
     if adapts(network):
-        return _adapted(forward), True
+        return _adapt_pass(forward), True
     if frozen is None or network.role != "trained":
         return forward, True
     reached, below, layers = False, False, list[tuple[op.Block, ...]]()
@@ -93,7 +93,7 @@ def adapts(network: Network) -> bool:
     return network.role == "trained" and network.body.merged is not network.body
 
 
-def _adapted(forward: op.Forward) -> op.Forward:
+def _adapt_pass(forward: op.Forward) -> op.Forward:
     """A forward pass in which pairs alone learn, below the lowest of which there is no backward."""
     reached, layers = False, list[tuple[op.Block, ...]]()
     for layer in forward.layers:

@@ -35,7 +35,7 @@ def bertc(stepper: Stepper, name: str) -> Contender:
     return Contender(name, plan.precision, plan.compile, stepper.open, stepper.turn, stepper)
 
 
-def warmed_up(device: torch.device, contender: Contender) -> Stepper:
+def warm_up_torch(device: torch.device, contender: Contender) -> Stepper:
     """A small model that has warmed up torch, so that loading kernels is not timed.
 
     The code of its kernels and their workspaces are some 25 MiB, whatever the model. Libraries read

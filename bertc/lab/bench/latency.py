@@ -112,7 +112,7 @@ def _with_graphs(
 ) -> Subject:
     """The subject with ONNX files of its network, in a folder that is there for a while."""
     from bertc import build, load
-    from bertc.lab.onnx.tracing import quantised, to_onnx
+    from bertc.lab.onnx.tracing import quantise, to_onnx
     from bertc.lab_api import graph_of
 
     say(f"tracing {subject.name}")
@@ -122,7 +122,7 @@ def _with_graphs(
     content = to_onnx(graph)
     contents = {"fp32": content}
     if "int8" in precisions:
-        contents["int8"] = quantised(content)
+        contents["int8"] = quantise(content)
     folder.mkdir()
     graphs = {name: folder / f"{name}.onnx" for name in contents}
     for name, path in graphs.items():

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from bertc import MachineError
-from bertc.lab.bench.contender import Contender, Step, warmed_up
+from bertc.lab.bench.contender import Contender, Step, warm_up_torch
 
 WARM_STEPS = 2
 """Untimed steps after the first one, which compiles."""
@@ -133,7 +133,7 @@ def _answering(serve: Callable[..., None], pipe: Connection, *arguments: Any) ->
 def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device) -> None:
     """Take the first step of a contender, then a turn at each request."""
     contender = make()[index]
-    small = warmed_up(device, contender)
+    small = warm_up_torch(device, contender)
     gc.collect()
     gauge = small.gauge()
     with contender.open() as step, contender.turn():

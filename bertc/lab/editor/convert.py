@@ -72,7 +72,7 @@ def diagnostics(reading: Reading, lines: TextLines) -> list[types.Diagnostic]:
     shown = [_diagnostic(finding, reading, lines) for finding in reading.findings]
     if reading.failure:
         help = f"\nhelp: {reading.failure.help}" * bool(reading.failure.help)
-        message = _escaped_lines(f"{reading.failure.message}{help}")
+        message = _escape_lines(f"{reading.failure.message}{help}")
         shown.append(types.Diagnostic(FIRST_LINE, message, _severity("E"), source=TOOL))
     return shown
 
@@ -88,14 +88,14 @@ def _diagnostic(finding: Diagnostic, reading: Reading, lines: TextLines) -> type
     parts += [f"help: {finding.help}"] * bool(finding.help)
     return types.Diagnostic(
         shown_at(finding, reading, lines),
-        _escaped_lines("\n".join(parts)),
+        _escape_lines("\n".join(parts)),
         _severity(finding.code),
         code=finding.code,
         source=TOOL,
     )
 
 
-def _escaped_lines(text: str) -> str:
+def _escape_lines(text: str) -> str:
     return "\n".join(map(escaped, text.split("\n")))
 
 

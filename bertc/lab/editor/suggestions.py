@@ -27,7 +27,7 @@ def suggestions(place: CursorPlace) -> list[Suggestion]:
         case "item":
             return list(_items(place))
         case "base":
-            return list(_shipped())
+            return list(_list_shipped())
         case "argument":
             slot = slots.slot_at(place)
             return [*_arguments(place, slot), *_values(slots.values_at(place))] if slot else []
@@ -64,7 +64,7 @@ def _arguments(place: CursorPlace, slot: slots.ArgumentSlot) -> Iterator[Suggest
 
 
 @cache
-def _shipped() -> tuple[Suggestion, ...]:
+def _list_shipped() -> tuple[Suggestion, ...]:
     """The shipped specs, each with its first comment."""
     texts = ((name, spec_text(name)) for name in shipped_specs())
     return tuple(

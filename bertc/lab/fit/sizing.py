@@ -125,7 +125,7 @@ def shapes(parts: Parts) -> list[Parts]:
     return variants
 
 
-def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: int) -> Sized:
+def fit_size(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: int) -> Sized:
     """The spec of the largest network that the budget and the text train enough.
 
     On text it is trained for as long as the budget lasts, at most ``MOST_PASSES`` passes. Of a

@@ -11,7 +11,7 @@ from typing import Any
 
 from bertc import Trained, UsageError, load
 from bertc.lab.onnx.runtime import package
-from bertc.lab.onnx.tracing import OPSET, Check, compared, quantised, to_onnx
+from bertc.lab.onnx.tracing import OPSET, Check, compared, quantise, to_onnx
 from bertc.lab_api import Graph, units
 
 NAME, INT8, DESCRIPTION = "model.onnx", "model.int8.onnx", "onnx.json"
@@ -60,7 +60,7 @@ def export_onnx(run: Path, to: Path, *, int8: bool = False) -> OnnxFolder:
     checked = compared(graph, files[NAME])
     if int8:
         say("quantising it")
-        files[INT8] = quantised(files[NAME])
+        files[INT8] = quantise(files[NAME])
     described = json.dumps(_described(graph, model, checked), indent=1, ensure_ascii=False)
     model.save_tokenizer(to, {**files, DESCRIPTION: f"{described}\n".encode()})
     return OnnxFolder(to, graph, checked, {name: len(content) for name, content in files.items()})

@@ -131,7 +131,7 @@ def _difference(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
     return float(np.abs(one - other).max() / max(1.0, np.abs(one).max()))
 
 
-def quantised(content: bytes) -> bytes:
+def quantise(content: bytes) -> bytes:
     """The graph with weights and tables in int8, a scale per channel; activations as they come."""
     onnx, quantization = package("onnx"), package("onnxruntime.quantization")
     with tempfile.TemporaryDirectory() as folder, quiet():

@@ -55,7 +55,7 @@ def by_setting(groups: Sequence[Group]) -> Sequence[Part]:
     """A picture a setting that varies: the first score of every run over the values of it."""
     score = scores_of(groups)[0]
     return [
-        _scattered(score, groups, name, {name: _value_of(name)})
+        _scatter_runs(score, groups, name, {name: _value_of(name)})
         for name in groups[0].settings
         if 1 < len({group.settings[name] for group in groups}) <= MOST_VALUES
     ]
@@ -70,11 +70,11 @@ def against_cost(groups: Sequence[Group], curves: Mapping[Path, Curves | None]) 
         "parameters": lambda run, _: run.parameters,
     }
     shown = scores_of(groups)[:MOST_SCORES]
-    pictures = (_scattered(score, groups, heading(score), axes) for score in shown)
+    pictures = (_scatter_runs(score, groups, heading(score), axes) for score in shown)
     return (legend([group_label(group) for group in groups]), *pictures)
 
 
-def _scattered(
+def _scatter_runs(
     score: Score,
     groups: Sequence[Group],
     title: str,

@@ -87,7 +87,7 @@ class Job:
             raise type(error)(f"{place}: {error.message}", error.help) from None
 
 
-def outdated(jobs: Sequence[Job]) -> list[str]:
+def find_outdated(jobs: Sequence[Job]) -> list[str]:
     """Names of finished jobs of which the table says something else now, or of runs before them."""
     names = list[str]()
     for job in jobs:

@@ -54,7 +54,7 @@ def read_table(name: str) -> Table:
         help = f"did you mean {near}?" if near else "bertc reproduce lists the tables"
         raise MissingInputError(f"there is no table `{name[:60]}`", help)
     path = shipped.get(name, Path(name))
-    table, usual = _parsed(path), _parsed(_folder() / f"{SCALES}{TOML}")
+    table, usual = _parse_table(path), _parse_table(_folder() / f"{SCALES}{TOML}")
     scales = table.get("scales", {})
     if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
         raise _mistaken(path, "scales", "tables [scales.NAME] expected")
@@ -100,7 +100,7 @@ def _place(loc: Sequence[int | str], table: Mapping[str, Any]) -> str:
     return ".".join(words) or "the table"
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _parse_table(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

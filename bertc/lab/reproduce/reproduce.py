@@ -9,7 +9,7 @@ from typing import Any
 from bertc import MissingInputError, ResumeRefusedError, UsageError
 from bertc.lab.reproduce.costs import Costs, costs_of
 from bertc.lab.reproduce.files import data_files
-from bertc.lab.reproduce.job import Job, outdated, write_file
+from bertc.lab.reproduce.job import Job, find_outdated, write_file
 from bertc.lab.reproduce.programs import Jobs, with_equal_steps
 from bertc.lab.reproduce.reading import read_table
 from bertc.lab.reproduce.results import results_of
@@ -65,7 +65,7 @@ def train_table(
             "\n".join((f"{table.name} has no row without files that are not there:", *lines)),
             help="--data FOLDER that has them, or --data NAME=PATH",
         )
-    if names := outdated(every):
+    if names := find_outdated(every):
         folders = ", ".join(str(folder / name) for name in names)
         raise ResumeRefusedError(
             f"{folder / names[0]} was trained for another row or other files than now",
@@ -114,7 +114,7 @@ def _shown(jobs: Jobs, seeds: Sequence[int]) -> Shown:
     every = jobs.all(seeds)
     rows = {job.name.partition("/")[0] for job in every}
     others = (path.name for path in sorted(jobs.out.iterdir()) if path.is_dir())
-    left_out = (*outdated(every), *(name for name in others if name not in rows))
+    left_out = (*find_outdated(every), *(name for name in others if name not in rows))
     return Shown(jobs.table, results_of(jobs, seeds, left_out), left_out)
 
 

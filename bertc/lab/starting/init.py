@@ -14,7 +14,7 @@ from typing import Literal
 from bertc import UsageError, estimate
 from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.candidate import SPENT
-from bertc.lab.fit.sizing import Machine, Parts, Sized, shapes, sized
+from bertc.lab.fit.sizing import Machine, Parts, Sized, fit_size, shapes
 from bertc.lab.starting.columns import Column, Roles, roles_of
 from bertc.lab_api import (
     Survey,
@@ -79,7 +79,7 @@ class Planned(Survey):
         return int(self.amount)
 
 
-def surveyed(name: str) -> Survey:
+def look_at_data(name: str) -> Survey:
     """Look at data, or take ``20 GB of German`` for text that will be in the folder ``text``."""
     match = None if os.path.exists(name) else _AMOUNT.fullmatch(name.strip())
     if match is None:
@@ -131,7 +131,7 @@ def _spec(answers: Answers, seen: Survey, roles: Roles, purpose: Purpose) -> Siz
         # Files of words and answers are no running text to learn from first.
         text = "data = docstrings  # for the vocabulary; text like yours is better"
         tried = shapes(Parts((), (text, "vocab = bpe(8k)"), (), task))
-        return sized(tried, answers.budget, answers.machine, seen.text_bytes)
+        return fit_size(tried, answers.budget, answers.machine, seen.text_bytes)
     language = answers.language or (seen.language if isinstance(seen, Planned) else "")
     text = _data(seen, roles.text, purpose, language)
     batch, seq = answers.machine.rows
@@ -141,11 +141,11 @@ def _spec(answers: Answers, seen: Survey, roles: Roles, purpose: Purpose) -> Siz
         rule = "optimizer = adamw(1e-4, warmup=10%)  # a lower rate than a new network's"
         tried = [Parts(begin, (text,), (*training, rule))]
         limit = answers.budget if answers.budget.kind in SPENT else HOUR
-        return sized(tried, limit, answers.machine, seen.text_bytes)
+        return fit_size(tried, limit, answers.machine, seen.text_bytes)
     size = next(size for most, size in VOCABULARIES if seen.text_bytes < most)
     vocabulary = f"vocab = bpe({size})  # learned from it; any language"
     tried = shapes(Parts((), (text, vocabulary), training, task))
-    return sized(tried, answers.budget, answers.machine, seen.text_bytes)
+    return fit_size(tried, answers.budget, answers.machine, seen.text_bytes)
 
 
 def _data(seen: Survey, column: Column | None, purpose: Purpose, language: str) -> str:

@@ -39,7 +39,7 @@ ValuePath = tuple[str | int, ...]
 MOST_SUMMANDS = 1_000
 
 
-def _refused(error: ErrorDetails, written: str) -> tuple[str, str]:
+def _explain_refusal(error: ErrorDetails, written: str) -> tuple[str, str]:
     """The fault of a value that breaks a rule of an argument, and the remedy."""
     context = error.get("ctx", {})
     of_names = context.get("pattern") == NAME_PATTERN
@@ -50,7 +50,7 @@ def _refused(error: ErrorDetails, written: str) -> tuple[str, str]:
     return f"{written[:40]} is no {'name' if of_names else 'value of it'}", help
 
 
-def _unnamed(value: tree.Value | None) -> bool:
+def _is_unnamed(value: tree.Value | None) -> bool:
     """True if a value stands in a list or call without a name before it."""
     if value is None:
         return False
@@ -103,12 +103,12 @@ class Converter:
     def _slot(self, place: ValuePath, value: tree.Value | None = None) -> Slot:
         """The name of a setting or argument in messages; a summand has that of its setting."""
         if not place:
-            return Slot(self.name, "" if _unnamed(value) else f"{self.name} = ")
+            return Slot(self.name, "" if _is_unnamed(value) else f"{self.name} = ")
         if len(place) == 2 and isinstance(place[0], int) and place[1] != "weight":
             return Slot(self.name, "")
         names = [part for part in place if isinstance(part, str)]
         name = names[-1] if names else self.name
-        named = place[-1] == name and name != "weight" and not _unnamed(value)
+        named = place[-1] == name and name != "weight" and not _is_unnamed(value)
         return Slot(name, f"{name}=" if named else "", "" if named or not names else self.name)
 
     # ---- nodes
@@ -219,7 +219,7 @@ class Converter:
             first = next((e for e in errors if "error" in e.get("ctx", {})), errors[0])
             details = getattr(first.get("ctx", {}).get("error"), "args", ())
             at = self.parts.get((*place, *first["loc"][:1]), value.span)
-            refused = details or _refused(first, at.text)
+            refused = details or _explain_refusal(first, at.text)
             cause, help = (*refused, "leave out one of the two")[:2]
             self.diagnostics.error("E110", f"`{self._slot(place).name}`: {cause}", at, help=help)
             return BAD

@@ -43,7 +43,7 @@ def unknown_kind(
 ) -> None:
     """Report a word that names no kind, or a path without quotes."""
     if shape.bare("bare_string") and os.path.lexists(name.text):
-        _unquoted_path(name, slot, diagnostics)
+        _report_unquoted_path(name, slot, diagnostics)
         return
     known, wrong, before, after = _words_of(slot.name, shape), name, "", ""
     if family := [word for word in known if word.startswith(f"{name.text}(")]:  # `kd(logits)`
@@ -76,7 +76,7 @@ def _words_of(setting: str, shape: KindShape) -> list[str]:
     return tasks if setting == "task" and tasks else shape.words
 
 
-def _unquoted_path(name: Name, slot: Slot, diagnostics: Diagnostics) -> None:
+def _report_unquoted_path(name: Name, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report an existing path without quotes, which a shell removes after ``--set``."""
     override = name.span.source.name.startswith(OVERRIDE)
     instead = f"./{name.text}" if override else f'"{name.text}"'

@@ -107,13 +107,13 @@ def parse(text: str, name: str = "<spec>", diagnostics: Diagnostics | None = Non
     tokens, comments = scan(source, found)
     items, mistake = parse_items(tokens, source)
     if mistake:
-        items = _recovered(tokens, source, found)
+        items = _recover_items(tokens, source, found)
     if diagnostics is None:
         found.raise_if_any()
     return Tree(source, tuple(items), tuple(comments))
 
 
-def _recovered(tokens: Sequence[Token], source: Source, diagnostics: Diagnostics) -> list[Item]:
+def _recover_items(tokens: Sequence[Token], source: Source, diagnostics: Diagnostics) -> list[Item]:
     """The items of faulty tokens one by one, so that a mistake affects its own setting only.
 
     1. Cut the tokens before each setting, and around the header and the brace of a block.
@@ -163,7 +163,7 @@ def _items_before(tokens: Sequence[Token], place: int, source: Source) -> list[I
 def _chunks(tokens: Sequence[Token], source: Source) -> Iterator[Sequence[Token]]:
     """Cut tokens before each setting, and around the header and the brace of a block."""
     first, index, depth = 0, 0, 0
-    closed_later = _closed_later(tokens)
+    closed_later = _find_closed(tokens)
     while index < len(tokens):
         kind, before = tokens[index].kind, tokens[index - 1].kind if index else ""
         header = 0 if before == "EQUAL" else _block_header(tokens[index : index + 3])
@@ -194,7 +194,7 @@ def _begins_setting(tokens: Sequence[Token], index: int, inside: bool, source: S
     return kinds == ["NAME", "EQUAL"] and not extends and (at_margin or not inside)
 
 
-def _closed_later(tokens: Sequence[Token]) -> list[bool]:
+def _find_closed(tokens: Sequence[Token]) -> list[bool]:
     """For each token True if the bracket open before it is closed after it, by count."""
     depths = [0]
     for token in tokens:

@@ -18,7 +18,7 @@ def compile_table(source: str) -> dict[str, Any]:
     terminals = {terminal.name for terminal in lark.terminals} | {END}
     rows = {rule: _production(rule) for rule in lark.rules}
     productions = sorted(set(rows.values()))
-    numbers = _numbered(table.states, table.start_states["start"], Shift)
+    numbers = _number_states(table.states, table.start_states["start"], Shift)
     actions: list[dict[str, int]] = [{} for _ in numbers]
     gotos: list[dict[str, int]] = [{} for _ in numbers]
     for state, number in numbers.items():
@@ -46,7 +46,7 @@ def _production(rule: Any) -> tuple[str, int, bool, bool]:
     return name, len(rule.expansion), name.startswith("_"), bool(rule.options.expand1)
 
 
-def _numbered(states: Any, start: int, shift: object) -> dict[int, int]:
+def _number_states(states: Any, start: int, shift: object) -> dict[int, int]:
     """States numbered by a walk from the start, because lark's own order varies."""
     numbers = {start: 0}
     queue = [start]

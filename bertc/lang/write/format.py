@@ -156,15 +156,15 @@ def _wrapped(head: str, value: tree.Value | tree.Argument, indent: str, tail: st
         case tree.Scaled():
             return _wrapped(f"{head}{flat(value.factor)}*", value.term, indent, tail)
         case tree.Call():
-            return _bracketed(f"{head}{value.name.text}(", value.arguments, f"){tail}", indent)
+            return _bracket(f"{head}{value.name.text}(", value.arguments, f"){tail}", indent)
         case tree.Series():
-            return _bracketed(f"{head}[", value.items, f"]{tail}", indent)
+            return _bracket(f"{head}[", value.items, f"]{tail}", indent)
         case tree.Grid():
-            return _bracketed(f"{head}{{", value.choices, f"}}{tail}", indent)
+            return _bracket(f"{head}{{", value.choices, f"}}{tail}", indent)
     return [line]
 
 
-def _bracketed(
+def _bracket(
     opening: str, values: Sequence[tree.Value | tree.Argument], closing: str, indent: str
 ) -> list[str]:
     """Lay out values in brackets; short ones share lines, long ones have their own."""

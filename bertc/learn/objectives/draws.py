@@ -88,7 +88,7 @@ def order_keys(bits_bn: Int[Tensor, "b n"], allowed_bn: Bool[Tensor, "b n"]) -> 
     return torch.where(allowed_bn, keys_bn, LAST)
 
 
-def weighted_keys(
+def weigh_keys(
     bits_bn: Int[Tensor, "b n"], scarcity_bn: Float[Tensor, "b n"], allowed_bn: Bool[Tensor, "b n"]
 ) -> Int[Tensor, "b n"]:
     """Keys like those of ``order_keys``, with lanes first in proportion to 1 / scarcity (float64).

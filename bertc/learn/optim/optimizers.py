@@ -18,7 +18,7 @@ from bertc.ir.network.body_node import layer_of
 from bertc.learn.optim.by_tensor import Add, ForeachRule, Moments
 from bertc.learn.optim.muon import MuonRule
 from bertc.learn.step.engines import local_shards
-from bertc.model.parts import profiled_as
+from bertc.model.parts import profile_as
 
 
 class Guard(NamedTuple):
@@ -86,7 +86,7 @@ def make_rule(
 def gradient_norm(parameters: Mapping[str, Tensor]) -> Tensor:
     """The 2-norm of all gradients of this process as one vector; 0-d, on the device."""
     gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
-    with profiled_as("optimiser"):
+    with profile_as("optimiser"):
         return torch.nn.utils.get_total_norm(gradients, foreach=True)
 
 
@@ -94,7 +94,7 @@ def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
     """Scale all gradients so that their norm, known to be ``norm``, is at most ``limit``."""
     if limit and norm > limit:
         gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
-        with profiled_as("optimiser"):
+        with profile_as("optimiser"):
             torch._foreach_mul_(gradients, limit / norm)
 
 
@@ -104,7 +104,7 @@ def clip_tensors(parameters: Mapping[str, Tensor], limit: float, add: Add, copie
     ``add`` sums a vector over processes, of which ``copies`` hold the same gradient.
     """
     gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
-    with profiled_as("optimiser"):
+    with profile_as("optimiser"):
         squares = torch.stack(torch._foreach_norm(gradients)).double().square()
         add(squares)  # shards: their squares add up
         factors = (limit / (squares / copies).sqrt()).clamp(max=1).float()

@@ -18,7 +18,7 @@ from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets
 from bertc.learn.step.micro_batches import Corruption, split
 from bertc.machine.signals import GLANCE_SECONDS
 from bertc.model import EncoderInputs
-from bertc.model.parts import profiled_as
+from bertc.model.parts import profile_as
 from bertc.tasks.examples.task import TaskBatch
 from bertc.tasks.examples.task_data import TaskData
 from bertc.text.batches.batch import RawBatch
@@ -93,7 +93,7 @@ class Taken(ABC, Generic[Made]):
     def look_ahead(self) -> None:
         """Prepare the next batch, if there is one, so that ``take`` returns at once."""
         if not self._ready and self._waiting is not None:
-            with profiled_as("loader"):
+            with profile_as("loader"):
                 while wait([self._waiting], GLANCE_SECONDS).not_done:
                     self._check()
                 prepared = self._waiting.result()

@@ -91,7 +91,7 @@ def files(stage: Stage, step: int) -> dict[str, Shapes]:
     return {MEMORY: of_all} if of_all else {}
 
 
-def taken_up(
+def take_up_memory(
     files_there: Mapping[str, dict[str, Tensor]],
     stage: Stage,
     step: int,

@@ -18,7 +18,7 @@ from bertc.learn.step.engines import Objective
 from bertc.model import Memory, Model
 from bertc.model.body import BodyModule, Outputs
 from bertc.model.model import Frozen
-from bertc.model.parts import profiled_as
+from bertc.model.parts import profile_as
 
 LEAST_WEIGHT = 1e-6
 """The least sum of weights that a loss is divided by."""
@@ -50,7 +50,7 @@ def make_objective(
         micro_batch: MicroBatch, factors_t: Tensor
     ) -> tuple[Tensor, Tensor, Memory | None]:
         # What is no body's part, within, is the head's.
-        with profiled_as("head"):
+        with profile_as("head"):
             return forward(micro_batch, factors_t)
 
     def forward(micro_batch: MicroBatch, factors_t: Tensor) -> tuple[Tensor, Tensor, Memory | None]:
@@ -59,7 +59,7 @@ def make_objective(
         memory: Memory | None = None
         for network in networks:
             if not network.learned:
-                with profiled_as("teacher"):
+                with profile_as("teacher"):
                     micro_batch = teachers[network.name](micro_batch)
                 continue
             with nullcontext() if network.terms else torch.no_grad():

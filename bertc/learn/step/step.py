@@ -28,7 +28,7 @@ from bertc.learn.step.objective import counts, divisors, kinds, remembering, ter
 from bertc.learn.step.type_weights import TypeWeights, counts_of, with_counts
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model import Memory, Model
-from bertc.model.parts import profiled_as
+from bertc.model.parts import profile_as
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class TrainStep:
         return StepResult(total, means, grad_norm)
 
     def _update(self, rate: float, checked: Guard | None = None) -> None:
-        with profiled_as("optimiser"):
+        with profile_as("optimiser"):
             self._rule.update(rate, checked)
 
     def read(self, inputs: Inputs) -> Batch:

@@ -179,8 +179,8 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
         """Weighted values (b, n, q, d)."""
         b, n, q, _ = query_bnqd.shape
         row_bnqk = context.row.expand(b, n, q, -1)
-        to_far_bnqk = _picked(_of_all_rows(query_bnqd, far_key_ndr), row_bnqk)
-        from_far_bnkq = _picked(_of_all_rows(key_bnkd, far_query_ndr), row_bnqk.mT)
+        to_far_bnqk = _pick_entries(_of_all_rows(query_bnqd, far_key_ndr), row_bnqk)
+        from_far_bnkq = _pick_entries(_of_all_rows(key_bnkd, far_query_ndr), row_bnqk.mT)
         scores_bnqk = to_far_bnqk + from_far_bnkq.mT
         if context.mask is not None:
             scores_bnqk = scores_bnqk.masked_fill(~context.mask, -torch.inf)
@@ -198,7 +198,7 @@ def _of_all_rows(
     return torch.unflatten(products, 1, (x_bnsd.shape[0], -1)).transpose(0, 1)
 
 
-def _picked(
+def _pick_entries(
     x_bnsr: Float[Tensor, "b n s r"], row_bnsk: Int[Tensor, "b n s k"]
 ) -> Float[Tensor, "b n s k"]:
     """Entries of each state at these rows of the table."""

@@ -13,7 +13,7 @@ from bertc.base.diagnostics import DataError, listed
 from bertc.hub.networks import summed
 from bertc.hub.weights import checkpoint_notes
 from bertc.ir.changing import growth
-from bertc.ir.learning.answer import Answer, told_names
+from bertc.ir.learning.answer import Answer, label_names
 from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
@@ -90,7 +90,7 @@ def source_of(resolved: Resolved, corpus: PreparedCorpus | None = None) -> Sourc
         raise refusal(folder, mismatches, old, target)
     notes = (
         *checkpoint_notes(folder), *rows, *_differences(old, target), *_new(places, old, target),
-        *(_left_out(init, places, old, target) if isinstance(init, growth.FromLayers) else []),
+        *(_note_left(init, places, old, target) if isinstance(init, growth.FromLayers) else []),
     )  # fmt: skip
     return Source(folder, tensors, places, sha256, notes, moments)
 
@@ -173,7 +173,9 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     ]
 
 
-def _left_out(init: growth.FromLayers, where: WeightMap, old: Resolved, new: Resolved) -> list[str]:
+def _note_left(
+    init: growth.FromLayers, where: WeightMap, old: Resolved, new: Resolved
+) -> list[str]:
     """A line about which layers are taken, and one for each table of embeddings that is not."""
     depths = old.encoder.depth, new.encoder.depth
     taken = ", ".join(str(init.source(layer, *depths)) for layer in range(depths[1]))
@@ -183,4 +185,4 @@ def _left_out(init: growth.FromLayers, where: WeightMap, old: Resolved, new: Res
 
 
 def _tells(answer: Answer) -> str:
-    return listed(told_names(answer)) or f"a {answer.kind}"
+    return listed(label_names(answer)) or f"a {answer.kind}"

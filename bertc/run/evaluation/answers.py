@@ -76,11 +76,11 @@ def read_off(
     """The answers to examples, off the scores of their rows, without losses of single rows."""
     match task.answer:
         case Labels() as labels:
-            return _labels(labels, _pooled(rows, scored, len(examples)), fit)
+            return _labels(labels, _pool_scores(rows, scored, len(examples)), fit)
         case Several() as several:
-            return several_answers(several, _pooled(rows, scored, len(examples)), fit)
+            return several_answers(several, _pool_scores(rows, scored, len(examples)), fit)
         case Score() as score:
-            values = _pooled(rows, scored, len(examples))
+            values = _pool_scores(rows, scored, len(examples))
             if isinstance(task, Rerank):
                 values = ACTIVATED[task.activation](values)
             return Answers([tuple(row) if score.names else row[0] for row in values.tolist()])
@@ -91,10 +91,10 @@ def read_off(
         case Span() as span:
             return _spans(span, task, examples, rows, scored)
         case Vector():
-            return _related(task, examples, rows, scored, batch)
+            return _score_related(task, examples, rows, scored, batch)
 
 
-def _pooled(rows: TaskRows, scored: Said, count: int) -> NDArray[np.float64]:
+def _pool_scores(rows: TaskRows, scored: Said, count: int) -> NDArray[np.float64]:
     """Scores in the order of the examples, one row per example: the mean over its windows."""
     total, in_order = len(rows.owners), None
     for batch, (values,) in scored:
@@ -205,7 +205,7 @@ def _decoded(
     )  # fmt: skip
 
 
-def _related(
+def _score_related(
     task: AnyTask, examples: Examples, rows: TaskRows, scores_said: Said, batch: int
 ) -> Answers:
     """The cosine of each pair with a score; of others how many texts are nearer than the positive.

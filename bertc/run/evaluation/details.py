@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bertc.base.diagnostics import CannotWriteError, listed
-from bertc.ir.learning.answer import Several, told_names
+from bertc.ir.learning.answer import Several, label_names
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers, several_answers
@@ -45,7 +45,7 @@ class Details:
         self, model: Model, task: AnyTask, part: str, examples: Examples, answers: Answers
     ) -> None:
         """Add what the answers to a part show."""
-        if answers.scores is None or not told_names(task.answer):
+        if answers.scores is None or not label_names(task.answer):
             return
         where, several = f"{task.title} {part}", isinstance(task.answer, Several)
         right_nc = _right(task, examples)
@@ -77,7 +77,7 @@ class Details:
 
 def _right(task: AnyTask, examples: Examples) -> LabelScores:
     """1 at the labels of each example, else 0 (n, c)."""
-    names = told_names(task.answer)
+    names = label_names(task.answer)
     golds = [gold(example) for example in examples]
     sets = [known if isinstance(known, tuple) else (known,) for known in golds]
     return np.array([[float(name in known) for name in names] for known in sets])

@@ -84,7 +84,7 @@ def evaluate_pairs(
     placed(model, model.resolved.run.device, "fp32")
     room = model.resolved.encoder.room or math.inf
     ahead = isinstance(term, LanguageModel) and term.ahead
-    candidates = [_encoded(vocabulary, pair, ahead, room) for pair in pairs]
+    candidates = [_encode(vocabulary, pair, ahead, room) for pair in pairs]
     with closing(choose(quiet)) as display, without_heads(model, without):
         scores = _scores(model, term, vocabulary, [*chain(*candidates)], display)
     points = [[scores[sentence] for sentence in of_pair] for of_pair in candidates]
@@ -121,7 +121,7 @@ def _scoring(model: Model, objective: str) -> Objective:
     return terms[0]
 
 
-def _encoded(vocabulary: Vocabulary, pair: MinimalPair, ahead: bool, room: float) -> list[Sentence]:
+def _encode(vocabulary: Vocabulary, pair: MinimalPair, ahead: bool, room: float) -> list[Sentence]:
     """The sentences of a pair; ``ahead``: no token is predicted that is first in its row."""
     sentences = []
     for text, begin in zip(pair.sentences, pair.begins, strict=True):

@@ -11,7 +11,7 @@ from bertc.base.diagnostics import (
     MissingInputError,
     UsageError,
 )
-from bertc.ir.learning.answer import alike, told_names
+from bertc.ir.learning.answer import alike, label_names
 from bertc.ir.learning.custom_task import AnyTask, Classify, Many, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Glue, Tagging, Task
@@ -132,9 +132,9 @@ def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage
         names = [f"{named}={title}" for title in tasks] if named else forms
         raise UsageError(f"no task {requested.title} here", help=" or ".join(names))
     stage, learned = tasks[title]
-    requested = _completed(requested, learned)
+    requested = _complete_task(requested, learned)
     if not alike(learned.judged.answer, requested.judged.answer):
-        names = list(told_names(learned.answer)[:8]) or [f"a {learned.answer.kind}"]
+        names = list(label_names(learned.answer)[:8]) or [f"a {learned.answer.kind}"]
         raise UsageError(
             f"the answers of the task {title} differ from those that its head was trained on",
             help=f"its answers are {', '.join(names)}: leave labels out",
@@ -152,7 +152,7 @@ def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage
     return stage.model_copy(update={"objective": terms}), requested
 
 
-def _completed(requested: AnyTask, learned: AnyTask) -> AnyTask:
+def _complete_task(requested: AnyTask, learned: AnyTask) -> AnyTask:
     """Fill in unwritten arguments from the learned task."""
     written = {name: getattr(requested, name) for name in requested.model_fields_set}
     if type(requested) is type(learned):
@@ -165,7 +165,7 @@ def _completed(requested: AnyTask, learned: AnyTask) -> AnyTask:
         return learned.model_copy(update={**written, **_as_learned(learned, requested)})
     update = _as_learned(learned, requested)
     if isinstance(requested, Classify | Tag | Tagging) and not requested.labels:
-        update["labels"] = told_names(learned.answer)
+        update["labels"] = label_names(learned.answer)
     return requested.model_copy(update=update)
 
 

@@ -22,7 +22,7 @@ from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.remarks import notes_on_cuts
 from bertc.tasks.examples.task import TaskSet
 from bertc.tasks.examples.task_data import TaskData
-from bertc.tasks.examples.task_sets import scored_sample
+from bertc.tasks.examples.task_sets import draw_scored_sample
 from bertc.tasks.layouts.example import Examples, asked
 from bertc.tasks.layouts.parts import read_examples, scored_parts
 from bertc.tasks.layouts.table import source_name
@@ -132,7 +132,7 @@ def evaluate_files(
     for name, source in sources.items():
         with columns_told(task, with_labels=True):
             every = read_examples(task, source)
-        scored = scored_sample(task, name, every, most)
+        scored = draw_scored_sample(task, name, every, most)
         read = encode(task.judged, scored, vocabulary, seq, segments)
         rows[name] = scored, read
         notes.append(_read_from(task, name, source_name(source.source), len(scored), len(every)))

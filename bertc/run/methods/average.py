@@ -7,7 +7,7 @@ import torch
 
 from bertc.ir.methods.average import Ema
 from bertc.learn.step.engines import local_shards
-from bertc.model.parts import profiled_as
+from bertc.model.parts import profile_as
 from bertc.run.methods.acting import Acting
 
 
@@ -20,7 +20,7 @@ class Averaging(Acting[Ema]):
         average, engine = self.session.held[self.method.holds.file], self.session.engine
         means = local_shards(average.values())
         weights = local_shards(engine.parameters[name] for name in average)
-        with profiled_as("optimiser"):
+        with profile_as("optimiser"):
             share = self.method.share_at(self.session.progress.step)
             torch._foreach_lerp_(means, weights, share)
 

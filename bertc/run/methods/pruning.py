@@ -33,7 +33,7 @@ class Removing(Acting[Heads | Neurons]):
         counts = units(encoder, kind.part)
         ranks, weights = session.ranks, session.weights()
         gone = removed_units(encoder, weights)[kind.part] if ranks.is_main else {}
-        gone = _shared(session, gone)
+        gone = _broadcast_found(session, gone)
         scores = {layer: [0.0] * number for layer, number in counts.items()}
         target = chosen_by_score(kind, scores, gone, share)
         if _total(target) == _total(gone):
@@ -49,7 +49,7 @@ class Removing(Acting[Heads | Neurons]):
                 layer: [float(key(seed, "prune", kind.part, layer, unit)) for unit in range(number)]
                 for layer, number in counts.items()
             }
-        removed = _shared(session, chosen_by_score(kind, scores, gone, share))
+        removed = _broadcast_found(session, chosen_by_score(kind, scores, gone, share))
         _zero(session, encoder, kind, removed)
         if ranks.is_main:
             durable.remove(session.folder.pruned)  # of an end before this one
@@ -64,7 +64,7 @@ def _total(by_layer: ByLayer) -> int:
     return sum(map(len, by_layer.values()))
 
 
-def _shared(session: Session, by_layer: ByLayer) -> dict[int, list[int]]:
+def _broadcast_found(session: Session, by_layer: ByLayer) -> dict[int, list[int]]:
     """Send what the first process found to all."""
     pairs = session.ranks.share([[layer, list(gone)] for layer, gone in by_layer.items()])
     return {layer: gone for layer, gone in pairs}

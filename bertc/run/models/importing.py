@@ -23,7 +23,7 @@ from bertc.hub.program import to_program
 from bertc.hub.published import fetch_weights, or_hub
 from bertc.hub.sentences import sentences_task, vectors_of
 from bertc.hub.task_config import TaskOfFolder, named_classes, read_task, tasks_beside
-from bertc.hub.tensors import FLOATS, check_entry, check_names, named_few, read_header, read_tensors
+from bertc.hub.tensors import FLOATS, check_entry, check_names, name_few, read_header, read_tensors
 from bertc.hub.token_vectors import MAP, MAP_FILE, MAP_THERE
 from bertc.hub.weights import Stored, open_layout
 from bertc.ir.learning.objective import Term
@@ -236,5 +236,5 @@ def _note_on_left(file: Stored, unread: list[str], family: Family, classes: list
     known = {c.name for c in family.classes} | {c.name for c in family.tasks.classes}
     others = [shown_name(name) for name in classes if name not in known]
     whose = f"; no task of bertc has a head as {others[0]} has" if others else ""
-    named = named_few(sorted(file.stored[key] for key in unread))
+    named = name_few(sorted(file.stored[key] for key in unread))
     return [f"weights that the network does not read, left: {named}{whose}"]

@@ -14,7 +14,7 @@ from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.keys import part_of, parts_of
 from bertc.hub.leaving.adapted import merged
-from bertc.hub.leaving.pruned import without_removed
+from bertc.hub.leaving.pruned import remove_units
 from bertc.hub.networks import GENERATOR, joined, parted, summed
 from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
@@ -83,7 +83,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     if newest := _newest_checkpoint(folder / "checkpoints"):
         resolved, tensors = merged(*_of_checkpoint(folder, *newest))
         pruned = is_taken(folder / folders.PRUNED)
-        return without_removed(resolved, tensors) if pruned else (resolved, tensors)
+        return remove_units(resolved, tensors) if pruned else (resolved, tensors)
     resolved = folders.read_network(folder)
     model = folder / "model" if is_folder(folder / "model") else folder
     if is_file(model / "config.json"):

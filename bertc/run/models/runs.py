@@ -10,7 +10,7 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.hub.belonging import write_digests
-from bertc.hub.config import kept_settings, read_config
+from bertc.hub.config import keep_settings, read_config
 from bertc.hub.folder import replacing
 from bertc.hub.folders import RESOLVED, SENTENCES
 from bertc.hub.keys import parts_of
@@ -90,7 +90,7 @@ def export_run(run: Path, folder: Path, pooling: str = "", step: int = 0) -> Exp
         resolved, tensors, words, folder,
         strict=True,
         prefer=present_layout(run),
-        copied=kept_settings(config) if is_file(config) else {},
+        copied=keep_settings(config) if is_file(config) else {},
         sentences=sentences,
     )  # fmt: skip
     return replace(exported, notes=(*exported.notes, *fitted))
@@ -139,7 +139,7 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
             write_sentences(sentences, fresh / SENTENCES, imported.resolved.encoder)
         export_model(
             imported.resolved, imported.tensors, tokenizer, fresh / "model",
-            prefer=layout, copied=kept_settings(network_folder(folder) / "config.json"),
+            prefer=layout, copied=keep_settings(network_folder(folder) / "config.json"),
             sentences=sentences,
         )  # fmt: skip
         write_digests(fresh, model=0)

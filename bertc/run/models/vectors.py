@@ -115,7 +115,7 @@ def embed(
     empty = sum(not text.strip() for text in texts)
     how = f"{sentences}" if by_token else f"pooling {task.pooling}" + ", of length 1" * normalise
     seconds, longest = time.perf_counter() - started, min(sentences.longest or room, room)
-    return Embedded(made, rows.num_cut, longest, seconds, empty, how + _prompted(sentences))
+    return Embedded(made, rows.num_cut, longest, seconds, empty, how + _prepend_prompt(sentences))
 
 
 def likeness(model: Model, folder: Path, queries: Embedded, others: Embedded) -> Iterator[Tensor]:
@@ -134,7 +134,7 @@ def _batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int
         begin += len(chosen)
 
 
-def _prompted(sentences: Sentences) -> str:
+def _prepend_prompt(sentences: Sentences) -> str:
     """The prompt before the texts, or those that were not taken."""
     if sentences.prompt:
         return f", after {sentences.prompt!r}"

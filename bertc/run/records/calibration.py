@@ -12,7 +12,7 @@ from torch import Tensor
 from bertc.base.storage import durable
 from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import is_file
-from bertc.ir.learning.answer import told_names
+from bertc.ir.learning.answer import label_names
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.resolved import Resolved
 from bertc.model import Model
@@ -57,7 +57,7 @@ def calibrated(
 
 def thresholds(task: AnyTask, fit: HeadFit) -> str:
     """The labels of a task with their thresholds."""
-    names = zip(told_names(task.answer), fit.thresholds, strict=True)
+    names = zip(label_names(task.answer), fit.thresholds, strict=True)
     return ", ".join(f"{name} {least:.4g}" for name, least in names)
 
 

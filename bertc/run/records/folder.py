@@ -44,7 +44,7 @@ from bertc.run.records import metrics
 from bertc.run.records.changes import leaves, overrides_of, refuse_another_program, with_places_of
 from bertc.run.records.lines import ATTEMPT, USAGE, Attempt, Usage, read_lines
 from bertc.run.records.lock import Lock
-from bertc.run.records.results import Seen, seen_in
+from bertc.run.records.results import Seen, read_evaluation
 from bertc.text.tokenizers.reading import network_folder
 
 GLANCES_SECONDS = (0.02, 0.02, 0.02)
@@ -236,7 +236,7 @@ class RunFolder:
     def evaluations(self, resolved: Resolved, lines: Sequence[metrics.Line]) -> list[Seen]:
         """The evaluations in lines of its metrics, in order."""
         of_eval = (line for line in lines if line["kind"] == "eval")
-        return [seen_in(line, resolved, self.metrics) for line in of_eval]
+        return [read_evaluation(line, resolved, self.metrics) for line in of_eval]
 
     @property
     def left_after_pruning(self) -> Resolved | None:

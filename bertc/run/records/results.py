@@ -55,7 +55,7 @@ def values_of(scores: Scores, losses: Mapping[str, float]) -> dict[Score, float]
     return values | shown
 
 
-def seen_in(line: Line, resolved: Resolved, place: Path) -> Seen:
+def read_evaluation(line: Line, resolved: Resolved, place: Path) -> Seen:
     """The evaluation in a line of the metrics at a place."""
     scores: Scores = line.get("scores", {})
     stage = next((stage for stage in resolved.stages if stage.name == line["stage"]), None)

@@ -12,7 +12,7 @@ from bertc.base.storage.plain_file import read_bytes
 from bertc.hub.belonging import DIGESTS, write_digests
 from bertc.hub.leaving.adapted import merged
 from bertc.hub.leaving.exporting import export_model
-from bertc.hub.leaving.pruned import without_removed
+from bertc.hub.leaving.pruned import remove_units
 from bertc.hub.sentences import vectors_of
 from bertc.learn.step.engines import gathered
 from bertc.run.evaluation.held_out import Evaluation
@@ -54,7 +54,7 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     removal: tuple[str, ...] = ()
     if any(method.removes for stage in resolved.stages for method in stage.methods):
         count = sum(tensor.numel() for tensor in tensors.values())
-        resolved, tensors = without_removed(resolved, tensors)
+        resolved, tensors = remove_units(resolved, tensors)
         folder.write_pruned(resolved)
         remaining = sum(tensor.numel() for tensor in tensors.values())
         removal = (f"{remaining:,} of {count:,} parameters are left ({remaining / count:.1%})",)

@@ -40,7 +40,7 @@ from bertc.run.train.report import Report
 from bertc.run.train.session import Session
 from bertc.run.train.start import RunPlace, machine_of, settle
 from bertc.text.cache.store import Silent
-from bertc.text.prepared.opening import anchored
+from bertc.text.prepared.opening import anchor_at
 from bertc.text.vocabularies import exact
 
 
@@ -62,7 +62,7 @@ def train(
     rounding, unless ``deterministic=yes``. Under torchrun each process calls this.
     """
     refuse_untracked(resolved.run.trackers, tracking)
-    resolved = resolved.with_data(anchored)  # --resume may be said in another folder
+    resolved = resolved.with_data(anchor_at)  # --resume may be said in another folder
     cache, folder, (rank, world) = cache or cache_folder(), RunFolder(out), world_here()
     with (
         Stop(shared=world.size > 1, quiet=quiet or rank > 0) as stop,

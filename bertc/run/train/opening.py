@@ -20,7 +20,7 @@ from bertc.hub.sentences import vectors_of_init, write_sentences
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.stage import Stage
 from bertc.learn.step.engines import Engine
-from bertc.learn.step.memory import taken_up
+from bertc.learn.step.memory import take_up_memory
 from bertc.machine.display import SHORTEST_FORECAST_SECONDS
 from bertc.machine.process_group import ProcessGroup
 from bertc.run.beginning.tracking import Tracking
@@ -52,7 +52,7 @@ def open_session(
     model, engine, moments = laid_out(state.model, state.moments, plan, ranks.world)
     device = torch.device(plan.device)
     here = progress.step, ranks, model.compute_dtype, device
-    remembered = taken_up(state.held, resolved.stage_at(progress.step), *here)
+    remembered = take_up_memory(state.held, resolved.stage_at(progress.step), *here)
     with _metrics(start, place, progress, tracking) as lines:
         session = Session(
             start=start, folder=place.folder, display=place.display, ranks=ranks, device=device,

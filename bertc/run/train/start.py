@@ -80,7 +80,7 @@ def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) 
     ranks, folder = place.ranks, place.folder
     require_weights(resolved)
     lock, checkpoint = _before(resolved, place) if resume else (None, None)
-    plan = _planned(resolved, machine, place, lock, checkpoint)
+    plan = _plan_run(resolved, machine, place, lock, checkpoint)
     progress, networks = Watched(place.display, ranks.stop), TrainedNetworks(resolved.run.device)
     learned = folder.tokenizer if resume else None
     corpus = ranks.in_turn(lambda: prepare(resolved, place.cache, progress, networks, learned))
@@ -121,7 +121,7 @@ def _before(resolved: Resolved, place: RunPlace) -> tuple[Lock | None, Checkpoin
     return Lock.of(content, Path("lock.json")) if content else None, checkpoint
 
 
-def _planned(
+def _plan_run(
     resolved: Resolved,
     machine: Machine,
     place: RunPlace,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.json_file import shown
-from bertc.ir.learning.answer import Answer, Score, Several, told_names
+from bertc.ir.learning.answer import Answer, Score, Several, label_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Race, Squad, Tagging
 from bertc.ir.learning.vector_task import Embed, Rerank
@@ -59,7 +59,7 @@ def encode(
 def _texts(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     """Add single texts and pairs; long pairs lose tokens of the longer text."""
     stride = task.stride if isinstance(task, Classify | Regress) else 0
-    numbers = {name: i for i, name in enumerate(told_names(task.answer))}
+    numbers = {name: i for i, name in enumerate(label_names(task.answer))}
     texts = [e for e in examples if isinstance(e, TextExample)]
     firsts = ids_of(rows.vocabulary, [e.texts[0] for e in texts])
     seconds = iter(ids_of(rows.vocabulary, [e.texts[1] for e in texts if len(e.texts) > 1]))

@@ -49,8 +49,8 @@ def mined(
 
     Passages that differ in case or white space alone are one.
     """
-    passages = [*dict.fromkeys(_folded(positive) for _, positive in pairs)]
-    written = {_folded(positive): positive for _, positive in reversed(pairs)}
+    passages = [*dict.fromkeys(_fold(positive) for _, positive in pairs)]
+    written = {_fold(positive): positive for _, positive in reversed(pairs)}
     positives, right = _positives(node, title, pairs, passages)
     content = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
     digests = map(networks.digest, filter(None, (node.run, node.judge)))
@@ -83,20 +83,20 @@ def _positives(
 ) -> tuple[list[int], list[set[int]]]:
     """The number of the positive of each pair, and those of all positives of its query."""
     numbers = {passage: number for number, passage in enumerate(passages)}
-    positives = [numbers[_folded(positive)] for _, positive in pairs]
+    positives = [numbers[_fold(positive)] for _, positive in pairs]
     right: dict[str, set[int]] = {}
     for (query, _), positive in zip(pairs, positives, strict=True):
-        right.setdefault(_folded(query), set()).add(positive)
+        right.setdefault(_fold(query), set()).add(positive)
     if len(passages) < node.number + max(map(len, right.values())):
         raise DataError(
             f"{title}: its pairs have {len(passages):,} different positives, too few to take "
             f"{node.number:,} negatives among them",
             "more pairs, or a column of negatives (negative=)",
         )
-    return positives, [right[_folded(query)] for query, _ in pairs]
+    return positives, [right[_fold(query)] for query, _ in pairs]
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from bertc.base.diagnostics import DataError, listed
 from bertc.base.storage.paths import is_file
 from bertc.ir.data import Hf
-from bertc.ir.learning.answer import Answer, Several, Tags, names_spans, told_names
+from bertc.ir.learning.answer import Answer, Several, Tags, label_names, names_spans
 from bertc.ir.learning.class_loss import PLAIN_LOSS, BalancedLoss
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.task import Glue, Tagging
@@ -74,7 +74,7 @@ SAMPLE_EXAMPLES = 1000
 """Examples from which the mean length is estimated."""
 
 
-def learned_examples(task: AnyTask, examples: Examples) -> Examples:
+def draw_learned_examples(task: AnyTask, examples: Examples) -> Examples:
     """The training examples that a task learns: pairs in both orders, or a sample, as it says."""
     if isinstance(task, Glue) and task.both_orders:
         pairs = [example for example in examples if isinstance(example, TextExample)]
@@ -88,7 +88,7 @@ def learned_examples(task: AnyTask, examples: Examples) -> Examples:
     return _drawn(examples, task.examples, "examples", task.title)
 
 
-def scored_sample(task: AnyTask, part: str, examples: Examples, most: int = 0) -> Examples:
+def draw_scored_sample(task: AnyTask, part: str, examples: Examples, most: int = 0) -> Examples:
     """The examples of a part to score on: ``most``, else as many dev ones as the task sets."""
     dev_limit = task.dev_examples if part.startswith("dev") else 0
     some = in_pairs(task, _drawn(asked(examples), most or dev_limit, "judged", task.title, part))
@@ -105,7 +105,7 @@ def _drawn(examples: Examples, most: int, *address: str) -> Examples:
 
 def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) -> float:
     """The mean length of a training row in tokens, over a sample of the examples."""
-    examples = learned_examples(task, training_examples(task))
+    examples = draw_learned_examples(task, training_examples(task))
     sample = examples[:: max(1, len(examples) // SAMPLE_EXAMPLES)]
     return float(encode(task, sample, vocabulary, seq, segments).lengths.mean())
 
@@ -148,13 +148,13 @@ def _read_task(
 ) -> TaskSet:
     progress.begin(f"reading {task.title}", 0, "rows")
     trained = training_examples(task)
-    learned = learned_examples(task, trained)
+    learned = draw_learned_examples(task, trained)
     all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
     progress.end()
     learned = copier.with_negatives(task, learned)
     copies = copier.copies(task.title, learned, stage.augment)
     progress.begin(f"encoding {task.title}", 0, "rows")
-    parts = {part: scored_sample(task, part, examples) for part, examples in all_parts.items()}
+    parts = {part: draw_scored_sample(task, part, examples) for part, examples in all_parts.items()}
     segments = stage.encoder.kinds_of_segments
     task_set = TaskSet(
         task,
@@ -181,7 +181,7 @@ def _read_task(
 
 def notes_on_classes(task: AnyTask, learned: Examples) -> list[str]:
     """Remarks on labels that are alike, or so rare that a plain loss may learn to ignore them."""
-    names, counts = told_names(task.answer), class_counts(learned)
+    names, counts = label_names(task.answer), class_counts(learned)
     folded = Counter(map(str.casefold, names))
     alike = [name for name in names if folded[name.casefold()] > 1]
     notes = [f"the labels {listed(alike)} differ in capitals alone"] if alike else []
@@ -234,10 +234,10 @@ def training_facts(task: AnyTask) -> TrainingFacts:
 def _read(task: AnyTask, identity: object) -> TrainingFacts:
     examples = training_examples(task)
     labels = () if getattr(task, "names", ()) else found_labels(task, examples)
-    learned = learned_examples(task, examples)
+    learned = draw_learned_examples(task, examples)
     weights: tuple[float, ...] = ()
     if isinstance(task.class_loss, BalancedLoss):
-        names = labels or told_names(task.answer)
+        names = labels or label_names(task.answer)
         counts = class_counts(learned)
         weights = balancing(task.answer, [counts[name] for name in names], len(learned))
     return TrainingFacts(len(learned), labels, weights)

@@ -82,7 +82,7 @@ def read_glue(task: Glue, path: Path, labelled: bool) -> list[TextExample]:
     )
     rows = table(path, selection)
     if task.task != "stsb":
-        return _labelled(rows, (*texts, label_column), GLUE_LABELS[task.task], labelled)
+        return _read_labelled(rows, (*texts, label_column), GLUE_LABELS[task.task], labelled)
     hidden = () if labelled else (None, *WITHHELD)
     examples = []
     for i, (place, (*pair, cell)) in enumerate(rows):
@@ -119,10 +119,10 @@ def read_xnli(path: Path, language: str, labelled: bool) -> list[TextExample]:
     rows = table(path, ColumnSelection((*of_row, *required), optional, unnamed, _XNLI_SPELLINGS))
     if language:
         rows = (row._replace(cells=row.cells[1:]) for row in rows if row.cells[0] == language)
-    return _labelled(rows, _XNLI, GLUE_LABELS["mnli"], labelled)
+    return _read_labelled(rows, _XNLI, GLUE_LABELS["mnli"], labelled)
 
 
-def _labelled(
+def _read_labelled(
     rows: Iterable[TableRow], columns: ColumnNames, labels: ColumnNames, labelled: bool
 ) -> list[TextExample]:
     """The examples of rows of ``columns``, the label last; to learn from without ``-``."""

@@ -98,7 +98,7 @@ def _pair(
         case [first, *targets] if columns[0] == "Context1":
             more = named("ContextType", "ContextDiff", "TargetDiff")
             groups = {"UID": named("Domain").get("Domain", stem)} | more
-            return _continued(place, [f" {target}" for target in targets], groups, first)
+            return _read_continuations(place, [f" {target}" for target in targets], groups, first)
         case [good, bad, end] if columns[0] == "prefix_acceptable":
             sentences = f"{good} {end}", f"{bad} {end}"
             begins = len(good) + 1, len(bad) + 1
@@ -109,11 +109,11 @@ def _pair(
                 raise DataError(f"{place}: 'options' is no list", "options: [right, wrong, ...]")
             steps = named("numops").get("numops", "0")
             ends = [text(option, place, "options") for option in options]
-            return _continued(place, ends, {"UID": f"{stem}_{steps}_ops"}, before, stem)
+            return _read_continuations(place, ends, {"UID": f"{stem}_{steps}_ops"}, before, stem)
         case [good, bad] if columns[0] == "good":
             groups = {"UID": named("phenomenon").get("phenomenon", stem)}
             before = text(row["context"], place, "context") if row["context"] else ""
-            return _continued(
+            return _read_continuations(
                 place, [" " * bool(before) + end for end in (good, bad)], groups, before
             )
         case [good, bad]:
@@ -123,7 +123,7 @@ def _pair(
     raise AssertionError("a layout without pairs")
 
 
-def _continued(
+def _read_continuations(
     place: str, ends: Sequence[str], groups: Mapping[str, str], before: str, family: str = ""
 ) -> MinimalPair:
     """Sentences with a common beginning, which is not scored."""

@@ -15,7 +15,7 @@ from bertc.tasks.layouts import example
 from bertc.tasks.layouts.conll import bio, in_columns, read_tagging
 from bertc.tasks.layouts.find import DataPart, DataParts
 from bertc.tasks.layouts.passages import checked_answer, member
-from bertc.tasks.layouts.related import ranked, read_texts, related
+from bertc.tasks.layouts.related import read_ranked, read_texts, related
 from bertc.tasks.layouts.table import ExampleSource, rows_of
 from bertc.text.sources.cells import (
     NO_ANSWER,
@@ -62,7 +62,7 @@ def read_own(task: Own, part: DataPart, labelled: bool) -> Iterator[example.Exam
         case Embed():
             return related(task, part, labelled)
         case Rerank():
-            return ranked(task, part.source, labelled)
+            return read_ranked(task, part.source, labelled)
 
 
 def _texts(

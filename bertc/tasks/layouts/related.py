@@ -94,10 +94,12 @@ def related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
     for key, place, (*cells, cell) in table.rows_of(source, columns, (task.score,), labelled):
         texts = read_texts(cells[:2], columns[:2], place)
         texts += tuple(chain(*(_negatives(task, c, texts[-1], place) for c in cells[2:])))
-        yield TextExample(key, texts, None if cell in hidden else _told(task, cell, texts, place))
+        yield TextExample(
+            key, texts, None if cell in hidden else _scores_in(task, cell, texts, place)
+        )
 
 
-def ranked(task: Rerank, source: table.ExampleSource, labelled: bool) -> Iterator[Example]:
+def read_ranked(task: Rerank, source: table.ExampleSource, labelled: bool) -> Iterator[Example]:
     """Lists of a positive and negatives, or pairs if the file has their label."""
     names = [task.passage] if not task.positive else [task.positive]
     if isinstance(source, Path) and table.is_table(source):
@@ -135,7 +137,9 @@ def _negatives(task: Embed | Rerank, cell: Any, positive: str, place: str) -> tu
     return negatives[:number]
 
 
-def _told(task: Embed, cell: Any, read: Sequence[str], place: str) -> float | tuple[float, ...]:
+def _scores_in(
+    task: Embed, cell: Any, read: Sequence[str], place: str
+) -> float | tuple[float, ...]:
     """The score of a pair, or the scores of all texts but the first, of which a lead is two."""
     if task.loss == "order":
         return number(cell, place, task.score)

@@ -115,11 +115,11 @@ def names_of_columns(path: Path) -> list[str]:
 
 
 def _hf(source: Hf, selection: ColumnSelection) -> Iterator[TableRow]:
-    from bertc.text.sources.hub import guarded, load_rows, tables
+    from bertc.text.sources.hub import guard_errors, load_rows, tables
 
     rows = load_rows(source)
     where = source_name(source)
-    with guarded(where):
+    with guard_errors(where):
         names = rows.column_names
         at = column_indices(names, where, selection)
         features = [rows.features[names[i]] if i >= 0 else None for i in at]

@@ -57,12 +57,12 @@ def judge(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str,
         )
     assert len(examples) == len(answers), f"{len(answers)} answers to {len(examples)} examples"
     if isinstance(task, Rerank):
-        return _reranked(task, examples, answers)
+        return _measure_reranked(task, examples, answers)
     metrics, unscored = task.metrics, False
     if isinstance(task.answer, Vector):  # a file may have scores though the task learned from none
         first = examples[0]
         if isinstance(first, SearchExample):
-            return _searched(task, examples, answers)
+            return _measure_search(task, examples, answers)
         unscored = isinstance(first, TextExample) and (
             isinstance(first.answer, tuple) or (first.answer is None and len(first.texts) > 1)
         )
@@ -75,7 +75,7 @@ def judge(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str,
     return {metric: _value(metric, task, right, answers) for metric in metrics}
 
 
-def _reranked(task: Rerank, examples: Examples, answers: AnswerValues) -> dict[str, float]:
+def _measure_reranked(task: Rerank, examples: Examples, answers: AnswerValues) -> dict[str, float]:
     """Metrics of the passages of each query by their scores, over queries with a right one."""
     passages: dict[str, dict[str, tuple[float, float]]] = {}
     for example, score in zip(examples, answers, strict=True):
@@ -96,7 +96,7 @@ def _reranked(task: Rerank, examples: Examples, answers: AnswerValues) -> dict[s
     return ranked_scores(task.metrics, ranked, grades)
 
 
-def _searched(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str, float]:
+def _measure_search(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str, float]:
     """Metrics of a search, over its queries."""
     ranked, relevant = list[tuple[str, ...]](), list[dict[str, float]]()
     for example, answer in zip(examples, answers, strict=True):

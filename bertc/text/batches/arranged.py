@@ -16,7 +16,7 @@ from bertc.ir.data import RUNNING, WINDOW, Prepared, StreamPair
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.masking import StaticMasking
-from bertc.text.batches.order import draw_weights, orders_of, proportioned, texts_of
+from bertc.text.batches.order import draw_weights, orders_of, set_proportions, texts_of
 from bertc.text.batches.packs import ENDS_FILE, MEMBERS_FILE, Packs, write_packs
 from bertc.text.batches.running import RunningData
 from bertc.text.batches.stage import IndexedIds, ShardedRows, SourceRows, StageData
@@ -75,9 +75,9 @@ def arrange(
         first, second = text.languages[::-1] if swapped else text.languages
         languages = _number(resolved, first), _number(resolved, second)
         train.append(SourceRows(tuple(copies), languages))
-        rows, _ = _arranged(source.heldout, arrangement, place)
+        rows, _ = _arrange_shards(source.heldout, arrangement, place)
         heldout.append(SourceRows((rows,), languages))
-    weights = proportioned(
+    weights = set_proportions(
         _weights(stage, tokenised),
         [len(drawn.copies[0]) for drawn in train],
         [text.paired for _, text, _ in orders_of(stage)],
@@ -138,14 +138,14 @@ def _copies(
 ) -> tuple[list[ShardedRows], dict[str, int]]:
     """Training rows in as many copies as the stage reads, and the facts of the first copy."""
     stage = place[0]
-    rows, facts = _arranged(source.train, arrangement, place, window)
+    rows, facts = _arrange_shards(source.train, arrangement, place, window)
     much = len(source.train) > WINDOW  # read again seldom, and long to arrange
     max_copies = (static_copies or ROW_COPIES) if arrangement.drawn and not much else 1
     copies = [rows]
     rows_read = (stage.first_batch + stage.steps) * stage.batch
     while len(copies) < max_copies and sum(map(len, copies)) < rows_read:
         another = replace(arrangement, copy=len(copies))
-        copies.append(_arranged(source.train, another, place, window)[0])
+        copies.append(_arrange_shards(source.train, another, place, window)[0])
     return copies, facts
 
 
@@ -179,7 +179,7 @@ def _opened(shards: tuple[Shard, ...]) -> tuple[Tokens, ...]:
     return tuple(shard.opened() for shard in shards)
 
 
-def _arranged(
+def _arrange_shards(
     shards: tuple[Shard, ...], arrangement: Arrangement, place: _Place, window: int = WINDOW
 ) -> tuple[ShardedRows, Counter[str]]:
     """The rows of shards, and their counts."""
@@ -190,7 +190,7 @@ def _arranged(
             f"the text of stage {stage.name} is prepared for other rows: how many is unknown",
             "prepare it with the format, pairs, seq, pack and seed of this spec, or copy it here",
         )
-    indexed = [_indexed(shard, shard.counts.get(key), arrangement, place) for shard in shards]
+    indexed = [_index(shard, shard.counts.get(key), arrangement, place) for shard in shards]
     total = Counter[str]()
     for one in indexed:
         total.update(one.counts)
@@ -215,7 +215,7 @@ class Indexed(NamedTuple):
     opened: Callable[[], IndexedIds]
 
 
-def _indexed(shard: Shard, known: Facts | None, arrangement: Arrangement, place: _Place) -> Indexed:
+def _index(shard: Shard, known: Facts | None, arrangement: Arrangement, place: _Place) -> Indexed:
     """The rows of a shard, written to the cache; of ``known`` ones when they are first read."""
     stage, cache, progress = place
 

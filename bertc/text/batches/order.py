@@ -139,7 +139,7 @@ def orders_of(stage: Stage) -> list[tuple[float, CorpusText, bool]]:
     return ordered
 
 
-def proportioned(
+def set_proportions(
     weights: Sequence[float], rows: Sequence[int], paired: Sequence[bool], part: float
 ) -> tuple[float, ...]:
     """Weights for a fraction ``part`` of translations; unchanged for 0, or text of one sort."""

@@ -76,7 +76,7 @@ def make_room(shards: Path, needed_bytes: int, most_bytes: int | None = None) ->
         surplus += sum(size for _, size, _ in sized) - most_bytes
     before = surplus
     for _, size, folders in sized:
-        if surplus > 0 and _removed(folders):
+        if surplus > 0 and _remove_folders(folders):
             surplus -= size
     return surplus < before
 
@@ -94,7 +94,7 @@ def _opened_and_size(folders: list[Path]) -> tuple[float, int]:
     return opened, size
 
 
-def _removed(folders: list[Path]) -> bool:
+def _remove_folders(folders: list[Path]) -> bool:
     """Remove the folders of a shard, unless it is read, or may be copied now."""
     descriptor, now = None, time.time()
     try:

@@ -107,7 +107,7 @@ def seal(folder: Path, facts: Facts, key: str = "") -> None:
     durable.sync(folder)
 
 
-def unsealed(text: str) -> dict[str, Any] | None:
+def unseal(text: str) -> dict[str, Any] | None:
     """The content of a manifest, ``facts`` and ``files``; None if it is damaged or cut short."""
     digest, _, content = text.partition("\n")
     whole = content.endswith("\n")
@@ -122,7 +122,7 @@ def intact(folder: Path, checked_bytes: int = CHECKED_BYTES) -> Facts | None:
     if not is_file(folder / MANIFEST_FILE):  # most often it is not made yet
         return None
     try:
-        manifest = unsealed(read_text(folder / MANIFEST_FILE, LARGEST_MANIFEST_BYTES))
+        manifest = unseal(read_text(folder / MANIFEST_FILE, LARGEST_MANIFEST_BYTES))
         if manifest is None or manifest.get("key", folder.name) != folder.name:
             return None
         for name, (size, expected) in manifest["files"].items():

@@ -54,7 +54,7 @@ def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
         end = partial(hold_out_end, separator=plan.separator, holdout=plan.holdout)
         _change(place, plan, parts[last], end)
         plan, parts = _all_parts(place, progress, 0)
-    put_folder(place, HELD_OUT, lambda folder: _held_out(folder, place, plan, parts), anew=True)
+    put_folder(place, HELD_OUT, lambda folder: _join_parts(folder, place, plan, parts), anew=True)
     heldout = part_at(place, HELD_OUT)
     assert heldout is not None
     corpus = write_corpus(place, plan, parts, heldout)
@@ -118,7 +118,7 @@ def _change(place: FolderAt, plan: PreparationPlan, part: PreparedPart, change: 
     put_folder(place, part.name, fill, anew=True)
 
 
-def _held_out(
+def _join_parts(
     folder: Path, place: FolderAt, plan: PreparationPlan, parts: list[PreparedPart]
 ) -> Facts:
     """Join the held-out text of the parts, and add up their counts of tokens."""

@@ -68,7 +68,7 @@ def part_at(
     if place.folder and store.intact(place.folder / name, in_folder) is None:
         return None
     raw = place.read(f"{name}/{store.MANIFEST_FILE}", LARGEST_FILE_BYTES, lambda _: True)
-    manifest = store.unsealed(raw.decode("utf-8", "replace")) if raw else None
+    manifest = store.unseal(raw.decode("utf-8", "replace")) if raw else None
     if raw is None or manifest is None:
         return None
     sizes = place.sizes(name)

@@ -86,7 +86,7 @@ def refuse_missing_parts(place: FolderAt, corpus: PreparedText) -> None:
         )
 
 
-def anchored(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+def anchor_at(shares: tuple[Share, ...]) -> tuple[Share, ...]:
     """Shares whose prepared text is named from the root where it is on this machine."""
 
     def named(share: Share) -> Share:
@@ -129,7 +129,7 @@ def copy_part(place: FolderAt, part: PreparedPart, folder: Path) -> store.Facts:
         LARGEST_FILE_BYTES,
         lambda raw: hashlib.sha256(raw).hexdigest() == part.sha256,
     )
-    manifest = store.unsealed(raw.decode()) if raw else None
+    manifest = store.unseal(raw.decode()) if raw else None
     if manifest is None:
         raise DataError(
             f"{place.address}/{part.name} is gone or was made anew",

@@ -77,7 +77,7 @@ def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]
 def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDArray[Any]]:
     if how.paired:
         pairs = _translations(tokens, how.seq - 4, fitting)
-        yield from map(_swapped, pairs) if how.swapped else pairs
+        yield from map(_swap_segments, pairs) if how.swapped else pairs
         return
     rows: Iterator[Pair] = iter(())
     match how.format:
@@ -113,7 +113,7 @@ def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArr
         yield block
 
 
-def _swapped(block: NDArray[Any]) -> NDArray[Any]:
+def _swap_segments(block: NDArray[Any]) -> NDArray[Any]:
     exchanged = block.copy()
     for a_field, b_field in (("a", "b"), ("a_length", "b_length")):
         exchanged[a_field], exchanged[b_field] = block[b_field], block[a_field]

@@ -42,10 +42,10 @@ def sample(
         for _, text, how, name in entries
         for sentence in split_sentences(text, how)
     ]
-    return _thinned(sentences, smoothing)
+    return _thin_sentences(sentences, smoothing)
 
 
-def _thinned(sentences: list[tuple[str, str]], smoothing: float) -> list[str]:
+def _thin_sentences(sentences: list[tuple[str, str]], smoothing: float) -> list[str]:
     """Sentences thinned so that languages have shares p^smoothing, chosen by hash."""
     if smoothing == 1:
         return [sentence for _, sentence in sentences]

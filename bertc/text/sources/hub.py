@@ -24,7 +24,7 @@ def open_hf(corpus: Hf) -> TextSource:
     """Open a data set; it is downloaded from the hub unless ``HF_HUB_OFFLINE`` is set."""
     rows = load_rows(corpus)
     where = f"hf({corpus.name!r}, split={corpus.split})"
-    with guarded(where):
+    with guard_errors(where):
         names, count = list(rows.column_names), int(rows.num_rows)
         files = sorted(str(entry["filename"]) for entry in rows.cache_files)
         if corpus.column not in names:
@@ -44,7 +44,7 @@ def open_hf(corpus: Hf) -> TextSource:
     )  # fmt: skip
 
 
-def guarded(where: str) -> AbstractContextManager[None]:
+def guard_errors(where: str) -> AbstractContextManager[None]:
     """A context that reports errors of ``datasets`` and pyarrow as damaged files."""
     return as_data_error(
         f"{where} cannot be read: its files are damaged, or none of a data set",
@@ -58,12 +58,12 @@ def load_rows(corpus: Hf) -> Any:
 
     where, folder = f"hf({corpus.name!r})", Path(corpus.name)
     if is_taken(folder / "state.json") or is_taken(folder / "dataset_dict.json"):  # save_to_disk
-        with guarded(where), _quiet(datasets):
+        with guard_errors(where), _quiet(datasets):
             saved = datasets.load_from_disk(corpus.name)
         if isinstance(saved, datasets.DatasetDict) and corpus.split not in saved:
             raise _no_such(where, corpus.split, ", ".join(saved))
         return saved[corpus.split] if isinstance(saved, datasets.DatasetDict) else saved
-    with guarded(where), _quiet(datasets):
+    with guard_errors(where), _quiet(datasets):
         try:
             return datasets.load_dataset(corpus.name, corpus.config or None, split=corpus.split)
         except (FileNotFoundError, ConnectionError):
@@ -104,7 +104,7 @@ def tables(rows: Any) -> Iterator[Any]:
 
 
 def _documents(rows: Any, column: str, where: str) -> Iterator[Piece]:
-    with guarded(where):
+    with guard_errors(where):
         for table in tables(rows):
             for text in table.column(column).to_pylist():
                 if text is not None and not isinstance(text, str):

@@ -52,7 +52,7 @@ def opened_stream(path: AnyFile) -> Iterator[OpenFile]:
     """Open a plain, gzip or zstandard file for reading."""
     with opened_anywhere(path) as raw:
         try:
-            yield OpenFile(path, raw, _unpacked(path, raw))
+            yield OpenFile(path, raw, _unpack(path, raw))
         except (EOFError, zlib.error, OSError):
             raise DataError(
                 f"cannot unpack {path}: it is damaged, cut short, or not what its ending says",
@@ -60,7 +60,7 @@ def opened_stream(path: AnyFile) -> Iterator[OpenFile]:
             ) from None
 
 
-def _unpacked(path: AnyFile, raw: BinaryIO) -> BinaryIO:
+def _unpack(path: AnyFile, raw: BinaryIO) -> BinaryIO:
     match path.suffix:
         case ".gz":
             return cast(BinaryIO, gzip.GzipFile(fileobj=raw, mode="rb"))

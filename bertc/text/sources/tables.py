@@ -177,13 +177,13 @@ def _jsonl(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
         if not line.strip():
             continue
         place = f"{file.path}:{number}"
-        row = _nested(json_row(line, place), selection)
+        row = _nest_cells(json_row(line, place), selection)
         names = list(row)
         at = column_indices(names, place, selection)
         yield TableRow(place, tuple([row[names[i]] if i >= 0 else None for i in at]))
 
 
-def _nested(row: dict[str, Any], selection: ColumnSelection) -> dict[str, Any]:
+def _nest_cells(row: dict[str, Any], selection: ColumnSelection) -> dict[str, Any]:
     """A row with its cells, and those inside of them that names with dots select."""
     for name in (*selection.required, *selection.optional):
         if "." in name and name not in row:
@@ -223,7 +223,7 @@ def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
             file.read_fraction = (number + batch.num_rows - first) / max(1, total) / of
             for row in batch.to_pylist():
                 number += 1
-                row = _nested(row, selection)
+                row = _nest_cells(row, selection)
                 cells = tuple(row.get(names[i]) if i >= 0 else None for i in at)
                 yield TableRow(f"{file.path}: row {number}", cells)
 

@@ -102,14 +102,14 @@ def extended(base: Vocabulary, words: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
-def trimmed(base: Vocabulary, counts: NDArray[np.int64], size: int) -> Tokenizer:
+def trim_tokenizer(base: Vocabulary, counts: NDArray[np.int64], size: int) -> Tokenizer:
     """The tokenizer of the tokens with a count, ``counts`` (v,), and of those that they need.
 
     Special tokens stay, bytes, and the characters of the tokens with a count, so that other words
     can be spelled. With a ``size`` the most frequent tokens, and then those of low numbers.
     """
     ids = base.tokenizer.get_vocab(with_added_tokens=True)
-    keep, needs = _staying(base, counts, ids), _merged_from(base.tokenizer, ids)
+    keep, needs = _staying(base, counts, ids), _find_merges(base.tokenizer, ids)
     if size and (least := int(keep.sum())) > size:
         raise DataError(
             f"vocab=trim(init, {size}) has no room for the {least:,} special tokens and characters "
@@ -147,7 +147,7 @@ def _staying(old: Vocabulary, seen: NDArray[np.int64], ids: Mapping[str, int]) -
     return special
 
 
-def _merged_from(tokenizer: Tokenizer, ids: Mapping[str, int]) -> dict[int, list[int]]:
+def _find_merges(tokenizer: Tokenizer, ids: Mapping[str, int]) -> dict[int, list[int]]:
     """The tokens that byte-pair encoding makes each token of, in any of its merges."""
     model = json.loads(tokenizer.to_str())["model"]
     parts = dict[int, list[int]]()
@@ -192,16 +192,16 @@ def _cut(tokenizer: Tokenizer, keep: NDArray[np.bool_]) -> dict[str, Any]:
         ({**token, "id": numbers[token["content"]]} for token in added),
         key=lambda token: token["id"],
     )
-    written["post_processor"] = _renumbered(written["post_processor"], numbers)
+    written["post_processor"] = _renumber(written["post_processor"], numbers)
     written["padding"] = written["truncation"] = None
     return written
 
 
-def _renumbered(step: Any, numbers: Mapping[str, int]) -> Any:
+def _renumber(step: Any, numbers: Mapping[str, int]) -> Any:
     """A post-processor with the new numbers of its special tokens."""
     match step:
         case {"type": "Sequence", "processors": steps}:
-            return {**step, "processors": [_renumbered(one, numbers) for one in steps]}
+            return {**step, "processors": [_renumber(one, numbers) for one in steps]}
         case {"special_tokens": tokens}:
             anew = {
                 name: {**token, "ids": [numbers[text] for text in token["tokens"]]}

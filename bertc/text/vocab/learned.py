@@ -56,7 +56,7 @@ def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[s
             return _unigram(node, texts)
         case Words():
             counts = Counter(word for text in texts for word in text.split())
-            return _closed_list(counts, node.size, pre_tokenizers.WhitespaceSplit())
+            return _list_closed(counts, node.size, pre_tokenizers.WhitespaceSplit())
         case Bytes():
             return _bytes(node, texts)
 
@@ -172,7 +172,7 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
-def _closed_list(counts: Counter[str], size: int, split: pre_tokenizers.PreTokenizer) -> Tokenizer:
+def _list_closed(counts: Counter[str], size: int, split: pre_tokenizers.PreTokenizer) -> Tokenizer:
     """A tokenizer of special tokens, then others by frequency; ties in order of code point."""
     specials = CLOSED_SPECIALS
     for special in specials:
@@ -195,7 +195,7 @@ def _bytes(node: Bytes, texts: Sequence[str]) -> Tokenizer:
         counts.update(pre_tokenizers.ByteLevel.alphabet())
     single = pre_tokenizers.Split(Regex("."), "isolated")
     parting = pre_tokenizers.Sequence([level, single])
-    tokenizer = _closed_list(counts, node.size, parting)
+    tokenizer = _list_closed(counts, node.size, parting)
     tokenizer.decoder = decoders.Sequence([decoders.ByteLevel()])
     return tokenizer
 

@@ -166,7 +166,7 @@ def byte_signs() -> dict[int, str]:
 def characters_by_token(vocabulary: Vocabulary) -> NDArray[np.int64] | None:
     """Characters (v,) that begin in each token; None if tokens lose text, unlike bytes."""
     tokenizer = vocabulary.tokenizer
-    loses = tokenizer.normalizer is not None or _added_words(tokenizer)  # which take in any blanks
+    loses = tokenizer.normalizer is not None or _added_ids(tokenizer)  # which take in any blanks
     if loses or not is_byte_level(tokenizer):
         return None
     # Bytes that go on with a character of UTF-8: 10xxxxxx.
@@ -200,7 +200,7 @@ def from_tokenizer(
     starts = np.ones(size, dtype=np.bool_)
     for token, token_id in ids.items():
         starts[token_id] = special[token_id] or _starts_word(token, model)
-    starts[_added_words(tokenizer)] = True
+    starts[_added_ids(tokenizer)] = True
     if list((roles | known).values()).count(roles["unk"]) == 1:
         special[roles["unk"]] = False  # it is text that no other token spells
     return Vocabulary(
@@ -210,7 +210,7 @@ def from_tokenizer(
     )  # fmt: skip
 
 
-def _added_words(tokenizer: Tokenizer) -> list[int]:
+def _added_ids(tokenizer: Tokenizer) -> list[int]:
     """The ids of added tokens that are whole words."""
     added = tokenizer.get_added_tokens_decoder()
     return [number for number, token in added.items() if token.single_word and not token.special]

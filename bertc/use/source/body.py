@@ -13,7 +13,7 @@ from bertc.use.source import expressions
 from bertc.use.source.axes import AxisNames
 from bertc.use.source.constants import Constants
 from bertc.use.source.expressions import call_expression
-from bertc.use.source.loops import rolled
+from bertc.use.source.loops import roll_up
 from bertc.use.source.reads import all_read, free_values, read_by
 from bertc.use.source.recording import Call, CallScope, LongList, TensorValue
 from bertc.use.source.sizes import BATCH_AXES
@@ -133,7 +133,7 @@ class ForwardBody:
             returned.append("layers")
         elif keys and any(map(self._returns_layers, self.calls)):
             keys, returned = [*keys, "layers"], [*returned, "layers"]
-        looped = rolled(made, self._constants.layers)
+        looped = roll_up(made, self._constants.layers)
         result = returned[0] if len(returned) == 1 else expressions.tuple_expression(returned)
         if keys:
             pairs = (f'"{key}": {value}' for key, value in zip(keys, returned, strict=True))

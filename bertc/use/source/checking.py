@@ -76,7 +76,7 @@ def source_differences(source: str, model: Model) -> dict[str, float]:
         passed = {name: arguments[name] for name in read_by(network)}
         expected = partial(program_outputs, model, inputs_of(arguments))
         differentiated = weights if few and rows > 1 else {}
-        for name, apart in named_differences(partial(network, **passed), expected, differentiated):
+        for name, apart in name_differences(partial(network, **passed), expected, differentiated):
             largest[name] = max(largest.get(name, 0.0), apart)
     return largest
 
@@ -84,7 +84,7 @@ def source_differences(source: str, model: Model) -> dict[str, float]:
 Results = Callable[[], dict[str, Tensor]]
 
 
-def named_differences(
+def name_differences(
     written: Results, expected: Results, weights: Mapping[str, Tensor]
 ) -> list[tuple[str, float]]:
     """Differences of results by name, and of the gradients of weights."""

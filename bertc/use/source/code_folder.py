@@ -127,7 +127,7 @@ def _check(
         pairs = zip(graph.outputs, graph(**rows), strict=True)
         return {output.name: real(tensor) for output, tensor in pairs}
 
-    for result, apart in checking.named_differences(written, expected, {}):
+    for result, apart in checking.name_differences(written, expected, {}):
         checking.refuse_difference(result, apart)
 
 

@@ -68,7 +68,7 @@ def constants_of(resolved: Resolved) -> Constants:
     return Constants(sizes, values)
 
 
-def named_constants(constants: Constants, text: str) -> list[str]:
+def declare_constants(constants: Constants, text: str) -> list[str]:
     """Lines of the constants that a text reads."""
     read = [name for name in constants.values if re.search(rf"\b{name}\b", text)]
     return [f"{name} = {constants.values[name]!r}" for name in read]

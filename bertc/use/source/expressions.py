@@ -108,7 +108,7 @@ def code(text: str) -> str:
 def code_lines(statements: list[str], indent: int) -> list[str]:
     """Statements in lines that fit, indented by ``indent`` columns."""
     lines = code("\n".join(statements)).splitlines()
-    return [part for line in lines for part in _fitted((" " * indent + line).rstrip())]
+    return [part for line in lines for part in _fit((" " * indent + line).rstrip())]
 
 
 def method(name: str, arguments: list[str], statements: list[str]) -> str:
@@ -117,7 +117,7 @@ def method(name: str, arguments: list[str], statements: list[str]) -> str:
     return f"def {name}({', '.join(['self', *arguments])}):\n{textwrap.indent(body, '    ')}"
 
 
-def _fitted(line: str) -> list[str]:
+def _fit(line: str) -> list[str]:
     """A line in lines that fit, broken at its longest brackets, else at its signs."""
     if len(line) <= WIDTH:
         return [line]
@@ -130,7 +130,7 @@ def _fitted(line: str) -> list[str]:
             return [head, f"{pad}    {inner}", last]
         after = "," if len(_split(inner, (" for ",))) == 1 else ""  # not in a comprehension
         parts = [f"{pad}    {part}{after}" for part in _split(inner, (", ",))]
-        return [head, *(piece for part in parts for piece in _fitted(part)), last]
+        return [head, *(piece for part in parts for piece in _fit(part)), last]
     begun = re.match(r"\s*(?:return |[^()]*? = )?", line)
     assert begun, "it matches everything"
     value, comma = line[begun.end() :].removesuffix(","), "," * line.endswith(",")
@@ -138,7 +138,11 @@ def _fitted(line: str) -> list[str]:
     if not signs:
         return [line]
     parts = [f"{pad}    {part}" for part in _split(value, signs)]
-    return [f"{begun[0]}(", *(piece for part in parts for piece in _fitted(part)), f"{pad}){comma}"]
+    return [
+        f"{begun[0]}(",
+        *(piece for part in parts for piece in _fit(part)),
+        f"{pad}){comma}",
+    ]
 
 
 def _brackets(line: str) -> Iterator[tuple[int, int, int]]:

@@ -13,7 +13,7 @@ from bertc.ir.base import Constant, FanIn, Glorot, Node, Normal, TruncatedNormal
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.use.source.classes import Classes, scopes_in
-from bertc.use.source.constants import constants_of, named_constants
+from bertc.use.source.constants import constants_of, declare_constants
 from bertc.use.source.expressions import code
 from bertc.use.source.outputs import program_outputs, recorded
 from bertc.use.source.recording import CallScope, LongList
@@ -142,7 +142,7 @@ def emit_source(resolved: Resolved, settings: str = "") -> str:
     text = f"{functions_of(scope)}\n{classes.text}\n{first_values}\n{LOADING}{MAIN_BLOCK}"
     modules = [f"import {name}" for name in IMPORTABLE if f"{name}." in text]
     head = [docstring(resolved, settings), "", *modules, ""]
-    return "\n".join([*head, IMPORTS, *named_constants(classes.constants, text), "", text])
+    return "\n".join([*head, IMPORTS, *declare_constants(classes.constants, text), "", text])
 
 
 def docstring(resolved: Resolved, settings: str) -> str:

@@ -17,7 +17,7 @@ from bertc.use.graph import token_terms
 from bertc.use.source import hub_templates as texts
 from bertc.use.source.body import ATTENTION_CALL, ForwardBody
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaults
-from bertc.use.source.constants import constants_of, named_constants
+from bertc.use.source.constants import constants_of, declare_constants
 from bertc.use.source.expressions import code_lines, method
 from bertc.use.source.file import IMPORTS, docstring, functions_of
 from bertc.use.source.outputs import encoder_outputs, language_scores, recorded
@@ -62,7 +62,7 @@ def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
     written = f"{functions}{attends}\n\n{classes.text}\n\n{text}"
     maths = "import math\n\n" * ("math." in functions)
     heading = [docstring(resolved, ""), "", f"{maths}{IMPORTS}{texts.HUB_IMPORTS}"]
-    return "\n".join([*heading, *named_constants(constants, written), "", written])
+    return "\n".join([*heading, *declare_constants(constants, written), "", written])
 
 
 def _is_plain(scope: CallScope) -> bool:

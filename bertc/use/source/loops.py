@@ -9,7 +9,7 @@ from itertools import groupby
 from bertc.use.source.expressions import code
 
 
-def rolled(made: list[tuple[int, str]], depth: int) -> list[str]:
+def roll_up(made: list[tuple[int, str]], depth: int) -> list[str]:
     """Statements, each with the number of its segment (0: none), where like segments are a loop.
 
     ``depth`` is the number of layers, written as LAYERS.
@@ -22,7 +22,7 @@ def rolled(made: list[tuple[int, str]], depth: int) -> list[str]:
     result: list[str] = []
     at = 0
     while at < len(groups):
-        period, end = _repeated(shapes, at)
+        period, end = _find_repeated(shapes, at)
         if end - at > period:
             turns = [
                 [s for _, group in groups[first : first + period] for s in group]
@@ -36,7 +36,7 @@ def rolled(made: list[tuple[int, str]], depth: int) -> list[str]:
     return result
 
 
-def _repeated(shapes: list[str], at: int) -> tuple[int, int]:
+def _find_repeated(shapes: list[str], at: int) -> tuple[int, int]:
     """The length of the shortest sequence of shapes that repeats from here, and its end."""
     for period in range(1, (len(shapes) - at) // 2 + 1):
         end = at + period
@@ -63,7 +63,7 @@ def _shape(statements: str) -> str:
 
 def _loop(turns: list[list[str]], depth: int) -> str:
     """One loop over what differs between turns."""
-    columns, text = _compared(turns)
+    columns, text = _compare_columns(turns)
     numbers = next((values for values in columns if _consecutive(values)), None)
     others = [name for values, name in columns.items() if values != numbers]
     rows = [_row(values) for values in zip(*(v for v in columns if v != numbers), strict=True)]
@@ -85,7 +85,7 @@ def _loop(turns: list[list[str]], depth: int) -> str:
     return _for(", ".join(parts), lists if len(parts) == 1 else f"zip({lists})", named)
 
 
-def _compared(turns: list[list[str]]) -> tuple[dict[tuple[str, ...], str], str]:
+def _compare_columns(turns: list[list[str]]) -> tuple[dict[tuple[str, ...], str], str]:
     """Names of the columns of words that differ, and the text of a turn with them."""
     columns: dict[tuple[str, ...], str] = {}
     text = ""

@@ -56,7 +56,7 @@ def _walk(
         call.args, call.kwargs = _seen(call.args, same), _seen(call.kwargs, same)
         if call.body:
             _walk(call.body, modules, same)
-        if (source := _unchanged(call)) is not None:
+        if (source := _find_unchanged(call)) is not None:
             same[call.results[0]] = source
             continue
         if is_pure(call.function):
@@ -67,7 +67,7 @@ def _walk(
         if _is_linear(call, inside, scope.path):
             path = call.args[1].path.removesuffix(".weight")
             call.function, call.args, call.path = inside[path], call.args[:1], path
-        calls += _parted(call, inside) or [call]
+        calls += _split_linear(call, inside) or [call]
     scope.calls = calls
     scope.outputs = [_seen(value, same) for value in scope.outputs]
 
@@ -93,7 +93,7 @@ def _key(argument: Any) -> Any:
     return form, *(id(x) if isinstance(x, made) else (type(x), repr(x)) for x in parts)
 
 
-def _unchanged(call: Call) -> TensorValue | None:
+def _find_unchanged(call: Call) -> TensorValue | None:
     """The value that a call returns as it is, if it does."""
     function, args, result = call.function, call.args, call.results[0] if call.results else None
     if call.body and not call.body.calls and len(call.results) == 1:
@@ -126,7 +126,7 @@ def _equal(one: TensorValue, other: TensorValue) -> bool:
     return one.tensor.shape == other.tensor.shape
 
 
-def _parted(call: Call, modules: dict[str, nn.Module]) -> list[Call]:
+def _split_linear(call: Call, modules: dict[str, nn.Module]) -> list[Call]:
     """Linear maps, where a product with their joined weights is split again."""
     product = call.args[0].call if call.function in PARTINGS else None
     if product is None or product.function != "torch.nn.functional.linear":

@@ -41,7 +41,7 @@ for _name in ARITHMETIC:
     setattr(BatchSize, f"__r{_name}__", _operation(_name, turned=True))
 
 
-def _computed(size: int) -> tuple[int, ...]:
+def _size_of(size: int) -> tuple[int, ...]:
     """A size, and those that torch computes from it."""
     return size, size - 1, size + 1, 2 * size - 1
 
@@ -54,12 +54,12 @@ class BatchSizes:
         self._numbers, self._known = numbers, dict[int, BatchSize]()
         self.rows = next(n for n in LIKELY_ROWS if all(x % n or not x for x in numbers))
         free = (
-            n for n in (*range(11, most + 1), *range(10, 1, -1)) if not {*_computed(n)} & {*numbers}
+            n for n in (*range(11, most + 1), *range(10, 1, -1)) if not {*_size_of(n)} & {*numbers}
         )
         self.tokens = next(free, 11)
         self.axes = dict(zip(BATCH_AXES, (self.rows, self.tokens), strict=True))
         for axis, number in self.axes.items():
-            _computed(self.made(number, axis))
+            _size_of(self.made(number, axis))
 
     def made(self, number: int, node: str) -> BatchSize:
         """A size with its expression, which tensors of that size have from now on."""

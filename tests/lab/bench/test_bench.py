@@ -14,7 +14,7 @@ from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.program.model import model_weights
 from bertc.lab.bench.baseline import IGNORED, model_of, transformers
-from bertc.lab.bench.contender import Contender, Step, bertc, warmed_up
+from bertc.lab.bench.contender import Contender, Step, bertc, warm_up_torch
 from bertc.lab.bench.measure import quartiles
 from bertc.lab.bench.run import bench
 from bertc.machine.machine import SUMS
@@ -159,7 +159,7 @@ def test_the_other_side_has_nothing_of_our_settings(monkeypatch):
     for name in SUMS:
         monkeypatch.delenv(name, raising=False)
     for each in (own, *others):
-        warmed_up(torch.device("cpu"), each)
+        warm_up_torch(torch.device("cpu"), each)
     assert seen == [(len(SUMS), 2)] + [(0, 0)] * len(others)
     assert "attention_mask" not in stepper.counterpart().batch[0]
 

@@ -127,7 +127,7 @@ def _together(check: Checker[Complete], stage: StageSettings, grow: Copying, bef
                 *note("the sharing is set here", program.span("share")),
                 *_grown_here(stage, before),
             ),
-            help=_grown_by(Interleave, stage) if interleaving_fits else "share=none or share=all",
+            help=_grow_by(Interleave, stage) if interleaving_fits else "share=none or share=all",
         )
         return
 
@@ -152,11 +152,11 @@ def _identity_possible(check: Checker[Complete], stage: StageSettings, before: i
             problem,
             stage.span("grow") or stage.span("layers"),
             notes=notes,
-            help=f"{_grown_by(Stack, stage)} or {way}",
+            help=f"{_grow_by(Stack, stage)} or {way}",
         )
 
 
-def _grown_by(kind: type[Copying], stage: StageSettings) -> str:
+def _grow_by(kind: type[Copying], stage: StageSettings) -> str:
     """The setting of another kind of growth, with the moments as they are."""
     return f"grow={show_value(kind(moments=stage.grow.moments))}"
 

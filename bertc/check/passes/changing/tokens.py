@@ -4,7 +4,7 @@ from typing import assert_never
 
 from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError
 from bertc.base.storage.plain_file import no_file
-from bertc.check.passes.settings.stages import settled
+from bertc.check.passes.settings.stages import with_derived
 from bertc.ir.changing.growth import FromOther, Mean
 from bertc.ir.fixes import fix
 from bertc.ir.program.complete import Complete
@@ -49,7 +49,7 @@ def changed_tokens(
     if isinstance(init, FromOther) and init.same_tokens:
         carried = init.model_copy(update={"embeddings": Mean()})
         settings["init"] = Given(carried, program.origins["init"])
-    return settled(program, settings)
+    return with_derived(program, settings)
 
 
 def _words(program: Complete, vocab: Extended, diagnostics: Diagnostics) -> int:

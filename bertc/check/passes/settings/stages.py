@@ -31,7 +31,7 @@ def typed(program: Program) -> Complete:
     return _RUN.model_copy(update={name: setting.value for name, setting in run.items()} | update)
 
 
-def settled(program: Complete, settings: Mapping[str, Given]) -> Complete:
+def with_derived(program: Complete, settings: Mapping[str, Given]) -> Complete:
     """The same with some settings of the run replaced or added."""
     return typed(program.program.with_settings(settings))
 

@@ -44,9 +44,9 @@ def layers_fit(
     stage: StageSettings, several: bool, shape: Shape, term: OfLayers, diagnostics: Diagnostics
 ) -> None:
     """Report layers that cannot be compared with those of a teacher."""
-    misfit = _unlike(stage, shape.body, term) or _unmapped(stage, several, shape.body, term)
+    misfit = _unlike(stage, shape.body, term) or _misfit_of(stage, several, shape.body, term)
     if misfit is None and isinstance(term, KdRelated):
-        misfit = _unrelated(stage, shape.body, term)
+        misfit = _find_unrelated(stage, shape.body, term)
     if misfit is not None:
         code, problem, way = misfit
         also = ("teacher", "the teacher is named here")
@@ -55,7 +55,9 @@ def layers_fit(
         )
 
 
-def _unmapped(stage: StageSettings, several: bool, teacher: Body, term: OfLayers) -> _Misfit | None:
+def _misfit_of(
+    stage: StageSettings, several: bool, teacher: Body, term: OfLayers
+) -> _Misfit | None:
     if several:
         help = "name one teacher, or average their scores, as in objective=kd(logits)"
         problem = " compares layers with one teacher's, and there are several"
@@ -92,7 +94,7 @@ def _unlike(stage: StageSettings, teacher: Body, term: OfLayers) -> _Misfit | No
     return "E287", f" {why}, and {who} has none", _other_term(stage, term, instead)
 
 
-def _unrelated(stage: StageSettings, teacher: Body, term: KdRelated) -> _Misfit | None:
+def _find_unrelated(stage: StageSettings, teacher: Body, term: KdRelated) -> _Misfit | None:
     """Queries, keys and values that are not there, or not alike."""
     pairs = term.pairs_between(stage.layers, teacher.depth)
     assert not isinstance(pairs, Unfit), "it is refused before"

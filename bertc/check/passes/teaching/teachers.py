@@ -6,7 +6,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.teaching.taught_layers import layers_fit, of_layers
 from bertc.ir.base import call_text
-from bertc.ir.learning.answer import Choice, Plain, Score, Several, Span, Vector, alike, told_names
+from bertc.ir.learning.answer import Choice, Plain, Score, Several, Span, Vector, alike, label_names
 from bertc.ir.learning.objective import Distillation, Objective, Term
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
@@ -159,7 +159,7 @@ def _teacher_fits(
 
 
 def _labels(task: Task) -> str:
-    return ", ".join(told_names(task.answer)) or task.answer.kind
+    return ", ".join(label_names(task.answer)) or task.answer.kind
 
 
 def _weigh_something(

@@ -40,7 +40,7 @@ def vocabulary_loss(
     gradient chunk by chunk, which costs little more than the matrix products.
     """
     on_gpu = x_ne.device.type == "cuda"
-    table_ve, bias_v = _padded(table_ve, bias_v, GPU_MULTIPLE if on_gpu else CPU_MULTIPLE)
+    table_ve, bias_v = _pad_rows(table_ve, bias_v, GPU_MULTIPLE if on_gpu else CPU_MULTIPLE)
     if torch.compiler.is_compiling():
         logits_nv = F.linear(x_ne, table_ve).float() + bias_v.float()
         losses_n = F.cross_entropy(logits_nv, targets_n, reduction="none")
@@ -95,7 +95,7 @@ def _best(
     return torch.where(targets_n < tokens, logits_nv[:, :tokens].argmax(1), best_n)
 
 
-def _padded(
+def _pad_rows(
     table_ve: Float[Tensor, "v e"], bias_v: Float[Tensor, "v"], multiple: int
 ) -> tuple[Float[Tensor, "w e"], Float[Tensor, "w"]]:
     """Pad both to a multiple of rows; padding has probability exactly 0."""

@@ -72,7 +72,7 @@ def compared(
         left_out = own_pnqk <= lowest
         apart_pnqk = own_pnqk.masked_fill(left_out, 0.0)
         apart_pnqk.sub_(taught_pnqk.masked_fill(taught_pnqk <= lowest, 0.0))
-        losses_pnq, slope_pnqk = _squared(apart_pnqk, allowed)
+        losses_pnq, slope_pnqk = _mean_square(apart_pnqk, allowed)
         return losses_pnq, slope_pnqk.masked_fill_(left_out, 0.0)
     log_own_pnqk, log_taught_pnqk = (
         scores.masked_fill(~allowed, ABSENT).log_softmax(3) for scores in (own_pnqk, taught_pnqk)
@@ -83,12 +83,12 @@ def compared(
             losses_pnq = (log_taught_pnqk - log_own_pnqk).mul_(told_pnqk).sum(3)
             return losses_pnq, chances_pnqk.sub_(told_pnqk)
         case "mse":
-            losses_pnq, slope_pnqk = _squared(chances_pnqk - told_pnqk, allowed)
+            losses_pnq, slope_pnqk = _mean_square(chances_pnqk - told_pnqk, allowed)
             slope_pnqk.mul_(chances_pnqk)
             return losses_pnq, slope_pnqk.sub_(chances_pnqk * slope_pnqk.sum(3, keepdim=True))
 
 
-def _squared(
+def _mean_square(
     apart_pnqk: Float[Tensor, "p n q k"], allowed: Bool[Tensor, "#p 1 #q k"]
 ) -> tuple[Float[Tensor, "p n q"], Float[Tensor, "p n q k"]]:
     """The mean square at the keys that are allowed, and its slope, in place of the differences."""

@@ -62,7 +62,7 @@ class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
 
     def loss(self, predicted: term.Predicted, targets: Compared) -> term.TermLoss:
         """The sum as it is: nothing is right or wrong."""
-        return summed_loss(predicted, targets.weights)
+        return sum_loss(predicted, targets.weights)
 
     def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
         compared = int(targets.weights[view.row].sum())
@@ -127,7 +127,7 @@ class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
         return scores
 
 
-def summed_loss(predicted: term.Predicted, weights: Tensor) -> term.TermLoss:
+def sum_loss(predicted: term.Predicted, weights: Tensor) -> term.TermLoss:
     """The loss of a term that sums up by itself, over the tokens that count."""
     (summed,), (hits,) = predicted.losses, predicted.hits
     return term.TermLoss(summed, weights.sum(), hits)

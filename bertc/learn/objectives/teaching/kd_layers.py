@@ -16,7 +16,7 @@ from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdRelated, KdStates, Re
 from bertc.learn.objectives import term
 from bertc.learn.objectives.softmax.relations import Factors, Relation, relation_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
-from bertc.learn.objectives.teaching.kd import Compared, compared_tokens, summed_loss
+from bertc.learn.objectives.teaching.kd import Compared, compared_tokens, sum_loss
 from bertc.model import EncoderInputs, gather_positions
 from bertc.model.attention.masks import mask_of, select_rows
 from bertc.model.body import Outputs, Projected
@@ -137,7 +137,7 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
 
     def loss(self, predicted: term.Predicted, targets: Any) -> term.TermLoss:
         """The sum as it is: nothing is right or wrong."""
-        return summed_loss(predicted, self.weights(targets))
+        return sum_loss(predicted, self.weights(targets))
 
     def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
         compared = int(self.weights(targets)[view.row].sum())

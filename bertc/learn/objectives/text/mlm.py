@@ -173,7 +173,7 @@ def _choose(
     if isinstance(objective.unit, TokenUnit):
         if objective.rare:
             scarcity_bs = look_up(vocab.frequency, inputs.token_ids) ** objective.rare
-            keys_bs = draws.weighted_keys(lanes[0], scarcity_bs, text.allowed)
+            keys_bs = draws.weigh_keys(lanes[0], scarcity_bs, text.allowed)
         else:
             keys_bs = draws.order_keys(lanes[0], text.allowed)
         return lowest(keys_bs, counts_b, predictions)

@@ -51,7 +51,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         places, firsts = [], []
         for number, (begin, part) in enumerate(laid_out(parts)):
             # Each part has one extra rank, for its tokens that are not targets.
-            places.append(shuffled(order_bits[number], part) + (begin + number))
+            places.append(shuffle_ranks(order_bits[number], part) + (begin + number))
             firsts.append(torch.full((part,), begin + number - 1, device=real_bs.device))
         place_bs, untold_s = torch.cat(places, dim=1), torch.cat(firsts)
         first_bs = ordinary_bs & ~told_bs
@@ -129,7 +129,7 @@ def choose(
     return torch.cat(chosen, dim=1)
 
 
-def shuffled(bits_bl: Int[Tensor, "b l"], seq: int) -> Int[Tensor, "b {seq}"]:
+def shuffle_ranks(bits_bl: Int[Tensor, "b l"], seq: int) -> Int[Tensor, "b {seq}"]:
     """Ranks (b, s) of the tokens: shuffled within blocks of l, in the same way in all blocks.
 
     The release shuffles its block permutations like this (data_utils.py, _local_perm).

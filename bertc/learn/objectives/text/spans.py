@@ -102,7 +102,7 @@ def choose_ngrams(
     taken_bd = torch.where(stands_bd & settled_bd, end_bd, 0)
     left_b1 = counts_b[:, None] - torch.where(settled_bd, spent_bd, 0).sum(1, keepdim=True)
     next_b1 = settled_bd.sum(1, keepdim=True)
-    taken_bd = _shorten(head_bd, ends_bdn, taken_bd, left_b1, next_b1)
+    taken_bd = _shorten_spans(head_bd, ends_bdn, taken_bd, left_b1, next_b1)
     return draws.union(head_bd, taken_bd, seq)
 
 
@@ -141,7 +141,7 @@ def harmonic(
     return beyond_bd.minimum(possible_bd)
 
 
-def _shorten(
+def _shorten_spans(
     head_bd: Int[Tensor, "b d"],
     ends_bdn: Int[Tensor, "b d n"],
     taken_bd: Int[Tensor, "b d"],
