@@ -147,28 +147,23 @@ def _after(operations: op.Operations, *, norm_learns: bool) -> tuple[op.Operatio
     """Operations after frozen layers, and whether anything learns in them: a norm or the pooler."""
     adjusted, reached = list[op.Operation](), False
     for operation in operations:
-        learns = isinstance(operation, op.Product) or (
-            norm_learns and isinstance(operation, op.Norm) and operation.affine
-        )
-        if not (reached or learns):
-            operation = op.Alone(operation)
-        elif not reached and isinstance(operation, op.Product):
-            operation = replace(operation, constant=True)
-        reached = reached or learns
-        adjusted.append(operation)
+        norm = norm_learns and isinstance(operation, op.Norm) and operation.affine
+        adjusted.append(operation if reached or norm else _of_constant(operation))
+        reached = reached or norm or isinstance(operation, op.Product)
     return tuple(adjusted), reached
 
 
 def _of_constants(operations: op.Operations) -> op.Operations:
     """Operations of a head on states that have no gradient, up to where its own weights act."""
     moved = tuple(takewhile(_moves, operations))
-    constants = (
-        replace(operation, constant=True)
-        if isinstance(operation, op.Product)
-        else op.Alone(operation)
-        for operation in moved
-    )
-    return (*constants, *operations[len(moved) :])
+    return (*map(_of_constant, moved), *operations[len(moved) :])
+
+
+def _of_constant(operation: op.Operation) -> op.Operation:
+    """An operation on states that have no gradient, which a map needs for its weights alone."""
+    if isinstance(operation, op.Product):
+        return replace(operation, constant=True)
+    return op.Alone(operation)
 
 
 def _moves(operation: op.Operation) -> bool:
@@ -186,21 +181,17 @@ def _moves(operation: op.Operation) -> bool:
 
 def _asked(operations: op.Operations, learns: bool, reached: bool) -> op.Operations:
     """Operations of a block whose weights have gradients (``learns``), or input (``reached``)."""
-    if learns and reached:
-        return operations
-    if not (learns or reached):
+    if reached:
+        return operations if learns else tuple(map(_of_frozen_maps, operations))
+    if not learns:
         return tuple(map(op.Alone, operations))
-    adjusted = operations if learns else tuple(map(_of_frozen_maps, operations))
     norms = tuple(takewhile(lambda operation: isinstance(operation, op.Norm), operations))
     # Gradients of a norm's weights need that of what the norm gives.
-    if reached or (learns and any(isinstance(one, op.Norm) and one.affine for one in norms)):
-        return adjusted
-    first: list[op.Operation] = []
-    for operation in operations[len(norms) :]:
-        if not isinstance(operation, op.Product) or not operation.maps:
-            break
-        first.append(replace(operation, constant=True) if learns else op.Alone(operation))
-    return (*adjusted[: len(norms)], *first, *adjusted[len(norms) + len(first) :])
+    if any(isinstance(one, op.Norm) and one.affine for one in norms):
+        return operations
+    rest = operations[len(norms) :]
+    first = tuple(takewhile(lambda one: isinstance(one, op.Product) and one.maps > 0, rest))
+    return (*norms, *map(_of_constant, first), *rest[len(first) :])
 
 
 def _of_keys_below(operations: op.Operations, learns: bool) -> op.Operations:
