@@ -64,7 +64,8 @@ class Call:
 
     def of_all_states(self) -> "Call":
         """The same call with all states computed, as in all layers but the last."""
-        return replace(self, queries=self.tokens + self.query_states)
+        queries = self.tokens + self.query_states
+        return self if self.queries == queries else replace(self, queries=queries)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ class Encoder(BodyNode):
 
     @property
     def head_norm(self) -> NormFunction:
-        return self.norm.of_heads.model_copy(update={"affine": self.head.affine})
+        norm, affine = self.norm.of_heads, self.head.affine
+        return norm if norm.affine == affine else norm.model_copy(update={"affine": affine})
 
     @property
     def head_activation(self) -> Activation:
@@ -86,6 +87,7 @@ class Encoder(BodyNode):
         of_rows = steps is not None and steps.mean != "none"
         return Pooled(of_rows, self.hidden, steps, self.head_activation)
 
+    @once
     def layer(self, number: int) -> EncoderLayer:
         """A layer, from 0."""
         widths = self.layers[number]
@@ -179,6 +181,12 @@ class Encoder(BodyNode):
         weights = self.layer(layer).weights(part, f"{part}.{layer}", self.initializer)
         return self.adapt.mark_frozen(weights)
 
+    @once
+    def part_sizes(self, part: SharedPart, layer: int) -> tuple[int, int]:
+        """Numbers in the weights of a part, and in those that are frozen."""
+        weights = self.part_weights(part, layer)
+        return sum(w.numel for w in weights), sum(w.numel for w in weights if w.frozen)
+
     def embedding_weights(self) -> tuple[Weight, ...]:
         """Tables of vectors whose sum the first layer reads, their norm, and a projection."""
         init, many, size = self.initializer, len(self.languages), self.embedding
@@ -258,16 +266,12 @@ def _blocks(
 ) -> tuple[op.Block, ...]:
     widths, sums_of = encoder.layer(layer).widths, encoder.residual.operations
     return tuple(
-        op.Block(
-            part,
-            f"{part}.{encoder.owners[part][layer]}",
-            sum(weight.numel for weight in weights),
-            (*sums, *operations) if sums else operations,
-            sum(weight.numel for weight in weights if weight.frozen),
-        )
-        for part, operations in parts.items()
+        op.Block(part, f"{part}.{owner}", numel, operations, frozen)
+        for part, own in parts.items()
+        for owner in [encoder.owners[part][layer]]
         for sums in [sums_of(layer, part, encoder.depth, call, widths)]
-        for weights in [encoder.part_weights(part, layer)]
+        for operations in [(*sums, *own) if sums else own]
+        for numel, frozen in [encoder.part_sizes(part, layer)]
     )
 
 
