@@ -65,7 +65,7 @@ class Gpu:
         )
         enter(patch.object(torch.autograd, "_engine_run_backward", within))
         enter(patch.object(torch.cuda, "synchronize", self._synchronize))
-        # A device told there, in the middle of an operation, is another than told afterwards.
+        # A device named in the middle of an operation is another than one named afterwards.
         said = {checkpoint._DEFAULT_DETERMINISM_MODE: lambda tensor: None}
         enter(patch.dict(checkpoint._allowed_determinism_checks_to_fns, said))
         enter(names)
@@ -208,8 +208,8 @@ def _renamed(value: Any) -> Any:
 
 def _only_looks(func: Any) -> bool:
     """Whether an operation returns the memory that it was given, unchanged."""
-    told = [returned.alias_info for returned in func._schema.returns]
-    return any(told) and not any(each.is_write for each in told if each)
+    aliases = [returned.alias_info for returned in func._schema.returns]
+    return any(aliases) and not any(each.is_write for each in aliases if each)
 
 
 def _some_answer(name: str, asked: Tensor) -> Any:

@@ -143,7 +143,7 @@ def test_a_folder_that_was_removed_is_no_place_to_begin(tmp_path, monkeypatch):
         Exception("No space left on device (os error 28)"),  # as tokenizers says it
     ],
 )
-def test_every_librarys_words_for_a_full_disk_are_told_alike(tmp_path, error):
+def test_a_full_disk_is_reported_the_same_for_every_library(tmp_path, error):
     with (
         pytest.raises(CannotWriteError, match="disk is full .7 bytes needed, .* free") as f,
         durable.writing(tmp_path / "x" / "y", 7, elsewhere="name another folder"),
@@ -192,7 +192,7 @@ def test_half_a_character_in_json_is_refused(tmp_path):
             read_json(path, 100)
 
 
-def test_a_panic_of_another_language_is_told_as_any_error():
+def test_a_panic_of_another_language_is_reported_as_any_error():
     class PanicException(BaseException):  # as pyo3 raises it
         pass
 

@@ -63,7 +63,9 @@ def test_a_head_without_a_shape_is_no_task():
     assert tasks_beside({"heads.a.weight": ()}) == ()
 
 
-def test_a_missing_path_is_told_with_a_name_like_it_or_what_its_folder_has(tmp_path, monkeypatch):
+def test_a_missing_path_is_reported_with_a_similar_name_or_what_its_folder_has(
+    tmp_path, monkeypatch
+):
     (tmp_path / "glue" / "SST-2").mkdir(parents=True)
     (tmp_path / "glue" / "MRPC").mkdir()
     (tmp_path / "glue" / ".hidden").touch()
@@ -72,11 +74,11 @@ def test_a_missing_path_is_told_with_a_name_like_it_or_what_its_folder_has(tmp_p
     monkeypatch.chdir(tmp_path)
     near = ("glue/SST", "glu/SST-2", "glue/SST2/x/y")
     none = ("elsewhere/x", "glue/MRPC/x", "a\0b", "\ud800/x", "/zzqqxx/x", "~nobody/x")
-    told = dict.fromkeys(near, "did you mean glue/SST-2?") | {
+    helps = dict.fromkeys(near, "did you mean glue/SST-2?") | {
         "glue/SST2/train.tsv": "did you mean glue/SST-2/train.tsv?",
         f"{tmp_path}/glue/QQP": f"check the path: {tmp_path}/glue has MRPC, SST-2",
         "nosuch.bertc": "did you mean bertc?",
         **dict.fromkeys(none, "check the path"),
     }
-    assert {name: check_path(name) for name in told} == told
+    assert {name: check_path(name) for name in helps} == helps
     assert check_path("nosuch.bertc", ".bertc") == "check the path", "a folder is no spec"

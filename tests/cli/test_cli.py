@@ -98,9 +98,9 @@ def test_help_has_every_command_once_in_its_group_with_a_sentence() -> None:
     assert len(names) == len({*names}) <= 29
     assert all(f"\n{group}:\n" in shown for group in HELP_GROUPS)
     sentences = re.findall(r"^  ([a-z-]+)  +(\S.*(?:\n {4,}\S.*)*)", shown, re.MULTILINE)
-    told = {name: text for name, text in sentences if not name.startswith("--")}
-    assert [*told] == names
-    assert all(text.endswith(".") and "..." not in text for text in told.values())
+    described = {name: text for name, text in sentences if not name.startswith("--")}
+    assert [*described] == names
+    assert all(text.endswith(".") and "..." not in text for text in described.values())
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_json_is_all_that_stdout_gets(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_remarks_are_no_mistakes_and_stand_beside_what_is_fine(call: Call) -> None:
+def test_remarks_are_no_mistakes_and_are_printed_with_what_is_fine(call: Call) -> None:
     spec = "hidden=100 layers=1 optimizer=adamw(lr=10%)"
     code, out, _ = call("check", spec)
     assert code == 0

@@ -86,7 +86,7 @@ def test_an_unknown_device_is_said_to_be_unknown() -> None:
     assert "memory=" in error.value.help
 
 
-def test_several_devices_are_told_by_their_number() -> None:
+def test_several_devices_are_printed_with_their_number() -> None:
     with pytest.raises(UsageError) as error:
         device_named("h100x8")
     assert error.value.help.startswith("--device h100, several by --world 8; ")

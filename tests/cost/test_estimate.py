@@ -87,7 +87,7 @@ def test_the_readme_shows_what_is_printed() -> None:
     assert shown.splitlines() == printed.splitlines()[:3]
 
 
-def test_what_does_not_fit_or_waits_is_told() -> None:
+def test_memory_that_does_not_fit_and_waiting_are_reported() -> None:
     for batch, waits in ((256, True), (4096, False)):
         eight = estimate(resolve("bert-base", [f"batch={batch}"]), "h100", devices=8)
         assert ("of a step waits for its host" in as_table([eight])) == waits

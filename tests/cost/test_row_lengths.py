@@ -1,4 +1,4 @@
-"""What estimates are told by files: lengths of a task's examples; size of text, passes, copies."""
+"""What estimates read from files: lengths of a task's examples; size of text, passes, copies."""
 
 import random
 from collections import OrderedDict
@@ -60,8 +60,8 @@ def test_several_tasks_count_as_they_are_drawn(farm):
 def test_without_a_vocabulary_rows_are_full(farm):
     spec = f"{SMALL} vocab=100 seq=24 task=classify('{farm}/train.tsv')"
     assert row_lengths([bertc.resolve(spec)]) == [(24,)]
-    told = " ".join(CliRunner().invoke(app, ["estimate", spec]).output.split())
-    assert "Rows of a task are counted as full" in told
+    footer = " ".join(CliRunner().invoke(app, ["estimate", spec]).output.split())
+    assert "Rows of a task are counted as full" in footer
     known = spec.replace("vocab=100", f"vocab='{farm}/vocab.txt'")
     assert "counted as full" not in CliRunner().invoke(app, ["estimate", known]).output
 

@@ -73,7 +73,7 @@ def test_a_large_one_is_cut_into_parts_where_that_helps() -> None:
         (f"{HUGE} strategy=ddp", World(8, 8), "ddp"),
     ],
 )
-def test_what_was_asked_for_is_done(spec: str, world: World, strategy: str) -> None:
+def test_a_stated_strategy_is_followed(spec: str, world: World, strategy: str) -> None:
     assert layout_on(resolve(spec), CARD.memory_bytes, world).strategy == strategy
 
 

@@ -36,7 +36,7 @@ PIECES: dict[str, tuple[str, Special]] = {
     "CamembertTokenizer": ("sentencepiece.bpe.model", FAIRSEQ),
     "DebertaV2Tokenizer": ("spm.model", DEBERTA_PIECES),
 }
-"""The file of each class with a SentencePiece model, and how its authors trained theirs."""
+"""The file of each class with a SentencePiece model, and how its authors trained it."""
 LAYOUTS = {
     "BertTokenizer": "bert", "DistilBertTokenizer": "distilbert", "MPNetTokenizer": "mpnet",
     "RobertaTokenizer": "roberta", "AlbertTokenizer": "albert", "XLNetTokenizer": "xlnet",
@@ -114,15 +114,15 @@ class Folder:
             self._save(folder)
 
     def _save(self, folder: Path) -> None:
-        theirs = self.theirs(folder)
+        reference = self.reference(folder)
         for path in folder.iterdir():
             if path.name != "config.json":
                 path.unlink()
-        theirs.save_pretrained(folder)
+        reference.save_pretrained(folder)
         path = folder / "tokenizer_config.json"
         _write(path, {**json.loads(path.read_text()), **self.changed})
 
-    def theirs(self, folder: Path) -> Any:
+    def reference(self, folder: Path) -> Any:
         """The tokenizer of transformers."""
         return transformers.AutoTokenizer.from_pretrained(folder)
 

@@ -63,15 +63,15 @@ def backward(scores: tuple[torch.Tensor, ...], real_bs: torch.Tensor) -> None:
 @pytest.mark.parametrize(("chosen", "adapt"), CASES, ids=lambda one: getattr(one, "cls", ""))
 def test_peft_says_and_learns_the_same(chosen: Case, adapt: Lora, tmp_path):
     peft = pytest.importorskip("peft")
-    theirs = chosen.save(tmp_path / "base")
+    reference = chosen.save(tmp_path / "base")
     resolved, tensors = adapted(tmp_path / "base", adapt)
     ours, whole = loaded(resolved, tensors), loaded(*merged(resolved, tensors))
-    batch, task = inputs(theirs, 24), task_of(ours)
-    rest = "base", Wordless(theirs.config.pad_token_id), tmp_path / "adapter"
-    layout = theirs.config.model_type
+    batch, task = inputs(reference, 24), task_of(ours)
+    rest = "base", Wordless(reference.config.pad_token_id), tmp_path / "adapter"
+    layout = reference.config.model_type
     assert export_adapter(resolved, tensors, *rest, layout).architecture == chosen.cls
     pairs = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
-    beside = peft.PeftModel.from_pretrained(theirs, rest[2], is_trainable=True).eval()
+    beside = peft.PeftModel.from_pretrained(reference, rest[2], is_trainable=True).eval()
     found = said(ours, task, batch), theirs_says(beside.base_model.model, batch)
     for mine, there, merged_too in zip(*found, said(whole, task, batch), strict=True):
         torch.testing.assert_close(mine, there, atol=1e-5, rtol=1e-5)

@@ -60,11 +60,11 @@ def test_settings_are_those_that_transformers_reads(family):
 @pytest.mark.parametrize("family", HERE, ids=lambda family: family.model_type)
 def test_defaults_are_those_of_transformers(family):
     """But for those that follow from other settings, or have to be written: None, or no default."""
-    config, theirs = family.config, transformers.CONFIG_MAPPING[family.model_type]().to_dict()
+    config, reference = family.config, transformers.CONFIG_MAPPING[family.model_type]().to_dict()
     pairs = {
-        name: (config.model_fields[field].default, config.meant(name, theirs[name]))
+        name: (config.model_fields[field].default, config.meant(name, reference[name]))
         for name, field in config.reads().items()
-        if name in theirs and not config.model_fields[field].is_required()
+        if name in reference and not config.model_fields[field].is_required()
     }
     assert {n: p for n, p in pairs.items() if p[0] is not None and p[0] != p[1]} == {}
 

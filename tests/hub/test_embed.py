@@ -191,7 +191,7 @@ def test_maps_in_bf16_are_cast_once_to_the_same_vectors(run):
 
 
 @pytest.mark.parametrize("pooling", MODES)
-def test_sentence_transformers_is_told_the_pooling(pooling, run, tmp_path):
+def test_the_pooling_is_written_for_sentence_transformers(pooling, run, tmp_path):
     """tests/hub/test_vectors.py loads such a folder."""
     to = export_run(run, tmp_path / "out", pooling).folder
     config = json.loads((to / "1_Pooling" / "config.json").read_text())

@@ -245,8 +245,8 @@ def test_a_pipeline_reads_what_the_run_reads(name, pairs, tmp_path):
     expected = as_pipelines_do(exported.folder, rows)
     for folder in (run, exported.folder):
         found = [each["probabilities"] for each in bertc.load(folder).predict(rows)]
-        for ours, theirs in zip(found, expected, strict=True):
-            assert ours == pytest.approx(theirs, abs=1e-6)
+        for ours, reference in zip(found, expected, strict=True):
+            assert ours == pytest.approx(reference, abs=1e-6)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -264,8 +264,8 @@ def test_long_texts_are_cut_where_the_tokenizer_cuts_them(side, tmp_path):
     left = export_run(tmp_path / "run", tmp_path / "left").folder
     for folder in (came, tmp_path / "run", left):
         found = [each["probabilities"] for each in bertc.load(folder).predict(rows)]
-        for ours, theirs in zip(found, expected, strict=True):
-            assert ours == pytest.approx(theirs, abs=1e-6)
+        for ours, reference in zip(found, expected, strict=True):
+            assert ours == pytest.approx(reference, abs=1e-6)
 
 
 def test_an_imported_head_scores_any_number_of_choices(tmp_path):
@@ -274,7 +274,7 @@ def test_an_imported_head_scores_any_number_of_choices(tmp_path):
     run = run_of(tmp_path / "own", f"{SMALL} ffn=40 task=choose({files}, choices=['a', 'b'])")
     came = export_run(run, tmp_path / "came").folder
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(came)
-    theirs = transformers.AutoModelForMultipleChoice.from_pretrained(came).eval()
+    reference = transformers.AutoModelForMultipleChoice.from_pretrained(came).eval()
     asked = [("w5 w6", ["w7", "w8 w9"]), ("w6", [f"w{n}" for n in range(5, 11)])]
     file = tmp_path / "asked.jsonl"
     lines = [json.dumps({"question": question, "choices": texts}) for question, texts in asked]
@@ -283,7 +283,7 @@ def test_an_imported_head_scores_any_number_of_choices(tmp_path):
     for (question, texts), ours in zip(asked, found, strict=True):
         batch = tokenizer([question] * len(texts), texts, return_tensors="pt", padding=True)
         with torch.no_grad():
-            scores = theirs(**{name: ids[None] for name, ids in batch.items()}).logits[0]
+            scores = reference(**{name: ids[None] for name, ids in batch.items()}).logits[0]
         assert ours["probabilities"] == pytest.approx(scores.softmax(0).tolist(), abs=1e-6)
     from_file = [*predict(came, file, device="cpu", quiet=True).each()]
     assert [len(each["probabilities"]) for each in from_file] == [2, 6]

@@ -214,7 +214,7 @@ def test_heads_that_the_network_does_not_have_are_left_and_listed(folder):
     assert len(note) < 400
 
 
-def test_heads_kept_beside_are_checked_too(folder):
+def test_heads_in_another_file_are_checked_too(folder):
     save_file({"x": torch.zeros(2)}, folder / "bertc_heads.safetensors")
     with pytest.raises(DataError, match=r"bertc_heads\.safetensors has x"):
         import_model(folder)
@@ -449,7 +449,7 @@ def test_a_vocabulary_of_too_many_tokens_is_refused_before_it_is_read(tmp_path, 
 
 
 def test_damaged_tokenizers_of_runs_are_named(tmp_path):
-    """They are read without a trial: what they do while they are used is told then."""
+    """They are read without a trial: what they do while they are used is reported then."""
     write_trap(tmp_path, {})
     with pytest.raises(DataError, match="id 2,147,483,648"):
         vocabulary_of(tmp_path, 100)

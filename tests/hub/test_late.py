@@ -91,7 +91,7 @@ def late_folder(folder: Path, settings: dict[str, Any]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def theirs() -> Any:
+def library_of() -> Any:
     """``MultiVectorEncoder``, whose import takes seconds."""
     from sentence_transformers import MultiVectorEncoder
 
@@ -110,11 +110,11 @@ def compare(model: Any, library: Any) -> None:
         [*torch.from_numpy(model.embed(TEXTS, prompt=kind)).double()] for kind in kinds
     )
     scores = torch.cat([*similarities(Embed(), queries, texts)]).float()
-    theirs = library.similarity(*(encode(TEXTS) for encode in kinds.values()))
-    torch.testing.assert_close(scores, theirs, atol=1e-5, rtol=1e-5)
+    library_of = library.similarity(*(encode(TEXTS) for encode in kinds.values()))
+    torch.testing.assert_close(scores, library_of, atol=1e-5, rtol=1e-5)
 
 
-def test_unattended_tokens_attend_to_the_others_of_a_window(theirs, tmp_path):
+def test_unattended_tokens_attend_to_the_others_of_a_window(library_of, tmp_path):
     folder = late_folder(tmp_path / "came", FOLDERS["unsaid"])
     config = transformers.ModernBertConfig(
         vocab_size=97, hidden_size=24, num_hidden_layers=3, num_attention_heads=3,
@@ -126,20 +126,20 @@ def test_unattended_tokens_attend_to_the_others_of_a_window(theirs, tmp_path):
     transformers.PreTrainedTokenizerFast(tokenizer_object=fast, **names).save_pretrained(folder)
     torch.manual_seed(0)
     transformers.ModernBertModel(config).save_pretrained(folder)
-    compare(bertc.load(folder), theirs(folder))
+    compare(bertc.load(folder), library_of(folder))
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_folders_are_those_of_the_library_and_leave_as_they_came(name, theirs, tmp_path):
+def test_folders_are_those_of_the_library_and_leave_as_they_came(name, library_of, tmp_path):
     folder, run = late_folder(tmp_path / "came", FOLDERS[name]), tmp_path / "run"
-    library = theirs(folder)
+    library = library_of(folder)
     import_run(folder, run)
     export_run(run, tmp_path / "left")
     for each in (folder, run, tmp_path / "left"):
         compare(bertc.load(each), library)
-    compare(bertc.load(run), theirs(tmp_path / "left"))
-    library.save(str(tmp_path / "theirs"))  # as sentence-transformers 6 lays it out
-    compare(bertc.load(tmp_path / "theirs"), library)
+    compare(bertc.load(run), library_of(tmp_path / "left"))
+    library.save(str(tmp_path / "saved"))  # as sentence-transformers 6 lays it out
+    compare(bertc.load(tmp_path / "saved"), library)
 
 
 FOREIGN = {
@@ -162,7 +162,7 @@ def test_folders_with_other_ways_and_without_marks_are_refused_by_name(tmp_path)
         bertc.load(folder).embed(TEXTS, prompt="query")
 
 
-def test_a_run_is_searched_as_the_library_does_and_mined(theirs, tmp_path):
+def test_a_run_is_searched_as_the_library_does_and_mined(library_of, tmp_path):
     from sentence_transformers.multi_vector_encoder.evaluation import (
         MultiVectorInformationRetrievalEvaluator,
     )
@@ -178,7 +178,7 @@ def test_a_run_is_searched_as_the_library_does_and_mined(theirs, tmp_path):
     assert found == sum(weight.numel() for weight in bertc.load(run).parameters())
     (task_learned,) = bertc.load(run).resolved.stages[0].tasks
     assert (task_learned.pooling.width, task_learned.temperature) == (8, 1.0)
-    left = theirs(export_run(run, tmp_path / "left").folder)
+    left = library_of(export_run(run, tmp_path / "left").folder)
     compare(bertc.load(run), left)
     expected = MultiVectorInformationRetrievalEvaluator(
         {"q0": "a b", "q1": "c"}, {"d0": "h a", "d1": "b", "d2": "c", "d3": "d"},

@@ -59,18 +59,18 @@ def mlm_logits(model: Model, hidden: torch.Tensor) -> torch.Tensor:
     return head.scores(hidden, table if head.weight is None else head.weight)
 
 
-def close(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
-    return bool((ours - theirs).abs().max() <= 1e-5)
+def close(ours: torch.Tensor, reference: torch.Tensor) -> bool:
+    return bool((ours - reference).abs().max() <= 1e-5)
 
 
 @pytest.mark.parametrize("chosen", CASES, ids=str)
 def test_outputs_agree_and_tensors_come_back_bit_equal(chosen, tmp_path):
-    theirs = chosen.save(tmp_path / "in")
+    reference = chosen.save(tmp_path / "in")
     ours = load(tmp_path / "in")
     for seq in LENGTHS:
-        assert_outputs_agree(ours, theirs, inputs(theirs, seq))
+        assert_outputs_agree(ours, reference, inputs(reference, seq))
     imported = import_model(tmp_path / "in")
-    words = Wordless(theirs.config.pad_token_id)
+    words = Wordless(reference.config.pad_token_id)
     kept = imported.config.model_type
     exported = export_model(
         imported.resolved, imported.tensors, words, tmp_path / "out", prefer=kept
@@ -79,19 +79,19 @@ def test_outputs_agree_and_tensors_come_back_bit_equal(chosen, tmp_path):
     assert exported.notes == (TYPED,) * (kept in UNASKED)
     before, after = (load_file(tmp_path / at / "model.safetensors") for at in ("in", "out"))
     assert_same(after, before)
-    assert_loads(tmp_path / "out", theirs)
+    assert_loads(tmp_path / "out", reference)
 
 
 @torch.no_grad()
-def assert_outputs_agree(ours: Model, theirs: Any, batch: dict[str, torch.Tensor]) -> None:
+def assert_outputs_agree(ours: Model, reference: Any, batch: dict[str, torch.Tensor]) -> None:
     """States, and what the heads of pretraining say."""
-    mask, hidden, output = batch["attention_mask"].bool(), encoded(ours, batch), theirs(**batch)
-    base = theirs.base_model(**batch).last_hidden_state
+    mask, hidden, output = batch["attention_mask"].bool(), encoded(ours, batch), reference(**batch)
+    base = reference.base_model(**batch).last_hidden_state
     assert close(hidden[mask], base[mask])
     for name in ("prediction_logits", "logits"):
         if name in output and output[name].ndim == 3:
             assert close(mlm_logits(ours, hidden)[mask], output[name][mask])
-        elif name in output and type(theirs).__name__ == "ElectraForPreTraining":
+        elif name in output and type(reference).__name__ == "ElectraForPreTraining":
             assert close(ours.heads["rtd"](hidden)[mask], output[name][mask])
     if ours.encoder.pooler is not None and "pooler_output" in output:
         assert close(ours.pool(hidden), output.pooler_output)
@@ -102,19 +102,19 @@ def assert_outputs_agree(ours: Model, theirs: Any, batch: dict[str, torch.Tensor
 
 def test_a_head_of_deberta_as_transformers_trains_it(tmp_path):
     """Names of ``legacy``, which is its default; it computes what that of the releases does."""
-    theirs = case("DebertaV2ForMaskedLM", DEBERTA).save(tmp_path)
-    assert theirs.config.legacy
-    assert_outputs_agree(load(tmp_path), theirs, inputs(theirs, 9))
+    reference = case("DebertaV2ForMaskedLM", DEBERTA).save(tmp_path)
+    assert reference.config.legacy
+    assert_outputs_agree(load(tmp_path), reference, inputs(reference, 9))
 
 
-def assert_loads(folder: Path, theirs: Any) -> None:
+def assert_loads(folder: Path, reference: Any) -> None:
     """transformers finds every key, no other one, and computes the same."""
-    cls = getattr(transformers, type(theirs).__name__)
+    cls = getattr(transformers, type(reference).__name__)
     again, info = cls.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values()), info
-    batch = inputs(theirs, 9)
+    batch = inputs(reference, 9)
     with torch.no_grad():
-        assert close(again.eval()(**batch)[0], theirs(**batch)[0])
+        assert close(again.eval()(**batch)[0], reference(**batch)[0])
 
 
 @pytest.mark.parametrize(("groups", "kind"), [(1, "all"), (3, "groups"), (6, "none")])
@@ -134,12 +134,12 @@ COUNTED = [
 @pytest.mark.parametrize("chosen", COUNTED, ids=str)
 def test_padding_tokens_within_a_text_have_no_position(chosen, tmp_path):
     """The padding id of the configuration counts, whatever that of the tokenizer."""
-    theirs = chosen.save(tmp_path / "in")
-    pad = theirs.config.pad_token_id
+    reference = chosen.save(tmp_path / "in")
+    pad = reference.config.pad_token_id
     ids_bs = torch.tensor([[5, 6, pad, 7, 8, pad, pad, 9], [pad, 6, 7, 8, 9, 10, 11, pad]])
     model = load(tmp_path / "in")
     with torch.no_grad():
-        wanted = theirs(ids_bs, torch.ones_like(ids_bs)).last_hidden_state
+        wanted = reference(ids_bs, torch.ones_like(ids_bs)).last_hidden_state
         ours = model.encode(ids_bs)
         row = torch.cat([ids_bs[0], ids_bs[1]])[None]
         packed = model.encode(row, sequence_ids=torch.arange(16)[None] // 8)
@@ -237,13 +237,13 @@ def test_a_neobert_folder_is_read_without_its_code(tmp_path):
 
 def test_a_classifier_begins_with_the_layers_of_the_masked_lm_head(tmp_path):
     case("ModernBertForMaskedLM", MODERN, local_attention=8).save(tmp_path)
-    theirs = transformers.ModernBertForSequenceClassification.from_pretrained(tmp_path)
+    reference = transformers.ModernBertForSequenceClassification.from_pretrained(tmp_path)
     task = 'task=classify("a.tsv", labels=[x, y], examples=9)'
     source = source_of(bertc.resolve(f"init='{tmp_path}' vocab=wordpiece(97) {task}"))
     assert source is not None
-    told = "the pooler starts as its masked-LM head up to the table"
-    assert any(told in line for line in source.lines())
-    of_pooler = {"weight": theirs.head.dense.weight, "norm.weight": theirs.head.norm.weight}
+    note = "the pooler starts as its masked-LM head up to the table"
+    assert any(note in line for line in source.lines())
+    of_pooler = {"weight": reference.head.dense.weight, "norm.weight": reference.head.norm.weight}
     for name, weight in of_pooler.items():
         ours = source.tensors[source.places.copies[f"encoder.pooler.{name}"]]
         assert torch.equal(ours, weight), name

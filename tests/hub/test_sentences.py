@@ -44,8 +44,8 @@ def folder_of(folder: Path, files: Files) -> Path:
     transformers.BertModel(config).save_pretrained(folder)
     words = [*WORDS, *(f"w{n}" for n in range(97 - len(WORDS)))]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    told = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 20}
-    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 20}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     write(folder, files)
     return folder
 
@@ -113,23 +113,23 @@ def as_before_2(folder: Path) -> None:
     (folder / "config.json").write_text('{"__version__": "0.3.8"}')
 
 
-def test_a_folder_from_before_2_0_is_read(theirs, tmp_path):
+def test_a_folder_from_before_2_0_is_read(library_of, tmp_path):
     folder, run = folder_of(tmp_path / "came", FOLDERS["mean, normalised"]), tmp_path / "run"
     as_before_2(folder)
-    expected = theirs(folder).encode(TEXTS)
+    expected = library_of(folder).encode(TEXTS)
     imported = import_run(folder, run).imported
     assert imported.program.name == "came"
     export_run(run, tmp_path / "left")
     for each in (folder, run, tmp_path / "left"):
         np.testing.assert_allclose(bertc.load(each).embed(TEXTS), expected, atol=2e-6, rtol=0)
-    np.testing.assert_array_equal(theirs(tmp_path / "left").encode(TEXTS), expected)
+    np.testing.assert_array_equal(library_of(tmp_path / "left").encode(TEXTS), expected)
     resolved = bertc.resolve(f"init='{folder}' task=embed('x.tsv', text=a, positive=b, examples=9)")
     assert resolved.encoder.hidden == 24
     assert (resolved.stages[0].tasks[0].longest, resolved.encoder.vocab_size) == (9, 97)
 
 
 @pytest.fixture(scope="module")
-def theirs() -> Any:
+def library_of() -> Any:
     """``SentenceTransformer``, whose import takes seconds."""
     from sentence_transformers import SentenceTransformer
 
@@ -137,9 +137,9 @@ def theirs() -> Any:
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_vectors_are_those_of_the_library_and_leave_as_they_came(name, theirs, tmp_path):
+def test_vectors_are_those_of_the_library_and_leave_as_they_came(name, library_of, tmp_path):
     folder = folder_of(tmp_path / "came", FOLDERS[name])
-    library, run = theirs(folder), tmp_path / "run"
+    library, run = library_of(folder), tmp_path / "run"
     expected = library.encode(TEXTS)
     import_run(folder, run)
     export_run(run, tmp_path / "left")
@@ -153,7 +153,7 @@ def test_vectors_are_those_of_the_library_and_leave_as_they_came(name, theirs, t
             found = model.embed(TEXTS, prompt=prompt)
             again = library.encode(TEXTS, prompt_name=prompt)
             np.testing.assert_allclose(found, again, atol=2e-6, rtol=0)
-    np.testing.assert_array_equal(theirs(tmp_path / "left").encode(TEXTS), expected)
+    np.testing.assert_array_equal(library_of(tmp_path / "left").encode(TEXTS), expected)
     for file in FOLDERS[name]:
         assert (tmp_path / "left" / file).read_bytes() == (folder / file).read_bytes()
     long = np.linalg.norm(model.embed(TEXTS, normalise=True), axis=1)
@@ -171,7 +171,7 @@ SPECS = {
 
 @pytest.mark.parametrize("name", SPECS)
 def test_a_run_that_begins_there_learns_and_leaves_with_its_ways(
-    name, theirs, tmp_path, monkeypatch
+    name, library_of, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     folder, run = folder_of(tmp_path / "came", FOLDERS["written by 6"]), tmp_path / "run"
@@ -187,7 +187,7 @@ def test_a_run_that_begins_there_learns_and_leaves_with_its_ways(
         assert (task.answer.pooling, task.prompt) == ("cls", "query: ")
         assert task.longest == model.resolved.stages[0].seq == 20
     for left in (run / "model", export_run(run, tmp_path / "left").folder):
-        library = theirs(left)
+        library = library_of(left)
         assert (library.max_seq_length, library.prompts["passage"]) == (20, "passage: ")
         assert library.similarity_fn_name == "dot"
         np.testing.assert_allclose(library.encode(TEXTS), model.embed(TEXTS), atol=2e-6)

@@ -190,24 +190,26 @@ def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[t
     return (answer_scores(answer, one, head),)
 
 
-def theirs_says(theirs: Any, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    if "MultipleChoice" in type(theirs).__name__:
+def theirs_says(reference: Any, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    if "MultipleChoice" in type(reference).__name__:
         batch = {name: value[None] for name, value in batch.items()}
-    output = theirs(**batch)
+    output = reference(**batch)
     if "start_logits" in output:
         return output.start_logits, output.end_logits
     return (output.logits,)
 
 
-def assert_says_the_same(ours: Model, theirs: Any) -> None:
+def assert_says_the_same(ours: Model, reference: Any) -> None:
     for seq in (7, 16):
-        batch = inputs(theirs, seq)
-        if type(theirs).__name__.startswith("XLNet"):
+        batch = inputs(reference, seq)
+        if type(reference).__name__.startswith("XLNet"):
             # What XLNet's classes read is the last state of a row: they pad on the left.
             batch["attention_mask"] = torch.ones_like(batch["attention_mask"])
         mask = batch["attention_mask"].bool()
         with torch.no_grad():
-            pairs = zip(said(ours, task_of(ours), batch), theirs_says(theirs, batch), strict=True)
+            pairs = zip(
+                said(ours, task_of(ours), batch), theirs_says(reference, batch), strict=True
+            )
         for found, wanted in pairs:
             assert found.shape == wanted.shape
             per_token = found.shape[:2] == mask.shape
@@ -216,11 +218,11 @@ def assert_says_the_same(ours: Model, theirs: Any) -> None:
 
 @pytest.mark.parametrize("chosen", CASES, ids=named)
 def test_heads_come_in_and_go_out(chosen, tmp_path):
-    theirs = chosen.save(tmp_path / "in")
+    reference = chosen.save(tmp_path / "in")
     ours = load(tmp_path / "in")
-    assert_says_the_same(ours, theirs)
+    assert_says_the_same(ours, reference)
     imported = import_model(tmp_path / "in")
-    wordless = Wordless(theirs.config.pad_token_id, cls_last=chosen.cls.startswith("XLNet"))
+    wordless = Wordless(reference.config.pad_token_id, cls_last=chosen.cls.startswith("XLNet"))
     exported = export_model(
         imported.resolved, imported.tensors, wordless, tmp_path / "out",
         strict=True, prefer=imported.config.model_type,
@@ -232,14 +234,14 @@ def test_heads_come_in_and_go_out(chosen, tmp_path):
     assert before.keys() == after.keys()
     bare = "transformer.mask_emb"  # read by none of XLNet's tasks, so nothing of bertc's
     assert all(torch.equal(before[name], after[name]) for name in before if name != bare)
-    again, info = type(theirs).from_pretrained(tmp_path / "out", output_loading_info=True)
+    again, info = type(reference).from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not any(info.values()), info
     assert_says_the_same(ours, again.eval())
     back = import_model(tmp_path / "out")
     assert back.resolved.stages == imported.resolved.stages
     if "id2label" in dict(chosen.settings):
-        assert again.config.id2label == theirs.config.id2label
-    assert dropout_of(again) == dropout_of(theirs)
+        assert again.config.id2label == reference.config.id2label
+    assert dropout_of(again) == dropout_of(reference)
 
 
 def dropout_of(model: Any) -> float:
@@ -332,9 +334,9 @@ def test_what_was_learned_here_goes_out(settings, task, cls, obstacle, tmp_path)
             export_model(resolved, weights, words(), tmp_path / "strict", strict=True)
         return
     assert exported.notes == (TYPED,) * (exported.layout in UNASKED)
-    theirs, info = getattr(transformers, cls).from_pretrained(tmp_path, output_loading_info=True)
+    reference, info = getattr(transformers, cls).from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info.values()), info
-    assert_says_the_same(ours, theirs.eval())
+    assert_says_the_same(ours, reference.eval())
     back = task_of(ours)
     assert (back.title, back.answer.kind) == (task.title, task.answer.kind)
     assert names_of(back.answer) == names_of(task.answer)
@@ -349,13 +351,13 @@ def names_of(answer: Answer) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "head", [Conditioned(), Conditioned(width=12), Conditioned(width=12, units="gelu-tanh")]
 )
-def test_a_head_beside_is_known_by_its_weights(head):
+def test_a_head_in_another_file_is_known_by_its_weights(head):
     task = Read(name="there", head=head, unanswerable=True)
     shapes = {f"heads.{w.name}": w.shape for w in weights_of_head(task, program().encoder)}
     assert tasks_beside(shapes) == (Read(name="there", head=head, unanswerable=True),)
 
 
-def test_heads_that_a_class_cannot_hold_are_kept_beside(tmp_path):
+def test_heads_that_a_class_cannot_hold_go_to_another_file(tmp_path):
     """The last stage's first task is held; heads of pretraining and of other tasks are beside."""
     text = tuple(Term(objective=o) for o in (Mlm(), Nsp()))
     first = (Term(objective=Squad(data="x", head=Conditioned(), version=2)),)
@@ -411,7 +413,7 @@ LEFT: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("changes", "messages"), LEFT)
-def test_a_head_that_no_task_asks_is_left_and_told(changes, messages, tmp_path):
+def test_a_head_of_no_task_is_left_out_with_a_note(changes, messages, tmp_path):
     case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
     respell(tmp_path, **changes)
     imported = import_model(tmp_path)
@@ -448,7 +450,7 @@ def test_heads_that_compute_something_else_are_left(chosen, message, tmp_path):
 
 
 def test_an_older_pooler_that_nobody_reads(tmp_path):
-    """RoBERTa's files had one beside their head; BERT's of tags and spans keep theirs."""
+    """RoBERTa's files had one next to their head; BERT's of tags and spans keep theirs."""
     case("RobertaForSequenceClassification", SMALL, **THREE).save(tmp_path / "a")
     add_pooler(tmp_path / "a", "roberta")
     imported = import_model(tmp_path / "a")
@@ -468,16 +470,16 @@ def add_pooler(folder: Path, prefix: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "labels"),
+    ("written", "labels"),
     [
         ({}, ("LABEL_0", "LABEL_1")),
         ({"id2label": None, "label2id": None}, ("LABEL_0", "LABEL_1")),
         ({"id2label": {"0": -1, "1": 0}}, ("-1", "0")),
     ],
 )
-def test_labels_keep_their_names(told, labels, tmp_path):
+def test_labels_keep_their_names(written, labels, tmp_path):
     case("BertForSequenceClassification", SMALL).save(tmp_path / "in")
-    respell(tmp_path / "in", **told)
+    respell(tmp_path / "in", **written)
     imported = import_model(tmp_path / "in")
     (task,) = imported.resolved.stages[-1].tasks
     assert isinstance(task, Classify)

@@ -72,46 +72,46 @@ def rows(found: Any, *texts: str) -> tuple[list[int], list[int]]:
     return made.token_ids.tolist(), made.segment_ids.tolist()
 
 
-def agree(folder: Path, theirs: Any) -> None:
+def agree(folder: Path, reference: Any) -> None:
     """All odd lines, alone and with the next, and the ids of the roles."""
     found = vocabulary_of(folder, ROWS)
     for first, second in zip(ODD, [*ODD[1:], ODD[0]], strict=True):
         for texts in ((first,), (first, second)):
-            wanted = theirs(*texts, return_token_type_ids=True)
+            wanted = reference(*texts, return_token_type_ids=True)
             assert rows(found, *texts) == (wanted["input_ids"], wanted["token_type_ids"]), texts
     for role in ("pad", "unk", "cls", "sep", "mask", "bos", "eos"):
-        assert getattr(found, role) == getattr(theirs, f"{role}_token_id"), role
-    assert not set(found.passed_on.get("model_input_names", [])) ^ set(theirs.model_input_names)
-    assert found.size == len(theirs)
+        assert getattr(found, role) == getattr(reference, f"{role}_token_id"), role
+    assert not set(found.passed_on.get("model_input_names", [])) ^ set(reference.model_input_names)
+    assert found.size == len(reference)
 
 
 @pytest.mark.parametrize("chosen", [*PLAIN, *SAVED, *OTHERWISE])
 def test_rows_are_those_of_transformers(chosen, words, tmp_path):
     chosen.write(tmp_path, words)
-    agree(tmp_path, chosen.theirs(tmp_path))
+    agree(tmp_path, chosen.reference(tmp_path))
 
 
 def test_special_and_added_tokens_are_those_of_transformers(words, tmp_path):
     for number, chosen in enumerate(more(words)):
         chosen.write(tmp_path / str(number), words)
-        agree(tmp_path / str(number), chosen.theirs(tmp_path / str(number)))
+        agree(tmp_path / str(number), chosen.reference(tmp_path / str(number)))
 
 
 @pytest.mark.parametrize("chosen", PLAIN)
 def test_what_is_saved_is_read_alike_by_all(chosen, words, tmp_path):
     """As a run keeps it, and as a run of it is exported, in the class that it came in."""
     chosen.write(tmp_path / "hf", words)
-    theirs = chosen.theirs(tmp_path / "hf")
+    reference = chosen.reference(tmp_path / "hf")
     run, exported = tmp_path / "run", tmp_path / "exported"
     vocabulary_of(tmp_path / "hf", ROWS).save(run / "tokenizer")
     (run / "resolved.json").write_text("{}")
-    agree(run, theirs)
+    agree(run, reference)
     vocabulary_of(run, ROWS).save(exported)
     again = transformers.AutoTokenizer.from_pretrained(exported)
-    agree(exported, theirs)
+    agree(exported, reference)
     agree(run, again)
-    assert type(again) is type(theirs)
-    assert again.padding_side == theirs.padding_side
+    assert type(again) is type(reference)
+    assert again.padding_side == reference.padding_side
 
 
 def test_a_folder_that_names_no_class_is_read_as_its_file_says(words, tmp_path):
@@ -144,9 +144,9 @@ def test_a_learned_vocabulary_is_read_alike_by_all(node, tmp_path):
 
     from_tokenizer(learn(node, ODD), "test").save(tmp_path / "tokenizer")
     found = vocabulary_of(tmp_path, ROWS)
-    theirs = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    reference = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
     for first, second in itertools.pairwise(ODD):
-        wanted = theirs(first, second)
+        wanted = reference(first, second)
         assert rows(found, first, second) == (wanted["input_ids"], wanted["token_type_ids"])
 
 
@@ -157,13 +157,13 @@ def test_an_imported_xlnet_answers_as_its_class_does(words, tmp_path):
     hf, run = tmp_path / "hf", tmp_path / "run"
     Folder(XLNET, saved=True).write(hf, words)
     kept = AutoTokenizer.from_pretrained(hf)
-    theirs = case("XLNetForSequenceClassification", {**XLNET_SIZES, "vocab_size": ROWS}).save(hf)
+    reference = case("XLNetForSequenceClassification", {**XLNET_SIZES, "vocab_size": ROWS}).save(hf)
     import_run(hf, run)
     pairs = list(zip(ODD[:6], ODD[6:12], strict=True))
     found = [list(row["probabilities"].values()) for row in bertc.load(run).predict(pairs)]
-    told: Any = {"return_tensors": "pt", "return_token_type_ids": True}
+    options: Any = {"return_tensors": "pt", "return_token_type_ids": True}
     with torch.no_grad():
-        wanted = [theirs(**kept(*pair, **told)).logits[0].softmax(0) for pair in pairs]
+        wanted = [reference(**kept(*pair, **options)).logits[0].softmax(0) for pair in pairs]
     torch.testing.assert_close(torch.tensor(found), torch.stack(wanted), atol=1e-5, rtol=0)
 
 
@@ -175,9 +175,9 @@ def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path):
     path.write_bytes("\n".join([*lines, "", ""]).encode())  # empty lines at the end are none
     found = load_vocabulary(TokenizerFile(path=str(path)))
     assert [found.token(number) for number in range(found.size)] == lines
-    theirs = BertTokenizer.from_pretrained(tmp_path)
-    assert found.mask == theirs.mask_token_id == 7
-    assert found.tokenizer.encode("Hen").ids == theirs("Hen")["input_ids"] == [2, 9, 3]
+    reference = BertTokenizer.from_pretrained(tmp_path)
+    assert found.mask == reference.mask_token_id == 7
+    assert found.tokenizer.encode("Hen").ids == reference("Hen")["input_ids"] == [2, 9, 3]
 
 
 def test_lower_false_keeps_capitals_where_no_file_tells(words, tmp_path):

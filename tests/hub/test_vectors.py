@@ -32,7 +32,7 @@ LOSSES: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def theirs(name: str, parts: list[Tensor], scores: Tensor, task: Embed) -> Tensor:
+def expected_loss(name: str, parts: list[Tensor], scores: Tensor, task: Embed) -> Tensor:
     from sentence_transformers.sentence_transformer import losses
     from sentence_transformers.sentence_transformer.losses.matryoshka import shrink
 
@@ -41,7 +41,7 @@ def theirs(name: str, parts: list[Tensor], scores: Tensor, task: Embed) -> Tenso
     widths = task.widths or (parts[0].shape[1],)
     cut = [[shrink(part, width) if task.widths else part for part in parts] for width in widths]
     every = [loss.compute_loss_from_embeddings(of, labels) for of in cut]
-    return torch.stack(every).sum() / len(every)  # theirs is the sum over widths
+    return torch.stack(every).sum() / len(every)  # the library sums over widths
 
 
 @pytest.mark.parametrize("kind", LOSSES)
@@ -50,7 +50,7 @@ def test_losses_are_those_of_the_library(kind):
     task, draw = Embed.model_validate(arguments), torch.Generator().manual_seed(3)
     vectors = torch.randn(5, task.texts, 8, generator=draw).requires_grad_()
     scores = torch.randn(5, task.texts, generator=draw)
-    expected = theirs(name, [*vectors.unbind(1)], scores, task)
+    expected = expected_loss(name, [*vectors.unbind(1)], scores, task)
     found = related_losses(task, vectors, scores, scored=bool(task.score)).losses.mean()
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     both = [torch.autograd.grad(loss, vectors)[0] for loss in (found, expected)]

@@ -52,7 +52,7 @@ def copies_alone(tensors: Tensors, folder: Path) -> None:
     pickled(tensors, folder)
 
 
-def beside_others(tensors: Tensors, folder: Path) -> None:
+def save_with_others(tensors: Tensors, folder: Path) -> None:
     pickled(tensors, folder)
     for name in ("colbert_linear.pt", "optimizer.pt", "training_args.bin"):
         (folder / name).write_bytes(b"no pickle")
@@ -80,7 +80,7 @@ FILES: dict[str, Callable[[Tensors, Path], None]] = {
     "an old pickle": old_pickle,
     "copies alone": copies_alone,
     "both": both,
-    "beside others": beside_others,
+    "beside others": save_with_others,
     "a checkpoint of Composer": composed,
     "in parts": lambda tensors, folder: in_parts(tensors, folder, "model.safetensors", save_file),
     "pickles in parts": lambda tensors, folder: in_parts(

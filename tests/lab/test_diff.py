@@ -16,10 +16,10 @@ OTHER = "layers=4 hidden=64 vocab=1k seq=64 steps=100 objective=rtd*50+mlm gener
 
 
 def figures(resolved: Resolved) -> tuple[int, float, int, int, float]:
-    told = estimate(resolved)
+    printed = estimate(resolved)
     return (
-        told.parameters.total, told.flops.forward_per_example / resolved.stages[0].seq,
-        told.flops.train_total, told.memory.peak_bytes, told.time.seconds_per_step,
+        printed.parameters.total, printed.flops.forward_per_example / resolved.stages[0].seq,
+        printed.flops.train_total, printed.memory.peak_bytes, printed.time.seconds_per_step,
     )  # fmt: skip
 
 
@@ -105,6 +105,6 @@ def test_the_command_ends_with_1_where_they_differ(other, code, call):
     ended, out, _ = call("estimate", "--diff", ONE, other)
     assert (ended, "no setting differs" in out) == (code, not code)
     ended, out, _ = call("estimate", "--diff", ONE, other, "--json")
-    told = json.loads(out)
-    assert (ended, len(told["programs"])) == (code, 2)
-    assert bool(told["settings"]) == bool(code)
+    printed = json.loads(out)
+    assert (ended, len(printed["programs"])) == (code, 2)
+    assert bool(printed["settings"]) == bool(code)

@@ -268,7 +268,7 @@ def test_what_is_no_data_is_said(data):
         start(survey("text"), Answers(budget=Budget("params", 1e3)))
 
 
-def test_budgets_and_machines_are_told_by_unit_name_and_number():
+def test_budgets_and_machines_are_recognised_by_unit_name_and_number():
     for text, kind, most in (
         ("8h", "time", 28_800),
         ("14M", "params", 14e6),

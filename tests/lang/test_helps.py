@@ -89,9 +89,11 @@ class Written:
         sets, rest = list(self.sets), []
         for setting in lang.parse(text).settings():
             name = own_name(setting).text
-            told = [number for number, each in enumerate(sets) if settings_written(each) == {name}]
-            if told:
-                sets[told[-1]] = setting.span.text
+            numbers = [
+                number for number, each in enumerate(sets) if settings_written(each) == {name}
+            ]
+            if numbers:
+                sets[numbers[-1]] = setting.span.text
             else:
                 rest.append(setting.span.text)
         source = Source("<spec>", f"{self.spec}\n")
@@ -122,8 +124,8 @@ def complaint(case: Written, diagnostic: Diagnostic) -> str:
         if len({*listed}) < len(listed):
             return f"a word twice in {listed}"
     if not help:
-        told = diagnostic.notes or diagnostic.label or SAYS.match(diagnostic.code)
-        return "" if told else "no way out"
+        numbers = diagnostic.notes or diagnostic.label or SAYS.match(diagnostic.code)
+        return "" if numbers else "no way out"
     if "..." in help:  # where only the user knows
         return "a fix with a hole" if fix else ""
     made = ""

@@ -60,7 +60,7 @@ def draws(count: int, draw: random.Random) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("separator", ["\n", "  "], ids=["file", "line"])
-def test_double_faults(separator):
+def test_both_of_two_mistakes_are_found(separator):
     made, bad = draws(400, random.Random(1)), []
     pairs = [(a, b) for a, b in zip(made[::2], made[1::2], strict=True) if a[0] != b[0]]
     for pair in pairs:

@@ -90,7 +90,7 @@ def test_values(text, expected):
     assert repr(value(text)) == repr(expected)
 
 
-def test_places_of_arguments():
+def test_arguments_have_their_spans():
     origin = only("objective=2*sop + mlm(unit=span(max=4))").settings["objective"].origin
     assert origin.parts[(1, "objective", "unit", "max")].text == "4"
     assert origin.parts[(0, "weight")].text == "2"

@@ -24,7 +24,7 @@ def span(text: str, start: int, end: int, name: str = "a.bertc") -> Span:
     return Span(Source(name, text), start, end)
 
 
-def test_places():
+def test_diagnostics_show_their_lines():
     shown = {
         Diagnostic("E203", "too long", help="seq=128"): ["help: seq=128"],
         Diagnostic("E007", "nothing", span("", 0, 0)): ["  --> a.bertc:1:1", "1 |", "  | ^"],

@@ -71,8 +71,8 @@ def corrupted(
 
 def chosen(batch: MicroBatch) -> torch.Tensor:
     """Marks (b, s) on the tokens to predict, once it is sure that each is named once."""
-    told = [batch.terms[name] for name in ("mlm", "tlm", "plm") if name in batch.terms][0]
-    positions, weights = told.positions, told.weights
+    drawn = [batch.terms[name] for name in ("mlm", "tlm", "plm") if name in batch.terms][0]
+    positions, weights = drawn.positions, drawn.weights
     marks = torch.zeros_like(batch.originals).scatter_add_(1, positions, weights.long())
     assert marks.max() <= 1
     return marks.bool()

@@ -141,7 +141,7 @@ def test_a_choice_that_is_not_there_is_never_right(encoder):
     assert found.count == TaskTensors(task).count(given) == 2
 
 
-def test_tags_count_the_words_that_are_asked(encoder):
+def test_tags_count_the_words_that_are_scored(encoder):
     weights = {"t.weight": rand(3, H), "t.bias": rand(3)}
     states, task = rand(2, 4, H), Tag(name="t", labels=("O", "B-X", "I-X"))
     head = head_of(task, encoder, weights)
@@ -210,14 +210,14 @@ def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
     for row in range(B):
         for nth, place in enumerate(scores.likeliest[row].tolist()):
             with torch.no_grad():
-                told = end(
+                expected = end(
                     states[row : row + 1],
                     start_positions=torch.tensor([place]),
                     p_mask=hidden_from[row : row + 1],
                 )[0]
             allowed = hidden_from[row] == 0
             torch.testing.assert_close(
-                scores.ends[row, nth][allowed], told[allowed], rtol=1e-5, atol=1e-5
+                scores.ends[row, nth][allowed], expected[allowed], rtol=1e-5, atol=1e-5
             )
             assert (scores.ends[row, nth][~allowed] == float("-inf")).all()
 

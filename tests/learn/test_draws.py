@@ -82,7 +82,7 @@ def some(inputs: Inputs, which: torch.Tensor) -> Inputs:
 
 
 @pytest.mark.parametrize("terms", TERMS)
-def test_a_row_does_not_depend_on_the_rows_beside_it(terms):
+def test_a_row_does_not_depend_on_its_neighbours(terms):
     inputs, vocabulary = rows(24, 48), vocab()
     stage = program(terms, 48).stages[0]
     whole = tensors(corrupt(stage, inputs, vocabulary, 3))

@@ -1,4 +1,4 @@
-"""Which tokens are told and in which order, against the sampler told one draw after another."""
+"""Which tokens are predicted and in which order, against a sampler that takes draws in turn."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def one_by_one(
     start = [i < 700 for i in range(1000)]
     words = words_of(ids[:length], start, [i < 10 for i in range(1000)])
     begins = sorted({b for b, _ in words} | {i for i in range(length) if ids[i] < 10})
-    told: set[int] = set()
+    predicted: set[int] = set()
     at = 0
     while at < length:
         n, left = n_at[at], left_at[at]
@@ -49,9 +49,9 @@ def one_by_one(
         ends = [first + n] if objective.unit == "pieces" else [*later[n : n + 1], length][:1]
         if ends[0] >= length:
             break
-        told |= set(range(first, ends[0]))
+        predicted |= set(range(first, ends[0]))
         at = ends[0] + objective.k * n - left
-    return told
+    return predicted
 
 
 @pytest.mark.parametrize("unit_of", ["pieces", "words"])
@@ -73,7 +73,7 @@ def test_spans_are_those_of_the_walk(unit_of, k):
 
 
 def test_lengths_and_share_are_those_of_the_closed_form():
-    # All tokens begin words, so a span of n has k n others around it: 1 of k + 1 is told.
+    # All tokens begin words, so a span of n has k n others around it: 1 of k + 1 is predicted.
     inputs = rows(400, 512, full=True, pairs=False)
     inputs = inputs._replace(token_ids=inputs.token_ids % 600 + 10)
     marks, _ = spans(Plm(unit="pieces"), inputs)
@@ -103,18 +103,18 @@ def test_a_row_tells_as_many_tokens_as_it_is_asked_for():
     assert (short.terms["plm"].weights.sum(1) <= wanted).all()
 
 
-def test_special_tokens_are_never_told_and_come_in_the_order():
+def test_special_tokens_are_never_predicted_and_come_in_the_order():
     inputs = rows(100, 48)
     batch = corrupted("plm(k=2)", inputs)
-    order, told = order_of(batch), chosen(batch)
+    order, predicted = order_of(batch), chosen(batch)
     special = (inputs.token_ids == CLS) | (inputs.token_ids == SEP)
     real = torch.arange(48) < inputs.lengths[:, None]
-    assert not (told & special).any()
+    assert not (predicted & special).any()
     first = order.rank == -1
-    assert torch.equal(first, real & ~told & ~special)
+    assert torch.equal(first, real & ~predicted & ~special)
     # Who is seen by all sees nobody but its like.
     assert (order.visible_below[first] == 0).all()
-    assert (order.visible_below[told] == order.rank[told]).all()
+    assert (order.visible_below[predicted] == order.rank[predicted]).all()
     assert (order.visible_below[special & real] == order.rank[special & real] + 1).all()
     sees = order.rank[:, None, :] < order.visible_below[:, :, None]
     assert not sees.transpose(1, 2)[~real].any()
@@ -132,10 +132,10 @@ def test_blocks_are_shuffled_alike_one_after_the_other():
     assert torch.equal(places[:, :16] + 16, places[:, 16:32])
     assert torch.equal(places[:, :16] + 32, places[:, 32:])
     batch = corrupted("plm(block=16, k=2)", rows(50, 48, full=True))
-    order, told = order_of(batch), chosen(batch)
+    order, predicted = order_of(batch), chosen(batch)
     sees = order.rank[:, None, :] < order.visible_below[:, :, None]
     lane = torch.arange(48) // 16
-    earlier = (lane[:, None] > lane) & told[:, None, :] & told[:, :, None]
+    earlier = (lane[:, None] > lane) & predicted[:, None, :] & predicted[:, :, None]
     assert sees[earlier].all()
 
 
@@ -171,14 +171,14 @@ def test_each_part_has_its_share_and_sees_nothing_of_the_next():
     assert {41, 42} >= set((plm.weights.sum(1) - in_first).tolist())
     inputs = text_of_two(80)
     batch = reused(inputs, "plm(k=3)")
-    order, told = order_of(batch), chosen(batch)
+    order, predicted = order_of(batch), chosen(batch)
     special = inputs.token_ids < 10
-    assert not (told & special).any()
+    assert not (predicted & special).any()
     sees = order.rank[:, None, :] < order.visible_below[:, :, None]
     assert not sees[:, :60, 60:].any()
     assert sees[:, 60:, :60].all()
     for part in (slice(0, 60), slice(60, 120)):
-        first = ~(told | special)[:, part]
+        first = ~(predicted | special)[:, part]
         own = sees[:, part, part]
         assert own.transpose(1, 2)[first].all()
         seen_by_first = own & first[:, :, None]

@@ -102,7 +102,7 @@ def test_the_loss_draws_the_same_compiled_or_not(vocab):
 
 
 @pytest.mark.parametrize("over", ["all", "masked", "all, add_cls=true", "masked, add_cls=true"])
-def test_rtd_is_the_mean_over_what_it_is_asked_of(over):
+def test_rtd_is_the_mean_over_the_tokens_it_scores(over):
     resolved, batch = setting(f"rtd(over={over})+mlm", "generator=0.5")
     positions, targets = batch.terms["mlm"][:2]
     guesses = torch.where(positions % 2 == 0, targets, 77)
@@ -127,7 +127,7 @@ def test_rtd_is_the_mean_over_what_it_is_asked_of(over):
 
 
 @pytest.mark.parametrize("pack", ["", "pack=true format=doc-sentences"])
-def test_chosen_tokens_are_read_beside_the_first_of_their_example(pack):
+def test_chosen_tokens_are_read_with_the_first_of_their_example(pack):
     """Gathered states, first ones too, are those that all states of the rows have there."""
     resolved = program("rtd(masked, add_cls=true)+mlm", SEQ, f"generator=0.5 {pack}")
     stage, inputs = resolved.stages[0], rows(8, SEQ, full=bool(pack))

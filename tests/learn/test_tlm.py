@@ -44,7 +44,7 @@ def made(objective: str, inputs: Inputs, extra: str = "") -> MicroBatch:
     return corrupt(stage_of(objective, extra), inputs, vocab(), 3)
 
 
-def test_positions_of_the_translation_begin_again_and_its_language_is_told():
+def test_a_translation_has_its_own_positions_and_language():
     inputs = mixed()
     reading = made("mlm+tlm", inputs).reading
     assert reading.position_ids is not None

@@ -52,9 +52,9 @@ def torchs_own(body: BiLstm) -> torch.nn.LSTM:
     with torch.no_grad():
         for number, layer in enumerate(body.recurrence):
             for direction, suffix in ((layer.right, ""), (layer.left, "_reverse")):
-                for ours, theirs in (("input", "ih"), ("state", "hh")):
+                for ours, letter in (("input", "ih"), ("state", "hh")):
                     for leaf in ("weight", "bias"):
-                        name = f"{leaf}_{theirs}_l{number}{suffix}"
+                        name = f"{leaf}_{letter}_l{number}{suffix}"
                         own = direction.get_parameter(f"{ours}.{leaf}")
                         reference.get_parameter(name).copy_(own)
     return reference
@@ -74,12 +74,12 @@ def test_states_and_gradients_are_those_of_torch(setting):
     ours = body(EncoderInputs(ids_bs, torch.zeros_like(ids_bs), real_bs), torch.float32).last
     x_bsi = body.tokens(ids_bs)
     packed = pack_padded_sequence(x_bsi, torch.tensor(LENGTHS), batch_first=True)
-    theirs, _ = pad_packed_sequence(reference(packed)[0], batch_first=True)
-    assert torch.allclose(ours[real_bs], theirs[real_bs], atol=1e-6)
+    expected, _ = pad_packed_sequence(reference(packed)[0], batch_first=True)
+    assert torch.allclose(ours[real_bs], expected[real_bs], atol=1e-6)
     ours[real_bs].square().sum().backward()
     table = body.tokens.weight.grad
     body.tokens.weight.grad = None
-    theirs[real_bs].square().sum().backward()
+    expected[real_bs].square().sum().backward()
     assert torch.allclose(table, body.tokens.weight.grad, atol=1e-5)
     for number, layer in enumerate(body.recurrence):
         wanted = reference.get_parameter(f"weight_hh_l{number}_reverse").grad
@@ -144,9 +144,9 @@ def test_what_is_counted_is_what_is_built_and_computed(setting, objective):
     resolved = resolve(f"body={setting} vocab=wordpiece(100) embedding=12 seq=8 "
                        f"objective={objective}")  # fmt: skip
     model = build(resolved, device="meta")
-    told = estimate(resolved, "cpu")
-    assert told.parameters.total == sum(each.numel() for each in model.parameters())
-    assert [part.part for part in told.stages[0].where][:2] == ["embeddings", "recurrence"]
+    estimated = estimate(resolved, "cpu")
+    assert estimated.parameters.total == sum(each.numel() for each in model.parameters())
+    assert [part.part for part in estimated.stages[0].where][:2] == ["embeddings", "recurrence"]
     with FlopCounterMode(display=False) as counter:
         model.read(EncoderInputs(torch.zeros(4, 8, dtype=torch.long, device="meta")))
     call = op.Call(rows=4, tokens=8, queries=8)

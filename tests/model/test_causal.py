@@ -197,7 +197,7 @@ def test_a_backward_row_is_the_row_turned_round_and_read_forward(extra):
     torch.testing.assert_close(found[[0, 3]], forward[[0, 3]], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(found[[1, 2]], expected[[1, 2]], atol=1e-5, rtol=1e-4)
     assert (found[1] - forward[1]).abs().max() > 1e-3
-    # In an order, of those told alone.
+    # In an order, of those predicted alone.
     asked = torch.arange(S, S + 4).expand(B, 4)
     found = model.read(some._replace(permutation=order, output_positions=asked))
     expected = model.read(whole._replace(permutation=turned(order), output_positions=asked))
@@ -219,7 +219,7 @@ def test_backward_a_memory_stands_after_the_text(extra):
     torch.testing.assert_close(found, model.read(one)[:, 5:], atol=1e-5, rtol=1e-4)
 
 
-def test_what_is_told_next_has_not_been_seen():
+def test_predicted_tokens_have_not_been_read():
     model = made(KINDS[0])
     stage = model.resolved.stages[0]
     inputs = rows(B, S, full=True, pairs=False)._replace(backward=torch.arange(B) % 2)

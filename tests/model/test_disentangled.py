@@ -21,9 +21,9 @@ NAMES = {
     "encoder.embeddings.token.": "embeddings.word_embeddings.",
     "encoder.embeddings.norm.": "embeddings.LayerNorm.",
     **{
-        f"encoder.{part}.{n}.{own}.": f"encoder.layer.{n}.{theirs}."
+        f"encoder.{part}.{n}.{own}.": f"encoder.layer.{n}.{reference}."
         for n in range(LAYERS)
-        for part, own, theirs in (
+        for part, own, reference in (
             *(("attention", x, f"attention.self.{x}_proj") for x in ("query", "key", "value")),
             ("attention", "output", "attention.output.dense"),
             ("attention", "norm", "attention.output.LayerNorm"),
@@ -52,8 +52,8 @@ def deberta() -> transformers.DebertaV2Model:
 
 @torch.no_grad()
 def test_states_are_those_of_transformers():
-    theirs, ours = deberta(), made()
-    weights = theirs.state_dict()
+    reference, ours = deberta(), made()
+    weights = reference.state_dict()
     assert sum(each.numel() for each in weights.values()) == sum(
         each.numel() for name, each in ours.named_parameters() if "heads." not in name
     )
@@ -63,7 +63,7 @@ def test_states_are_those_of_transformers():
                 weights.pop(name.replace(own, name_there)).copy_(weight)
     assert not weights
     for mask in (torch.ones(B, SEQ, dtype=torch.bool), MASK):
-        expected = theirs(input_ids=IDS, attention_mask=mask.long()).last_hidden_state
+        expected = reference(input_ids=IDS, attention_mask=mask.long()).last_hidden_state
         found = ours.read(EncoderInputs(IDS, attention_mask=mask))
         torch.testing.assert_close(found[mask], expected[mask], atol=2e-5, rtol=1e-4)
 

@@ -29,8 +29,8 @@ def decoded(model: Model, inputs: EncoderInputs) -> torch.Tensor:
 
 
 def test_states_and_gradients_are_those_of_the_last_layer_twice():
-    theirs, ours = deberta(), made()
-    weights, own = dict(theirs.named_parameters()), dict(ours.named_parameters())
+    reference, ours = deberta(), made()
+    weights, own = dict(reference.named_parameters()), dict(ours.named_parameters())
     there = {
         name: weights[name.replace(prefix, other)]
         for name in own
@@ -42,9 +42,9 @@ def test_states_and_gradients_are_those_of_the_last_layer_twice():
             weight.copy_(own[name])
     positions = own["encoder.decoder_positions.weight"]
     copied = positions.detach().clone().requires_grad_()
-    encoder, mask_b1ss = theirs.encoder, theirs.encoder.get_attention_mask(MASK)
+    encoder, mask_b1ss = reference.encoder, reference.encoder.get_attention_mask(MASK)
     # One layer fewer: these states are keys and values of the last one.
-    below = theirs(input_ids=IDS, attention_mask=MASK.long(), output_hidden_states=True)
+    below = reference(input_ids=IDS, attention_mask=MASK.long(), output_hidden_states=True)
     keys = below.hidden_states[-2]
     rows, table = encoder.get_rel_pos(keys), encoder.get_rel_embedding()
     x = keys + copied[:SEQ]

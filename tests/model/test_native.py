@@ -260,12 +260,12 @@ def test_a_library_that_others_may_replace_is_not_loaded(monkeypatch, tmp_path):
     folder.chmod(0o700)
 
 
-def test_what_is_missing_is_told(monkeypatch, tmp_path):
+def test_missing_compilers_are_named(monkeypatch, tmp_path):
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
-    told = library.load_library.__wrapped__
+    open_library = library.load_library.__wrapped__
     monkeypatch.setattr(library.shutil, "which", lambda name: None)
-    assert told("fp32") == (None, "no C compiler (cc) is installed")
+    assert open_library("fp32") == (None, "no C compiler (cc) is installed")
     monkeypatch.setattr(library.shutil, "which", lambda name: "/bin/false")
-    assert told("fp32") == (None, "/bin/false cannot compile them")
+    assert open_library("fp32") == (None, "/bin/false cannot compile them")
     place = next(tmp_path.glob("kernels-*/*"), None)
     assert place is None, "nothing is left of what failed"

@@ -20,13 +20,13 @@ KINDS = [
     XLNET, XLNET + "E=8 share=all", "attention=relative norm=pre", "",
     "norm=pre share=attention E=24 positions=sinusoidal",
 ]  # fmt: skip
-# Six tokens in the order 3, 2, 4, 0; 1 and 5 come first of all and are not told.
+# Six tokens in the order 3, 2, 4, 0; 1 and 5 come first of all and are not predicted.
 RANK = torch.tensor([[3, -1, 1, 0, 2, -1]] * B)
 BEFORE = torch.tensor([[3, 0, 1, 0, 2, 0]] * B)
 UNSEEN = torch.tensor([[0, 2, 3, 4]] * B)
 ORDER = PermutationMask(RANK, BEFORE, UNSEEN)
 SEES = {0: {1, 2, 3, 4, 5}, 1: {1, 5}, 2: {1, 3, 5}, 3: {1, 5}, 4: {1, 2, 3, 5}, 5: {1, 5}}
-"""Whom each token sees, itself left out where it is told."""
+"""Whom each token sees, itself left out where it is predicted."""
 
 
 def made(extra: str) -> Model:
@@ -67,7 +67,7 @@ def test_six_tokens_see_what_stands_before_them_in_the_order(extra):
     for at in range(S):
         first, second = touched(model, at)
         assert first == {i for i, seen in SEES.items() if at in seen} | {at}
-        # Nobody is told by who sees it: the token itself changes nothing there.
+        # No prediction of a token depends on itself: the token itself changes nothing there.
         assert second == {i for i in (0, 2, 3, 4) if at in SEES[i] - {i}}
 
 

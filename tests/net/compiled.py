@@ -76,29 +76,32 @@ def figures(found: dict[str, Resolved]) -> tuple[dict[str, Any], dict[str, Any]]
     for (name, resolved), own in zip(found.items(), lengths, strict=True):
         if resolved.run.most_seconds:
             resolved = resolved.of_steps(1000)  # its time may improve, its FLOPs do not
-        told = estimate(resolved, "h200", lengths=own)
+        estimated = estimate(resolved, "h200", lengths=own)
         fixed[name] = {
-            "parameters": told.as_json()["parameters"],
-            "stages": [each.parameters.total for each in told.stages],
-            **{each: _flops(resolved, own, told, convention_named(each)) for each in CONVENTIONS},
+            "parameters": estimated.as_json()["parameters"],
+            "stages": [each.parameters.total for each in estimated.stages],
+            **{
+                each: _flops(resolved, own, estimated, convention_named(each))
+                for each in CONVENTIONS
+            },
         }
         improvable[name] = {
-            "memory": told.as_json()["memory"],
-            "seconds_per_step": told.time.seconds_per_step,
+            "memory": estimated.as_json()["memory"],
+            "seconds_per_step": estimated.time.seconds_per_step,
         }
     return fixed, improvable
 
 
 def _flops(
-    resolved: Resolved, lengths: Sequence[int], told: Estimate, convention: Convention
+    resolved: Resolved, lengths: Sequence[int], estimated: Estimate, convention: Convention
 ) -> list[int]:
-    """A number for each stage, one for a forward pass, and the total; memory is told once."""
+    """A number for each stage, one for a forward pass, and the total; memory is estimated once."""
     stages = []
-    for stage, length, known in zip(resolved.stages, lengths, told.stages, strict=True):
+    for stage, length, known in zip(resolved.stages, lengths, estimated.stages, strict=True):
         read = stage.model_copy(update={"seq": length})
         executed = executed_flops(read, known.memory.microbatch)
         stages.append(stage_flops(read, known.parameters, executed, convention))
     run = run_flops(resolved.stages, stages)
     if convention == "exact":
-        assert run == told.flops
+        assert run == estimated.flops
     return [*(each.train_per_step for each in stages), run.forward_per_example, run.train_total]

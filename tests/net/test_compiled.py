@@ -60,11 +60,11 @@ def test_programs_weights_and_folders_are_what_they_were(programs):
         for what, now in compiled.texts(resolved).items()
         if now != golden[name][what]
     ]
-    told = (
+    changes = (
         f"{name}, {what}:\n{goldens.difference(golden[name][what], now)}"
         for name, what, now in changed[:3]
     )
-    assert not changed, f"{len(changed)} texts differ\n\n" + "\n\n".join(told)
+    assert not changed, f"{len(changed)} texts differ\n\n" + "\n\n".join(changes)
 
 
 @pytest.mark.parametrize(("at", "name"), list(enumerate(compiled.FIGURES)))

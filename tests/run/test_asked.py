@@ -57,7 +57,7 @@ def pairs(files):
     return files / "run"
 
 
-def test_what_is_left_out_is_as_it_was_learned(files):
+def test_arguments_left_out_of_a_task_are_those_it_was_learned_with(files):
     resolved = bertc.resolve(
         spec(files, f"classify('{files}/train.tsv', 'd', text=one, pair=two, dev_examples=1)")
     )
@@ -73,29 +73,29 @@ def test_what_is_left_out_is_as_it_was_learned(files):
     assert (asked.data, asked.dev, asked.version, asked.question) == ("dev.json", "", 2, 7)
 
 
-def test_what_learned_pairs_is_asked_with_pairs(files):
+def test_a_head_of_pairs_reads_pairs_alone(files):
     resolved = bertc.resolve(spec(files, f"classify('{files}/train.tsv', text=one, pair=two)"))
-    for told in ("classify(text=one, pair='')", "xnli('x', name=classify)"):
+    for named in ("classify(text=one, pair='')", "xnli('x', name=classify)"):
         with pytest.raises(UsageError) as refused:
-            task_of(resolved, told)
+            task_of(resolved, named)
     assert "the answers of the task" in refused.value.message, "three labels, not two"
-    with pytest.raises(UsageError, match="learned from text and pair, but .* reads text") as told:
+    with pytest.raises(UsageError, match="learned from text and pair, but .* reads text") as caught:
         task_of(resolved, "classify(text=one, pair='')")
-    assert told.value.help == '--task "classify(text=COLUMN, pair=COLUMN)"'
+    assert caught.value.help == '--task "classify(text=COLUMN, pair=COLUMN)"'
     single = bertc.resolve(spec(files, f"classify('{files}/train.tsv', text=one)"))
     with pytest.raises(UsageError, match="learned from text, but .* reads text and pair"):
         task_of(single, "classify(pair=two)")
     rte = bertc.resolve(spec(files, "glue(rte, 'RTE', examples=9)"))
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         task_of(rte, "classify(name=rte, text=one)")
-    assert told.value.help == '--task "classify(name=rte, text=COLUMN, pair=COLUMN)"'
+    assert caught.value.help == '--task "classify(name=rte, text=COLUMN, pair=COLUMN)"'
     assert task_of(rte, "classify(name=rte, text=one, pair=two)")[1].pair == "two"
 
 
 def test_a_second_text_is_never_dropped(pairs, files):
-    with pytest.raises(DataError, match="no column 'one', 'two'; there are text, other") as told:
+    with pytest.raises(DataError, match="no column 'one', 'two'; there are text, other") as caught:
         predict(pairs, files / "new.tsv", device="cpu", quiet=True)
-    assert "classify(name=birds, text=COLUMN, pair=COLUMN)" in told.value.help
+    assert "classify(name=birds, text=COLUMN, pair=COLUMN)" in caught.value.help
     with pytest.raises(DataError, match="no column 'two'"):
         predict(pairs, files / "new.tsv", "classify(text=text)", device="cpu", quiet=True)
     asked = "classify(text=text, pair=other)"
@@ -107,11 +107,11 @@ def test_the_file_that_is_named_is_scored(pairs, files):
     own = evaluate_run(pairs, cache=files / "cache", quiet=True)
     assert own.evaluation.scores["birds"].keys() == {"dev"}
     assert own.notes == (f"birds dev: 2 examples of {files}/dev.tsv",)
-    for told in (f"classify('{files}/test.tsv')", f"classify(test='{files}/test.tsv')"):
-        report = evaluate_run(pairs, task=told, quiet=True)
+    for named in (f"classify('{files}/test.tsv')", f"classify(test='{files}/test.tsv')"):
+        report = evaluate_run(pairs, task=named, quiet=True)
         assert report.evaluation.examples == 1
         assert f"{files}/test.tsv" in report.summary(evaluated_only=True)
-        name = "test" if "test=" in told else f"{files}/test.tsv"
+        name = "test" if "test=" in named else f"{files}/test.tsv"
         assert report.evaluation.scores["birds"].keys() == {name}
     both = evaluate_run(pairs, task=f"classify('{files}/train.tsv', '{files}/dev.tsv')", quiet=True)
     assert both.notes == own.notes, "a part to judge by goes before one to learn from"
@@ -132,13 +132,13 @@ def test_another_part_is_scored_by_its_name(pairs, files):
 
 
 def test_a_part_that_was_not_named_is_named_by_an_option(files):
-    for part, told in (("test", """--task "classify(test='...')\""""), ("held", "check its name")):
+    for part, help_ in (("test", """--task "classify(test='...')\""""), ("held", "check its name")):
         with pytest.raises(MissingInputError, match=f"no part '{part}'") as refused:
             scored_parts(Classify(train="a.tsv", dev="b.tsv"), part)
-        assert refused.value.help == told
+        assert refused.value.help == help_
 
 
-def test_cut_rows_of_the_part_that_is_scored_are_told(pairs, files):
+def test_truncated_rows_of_the_scored_part_are_reported(pairs, files):
     long = table(files / "long.tsv", ("one", "two", "label"), [("a hen " * 20, "a", "no"), ROWS[0]])
     report = evaluate_run(pairs, task=f"classify(test='{long}')", quiet=True)
     first, cut = report.notes
@@ -164,9 +164,9 @@ def test_parts_and_files_of_a_folder_are_scored(files):
     first, *others = predict(files / "tagged", files / "tab.txt", device="cpu", quiet=True).examples
     assert (first.words, len(others)) == (("I", "live", "in", "York"), 2)
     (files / "plain.jsonl").write_text('{"words": ["New", "York"]}\n')
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as caught:
         predict(files / "tagged", files / "plain.jsonl", device="cpu", quiet=True)
-    assert told.value.help.startswith("a word a line")
+    assert caught.value.help.startswith("a word a line")
 
 
 def test_dev_examples_shorten_a_dev_part(files, capsys):
@@ -195,7 +195,7 @@ def biased(tmp_path, corpus_file):
     return train(bertc.resolve(spec), tmp_path / "run", cache=cache, quiet=True), tmp_path / "run"
 
 
-def test_one_answer_to_everything_is_told(biased):
+def test_one_answer_to_everything_is_reported(biased):
     report, run = biased
     assert report.evaluation.always == {"classify": {"dev": "no"}}
     assert report.evaluation.scores["classify"]["dev"]["accuracy"] == 0.5

@@ -71,7 +71,7 @@ def test_training_goes_on_from_a_finished_run(follow, first, tmp_path, options, 
     assert len(lock["init"]) == 64
 
 
-def test_weights_that_cannot_be_read_are_told_before_text_is_prepared(
+def test_unreadable_weights_are_reported_before_text_is_prepared(
     follow, first, tmp_path, options, monkeypatch
 ):
     damaged = shutil.copytree(first, tmp_path / "damaged")

@@ -67,7 +67,7 @@ def test_layers_are_the_chosen_ones(deep, chosen, own, taken):
     assert all(torch.equal(here[name], there[name]) for name in rest)
 
 
-def test_what_has_no_place_is_left_out_and_told(deep):
+def test_weights_without_a_place_are_left_out_and_listed(deep):
     source = source_of(student(f'layers("{deep}", [0, 2])', segments="0"))
     assert source is not None
     lines = [line.partition(": ")[2] for line in source.lines()]
@@ -102,8 +102,8 @@ def test_layers_that_are_not_there_or_do_not_fit_are_refused(deep, init, changed
     with pytest.raises((SpecError, DataError)) as refused:
         bertc.build(student(init.format(f'"{deep}"'), **changed))
     error: Any = refused.value
-    told = str(error) if isinstance(error, SpecError) else f"{error.message} {error.help}"
-    assert re.search(problem, told), told
+    error_text = str(error) if isinstance(error, SpecError) else f"{error.message} {error.help}"
+    assert re.search(problem, error_text), error_text
 
 
 def test_memory_is_refused_where_one_init_replaces_another(deep):

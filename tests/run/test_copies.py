@@ -37,7 +37,7 @@ def both(runs: Path) -> str:
     return f'2*edit(mask=40%) + replace("{runs}/mlm", share=50%)'
 
 
-def test_masked_words_are_read_beside_their_text(runs):
+def test_masked_words_are_read_with_their_text(runs):
     """The likeliest of one row, computed by hand, with the text as its second."""
     networks, folder = TrainedNetworks("cpu"), runs / "mlm"
     split = [split_text(sentence) for sentence in SENTENCES]
@@ -97,7 +97,7 @@ def test_an_epoch_has_the_copies_too():
     assert [stage.augment[0].copies.kind for stage in staged.stages] == ["none", "edit"]
 
 
-def test_missing_networks_and_vectors_are_told_by_check():
+def test_missing_networks_and_vectors_are_reported_by_check():
     with pytest.raises(SpecError) as refused:
         check(
             'task=glue(rte, "RTE") init=vectors("v.txt") '

@@ -42,16 +42,16 @@ def plain():
     return Plain(console), lambda: console.file.getvalue().splitlines()
 
 
-def test_an_evaluation_between_steps_is_told_once_it_takes_its_time(clock):
+def test_a_slow_evaluation_between_steps_is_reported(clock):
     display, lines = plain()
     display.step(lambda: STANDING)
     before = lines()
-    for seconds, told in ((4.0, 0), (2.0, 1), (29.0, 0), (2.0, 1)):
+    for seconds, message in ((4.0, 0), (2.0, 1), (29.0, 0), (2.0, 1)):
         if seconds == 4.0:
             display.begin("answering 100 examples of squad dev", 100, "rows")
         clock.seconds += seconds
         display.advance(10)
-        assert len(lines()) - len(before) == told
+        assert len(lines()) - len(before) == message
         before = lines()
     assert before[1] == "answering 100 examples of squad dev: 20 rows of 100, 24 s left, 3/s"
     display.end()
@@ -63,7 +63,7 @@ def test_an_evaluation_between_steps_is_told_once_it_takes_its_time(clock):
     assert len(lines()) == len(before) + 1, "a short evaluation adds no line"
 
 
-def test_a_preparation_is_told_at_once():
+def test_a_preparation_is_reported_at_once():
     display, lines = plain()
     display.begin("answering 100 examples of squad dev", 100, "rows")
     assert lines() == ["answering 100 examples of squad dev ..."]
@@ -108,8 +108,8 @@ def test_the_time_left_has_the_evaluations_to_come(tiny, tmp_path, monkeypatch):
             left.append(standing().seconds_left)
 
     class Slow(Pace):
-        def __init__(self, *told):
-            super().__init__(*told)
+        def __init__(self, *message):
+            super().__init__(*message)
             self.evaluation_seconds = 1000.0
 
     loop = sys.modules[train.__module__]
@@ -134,8 +134,8 @@ def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(opening, "SHORTEST_FORECAST_SECONDS", 0)
     train(resolved, tmp_path / "long", cache=cache)
     expected = estimate(resolved, "cpu").time.total_text
-    told = f"2 steps are estimated to take {expected} on cpu"
-    assert told in capsys.readouterr().err
+    message = f"2 steps are estimated to take {expected} on cpu"
+    assert message in capsys.readouterr().err
 
 
 def test_advice_fits_the_moment():

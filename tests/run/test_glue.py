@@ -55,9 +55,9 @@ def test_a_killed_command_goes_on_and_each_task_has_a_run_a_seed(call, monkeypat
     assert attempts == {place: 1 + (place == "seed-2/MRPC-F1") for place in places}
     stage = RunFolder(folder / places[0]).read_resolved().stages[-1]
     assert (stage.batch, stage.optimizer.lr, stage.optimizer.betas) == (4, 4e-5, (0.9, 0.98))
-    told = json.loads(out)
-    assert (told["model"], told["runs"], told["missing"]) == ("encoder", 4, 0)
-    scores = told["scores"]
+    report = json.loads(out)
+    assert (report["model"], report["runs"], report["missing"]) == ("encoder", 4, 0)
+    scores = report["scores"]
     assert [*scores] == ["MRPC F1", "MRPC accuracy", "RTE", "MRPC", "average of 2"]
     for seed in ("1", "2"):
         last = RunFolder(folder / f"seed-{seed}/MRPC-F1").read_metrics()[-1]["scores"]
@@ -92,13 +92,13 @@ def test_averages_are_those_of_the_leaderboard_and_of_papers():
     scores = {name: {s: 50.0 + at * s + s**2 for s in (1, 2, 4)} for at, name in enumerate(names)}
     row = RowResult("encoder", with_means(table, scores), None, None, 1.0)
     shown = GlueScores(Path("runs/a"), Shown(table, TableResults("glue", "full", (row,), 3, 0)))
-    told = json.loads(shown.as_json())["scores"]
-    by_task = {tuple(m.score.split(".")): told[m.name]["mean"] for m in table.measures if m.score}
-    assert told["average of 8"]["mean"] == pytest.approx(glue_average(by_task))
+    report = json.loads(shown.as_json())["scores"]
+    by_task = {tuple(m.score.split(".")): report[m.name]["mean"] for m in table.measures if m.score}
+    assert report["average of 8"]["mean"] == pytest.approx(glue_average(by_task))
     nine = next(measure.mean for measure in table.measures if measure.name == "average of 9")
     assert {*names} - {*nine} == {"QQP accuracy", "STS-B Spearman", "MRPC accuracy"}
     medians = [median(scores[name].values()) for name in nine]
-    assert told["average of 9"]["median"] == pytest.approx(fmean(medians))
+    assert report["average of 9"]["median"] == pytest.approx(fmean(medians))
 
 
 @pytest.mark.parametrize(

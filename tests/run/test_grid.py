@@ -1,4 +1,4 @@
-"""``bertc train`` of a grid: a run a point, failures told, stopped and gone on with."""
+"""``bertc train`` of a grid: a run a point, failures reported, stopped and resumed."""
 
 import math
 
@@ -56,7 +56,7 @@ def test_every_point_has_a_run_of_its_own(grid, call, tmp_path):
     assert call("runs", "--results", "runs") == (0, again, "")
 
 
-def test_a_point_that_fails_is_told_and_the_others_go_on(grid, call, tmp_path, monkeypatch):
+def test_a_point_that_fails_is_reported_and_the_others_go_on(grid, call, tmp_path, monkeypatch):
     spec = grid("optimizer=adam(lr={1e-2, 1e-3})")
     make = phase.make_objective
 

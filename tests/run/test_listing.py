@@ -67,8 +67,8 @@ def test_runs_have_a_state_a_score_and_a_cost(run, tiny, tmp_path):
     assert done.parameters == sum(weight.numel for weight in model_weights(tiny()))
     assert [*found.damaged] == [tmp_path / "runs" / "damaged"]
     assert "not listed: " in found.as_table()
-    told = json.loads(found.as_json())["runs"]
-    assert [each["state"] for each in told] == ["stopped", "finished", "training", "failed"]
+    printed = json.loads(found.as_json())["runs"]
+    assert [each["state"] for each in printed] == ["stopped", "finished", "training", "failed"]
 
 
 def test_python_has_the_runs_as_rows_tables_and_html(run, tmp_path):
@@ -166,11 +166,11 @@ def test_flops_of_a_task_are_of_rows_as_long_as_those_that_were_read(tmp_path, g
         f"vocab='{tmp_path}/vocab.txt' layers=2 hidden=32 heads=2 batch=4 seq=64 log_every=3 "
         f"steps=6 task=classify('{tmp_path}/train.tsv', pair=pair)"
     )
-    told = estimate(spec)
-    assert told.stages[0].row_tokens == 8
+    printed = estimate(spec)
+    assert printed.stages[0].row_tokens == 8
     go(resolve(spec))
     flops, _ = curves(tmp_path / "run").of("train/loss", "flops")
-    assert flops[1] == 2 * flops[0] == pytest.approx(told.flops.train_total, rel=0.05)
+    assert flops[1] == 2 * flops[0] == pytest.approx(printed.flops.train_total, rel=0.05)
     (listed,) = list_runs([tmp_path]).runs
     assert listed.flops == flops[1]
 

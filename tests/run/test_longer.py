@@ -169,8 +169,8 @@ def test_commands_that_go_on(command, tmp_path, corpus_file):
 def test_the_spec_with_more_steps_goes_on_too(corpus_file):
     spec = SPEC.format(text=corpus_file)
     old, new, other = (
-        resolve(f"{spec} {FLAT_RATE}", told)
-        for told in ([], ["steps=400"], ["steps=400", "batch=8"])
+        resolve(f"{spec} {FLAT_RATE}", overrides)
+        for overrides in ([], ["steps=400"], ["steps=400", "batch=8"])
     )
     assert new.run.save_every != old.run.save_every, "which follows from the steps"
     refuse_another_program(old, new)
@@ -326,12 +326,12 @@ def test_steps_counted_from_epochs_are_named_as_others(steps, said, tmp_path):
     assert ("init=" in caught.value.help) == (steps > 30)
 
 
-def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, go):
+def test_kernels_that_come_or_go_are_reported(tiny, tmp_path, monkeypatch, go):
     """They draw dropout another way than torch's, so what follows is another run."""
     resolved = tiny(steps=3)
     go(resolved)
     lock = RunFolder(tmp_path / "run").read_lock()
-    for before, now, told in (
+    for before, now, overrides in (
         ("", "", ""),
         ("no compiler", "no compiler", ""),
         ("", "no compiler", "started with kernels for this processor, now without them"),
@@ -342,7 +342,7 @@ def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, go):
         monkeypatch.setattr(start, "missing", lambda value, now=now: now)
         start.plan_of(resolved, detect("cpu"), lock, noting)
         found = [note for note in noting.notes if "kernels for this processor" in note]
-        assert [told in note for note in found] == ([True] if told else [])
+        assert [overrides in note for note in found] == ([True] if overrides else [])
 
 
 def test_text_that_no_one_named_is_said(tiny):

@@ -112,7 +112,7 @@ def test_an_unknown_one_is_measured_and_gets_no_other_ones_figures(monkeypatch):
     assert 0 < found.bandwidth_bytes < 1e12
 
 
-def test_idle_gpus_are_told_of(card):
+def test_idle_gpus_are_reported(card):
     card("NVIDIA L4", devices=8)
     assert "7 of 8 GPUs are idle: --nproc 8" in reasons(detect())
     resolved = resolve("layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=4")
@@ -202,7 +202,7 @@ def test_nothing_stays_when_a_run_is_over(gpu, settings):
     assert state() == before
 
 
-def test_a_gpu_adds_in_any_order_unless_asked(gpu):
+def test_a_gpu_adds_in_any_order_unless_set(gpu):
     before = state()
     with kernels(resolve("compile=off").run, "cuda"):
         assert state()[:2] == before[:2]
@@ -212,7 +212,7 @@ def test_a_gpu_adds_in_any_order_unless_asked(gpu):
 
 
 @pytest.mark.parametrize("asked", ["yes", "no"])
-def test_a_cpu_adds_in_one_order_whatever_is_asked(gpu, asked):
+def test_a_cpu_adds_in_one_order_with_any_setting(gpu, asked):
     assert is_deterministic(resolve(f"deterministic={asked}").run, "cpu")
     assert is_deterministic(resolve(f"deterministic={asked}").run, "cuda") == (asked == "yes")
 

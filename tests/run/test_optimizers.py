@@ -154,10 +154,10 @@ def test_smaller_gradients_below_are_those_of_the_layers_times_a_factor():
             rule.update(rate)
         return {name: weight.detach() for name, weight in weights.items()}
 
-    told = trained(Adam(eps=1e-3, gradient_decay=0.5), dict.fromkeys(names, 1.0))
+    trained_alone = trained(Adam(eps=1e-3, gradient_decay=0.5), dict.fromkeys(names, 1.0))
     made = trained(Adam(eps=1e-3), factors)
     for name in names:
-        torch.testing.assert_close(told[name], made[name])
+        torch.testing.assert_close(trained_alone[name], made[name])
 
 
 def test_adam_with_bias_correction_is_torch_adamw_to_the_bit():

@@ -419,12 +419,12 @@ def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(
     launcher.join(SECONDS)
     assert not [member for member in members if is_alive(member)]
     assert newest_step(run) > began
-    told = said.read_text()
-    assert launcher.exitcode == 143, told
+    output = said.read_text()
+    assert launcher.exitcode == 143, output
     assert said.with_suffix(".out").read_text() == ""
-    assert "Traceback" not in told
-    assert "stopped after step" in told
-    assert told.count("--resume") == 1
+    assert "Traceback" not in output
+    assert "stopped after step" in output
+    assert output.count("--resume") == 1
 
 
 MEMBER = """#!/bin/sh
@@ -444,7 +444,7 @@ def impatient(said, program):
     train_farm(said, *TWO)
 
 
-def test_a_killed_process_is_told_and_the_others_are_stopped(processes, tiny, tmp_path):
+def test_a_killed_process_is_reported_and_the_others_are_stopped(processes, tiny, tmp_path):
     """What a run does that lost another process is held above: these are none, and load nothing."""
     train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
     (tmp_path / "farm.bertc").write_text("extends bert-tiny device=cpu")
@@ -454,12 +454,12 @@ def test_a_killed_process_is_told_and_the_others_are_stopped(processes, tiny, tm
     launcher = processes.Process(target=impatient, args=(said, str(member)))
     launcher.start()
     launcher.join(SECONDS)
-    told = said.read_text()
-    assert launcher.exitcode == 75, told
-    assert "Traceback" not in told
-    assert "was killed by signal 9, and the others were stopped" in told
-    assert "--resume goes on from step 12, the last checkpoint" in told
-    assert told.count("--resume") == 1
+    output = said.read_text()
+    assert launcher.exitcode == 75, output
+    assert "Traceback" not in output
+    assert "was killed by signal 9, and the others were stopped" in output
+    assert "--resume goes on from step 12, the last checkpoint" in output
+    assert output.count("--resume") == 1
     assert not is_alive(int((tmp_path / "first").read_text()))
 
 

@@ -182,7 +182,7 @@ def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
     assert set(taken_up(folder).values()) == {1}
 
 
-def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
+def test_a_row_that_fails_is_reported_and_the_rest_goes_on(call, tmp_path):
     text = (tmp_path / "depth.toml").read_text()
     (tmp_path / "depth.toml").write_text(
         text.replace('layers=24"\npub', "data=files('empty.txt')\"\npub")
@@ -292,7 +292,7 @@ def test_bad_arguments(call, arguments, code, said):
     assert (found, said in err) == (code, True), err
 
 
-def test_one_answer_for_all_examples_is_told(tmp_path):
+def test_one_answer_for_all_examples_is_reported(tmp_path):
     (tmp_path / "depth.toml").write_text(TABLE)
     row = RowResult("two", {"animals": {1: 50.0, 2: 50.0}}, None, None, 1.0, {"animals": [2]})
     results = TableResults("depth", "tiny", (row,), 4, 0)

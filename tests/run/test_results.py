@@ -143,9 +143,9 @@ def test_runs_with_other_scores_have_tables_of_their_own(run, tmp_path):
     for lr in (1e-3, 2e-3):
         for seed in (1, 2):
             optimizer = Adam(lr=lr, warmup=2)
-            told = {"seed": seed, "optimizer": optimizer, "hidden": 64, "layers": 3}
+            varied = {"seed": seed, "optimizer": optimizer, "hidden": 64, "layers": 3}
             shown = {6: 0.9, 12: 0.5 + seed / 10}
-            run(f"lr {lr} {seed}", shown, objective=glue("rte", "mrpc", "stsb"), **told)
+            run(f"lr {lr} {seed}", shown, objective=glue("rte", "mrpc", "stsb"), **varied)
     of_text, of_tasks = results([tmp_path]).as_table().split("\n\n")[:2]
     assert "held-out loss" in of_text
     assert "batch" not in of_text, "there is no other run of that kind"
@@ -201,7 +201,7 @@ def test_tasks_with_other_seeds_have_rows_of_their_own(run, tmp_path):
     assert [group["seeds"] for group in as_json(tmp_path)["groups"]] == [[1], [3], [1, 2]]
 
 
-def test_the_best_evaluation_is_told_where_it_is_not_the_last(run, tmp_path):
+def test_the_best_evaluation_is_printed_where_it_is_not_the_last(run, tmp_path):
     run("1", {4: 0.6, 8: 0.8, 12: 0.7}, objective=glue("rte"), seed=1)
     run("2", {4: 0.6, 8: 0.7, 12: 0.9}, objective=glue("rte"), seed=2)
     (best,) = only(as_json(tmp_path))["best"]

@@ -36,7 +36,7 @@ RATES = {
         120, Adam(lr=1.0, warmup=20, schedule=Cosine(end=0.1)),
         {10: 0.5, 20: 1, 70: 0.55, 120: 0.1},
     ),
-    # Transformer-XL, train.py: CosineAnnealingLR is told the number of the step.
+    # Transformer-XL, train.py: CosineAnnealingLR gets the number of the step.
     "cosine from the start": (
         120, Adam(lr=1.0, warmup=20, schedule=Cosine(decay_from="start")),
         {10: 0.5, 40: 0.75, 60: 0.5, 120: 0},

@@ -107,9 +107,9 @@ def test_nothing_is_lost_or_read_twice(bert, kind):
     assert packed.token_ids.shape[1] <= MIN_SHARED_ROW_TOKENS + 24
     for batch in (alone, packed):
         assert np.array_equal(batch.token_ids > 0, batch.examples > 0)
-        told = batch.weights > 0
-        row, _ = np.nonzero(told)
-        heads = batch.token_ids[row, batch.positions[told]]
+        predicted = batch.weights > 0
+        row, _ = np.nonzero(predicted)
+        heads = batch.token_ids[row, batch.positions[predicted]]
         assert (heads == bert.cls).all() == (kind != "tags")
     assert relative(packed) == pytest.approx(relative(alone))
 

@@ -42,8 +42,8 @@ def made(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TrainS
     kept = list[dict[str, torch.Tensor]]()
     zero_moments = synthetic.zero_moments
 
-    def keep(*told: Any) -> dict[str, torch.Tensor]:
-        kept.append(zero_moments(*told))
+    def keep(*given: Any) -> dict[str, torch.Tensor]:
+        kept.append(zero_moments(*given))
         return kept[0]
 
     monkeypatch.setattr(synthetic, "zero_moments", keep)

@@ -186,7 +186,7 @@ def test_values_that_are_words_are_in_the_order_of_their_numbers():
         (["--set", "layers=1", "--set", "optimizer=adam(1e-3)"], "nothing to search"),
     ],
 )
-def test_mistakes_are_told_before_anything_runs(call, arguments, message):
+def test_mistakes_are_reported_before_anything_runs(call, arguments, message):
     code, out, err = call(*arguments)
     assert (code, out) == (2, "")
     assert message in err

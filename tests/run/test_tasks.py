@@ -280,7 +280,7 @@ def test_a_preview_says_what_is_right(farm, tmp_path, kind, right, cache):
     assert "asked" not in shown, "there is nothing masked to explain"
 
 
-def test_what_was_learned_from_one_layout_is_asked_in_another(go, farm, tmp_path, cache):
+def test_a_head_learned_from_one_layout_reads_another(go, farm, tmp_path, cache):
     names = "[contradiction, entailment, neutral]"
     rows = [line.split("\t") for line in (tmp_path / "xnli/train-en.tsv").read_text().splitlines()]
     table = "".join(f"{one}\t{two}\t{label}\n" for one, two, label in rows)
@@ -410,7 +410,7 @@ def test_a_chain_goes_on_with_the_weights_and_a_new_optimiser(resumes, farm, tmp
     assert task_of(resolved, "classify")[0].name == "middle"
 
 
-def test_other_files_are_asked_about_as_the_head_learned():
+def test_other_files_are_read_as_the_head_learned():
     resolved = bertc.resolve(
         'recipe=roberta layers=1 hidden=64 stage "a" { task=race("a", examples=9) } '
         'stage "b" { task=squad("a", head=conditioned(8), examples=9) }'
@@ -466,7 +466,7 @@ def test_every_task_is_in_the_walk():
     assert kinds(Task) == {node.__name__ for node in get_args(get_args(AnyTask)[0])}
 
 
-def test_a_dev_file_that_is_not_there_is_told_before_a_vocabulary_is_learned(tmp_path, cache):
+def test_a_missing_dev_file_is_reported_before_a_vocabulary_is_learned(tmp_path, cache):
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + "a hen\tyes\na duck\tno\n" * 8)
     task = f"classify('{tmp_path}/train.tsv', dev='{tmp_path}/trian.tsv')"
     program = bertc.resolve(

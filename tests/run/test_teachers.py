@@ -95,7 +95,7 @@ def test_a_student_is_trained_saved_and_resumed_without_its_teacher(bert, cache,
     assert {less.loss for less in without.values()} != {scored.loss}
 
 
-def test_the_estimate_tells_the_teacher_beside_the_student(bert):
+def test_the_estimate_lists_teacher_and_student(bert):
     taught, alone = student(bert), student(bert, "mlm", teacher="none", vocab="wordpiece(120)")
     found, without = estimate(taught), estimate(alone)
     teacher = sum(parameter.numel() for parameter in load(bert).parameters())
@@ -105,8 +105,8 @@ def test_the_estimate_tells_the_teacher_beside_the_student(bert):
     assert found.memory.peak_bytes > without.memory.peak_bytes + 4 * teacher
     assert "frozen" in str(found)
     assert 0 < found.flops.frozen_per_example < found.flops.forward_per_example
-    told = json.loads(as_json([found], where=True))
-    assert told["flops"]["frozen_per_example"] == found.flops.frozen_per_example
+    printed = json.loads(as_json([found], where=True))
+    assert printed["flops"]["frozen_per_example"] == found.flops.frozen_per_example
     assert "frozen_per_example" not in json.loads(as_json([without]))["flops"]
     costs = {cost.part: cost for cost in found.stages[0].where}
     assert costs["teacher"].state_bytes == 4 * teacher

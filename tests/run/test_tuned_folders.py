@@ -89,7 +89,7 @@ def test_a_tuned_run_goes_out_and_comes_back(tuned, rows, tmp_path, kind, cache)
     here = predict(tmp_path / "back", rows, spelled(kind, rows), device="cpu")
     if kind == "regress":  # an import may compute in bf16
         assert here.answers.given == pytest.approx(there.answers.given, abs=0.05)
-    elif kind == "choose":  # and the scores of choices that are told by little are close
+    elif kind == "choose":  # and the scores of choices that differ little are close
         for one, other in zip(here.answers.probabilities, there.answers.probabilities, strict=True):
             assert one == pytest.approx(other, abs=0.02)
     else:
@@ -162,9 +162,9 @@ def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path, cac
     tuned(f"classify('{rows}', label=bird, pair=question)")
     with pytest.raises(MissingInputError, match="classify: no dev part to score"):
         evaluate_run(tmp_path / "run", cache=cache, quiet=True)
-    with pytest.raises(MissingInputError, match="holds 1 run") as told:
+    with pytest.raises(MissingInputError, match="holds 1 run") as caught:
         predict(tmp_path, rows, device="cpu")
-    assert str(tmp_path / "run") in told.value.help
+    assert str(tmp_path / "run") in caught.value.help
 
 
 def test_so_many_examples_are_learned_from(tuned, rows, tmp_path):
@@ -181,14 +181,14 @@ def test_so_many_examples_are_learned_from(tuned, rows, tmp_path):
 def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, tmp_path, cache):
     tuned(spelled("classify", rows))
     run = tmp_path / "run"
-    for told, message in (
+    for named, message in (
         ("tag(words=words)", "no task tag here"),
         ("classify(labels=['a','b'])", "the answers of the task .* differ from those"),
         ("mlm(p=20%)", "is not a single task"),
         ("birds", "no task birds here"),
     ):
         with pytest.raises(UsageError, match=message):
-            predict(run, rows, told, device="cpu")
+            predict(run, rows, named, device="cpu")
     with pytest.raises(SpecError):
         predict(run, rows, "classify(txt=a)", device="cpu")
     asked = predict(run, rows, "classify(text=question)", device="cpu")

@@ -198,7 +198,7 @@ def test_a_permutation_model_fills_masks_that_no_other_token_sees(learned):
     found = fill(folder, "Hens [MASK] in the [MASK] barn")
     assert len(found.masks) == 2
     assert not found.notes
-    # What stands at a mask is not seen: by itself it changes nothing that is told.
+    # What stands at a mask is not seen: by itself it changes no prediction.
     model = load(folder)
     seen: list[EncoderInputs] = []
     real = model.read
@@ -211,14 +211,14 @@ def test_a_permutation_model_fills_masks_that_no_other_token_sees(learned):
     vocabulary = load_vocabulary(TokenizerFile(path=str(folder / "tokenizer")))
     mask = vocabulary.mask
     reader = _Reader(model, vocabulary, 0)
-    told = reader.masked([7, mask, 8, mask, 9], [1], Plm())
+    expected = reader.masked([7, mask, 8, mask, 9], [1], Plm())
     order, ids = seen[0].permutation, seen[0].token_ids
     assert order is not None
     other = torch.where(ids == mask, 11, ids)
     with torch.inference_mode():
         hidden = real(seen[0]._replace(token_ids=other))[:, -1]
         scores = token_logits(hidden, model.heads["plm"], model.encoder)
-        torch.testing.assert_close(scores, told)
+        torch.testing.assert_close(scores, expected)
 
 
 def test_a_run_without_tokens_to_tell(learned):

@@ -66,9 +66,9 @@ def test_added_words_are_whole_and_all_other_text_is_read_as_before(kind, tmp_pa
     made.save(tmp_path)
     from transformers import AutoTokenizer
 
-    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    reference = AutoTokenizer.from_pretrained(tmp_path)
     for text in (*TEXTS, *lines()[:20]):
-        assert theirs(text)["input_ids"] == made.tokenizer.encode(text).ids
+        assert reference(text)["input_ids"] == made.tokenizer.encode(text).ids
     again = load_vocabulary(TokenizerFile(path=str(tmp_path)))
     assert (again.word_start == made.word_start).all()
     assert again.tokenizer.to_str() == made.tokenizer.to_str()

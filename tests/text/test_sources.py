@@ -230,7 +230,7 @@ def test_addresses_that_cannot_be_read_are_reported_by_check(data: str, said: st
     assert "sec" not in shown
 
 
-def test_text_that_is_not_utf8_is_told_before_any_is_read(tmp_path, monkeypatch):
+def test_text_that_is_not_utf8_is_reported_before_any_is_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     russian = "Настоящая лицензия является свободной.\n".encode("koi8-r") * 9
     (tmp_path / "a.txt").write_bytes("日".encode() * 40_000)  # a sample ends within a character

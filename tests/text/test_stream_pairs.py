@@ -81,8 +81,8 @@ def test_a_row_is_full_and_its_segments_are_told_apart(both_ways):
             assert len(a) + len(b) == 12
             for part in (np.concatenate([read, a]), b):
                 assert (np.diff(part) * ahead % data.tokens == 1).all()
-            told = [0] * (8 + len(a) + 1) + [1] * (len(b) + 1) + [2]
-            assert rows.segment_ids[number].tolist() == told
+            expected = [0] * (8 + len(a) + 1) + [1] * (len(b) + 1) + [2]
+            assert rows.segment_ids[number].tolist() == expected
             assert row[-1] == CLS
             labels.append(rows.pair_labels[number, 0])
             if not labels[-1] and len(a) < 6:  # a longer A may have been cut
@@ -207,14 +207,14 @@ def test_a_source_of_less_weight_goes_on_in_the_next_pass():
 
 
 @pytest.mark.parametrize(("heldout", "batch"), [(50, 3), (49, 4), (5, 4), (3, 7), (200, 1)])
-def test_every_held_out_token_but_the_first_is_told_once(heldout, batch):
+def test_every_held_out_token_but_the_first_is_predicted_once(heldout, batch):
     data = running(333, heldout=heldout)
-    told = []
+    expected = []
     for rows in data.heldout(batch, 10_000):
         after = np.concatenate([rows.token_ids[:, 1:], rows.following[:, None]], axis=1)
         for row, length in zip(after, rows.lengths, strict=True):
-            told += row[:length].tolist()
-    assert sorted(told) == list(range(1, heldout))
+            expected += row[:length].tolist()
+    assert sorted(expected) == list(range(1, heldout))
     for examples in (1, batch + 1, 10_000):
         rows = sum(len(each.lengths) for each in data.heldout(batch, examples))
         assert data.heldout_rows(batch, examples) == rows

@@ -95,20 +95,20 @@ def test_transformers_reads_what_is_saved(node: Learned, tmp_path: Path) -> None
 
     vocabulary = learned(node)
     vocabulary.save(tmp_path)
-    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    reference = AutoTokenizer.from_pretrained(tmp_path)
     line = "Kalo, mirute shun!"
     mine = vocabulary.tokenizer.encode(line)
-    assert theirs(line)["input_ids"] == mine.ids
+    assert reference(line)["input_ids"] == mine.ids
     assert mine.ids[0] == vocabulary.cls
     assert mine.ids[-1] == vocabulary.sep
     pair = vocabulary.tokenizer.encode("kalo", "miru")
-    assert theirs("kalo", "miru")["input_ids"] == pair.ids
+    assert reference("kalo", "miru")["input_ids"] == pair.ids
     if node not in KINDS[1::2]:
-        assert theirs("kalo", "miru")["token_type_ids"] == pair.type_ids
+        assert reference("kalo", "miru")["token_type_ids"] == pair.type_ids
         assert max(pair.type_ids) == 1
     for role in ("pad", "unk", "cls", "sep", "mask"):
-        assert getattr(theirs, f"{role}_token_id") == getattr(vocabulary, role)
-    assert theirs.decode(mine.ids, skip_special_tokens=True).replace(" ", "").lower() == (
+        assert getattr(reference, f"{role}_token_id") == getattr(vocabulary, role)
+    assert reference.decode(mine.ids, skip_special_tokens=True).replace(" ", "").lower() == (
         line.replace(" ", "").lower()
     )
     again = load_vocabulary(TokenizerFile(path=str(tmp_path)))
@@ -210,7 +210,7 @@ def test_an_alphabet_grows_where_the_text_needs_it() -> None:
     assert [_alphabet(size, chinese) for size in (119_547, 8000, 300)] == [5997, 2000, 128]
 
 
-def test_accents_go_where_asked() -> None:
+def test_accents_are_stripped_by_accents_false() -> None:
     text = ["Süße Früchte, été"]
     kept = learn(Unigram(size=60), text).normalizer.normalize_str(text[0])
     bare = learn(Unigram(size=60, accents=False), text).normalizer.normalize_str(text[0])
@@ -249,12 +249,12 @@ def test_unigrams_read_every_character_as_sentencepiece_does() -> None:
     for (token, score), special in zip(learned_pieces, vocabulary.special, strict=True):
         of_kind = 2 if token == "<unk>" else 3 if special else 1  # unknown, control, normal
         model.pieces.add(piece=token, score=score, type=of_kind)
-    theirs = SentencePieceProcessor(model_proto=model.SerializeToString())
+    reference = SentencePieceProcessor(model_proto=model.SerializeToString())
     signs = [c for c in map(chr, range(0x2E80)) if c.isprintable() or c in "\t\n\f\r\u200b\ufeff"]
     lines = [line.replace(" ", c, 3) for line in texts()[400:500] for c in {*WHITE} - {*"\v\x85"}]
     for text in [*lines, *(f"kalo{sign}mi" for sign in signs if sign != "\u0344")]:
         ids = vocabulary.tokenizer.encode(text, add_special_tokens=False).ids
-        assert ids == theirs.encode(text), text
+        assert ids == reference.encode(text), text
 
 
 def test_unigrams_are_not_learned_from_words_without_end() -> None:

@@ -38,7 +38,7 @@ CASES = {
 def run(setting: Setting, results: Results) -> None:
     """All of it; what breaks off does not stop the rest."""
     measurements: tuple[Callable[[Setting, Results], None], ...] = (
-        beside_a_cpu, compiled_beside_eager, dropout_of_layers, resumed,
+        compare_with_a_cpu, compiled_beside_eager, dropout_of_layers, resumed,
     )  # fmt: skip
     for measure in measurements:
         results.measure(measure.__name__, partial(measure, setting, results))
@@ -58,7 +58,7 @@ def apart(some: list[float], others: list[float]) -> float:
     return max(abs(a / b - 1) for a, b in zip(some, others, strict=True))
 
 
-def beside_a_cpu(setting: Setting, results: Results) -> None:
+def compare_with_a_cpu(setting: Setting, results: Results) -> None:
     """The first steps in fp32 on both, of the same weights and batches."""
     steps, cpu = 3 if setting.tiny else STEPS, Setting(torch.device("cpu"), setting.tiny)
     for name, extra in [*CASES.items()][: 2 if setting.tiny else None]:

@@ -42,20 +42,24 @@ def run(setting: Setting, results: Results) -> None:
     for compiled in (False, True) if setting.kind == "cuda" else (False,):
         for spec in TINY if setting.tiny else SPECS:
             name = f"{spec}{', compiled' * compiled}"
-            take = partial(beside_the_estimate, setting, results, name, spec, compiled)
+            take = partial(compare_with_the_estimate, setting, results, name, spec, compiled)
             results.measure(name, take)
     if setting.kind == "cuda":
         largest_of_a_plan(setting, results)
 
 
-def beside_the_estimate(
+def compare_with_the_estimate(
     setting: Setting, results: Results, name: str, spec: str, compiled: bool
 ) -> None:
     """The most bytes that torch gave out in some steps."""
     resolved = setting.resolved(spec, f"compile={'on' if compiled else 'off'}")
-    told = estimate(resolved, "cpu" if setting.kind == "cpu" else "h200").memory.peak_bytes
+    estimated_bytes = estimate(
+        resolved, "cpu" if setting.kind == "cpu" else "h200"
+    ).memory.peak_bytes
     found = dict(measured(setting, resolved, compiled))
-    results.put(name, estimated=told, **found, off=told / found["allocated"] - 1)
+    results.put(
+        name, estimated=estimated_bytes, **found, off=estimated_bytes / found["allocated"] - 1
+    )
 
 
 def measured(setting: Setting, resolved: Resolved, compiled: bool) -> Iterator[tuple[str, int]]:

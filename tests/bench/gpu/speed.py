@@ -32,7 +32,7 @@ def run(setting: Setting, results: Results) -> None:
     device = peaks(setting, results)
     specs = TINY if setting.tiny else SPECS
     programs = {name: timed_spec(setting, *spec) for name, spec in specs.items()}
-    takes = ("step", beside_transformers), ("beside a loop by hand", beside_a_loop_by_hand)
+    takes = ("step", compare_with_transformers), ("beside a loop by hand", compare_with_a_loop)
     for title, take in takes:
         for name, resolved in programs.items():
             measure = partial(take, setting, results, name, resolved)
@@ -59,8 +59,10 @@ def fitted_share(device: Device, resolved: Resolved, seconds: float) -> float:
     low, high = 0.01, 1.0
     for _ in range(20):
         share = (low + high) / 2
-        told = estimate(resolved, replace(device, product_share=share)).time.seconds_per_step
-        low, high = (share, high) if told > seconds else (low, share)
+        seconds_estimated = estimate(
+            resolved, replace(device, product_share=share)
+        ).time.seconds_per_step
+        low, high = (share, high) if seconds_estimated > seconds else (low, share)
     return (low + high) / 2
 
 
@@ -92,7 +94,9 @@ def peaks(setting: Setting, results: Results) -> Device:
     return device
 
 
-def beside_transformers(setting: Setting, results: Results, name: str, resolved: Resolved) -> None:
+def compare_with_transformers(
+    setting: Setting, results: Results, name: str, resolved: Resolved
+) -> None:
     """As ``bertc bench --against transformers --compile``; its report is kept whole."""
     compiled, rounds = setting.kind == "cuda", 1 if setting.tiny else 5
     report = bench(resolved, against="transformers", rounds=rounds, compiled=compiled)
@@ -115,9 +119,7 @@ def beside_transformers(setting: Setting, results: Results, name: str, resolved:
     )
 
 
-def beside_a_loop_by_hand(
-    setting: Setting, results: Results, name: str, resolved: Resolved
-) -> None:
+def compare_with_a_loop(setting: Setting, results: Results, name: str, resolved: Resolved) -> None:
     """A loop for this one model with every trick: what generality costs."""
     make = partial(contenders, resolved, setting.kind, setting.kind == "cuda")
     own, hand = take_turns(make, setting.device, 1 if setting.tiny else 5, lambda said: None)

@@ -176,7 +176,7 @@ def gradients_under_a_mask(setting: Setting, results: Results) -> None:
 
 
 def adam_without_correction(setting: Setting, results: Results) -> None:
-    """The fused kernel told that infinitely many steps went before: the same as on the host."""
+    """The fused kernel after infinitely many steps: the same as on the host."""
 
     def moved(device: torch.device) -> Tensor:
         draws = torch.Generator().manual_seed(1)

@@ -38,7 +38,7 @@ def changed(text: str, action: types.CodeAction) -> str:
     return text
 
 
-def told(reading: Reading) -> list[tuple[str, str]]:
+def messages(reading: Reading) -> list[tuple[str, str]]:
     return [(each.code, each.message) for each in reading.findings]
 
 
@@ -60,7 +60,7 @@ def test_findings_stand_where_check_says_and_actions_remove_them(code, tmp_path,
     for action in actions(reading, lines(text), URI, EVERYWHERE):
         assert action.diagnostics is not None
         after = read_checked(tmp_path / "mine.bertc", changed(text, action))
-        assert len(told(after)) < len(told(reading)) or told(after) != told(reading)
+        assert len(messages(after)) < len(messages(reading)) or messages(after) != messages(reading)
         if len(reading.findings) == 1:
             mistakes = {each.code for each in after.findings if each.code[0] == "E"}
             assert mistakes <= {"E309"}, "but for files that are not here"
@@ -84,10 +84,10 @@ def test_what_a_base_has_is_shown_at_extends_and_mended_here(tmp_path):
     assert shown.range == types.Range(types.Position(0, 0), types.Position(0, 20))
     assert "\nin base.bertc:1:1\n" in shown.message
     (first, *_) = actions(reading, lines(text), URI, EVERYWHERE)
-    assert told(read_checked(tmp_path / "mine.bertc", changed(text, first))) == []
+    assert messages(read_checked(tmp_path / "mine.bertc", changed(text, first))) == []
     (tmp_path / "base.bertc").write_text("heads = 6\n")
     read_checked.cache_clear()
-    assert told(read_checked(tmp_path / "mine.bertc", text)) == []
+    assert messages(read_checked(tmp_path / "mine.bertc", text)) == []
 
 
 def test_a_file_that_cannot_be_used_is_shown_on_the_first_line(tmp_path):
@@ -164,7 +164,7 @@ def test_what_is_offered(text, first):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("hid|den = 64", "width of the residual stream"),
         ("H| = 64", "Default: `768`, of BERT-base"),
@@ -182,10 +182,10 @@ def test_what_is_offered(text, first):
         ("# hid|den", ""),
     ],
 )
-def test_what_is_told(text, told):
+def test_hover_shows_the_page_of_a_word(text, expected):
     before, _, after = text.partition("|")
     page = page_at(place_at(before + after, len(before)))
-    assert told in page if told else page == ""
+    assert expected in page if expected else page == ""
 
 
 def test_no_beginning_of_a_spec_raises():

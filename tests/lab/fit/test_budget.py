@@ -64,7 +64,7 @@ def test_one_that_is_extended_and_one_written_back(tmp_path):
     assert load(show(program)) == [program]
 
 
-def test_the_table_of_equal_points_has_their_steps_and_a_wrong_budget_is_told_once():
+def test_the_table_of_equal_points_has_their_steps_and_a_wrong_budget_is_reported_once():
     points = api.points(SMALL + "layers={2, 5} steps=equal(flops, steps=1000)")
     head, *rows = as_table([estimate(each) for each in points]).splitlines()[:3]
     assert "steps" in head
@@ -92,11 +92,11 @@ def costs() -> dict[str, dict[str, float]]:
     """The figures of each candidate, estimated by itself."""
     found = {}
     for layers, hidden in itertools.product((1, 2, 4), (64, 128)):
-        told = estimate(resolve(f"layers={layers} hidden={hidden} vocab=1k seq=64 steps=200"))
+        printed = estimate(resolve(f"layers={layers} hidden={hidden} vocab=1k seq=64 steps=200"))
         found[f"layers={layers} hidden={hidden}"] = {
-            "params": told.parameters.total,
-            "flops": told.flops.train_total,
-            "time": told.time.seconds_total,
+            "params": printed.parameters.total,
+            "flops": printed.flops.train_total,
+            "time": printed.time.seconds_total,
         }
     return found
 
@@ -128,7 +128,7 @@ def test_the_best_of_all_candidates_or_the_nearest_is_found(costs):
     assert 0 < fitting < 20
 
 
-def test_micro_batches_fill_the_memory_asked_for(call):
+def test_micro_batches_fill_the_given_memory(call):
     """By default they fill a device of 140 GiB."""
     spec, most = "extends bert-base layers={1, 2}", Budget("memory", 5 * 2**30)
     choice = choose(spec, [most])
@@ -268,9 +268,9 @@ def test_a_candidate_that_no_fewer_steps_fit_ends_no_search():
 @pytest.mark.parametrize(("most", "code"), [("1M", 0), ("1k", 1)])
 def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(most, code, call):
     ended, out, _ = call("fit", LISTS, "--params", most, "--json")
-    told = json.loads(out)
-    assert (ended, told["fits"]) == (code, not code)
-    first = told["candidates"][0]
+    printed = json.loads(out)
+    assert (ended, printed["fits"]) == (code, not code)
+    first = printed["candidates"][0]
     assert estimate(resolve(first["spec"])).parameters.total == first["params"]
     ended, out, err = call("fit", LISTS, "--params", most)
     assert (ended, out) == (code, "" if code else first["spec"])

@@ -147,14 +147,14 @@ import json, sys
 import numpy as np, onnxruntime
 from tokenizers import Tokenizer
 folder, text = sys.argv[1:]
-told = json.load(open(f"{folder}/onnx.json"))
+described = json.load(open(f"{folder}/onnx.json"))
 row = Tokenizer.from_file(f"{folder}/tokenizer.json").encode(text)
 given = {"input_ids": row.ids, "attention_mask": row.attention_mask, "token_type_ids": row.type_ids}
-given = {name: np.array([given[name]]) for name in told["inputs"]}
+given = {name: np.array([given[name]]) for name in described["inputs"]}
 for file in ("model.onnx", "model.int8.onnx"):
     (scores,) = onnxruntime.InferenceSession(f"{folder}/{file}").run(["classify"], given)
     powers = np.exp(scores[0]) / np.exp(scores[0]).sum()
-    print(json.dumps(dict(zip(told["outputs"]["classify"]["labels"], powers.tolist()))))
+    print(json.dumps(dict(zip(described["outputs"]["classify"]["labels"], powers.tolist()))))
 assert not {"torch", "bertc"} & set(sys.modules)
 """
 
@@ -202,8 +202,8 @@ def test_every_kind_of_answer_is_as_in_torch_and_in_a_fresh_process(
 
     scores_are_those_of_torch(run, to / "model.onnx", monkeypatch)
     reader = [sys.executable, "-c", READER, str(to), TEXTS[3]]
-    told = subprocess.run(reader, check=True, capture_output=True, text=True, cwd=tmp_path)
-    fp32, int8 = map(json.loads, told.stdout.splitlines())
+    described = subprocess.run(reader, check=True, capture_output=True, text=True, cwd=tmp_path)
+    fp32, int8 = map(json.loads, described.stdout.splitlines())
     (expected,) = load(run).predict([TEXTS[3]], task="classify")
     assert fp32 == pytest.approx(expected["probabilities"], abs=1e-4)
     assert int8 == pytest.approx(expected["probabilities"], abs=0.1)

@@ -45,7 +45,7 @@ def test_names_in_specs_are_those_of_needs_and_runs(name):
     named = {found for text in _texts(table) for found in Template(text).get_identifiers()}
     assert {*table.needs} <= named, "each need is one of a spec"
     for text in _texts(table):
-        assert "files(" not in text, "files are told by needs"
+        assert "files(" not in text, "needs lists the files"
 
 
 @pytest.mark.parametrize("scale", SCALES)

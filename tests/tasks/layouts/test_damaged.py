@@ -1,4 +1,4 @@
-"""What is wrong in a file of examples is told with its place and with what was expected."""
+"""Mistakes in a file of examples are reported with their place and what was expected."""
 
 import json
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def row(**cells: Any) -> str:
 
 READ = {"context": "A hen clucks.", "question": "Who?", "answer": "hen", "start": 2}
 
-# The task of a training file, its name and content; the place told, and what else is.
+# The task of a training file, its name and content; the place and the rest of the message.
 DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
     "glue: empty": (glue("rte"), "train.tsv", "", "train.tsv:1", "empty"),
     "glue: columns of other names": (
@@ -242,7 +242,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_damage_is_told_with_its_place(tmp_path: Path, case: str) -> None:
+def test_damage_is_reported_with_its_place(tmp_path: Path, case: str) -> None:
     make, name, content, place, expected = DAMAGED[case]
     path = tmp_path / "data" / name
     path.parent.mkdir(parents=True)
@@ -290,7 +290,7 @@ def test_labels_that_are_none(tmp_path, rows, message, monkeypatch):
 def test_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text(RTE + "0\ta\tb\tentailment\n")
     gone = tmp_path / "gone"
-    for act, told in (
+    for act, fault in (
         (lambda: training_examples(Classify(train=f"{gone}.csv")), "gone.csv"),
         (lambda: training_examples(Classify(train=f"{gone}.txt")), "gone.txt"),
         (lambda: dev_parts(Glue(task="rte", data=str(gone))), "gone"),
@@ -302,7 +302,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     ):
         with pytest.raises(MissingInputError) as caught:
             act()
-        assert told in caught.value.message
+        assert fault in caught.value.message
         assert caught.value.exit_code == 66
 
 
@@ -312,12 +312,12 @@ def test_files_and_folders_in_each_others_place_or_too_many(tmp_path: Path) -> N
     folder.mkdir()
     for language in ("de", "en"):
         (folder / f"{language}.train.txt").write_text("a O\n")
-    for act, told in (
+    for act, fault in (
         (lambda: training_examples(Classify(train=str(folder))), "is a folder, not a file"),
         (lambda: training_examples(Glue(task="rte", data=str(file))), "is a file, a folder expect"),
         (lambda: read_examples(Squad(data="x"), DataPart(folder)), "is a folder, not a file"),
         (lambda: read_examples(Tagging(data="x"), DataPart(folder)), "is a folder, not a file"),
         (lambda: training_examples(Tagging(data=str(folder))), "de.train.txt, en.train.txt could"),
     ):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=fault):
             act()

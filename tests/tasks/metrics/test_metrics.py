@@ -108,14 +108,16 @@ def test_labels_are_judged_as_by_scikit_learn() -> None:
     for seed in CASES:
         for task, names in ((COLA, ("0", "1")), (MRPC, ("0", "1")), (AX, NAMES)):
             right, said = drawn(seed, names)
-            theirs = {
+            reference = {
                 "mcc": sklearn_metrics.matthews_corrcoef(right, said),
                 "accuracy": sklearn_metrics.accuracy_score(right, said),
             }
             if task == MRPC:
-                del theirs["mcc"]
-                theirs["f1"] = sklearn_metrics.f1_score(right, said, pos_label="1", zero_division=0)
-            assert judge(task, answered(right), said) == pytest.approx(theirs, abs=1e-6)
+                del reference["mcc"]
+                reference["f1"] = sklearn_metrics.f1_score(
+                    right, said, pos_label="1", zero_division=0
+                )
+            assert judge(task, answered(right), said) == pytest.approx(reference, abs=1e-6)
 
 
 def test_scores_are_judged_as_by_scipy() -> None:
@@ -147,10 +149,10 @@ def test_tags_are_judged_as_by_seqeval() -> None:
             changed = np.where(rng.random(len(known)) < rng.random(), rng.choice(TAGS), known)
             right.append(tuple(known.tolist()))
             said.append(tuple(changed.tolist()))
-        theirs = seqeval_f1([*map(list, right)], [*map(list, said)], zero_division=0)
+        reference = seqeval_f1([*map(list, right)], [*map(list, said)], zero_division=0)
         examples = [TaggedExample("0", ("a",) * len(tags), tags) for tags in right]
         ours = judge(Tag(train="x.tsv", labels=TAGS), examples, said)["span_f1"]
-        assert ours == pytest.approx(theirs, abs=1e-12)
+        assert ours == pytest.approx(reference, abs=1e-12)
 
 
 def test_classes_are_judged_as_by_scikit_learn_and_seqeval() -> None:
@@ -160,10 +162,10 @@ def test_classes_are_judged_as_by_scikit_learn_and_seqeval() -> None:
     for seed in range(40):
         right, said = drawn(seed, NAMES)
         asked: Any = {"output_dict": True, "zero_division": 0}
-        theirs = sklearn_metrics.classification_report(right, said, **asked)
-        same(by_class(classify, answered(right), said), theirs)
+        reference = sklearn_metrics.classification_report(right, said, **asked)
+        same(by_class(classify, answered(right), said), reference)
         tagged: list[Example] = [TaggedExample("0", ("a",) * len(right), tuple(right))]
-        same(by_class(words, tagged, [tuple(said)]), theirs)
+        same(by_class(words, tagged, [tuple(said)]), reference)
         right, said = drawn(seed, TAGS)
         tagged = [TaggedExample("0", ("a",) * len(right), tuple(right))]
         found = by_class(spans_task, tagged, [tuple(said)])
@@ -184,8 +186,8 @@ def test_several_labels_are_judged_as_by_scikit_learn() -> None:
         known = [TextExample(str(n), ("a",), names) for n, names in enumerate(right)]
         ours = judge(task, known, said)
         for average in ("micro", "macro"):
-            theirs = sklearn_metrics.f1_score(*flags, average=average, zero_division=0)
-            assert ours[f"{average}_f1"] == pytest.approx(theirs)
+            reference = sklearn_metrics.f1_score(*flags, average=average, zero_division=0)
+            assert ours[f"{average}_f1"] == pytest.approx(reference)
         assert ours["accuracy"] == pytest.approx(sklearn_metrics.accuracy_score(*flags))
         by_label = by_class(task, known, said)
         wanted = sklearn_metrics.f1_score(*flags, average=None, zero_division=0)
@@ -194,14 +196,14 @@ def test_several_labels_are_judged_as_by_scikit_learn() -> None:
             assert by_label.classes.get(name, by_label).__dict__.get("f1", 0) == pytest.approx(f1)
 
 
-def same(ours: ByClass | None, theirs: Any) -> None:
+def same(ours: ByClass | None, reference: Any) -> None:
     assert ours is not None
-    assert ours.macro_f1 == pytest.approx(theirs["macro avg"]["f1-score"])
+    assert ours.macro_f1 == pytest.approx(reference["macro avg"]["f1-score"])
     averages = ("accuracy", "micro avg", "macro avg", "weighted avg")
-    assert [*ours.classes] == sorted(theirs.keys() - {*averages})
+    assert [*ours.classes] == sorted(reference.keys() - {*averages})
     for name, of in ours.classes.items():
         names = ("precision", "recall", "f1-score", "support")
-        assert astuple(of) == pytest.approx([theirs[name][each] for each in names]), name
+        assert astuple(of) == pytest.approx([reference[name][each] for each in names]), name
 
 
 @pytest.mark.parametrize(
@@ -242,7 +244,7 @@ CUT = TaggedExample("1", ("a", "b", "c", "d"), ("B-X", "I-X", "O", "B-X"))
         ),
     ],
 )  # fmt: skip
-def test_edges(task, examples, answers, values):
+def test_metrics_of_constant_and_short_answers(task, examples, answers, values):
     found = judge(task, examples, answers)
     assert tuple(found) == task.metrics
     assert found == pytest.approx(values, abs=1e-12)
