@@ -63,9 +63,7 @@ def test_a_head_without_a_shape_is_no_task():
     assert tasks_beside({"heads.a.weight": ()}) == ()
 
 
-def test_a_missing_path_is_reported_with_a_similar_name_or_what_its_folder_has(
-    tmp_path, monkeypatch
-):
+def test_a_missing_path_is_reported_with_a_name_like_it_or_what_is_there(tmp_path, monkeypatch):
     (tmp_path / "glue" / "SST-2").mkdir(parents=True)
     (tmp_path / "glue" / "MRPC").mkdir()
     (tmp_path / "glue" / ".hidden").touch()

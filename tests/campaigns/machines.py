@@ -132,9 +132,7 @@ CASES: dict[str, Callable[[], None]] = {
     "a process is killed": lambda: signalled(processes(NAMES[1], True)[:1], signal.SIGKILL),
     "a machine is lost": lambda: signalled(processes(NAMES[1], False), signal.SIGKILL),
     "the first machine is lost": lambda: signalled(processes(NAMES[0], False), signal.SIGKILL),
-    "a machine gets a signal to stop": lambda: signalled(
-        processes(NAMES[1], False), signal.SIGTERM
-    ),
+    "a machine is sent SIGTERM": lambda: signalled(processes(NAMES[1], False), signal.SIGTERM),
     "a process stands for 20 s": slow,
     "a partition of 30 s": partition,
     "a machine loses its power": power_cut,

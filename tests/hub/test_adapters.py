@@ -18,7 +18,7 @@ from bertc.model.weights import initial_values
 from bertc.run.models.importing import import_model
 from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLNET, Case, case
 from tests.hub.test_round_trip import inputs
-from tests.hub.test_tasks import said, task_of, theirs_says
+from tests.hub.test_tasks import hf_says, said, task_of
 
 ALL = Lora(rank=3, alpha=7, on=("attention", "ffn"))
 JOINED = Lora(rank=2, alpha=3, on=("query", "value", "inner", "output"))
@@ -72,7 +72,7 @@ def test_peft_says_and_learns_the_same(chosen: Case, adapt: Lora, tmp_path):
     assert export_adapter(resolved, tensors, *rest, layout).architecture == chosen.cls
     pairs = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
     beside = peft.PeftModel.from_pretrained(reference, rest[2], is_trainable=True).eval()
-    found = said(ours, task, batch), theirs_says(beside.base_model.model, batch)
+    found = said(ours, task, batch), hf_says(beside.base_model.model, batch)
     for mine, there, merged_too in zip(*found, said(whole, task, batch), strict=True):
         torch.testing.assert_close(mine, there, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(mine, merged_too, atol=1e-5, rtol=1e-5)

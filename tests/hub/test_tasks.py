@@ -190,7 +190,7 @@ def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[t
     return (answer_scores(answer, one, head),)
 
 
-def theirs_says(reference: Any, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def hf_says(reference: Any, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
     if "MultipleChoice" in type(reference).__name__:
         batch = {name: value[None] for name, value in batch.items()}
     output = reference(**batch)
@@ -207,9 +207,7 @@ def assert_says_the_same(ours: Model, reference: Any) -> None:
             batch["attention_mask"] = torch.ones_like(batch["attention_mask"])
         mask = batch["attention_mask"].bool()
         with torch.no_grad():
-            pairs = zip(
-                said(ours, task_of(ours), batch), theirs_says(reference, batch), strict=True
-            )
+            pairs = zip(said(ours, task_of(ours), batch), hf_says(reference, batch), strict=True)
         for found, wanted in pairs:
             assert found.shape == wanted.shape
             per_token = found.shape[:2] == mask.shape

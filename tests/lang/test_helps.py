@@ -89,11 +89,9 @@ class Written:
         sets, rest = list(self.sets), []
         for setting in lang.parse(text).settings():
             name = own_name(setting).text
-            numbers = [
-                number for number, each in enumerate(sets) if settings_written(each) == {name}
-            ]
-            if numbers:
-                sets[numbers[-1]] = setting.span.text
+            hits = [number for number, each in enumerate(sets) if settings_written(each) == {name}]
+            if hits:
+                sets[hits[-1]] = setting.span.text
             else:
                 rest.append(setting.span.text)
         source = Source("<spec>", f"{self.spec}\n")
@@ -124,8 +122,8 @@ def complaint(case: Written, diagnostic: Diagnostic) -> str:
         if len({*listed}) < len(listed):
             return f"a word twice in {listed}"
     if not help:
-        numbers = diagnostic.notes or diagnostic.label or SAYS.match(diagnostic.code)
-        return "" if numbers else "no way out"
+        hits = diagnostic.notes or diagnostic.label or SAYS.match(diagnostic.code)
+        return "" if hits else "no way out"
     if "..." in help:  # where only the user knows
         return "a fix with a hole" if fix else ""
     made = ""

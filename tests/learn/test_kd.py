@@ -28,9 +28,9 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def hinton(own: torch.Tensor, from_teacher: torch.Tensor, T: float) -> torch.Tensor:
+def hinton(own: torch.Tensor, goal: torch.Tensor, T: float) -> torch.Tensor:
     """T^2 KL(p_teacher || p_student) of each prediction (Hinton et al. 2015, section 2)."""
-    p, q = torch.exp(from_teacher / T), torch.exp(own / T)
+    p, q = torch.exp(goal / T), torch.exp(own / T)
     p, q = p / p.sum(1, keepdim=True), q / q.sum(1, keepdim=True)
     return T**2 * (p * torch.log(p / q)).sum(1)
 
@@ -61,14 +61,14 @@ def test_soft_targets_are_those_of_the_papers(loss, rows_at_once, monkeypatch):
     found = soft_target_loss(Logits(x, table, bias), [taught], [1.0], weights, how)
     gradients = torch.autograd.grad(3 * found, (x, table, bias))
 
-    own, from_teacher = x @ table.T + bias, taught.features @ taught.table.T + taught.bias
+    own, goal = x @ table.T + bias, taught.features @ taught.table.T + taught.bias
     match loss:
         case "kl":
-            each = hinton(own, from_teacher, T)
+            each = hinton(own, goal, T)
         case "ce":
-            each = T**2 * F.cross_entropy(own / T, (from_teacher / T).softmax(1), reduction="none")
+            each = T**2 * F.cross_entropy(own / T, (goal / T).softmax(1), reduction="none")
         case _:
-            each = (own - from_teacher).square().sum(1)  # Tang et al. 2019, section 3.2
+            each = (own - goal).square().sum(1)  # Tang et al. 2019, section 3.2
     wanted = (each * weights).sum()
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
     for ours, theirs in zip(
@@ -113,28 +113,28 @@ def squared(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return (one - other).pow(2).mean(-1)
 
 
-def tinybert(own: States, from_teacher: States, maps: States) -> torch.Tensor:
+def tinybert(own: States, goal: States, maps: States) -> torch.Tensor:
     """Embeddings and layers m from m N/M, by one map for all (section 3.2; fit_dense)."""
     (weight, bias) = maps
-    return sum(squared(own[m] @ weight.T + bias, from_teacher[2 * m]) for m in range(3))  # type: ignore[return-value]
+    return sum(squared(own[m] @ weight.T + bias, goal[2 * m]) for m in range(3))  # type: ignore[return-value]
 
 
-def tinybert_as_printed(own: States, from_teacher: States, maps: States) -> torch.Tensor:
+def tinybert_as_printed(own: States, goal: States, maps: States) -> torch.Tensor:
     """A map W_e for embeddings and W_h for each layer (section 3.2)."""
     pairs = [(maps[2 * m], maps[2 * m + 1]) for m in range(3)]
-    each = [squared(own[m] @ w.T + b, from_teacher[2 * m]) for m, (w, b) in enumerate(pairs)]
+    each = [squared(own[m] @ w.T + b, goal[2 * m]) for m, (w, b) in enumerate(pairs)]
     return torch.stack(each).sum(0)
 
 
-def distilbert(own: States, from_teacher: States, maps: States) -> torch.Tensor:
+def distilbert(own: States, goal: States, maps: States) -> torch.Tensor:
     """1 - cos of last states (section 3; CosineEmbeddingLoss with targets 1)."""
-    a, b = own[2], from_teacher[4]
+    a, b = own[2], goal[4]
     return 1 - (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
 
 
-def patient(own: States, from_teacher: States, maps: States) -> torch.Tensor:
+def patient(own: States, goal: States, maps: States) -> torch.Tensor:
     """Squared distance of normalised [CLS] states, summed over layers 1 to M-1 (section 3.2)."""
-    a, b = own[1][:, 0], from_teacher[2][:, 0]
+    a, b = own[1][:, 0], goal[2][:, 0]
     return (a / a.norm(dim=-1, keepdim=True) - b / b.norm(dim=-1, keepdim=True)).pow(2).sum(-1)
 
 
@@ -152,9 +152,9 @@ def test_states_are_compared_as_in_the_papers(term, teacher, paper):
     model, teacher_read, batch, found = compared(resolved, rows(4, 12, pairs=False))
     every = Wanted((0, 1, 2)), Wanted((0, 1, 2, 3, 4))
     own = model.read_on(batch.reading, wanted=every[0]).by_layer or {}
-    from_teacher = teacher_read(batch.reading, every[1]).by_layer or {}
+    goal = teacher_read(batch.reading, every[1]).by_layer or {}
     maps = [p for name, p in model.named_parameters() if "kd" in name]
-    each = paper([own[n] for n in range(3)], [from_teacher[n] for n in range(5)], maps)
+    each = paper([own[n] for n in range(3)], [goal[n] for n in range(5)], maps)
     real = batch.reading.attention_mask
     assert real is not None
     wanted = each.mean() if each.ndim == 1 else (each * real).sum() / real.sum()
@@ -172,9 +172,9 @@ def scaled(left: torch.Tensor, right: torch.Tensor, heads: int) -> torch.Tensor:
     return torch.einsum("nqd,nkd->nqk", a, b) / a.shape[-1] ** 0.5
 
 
-def divergence(from_teacher: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+def divergence(goal: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
     """KL of each row of products, averaged over heads (MiniLM, equations 6 and 7)."""
-    p, q = torch.exp(from_teacher), torch.exp(own)
+    p, q = torch.exp(goal), torch.exp(own)
     p, q = p / p.sum(-1, keepdim=True), q / q.sum(-1, keepdim=True)
     return (p * torch.log(p / q)).sum(-1).mean(0)
 
@@ -183,36 +183,32 @@ Parts = tuple[torch.Tensor, ...]
 """Queries, keys and values of one text in one layer, (seq, width) each."""
 
 
-def minilm(own: Parts, from_teacher: Parts) -> torch.Tensor:
+def minilm(own: Parts, goal: Parts) -> torch.Tensor:
     """Attention distributions and value relations (Wang et al. 2020, 3.1 and 3.2)."""
-    attention = divergence(scaled(from_teacher[0], from_teacher[1], 2), scaled(own[0], own[1], 2))
-    return attention + divergence(
-        scaled(from_teacher[2], from_teacher[2], 2), scaled(own[2], own[2], 2)
-    )
+    attention = divergence(scaled(goal[0], goal[1], 2), scaled(own[0], own[1], 2))
+    return attention + divergence(scaled(goal[2], goal[2], 2), scaled(own[2], own[2], 2))
 
 
-def minilm_v2(own: Parts, from_teacher: Parts) -> torch.Tensor:
+def minilm_v2(own: Parts, goal: Parts) -> torch.Tensor:
     """Relations of queries, of keys and of values in 4 heads (Wang et al. 2021, 3.1 and 3.2)."""
-    each = [
-        divergence(scaled(b, b, 4), scaled(a, a, 4)) for a, b in zip(own, from_teacher, strict=True)
-    ]
+    each = [divergence(scaled(b, b, 4), scaled(a, a, 4)) for a, b in zip(own, goal, strict=True)]
     return torch.stack(each).sum(0)
 
 
-def tinybert_scores(own: Parts, from_teacher: Parts) -> torch.Tensor:
+def tinybert_scores(own: Parts, goal: Parts) -> torch.Tensor:
     """Squared error of scores before the softmax, mean over elements (section 3.2)."""
-    return squared(scaled(own[0], own[1], 2), scaled(from_teacher[0], from_teacher[1], 2)).mean(0)
+    return squared(scaled(own[0], own[1], 2), scaled(goal[0], goal[1], 2)).mean(0)
 
 
-def tinybert_released(own: Parts, from_teacher: Parts) -> torch.Tensor:
+def tinybert_released(own: Parts, goal: Parts) -> torch.Tensor:
     """The same with scores at or below a bound as 0 in both (task_distill.py, -1e2 there)."""
-    a, b = (scaled(x[0], x[1], 2) for x in (own, from_teacher))
+    a, b = (scaled(x[0], x[1], 2) for x in (own, goal))
     zero = torch.zeros(())
     return squared(torch.where(a <= -1, zero, a), torch.where(b <= -1, zero, b)).mean(0)
 
 
-def probabilities(own: Parts, from_teacher: Parts) -> torch.Tensor:
-    a, b = (scaled(x[0], x[1], 2).softmax(-1) for x in (own, from_teacher))
+def probabilities(own: Parts, goal: Parts) -> torch.Tensor:
+    a, b = (scaled(x[0], x[1], 2).softmax(-1) for x in (own, goal))
     return squared(a, b).mean(0)
 
 
@@ -242,7 +238,7 @@ def test_attention_is_compared_as_in_the_papers(term, teacher, paper, pairs, pac
     model, teacher_read, batch, found = compared(resolved, inputs)
     every = Wanted(projections=(1, 2)), Wanted(projections=(2, 3, 4))
     own = model.read_on(batch.reading, wanted=every[0]).projections or {}
-    from_teacher = teacher_read(batch.reading, every[1]).projections or {}
+    goal = teacher_read(batch.reading, every[1]).projections or {}
     numbers = batch.reading.sequence_ids
     if numbers is None:
         assert batch.reading.attention_mask is not None
@@ -254,7 +250,7 @@ def test_attention_is_compared_as_in_the_papers(term, teacher, paper, pairs, pac
         for text in range(1, int(ids.max()) + 1):
             at = ids == text
             cut = [
-                (tuple(x[row, at] for x in own[a]), tuple(x[row, at] for x in from_teacher[b]))
+                (tuple(x[row, at] for x in own[a]), tuple(x[row, at] for x in goal[b]))
                 for a, b in pairs
             ]
             each.append(torch.stack([paper(*both) for both in cut]).sum(0))
@@ -273,13 +269,13 @@ def test_starts_and_ends_are_compared_within_their_examples(classes):
     own = TaskTargets(
         zeros.long(), zeros, torch.tensor([[1.0, 1.0], [1.0, 0.0]]), examples > 0, examples
     )
-    states, from_teacher, head = (
+    states, goal, head = (
         drawn(b, s, 4).requires_grad_(),
         drawn(b, s, 2, seed=1),
         torch.nn.Linear(4, 2),
     )
     batch = MicroBatch(
-        EncoderInputs(examples), examples, {}, taught={node.title: (Taught(1.0, (from_teacher,)),)}
+        EncoderInputs(examples), examples, {}, taught={node.title: (Taught(1.0, (goal,)),)}
     )
     tensors: Any = tensors_of(node)
     network = SimpleNamespace(
@@ -291,7 +287,7 @@ def test_starts_and_ends_are_compared_within_their_examples(classes):
     scores, each = head(states), []
     for row, example in ((0, 1), (0, 2), (1, 1)):
         at = examples[row] == example
-        both = [hinton(scores[row, at, e][None], from_teacher[row, at, e][None], T) for e in (0, 1)]
+        both = [hinton(scores[row, at, e][None], goal[row, at, e][None], T) for e in (0, 1)]
         each.append(sum(both) / 2 / (at.sum() if classes == "mean" else 1))
     wanted = torch.cat(each).sum()
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)

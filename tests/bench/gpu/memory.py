@@ -53,13 +53,9 @@ def compare_with_the_estimate(
 ) -> None:
     """The most bytes that torch gave out in some steps."""
     resolved = setting.resolved(spec, f"compile={'on' if compiled else 'off'}")
-    estimated_bytes = estimate(
-        resolved, "cpu" if setting.kind == "cpu" else "h200"
-    ).memory.peak_bytes
+    peak = estimate(resolved, "cpu" if setting.kind == "cpu" else "h200").memory.peak_bytes
     found = dict(measured(setting, resolved, compiled))
-    results.put(
-        name, estimated=estimated_bytes, **found, off=estimated_bytes / found["allocated"] - 1
-    )
+    results.put(name, estimated=peak, **found, off=peak / found["allocated"] - 1)
 
 
 def measured(setting: Setting, resolved: Resolved, compiled: bool) -> Iterator[tuple[str, int]]:

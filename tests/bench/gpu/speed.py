@@ -32,7 +32,7 @@ def run(setting: Setting, results: Results) -> None:
     device = peaks(setting, results)
     specs = TINY if setting.tiny else SPECS
     programs = {name: timed_spec(setting, *spec) for name, spec in specs.items()}
-    takes = ("step", compare_with_transformers), ("beside a loop by hand", compare_with_a_loop)
+    takes = ("step", time_transformers), ("beside a loop by hand", compare_with_a_loop)
     for title, take in takes:
         for name, resolved in programs.items():
             measure = partial(take, setting, results, name, resolved)
@@ -59,10 +59,8 @@ def fitted_share(device: Device, resolved: Resolved, seconds: float) -> float:
     low, high = 0.01, 1.0
     for _ in range(20):
         share = (low + high) / 2
-        seconds_estimated = estimate(
-            resolved, replace(device, product_share=share)
-        ).time.seconds_per_step
-        low, high = (share, high) if seconds_estimated > seconds else (low, share)
+        predicted = estimate(resolved, replace(device, product_share=share)).time.seconds_per_step
+        low, high = (share, high) if predicted > seconds else (low, share)
     return (low + high) / 2
 
 
@@ -94,9 +92,7 @@ def peaks(setting: Setting, results: Results) -> Device:
     return device
 
 
-def compare_with_transformers(
-    setting: Setting, results: Results, name: str, resolved: Resolved
-) -> None:
+def time_transformers(setting: Setting, results: Results, name: str, resolved: Resolved) -> None:
     """As ``bertc bench --against transformers --compile``; its report is kept whole."""
     compiled, rounds = setting.kind == "cuda", 1 if setting.tiny else 5
     report = bench(resolved, against="transformers", rounds=rounds, compiled=compiled)

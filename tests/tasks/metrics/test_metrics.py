@@ -260,10 +260,6 @@ def test_nothing_is_judged_without_what_is_right() -> None:
         judge(Squad(data="x", version=2), [QuestionExample("q7", "", "who?", (), None)], [""])
 
 
-def _question(*right: str) -> QuestionExample:
-    return QuestionExample("1", "", "who?", tuple((text, 0) for text in right), bool(right))
-
-
 @pytest.mark.parametrize(
     ("version", "right", "said", "em", "f1"),
     [
@@ -292,5 +288,6 @@ def _question(*right: str) -> QuestionExample:
     ],
 )
 def test_answers_about_passages(version, right, said, em, f1):
-    found = judge(Squad(data="x", version=version), [_question(*right)], [said])
+    question = QuestionExample("1", "", "who?", tuple((text, 0) for text in right), bool(right))
+    found = judge(Squad(data="x", version=version), [question], [said])
     assert found == pytest.approx({"squad_f1": f1, "em": em})
