@@ -267,10 +267,10 @@ def _blocks(
     widths, sums_of = encoder.layer(layer).widths, encoder.residual.operations
     return tuple(
         op.Block(part, f"{part}.{owner}", numel, operations, frozen)
-        for part, own in parts.items()
+        for part, computed in parts.items()
         for owner in [encoder.owners[part][layer]]
         for sums in [sums_of(layer, part, encoder.depth, call, widths)]
-        for operations in [(*sums, *own) if sums else own]
+        for operations in [(*sums, *computed) if sums else computed]
         for numel, frozen in [encoder.part_sizes(part, layer)]
     )
 
