@@ -31,14 +31,16 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
     names = {one.name for one in counted}
     encoder, generator, applied = Tally(), Tally(), Tally()
     for network in counted:
-        once, again = _body(network)
+        stored_once, again = _body(network)
         # Count a tied tensor here if the network that owns it is not counted.
-        once += _tally(w for w in _tied(network) if network.owner(w.name) not in names)
+        stored_once = stored_once + _tally(
+            w for w in _tied(network) if network.owner(w.name) not in names
+        )
         applied += again
         if network.role == "trained":
-            encoder += once
+            encoder += stored_once
         else:
-            generator += once
+            generator += stored_once
     counts = encoder + generator + heads
     return Parameters(
         encoder=encoder.total(),
@@ -66,6 +68,7 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
     )
 
 
+@once
 def of_heads(network: Network) -> int:
     """Number of weights of a network's heads, of which terms may share one."""
     return sum(weight.numel for weight in _heads((term, network.body) for term in network.terms))
@@ -84,14 +87,15 @@ def stored(network: Network) -> Iterator[tuple[Weight, int]]:
     yield from ((weight, -1) for weight in _tied(network))
 
 
+@once
 def _body(network: Network) -> tuple[Tally, Tally]:
     """Weights of a network without heads and tied tensors: shared ones once, and once per use."""
-    once, applied, tied = Tally(), Tally(), _tally(_tied(network))
+    alone, applied, tied = Tally(), Tally(), _tally(_tied(network))
     for weights, stored, times in counted_weights(network.body):
         for part, numel in _tally(weights).items():
-            once[part] += stored * numel
+            alone[part] += stored * numel
             applied[part] += times * numel
-    return once - tied, applied - tied
+    return alone - tied, applied - tied
 
 
 def _tied(network: Network) -> tuple[Weight, ...]:

@@ -7,7 +7,6 @@ larger of the two. Evaluation and checkpoints are excluded.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from operator import add
 from typing import NamedTuple
 
 from bertc.cost.execution import FP32, Execution, passes_of
@@ -16,6 +15,7 @@ from bertc.cost.machines.device import LOADED_TOKENS, Device, rate_at
 from bertc.cost.parameters import MOVED_BYTES, moves_as, of_heads, update_products
 from bertc.cost.rules import Cost, cost, is_fused
 from bertc.ir import operation as op
+from bertc.ir.network.body import counted_weights
 from bertc.ir.program.network import Network
 from bertc.ir.program.passing import heads_of
 from bertc.ir.program.stage import Stage
@@ -41,7 +41,8 @@ class Spent(NamedTuple):
     starts: float = 0.0
 
     def __add__(self, more: "Spent") -> "Spent":  # type: ignore[override]
-        return Spent(*map(add, self, more))
+        arithmetic, memory, starts = more
+        return Spent(self.arithmetic + arithmetic, self.memory + memory, self.starts + starts)
 
     def times(self, count: float) -> "Spent":
         """These seconds ``count`` times."""
@@ -75,14 +76,14 @@ def microbatch_spent(
         once: dict[int, list[tuple[Spent, Spent]]] = {}  # of layers alike
         for name, weights, operations in _parts(stage, network, passed, rows):
             part = name if network.learned else "teacher"
+            times = reads_twice + (recompute and part not in OUTSIDE_LAYERS)
             if id(operations) not in once:
                 timed = ((one, _spent(one, how, device)) for one in operations)
                 once[id(operations)] = [(s, _forward_alone(one, s, how)) for one, s in timed]
             for spent, again in once[id(operations)]:
                 costs[part] += spent if learns else again
-                if learns:
-                    recomputed = recompute and part not in OUTSIDE_LAYERS
-                    costs[part] += again.times(reads_twice + recomputed)
+                if learns and times:
+                    costs[part] += again.times(times)
             moved = (1 + learns) * cast + 3 * FP32 * (accumulating and learns)
             costs[part] += Spent(memory=weights * moved / device.bandwidth)
         starts = STARTS_OF_A_LOSS * device.seconds_a_start
@@ -141,7 +142,8 @@ def _parts(
 ) -> Iterator[tuple[str, int, op.Operations]]:
     """Parts of a network: name, number of weights cast per use, operations."""
     encoder = network.body
-    narrow = sum(w.numel for w in encoder.weights() if (w.part, w.role) == ("embeddings", "matrix"))
+    weights = (weight for weights, _, _ in counted_weights(encoder) for weight in weights)
+    narrow = sum(w.numel for w in weights if (w.part, w.role) == ("embeddings", "matrix"))
     yield "embeddings", narrow, passed.embeddings
     for layer in passed.layers:
         for block in layer:

@@ -13,7 +13,6 @@ from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
 from bertc.hub.families.tokens import Tokens
 from bertc.hub.folder import replacing
 from bertc.hub.keys import by_key, keys, part_of, prefix_key
-from bertc.hub.leaving.adapted import merged
 from bertc.hub.leaving.exporting import Exported, save_tokenizer
 from bertc.hub.leaving.target import held_task, target_of
 from bertc.hub.tensors import write_tensors
@@ -21,6 +20,21 @@ from bertc.ir.learning.answer import Labels, Tags
 from bertc.ir.methods.adapter import OF_PAIRS, Lora
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Resolved
+
+
+def merged(resolved: Resolved, tensors: Mapping[str, Tensor]) -> tuple[Resolved, dict[str, Tensor]]:
+    """Program and weights of the network without its adapter; the outputs are the same."""
+    encoder = resolved.encoder
+    if not isinstance(encoder, Encoder) or not isinstance(encoder.adapt, Lora):
+        return resolved, dict(tensors)
+    plain = {name: one for name, one in tensors.items() if not name.endswith(OF_PAIRS)}
+    for name in tensors.keys() - plain.keys():
+        at, _, one = name.rpartition(".")
+        if one == OF_PAIRS[0]:
+            product = tensors[f"{at}.{OF_PAIRS[1]}"] @ tensors[name]
+            plain[f"{at}.weight"] = plain[f"{at}.weight"] + encoder.adapt.scale * product
+    return resolved.merged, plain
+
 
 ADAPTER = "peft"
 """The layout of an adapter alone."""

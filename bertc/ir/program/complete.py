@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from bertc.base.diagnostics import Span
 from bertc.ir.learning.task import Task
+from bertc.ir.once import once
 from bertc.ir.program.settings import KnownSettings, Positive
 from bertc.ir.program.stage import AnyMethod, methods_of
 from bertc.ir.program.written import Origin, Program
@@ -25,6 +26,7 @@ class CompleteSettings(KnownSettings):
         return self.origins[setting].span
 
     @property
+    @once
     def methods(self) -> tuple[AnyMethod, ...]:
         """The methods that act over the steps, in order."""
         return methods_of(self)

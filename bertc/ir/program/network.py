@@ -10,6 +10,7 @@ from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Tie
 from bertc.ir.network.wanted import Wanted
+from bertc.ir.once import once
 from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.node import RowShape, TaughtTerm, TermNode, predicts_masked
 
@@ -79,6 +80,7 @@ class Network:
         """True if a term reads what the pooler makes."""
         return any(one.states.use_pooler(self.body) for one in self.scored)
 
+    @once
     def heads_apart(self, examples: int) -> tuple[op.Operations, ...]:
         """Operations of each of its heads on ``examples`` examples."""
         return tuple(

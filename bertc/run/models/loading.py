@@ -13,7 +13,7 @@ from bertc.base.storage.paths import StrPath, is_file, is_folder, is_taken
 from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.keys import part_of, parts_of
-from bertc.hub.leaving.adapted import merged
+from bertc.hub.leaving.adapter_folder import merged
 from bertc.hub.leaving.pruned import remove_units
 from bertc.hub.networks import GENERATOR, joined, parted, summed
 from bertc.hub.published import or_hub

@@ -10,7 +10,7 @@ from bertc.base.storage import durable
 from bertc.base.storage.paths import is_taken
 from bertc.base.storage.plain_file import read_bytes
 from bertc.hub.belonging import DIGESTS, write_digests
-from bertc.hub.leaving.adapted import merged
+from bertc.hub.leaving.adapter_folder import merged
 from bertc.hub.leaving.exporting import export_model
 from bertc.hub.leaving.pruned import remove_units
 from bertc.hub.sentences import vectors_of
