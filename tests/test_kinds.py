@@ -31,7 +31,7 @@ from bertc.learn.objectives import MicroBatch
 from bertc.learn.step.feed import to_inputs, to_micro_batch
 from bertc.learn.step.step import TrainStep
 from bertc.model import build
-from bertc.run.beginning.growth import grown
+from bertc.run.beginning.growth import grow_model
 from bertc.run.beginning.synthetic import RandomText
 from bertc.tasks.examples.task import TaskBatch
 from bertc.use.source.checking import check_source, loaded, random_weights
@@ -130,7 +130,7 @@ def _built_and_trained(resolved: Resolved) -> None:
     assert all(gradient.isfinite().all() for gradient in learned.values())
     for stage in later:
         if stage.grow is not None:
-            grown(resolved, first, stage, step.parameters, {})
+            grow_model(resolved, first, stage, step.parameters, {})
     chosen = target_of(resolved, [weight.name for weight in model_weights(resolved)], pad=0)
     if isinstance(chosen, Obstacle):
         assert chosen.setting

@@ -15,7 +15,7 @@ from bertc.ir.network.sharing import ShareAll, ShareFfn, ShareGroups
 from bertc.ir.program.model import model_weights
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.model import build
-from bertc.run.beginning.growth import grown
+from bertc.run.beginning.growth import grow_model
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_model
 from bertc.run.records.changes import refuse_another_program
@@ -41,7 +41,7 @@ def begun(resolved, seed=3):
         name: torch.rand(moment.shape, generator=draw)
         for name, moment in zero_moments(before.optimizer, table, parameters).items()
     }
-    return old, moments, *grown(resolved, before, after, parameters, moments)
+    return old, moments, *grow_model(resolved, before, after, parameters, moments)
 
 
 def layer(model, number):

@@ -24,7 +24,7 @@ from bertc.ir.network.sharing import ShareAll, ShareAttention
 from bertc.ir.weight_maps.pruned import chosen_by_score, expected, pruned
 from bertc.lab.bench.latency import of_folder
 from bertc.lab.results.compare import results
-from bertc.learn.step.gates import gated
+from bertc.learn.step.gates import put_gates
 from bertc.model import build
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import load
@@ -160,7 +160,7 @@ def test_gates_have_the_gradient_of_each_row(part, share, tiny):
     """|dL/dgate| of one row at a time, from what the output projection's weights say of it."""
     model = build(tiny(heads=4, ffn=24, **share))
     ids, expected_u = torch.randint(5, 100, (3, 12)), []
-    with gated(model, part) as gates:
+    with put_gates(model, part) as gates:
         model.encode(ids).square().sum().backward()
         sums_u = gates.sums()
     model.eval()

@@ -11,7 +11,7 @@ import pytest
 from bertc.base.diagnostics import DataError
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation, EditedCopies, ReplacedCopies
 from bertc.ir.learning.mining import Mined
-from bertc.tasks.examples.changes import SplitText, edited, replaceable, replaced, split_text
+from bertc.tasks.examples.changes import SplitText, edit, replaceable, replaced, split_text
 from bertc.tasks.examples.copies import Copier
 from bertc.tasks.examples.mined import mined
 from bertc.tasks.layouts.example import TextExample
@@ -68,20 +68,20 @@ def test_words_keep_the_spaces_between_them() -> None:
 
 def test_words_are_masked_and_an_ngram_is_a_run_of_one_to_five() -> None:
     text, node = split_text("a bb ccc " * 3), EditedCopies(mask=0.2, ngram=0)
-    copies = [edited(node, text, MASK, Random(seed)) for seed in range(4000)]
+    copies = [edit(node, text, MASK, Random(seed)) for seed in range(4000)]
     words = [word for copy in copies for word in copy.replace(MASK, f" {MASK}").split()]
     assert len(words) == len(text.words) * 4000
     assert words.count(MASK) / len(words) == pytest.approx(0.2, abs=0.01)
     text = split_text("a b c d e f g h")
     node = EditedCopies(mask=0, ngram=0.25)
-    copies = [edited(node, text, MASK, Random(seed)) for seed in range(4000)]
+    copies = [edit(node, text, MASK, Random(seed)) for seed in range(4000)]
     short = [copy for copy in copies if copy != text.text]
     assert len(short) == pytest.approx(1000, abs=100)
     assert all(copy in text.text for copy in short)
     lengths = Counter(len(copy.split()) for copy in short)
     assert sorted(lengths) == [1, 2, 3, 4, 5]
     assert min(lengths.values()) > 140
-    assert edited(node, split_text(""), MASK, Random(1)) == ""
+    assert edit(node, split_text(""), MASK, Random(1)) == ""
 
 
 def test_words_with_a_meaning_are_replaced() -> None:

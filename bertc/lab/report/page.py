@@ -60,7 +60,7 @@ def document(title: str, below: str, sections: Sequence[Section]) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
-def folded(title: str, table: Table) -> Html:
+def fold(title: str, table: Table) -> Html:
     """A table that is shown when its title is clicked."""
     return element("details", element("summary", title), _markup(table))
 

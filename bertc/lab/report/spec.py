@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from bertc import BertcError
 from bertc.lab.report.markup import element
-from bertc.lab.report.page import Part, folded
+from bertc.lab.report.page import Part, fold
 from bertc.lab.results.diff import diff
 from bertc.lab_api import RunFolder, Table, settings_texts
 
@@ -30,9 +30,9 @@ def spec_section(folder: RunFolder) -> Sequence[Part]:
     head = ("from step", "when", "host", "device", "processes")
     return (
         element("pre", element("code", text)),
-        folded("every setting in effect", Table(("setting", "value"), [*settings.items()])),
+        fold("every setting in effect", Table(("setting", "value"), [*settings.items()])),
         *_difference(folder, text),
-        folded("when it was trained", Table(head, rows)),
+        fold("when it was trained", Table(head, rows)),
     )
 
 

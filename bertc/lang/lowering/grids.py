@@ -96,7 +96,7 @@ class Scope:
     axes: dict[str, GridAxis] = field(default_factory=dict)
 
 
-def combined(
+def combine(
     name: str,
     main: Scope,
     stages: Sequence[Scope],

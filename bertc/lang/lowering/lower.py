@@ -16,7 +16,7 @@ from bertc.lang.lowering.grids import (
     GridAxis,
     Scope,
     alternatives,
-    combined,
+    combine,
     is_too_large,
     num_parts,
     num_points,
@@ -58,7 +58,7 @@ def lower_tree(
     every = [(a.written, a.value) for scope in (main, *stages) for a in scope.axes.values()]
     if not searched:
         refuse_ranges(every, diagnostics)
-    return combined(name, main, stages, base, diagnostics, searched)
+    return combine(name, main, stages, base, diagnostics, searched)
 
 
 class _Lowering:

@@ -54,7 +54,7 @@ class Gates:
 
 
 @contextmanager
-def gated(model: Model, part: SharedPart) -> Iterator[Gates]:
+def put_gates(model: Model, part: SharedPart) -> Iterator[Gates]:
     """Put gates into the main network, in evaluation mode and without compiled functions."""
     body, node = model.encoder, model.encoder.node
     assert isinstance(node, EncoderNode), "the checks allow pruning of transformers alone"
@@ -78,7 +78,7 @@ def gate_gradients(
     model: Model, step: TrainStep, part: SharedPart, batches: Sequence[Sequence[MicroBatch]]
 ) -> Tensor:
     """Summed |dL/dgate| over the rows of these batches, of all layers that own heads or neurons."""
-    with gated(model, part) as gates:
+    with put_gates(model, part) as gates:
         for micro_batches in batches:
             step.try_out(list(micro_batches))
         return gates.sums()

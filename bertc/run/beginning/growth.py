@@ -19,7 +19,7 @@ from bertc.learn.optim.optimizers import zero_moments
 from bertc.model import Model, build
 
 
-def grown(
+def grow_model(
     resolved: Resolved,
     before: Stage,
     after: Stage,

@@ -20,7 +20,7 @@ from bertc.machine.display import Display
 from bertc.machine.machine import dtype_of
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Model
-from bertc.run.beginning.growth import described, grown
+from bertc.run.beginning.growth import described, grow_model
 from bertc.run.records import checkpoints, sharded
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import versions
@@ -84,7 +84,7 @@ class Session:
             # Each process makes the whole of the new network from the whole of the old one.
             old = self.engine.parameters if stage.grow.moments == "carry" else self.evaluated
             weights, moments = gathered(old), gathered(self.moments)
-            model, moments = grown(self.resolved, self.stage, stage, weights, moments)
+            model, moments = grow_model(self.resolved, self.stage, stage, weights, moments)
             self.display.note(described(self.stage, stage))
             self.model, self.engine, self.moments = laid_out(
                 model, moments, self.plan, self.ranks.world

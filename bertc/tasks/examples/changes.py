@@ -81,7 +81,7 @@ def replaced(text: SplitText, candidates: Candidates, probability: float, random
     return text.with_words(words, 0, len(words), "")
 
 
-def edited(node: EditedCopies, text: SplitText, mask: str, random: Random) -> str:
+def edit(node: EditedCopies, text: SplitText, mask: str, random: Random) -> str:
     """A copy of a text: one draw a word decides, then one for all of the text."""
     words = list(text.words)
     for place in range(len(words)):

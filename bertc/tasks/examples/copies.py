@@ -148,7 +148,7 @@ class Copier:
         """The change of a text, with what networks and vectors say of all texts."""
         match node:
             case augmentation.EditedCopies():
-                return lambda text, random: changes.edited(
+                return lambda text, random: changes.edit(
                     node, changes.split_text(text), self.mask, random
                 )
             case augmentation.ReplacedCopies():

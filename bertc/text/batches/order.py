@@ -79,7 +79,7 @@ def shards_in_order(count: int, seed: int, *address: str | int) -> Ints:
     return permute(np.arange(count), count, seed, *address, "shards")
 
 
-def reduced(quotas: list[int], total: int) -> list[int]:
+def reduce_quotas(quotas: list[int], total: int) -> list[int]:
     """Quotas in about the same proportions, about ``total`` in all if they are more."""
     pass_total = sum(quotas)
     if pass_total <= total:

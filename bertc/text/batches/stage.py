@@ -21,7 +21,7 @@ from bertc.text.batches.order import (
     permute,
     ranges_of,
     ranges_to,
-    reduced,
+    reduce_quotas,
     shards_in_order,
     windowed,
 )
@@ -200,8 +200,8 @@ class StageData:
         batches = [max(1, round(sum(quotas[n] for n in group) / self.batch)) for group in groups]
         if any(len(copy.sizes) > copy.window for of in self.train_sources for copy in of.copies):
             # Mixed over a whole pass, every batch would be of all windows.
-            quotas = reduced(quotas, MIXED_POSITIONS)
-            batches = reduced(batches, MIXED_POSITIONS // self.batch)
+            quotas = reduce_quotas(quotas, MIXED_POSITIONS)
+            batches = reduce_quotas(batches, MIXED_POSITIONS // self.batch)
         steps, within = np.divmod(positions, self.batch)
         if len(groups) > 1:
             chosen, nth = mixed(steps, batches, self.seed, "batches")

@@ -18,7 +18,7 @@ from bertc.text.prepared.plan import (
     CORPUS_FILE,
     LARGEST_FILE_BYTES,
     PreparationPlan,
-    digested,
+    add_digest,
     json_at,
     plan_from,
     read_plan,
@@ -109,7 +109,7 @@ def write_corpus(
         "parts": [asdict(part) for part in parts],
         "heldout": asdict(heldout),
     }
-    place.write(CORPUS_FILE, digested(fields))
+    place.write(CORPUS_FILE, add_digest(fields))
     return PreparedText(plan, tuple(parts), heldout, store.fingerprint(fields))
 
 

@@ -109,7 +109,7 @@ def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
             "prepare into another --to, or with the spec, text and tokenizer of the first",
         )
     if known is None or (plan.tokenizer and not known.tokenizer):
-        place.write(PLAN_FILE, digested(asdict(plan)))
+        place.write(PLAN_FILE, add_digest(asdict(plan)))
         return plan
     return known
 
@@ -148,7 +148,7 @@ def plan_from(place: FolderAt, fields: Mapping[str, Any]) -> PreparationPlan:
     return PreparationPlan(**{**known, **tuples})
 
 
-def digested(fields: Mapping[str, Any]) -> bytes:
+def add_digest(fields: Mapping[str, Any]) -> bytes:
     """The content of a file of fields, with their digest."""
     return json.dumps({**fields, "digest": fingerprint(fields)}, indent=1).encode()
 

@@ -274,7 +274,7 @@ def _read_pairs(
     """Pairs without an empty side; one side is held out together with its pair."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(opened_stream(path)) for path in paths]
-        both = rows(files[0], columns) if columns else _aligned(files)
+        both = rows(files[0], columns) if columns else _align(files)
         for pair in both:
             first, second = (" ".join(text.split()) for text in pair)
             if first and second:
@@ -283,7 +283,7 @@ def _read_pairs(
                 yield Piece(chosen, True, sum(file.amount() for file in files), text)
 
 
-def _aligned(files: list[OpenFile]) -> Iterator[ColumnNames]:
+def _align(files: list[OpenFile]) -> Iterator[ColumnNames]:
     ends = [0, 0]
     for number, pair in enumerate(zip_longest(*map(lines, files)), 1):
         ends = [number if line else end for line, end in zip(pair, ends, strict=True)]

@@ -15,7 +15,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.use.source.classes import Classes, scopes_in
 from bertc.use.source.constants import constants_of, declare_constants
 from bertc.use.source.expressions import code
-from bertc.use.source.outputs import program_outputs, recorded
+from bertc.use.source.outputs import program_outputs, record
 from bertc.use.source.recording import CallScope, LongList
 
 HEAD = '''
@@ -134,7 +134,7 @@ if __name__ == "__main__":
 
 def emit_source(resolved: Resolved, settings: str = "") -> str:
     """The program as one file of PyTorch that depends on nothing else, with ``settings`` above."""
-    scope, model = recorded(resolved, lambda model, inputs, _: program_outputs(model, inputs))
+    scope, model = record(resolved, lambda model, inputs, _: program_outputs(model, inputs))
     weights = {weight.name: weight for weight in model_weights(resolved)}
     classes = Classes(scopes_in(scope), weights, constants_of(resolved), OF_PROGRAM)
     classes.add(model, "")

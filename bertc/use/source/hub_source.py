@@ -20,7 +20,7 @@ from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaul
 from bertc.use.source.constants import constants_of, declare_constants
 from bertc.use.source.expressions import code_lines, method
 from bertc.use.source.file import IMPORTS, docstring, functions_of
-from bertc.use.source.outputs import encoder_outputs, language_scores, recorded
+from bertc.use.source.outputs import encoder_outputs, language_scores, record
 from bertc.use.source.recording import CallScope, Recorder
 
 
@@ -33,7 +33,7 @@ def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
     """The file of classes for transformers, whose names begin with ``name``."""
     scored, body = next(token_terms(resolved), None), resolved.encoder
     assert isinstance(body, Encoder), "other bodies are refused"
-    scope, model = recorded(resolved, partial(_states, cls_last))
+    scope, model = record(resolved, partial(_states, cls_last))
     constants = replace(constants_of(resolved), hub=True)
     weights = {weight.name: weight for weight in model_weights(resolved)}
     classes = Classes(scopes_in(scope), weights, constants, bases=_bases(scope))
@@ -96,7 +96,7 @@ def _language_model(resolved: Resolved, head: str, classes: Classes, name: str) 
         recorder.value(states_bsh, "states")
         return {"logits": language_scores(model, head, states_bsh)}
 
-    scope, model = recorded(resolved, scored)
+    scope, model = record(resolved, scored)
     classes.scopes |= scopes_in(scope)
     module = model.heads[head]
     classes.add_part(module, f"heads.{head}")

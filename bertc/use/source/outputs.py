@@ -113,7 +113,7 @@ ForwardPass = Callable[[Model, EncoderInputs, Recorder], dict[str, Tensor]]
 """A forward pass of a model, as results by name."""
 
 
-def recorded(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
+def record(resolved: Resolved, forward: ForwardPass) -> tuple[CallScope, Model]:
     """A forward pass in training, of values that are computed in bf16."""
     model = build(resolved, device="meta").train().to(torch.bfloat16)
     model.compute_dtype = torch.bfloat16
