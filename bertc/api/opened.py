@@ -26,11 +26,7 @@ class Metrics(list[dict[str, Any]]):
 
     @property
     def frame(self) -> Any:
-        """A pandas.DataFrame, a row a line.
-
-        Raises:
-            UsageError: if pandas is not installed.
-        """
+        """A pandas.DataFrame, a row a line."""
         try:
             import pandas
         except ImportError:

@@ -42,7 +42,8 @@ def compile_spec(
     if diagnostics.found and not isinstance(spec, Program):
         return [passes.complete(program, diagnostics) for program in programs]
     programs = [facts(program, diagnostics) for program in equalise(programs, diagnostics)]
-    programs = [with_text_counts(program, diagnostics, sparing) for program in programs]
+    too_much = set[str]()
+    programs = [with_text_counts(p, diagnostics, sparing, too_much) for p in programs]
     return [passes.complete(program, diagnostics) for program in programs]
 
 

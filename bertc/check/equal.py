@@ -85,7 +85,7 @@ def _too_large(setting: Given, points: int, resolved: Resolved, diagnostics: Dia
 
 def _resolved(program: Program) -> Resolved | None:
     findings = Diagnostics()
-    known = with_text_counts(facts(program, findings), findings, sparing=True)
+    known = with_text_counts(facts(program, findings), findings, sparing=True, too_much=set())
     finished = complete(known, findings)
     return None if findings.found else assemble(finished)
 

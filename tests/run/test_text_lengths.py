@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from bertc import lab_api
 from bertc.api import check, points, resolve
 from bertc.base.diagnostics import SpecError
 from bertc.check.facts import counts
@@ -133,3 +134,15 @@ def test_words_of_token_ids_are_not_known(monkeypatch):
     with pytest.raises(SpecError, match="whose words are not known"):
         points(f"{SMALL} save_at=[10 words]")
     assert points(f"{SMALL} steps=1 epochs")
+
+
+def test_points_of_a_grid_share_the_answer_that_a_check_does_not_read_so_much(monkeypatch):
+    tried = []
+
+    def refuse(*_):
+        tried.append(1)
+        raise counts._TooMuchError("much")
+
+    monkeypatch.setattr(counts, "_counted", refuse)
+    found = lab_api.findings("seed={1, 2, 3} steps={1 epochs, 2 epochs}")
+    assert ({remark.code for remark in found.remarks} >= {"R127"}, len(tried)) == (True, 1)

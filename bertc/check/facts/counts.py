@@ -22,6 +22,7 @@ from bertc.text.cache.store import Progress
 LITTLE_BYTES = 16 << 20
 """Text that a check reads; of more it says that it is not counted."""
 OF_THE_TEXT = Origin("derived", source="counted in the text")
+NOT_READ, READ_BY = "a check does not read so much", "bertc estimate reads and counts it"
 
 
 class _TooMuchError(DataError):
@@ -31,15 +32,16 @@ class _TooMuchError(DataError):
 class _Sparing(Progress):
     def begin(self, task: str, total: int, unit: str) -> None:
         if total > LITTLE_BYTES:
-            help = "bertc estimate reads and counts it"
-            raise _TooMuchError("a check does not read so much", help)
+            raise _TooMuchError(NOT_READ, READ_BY)
 
 
-def with_text_counts(program: Program, diagnostics: Diagnostics, sparing: bool) -> Program:
+def with_text_counts(
+    program: Program, diagnostics: Diagnostics, sparing: bool, too_much: set[str]
+) -> Program:
     """The program with ``epoch_rows`` and ``row_words`` of each stage, if a length needs them.
 
     The text is tokenised and arranged in the cache, where training finds it. ``sparing``: text that
-    is not there is read up to 16 MiB.
+    is not there is read up to 16 MiB; ``too_much``: what is more, of all points.
     """
     blocks = (program.settings, *(stage.settings for stage in program.stages))
     lengths = [block[name] for block in blocks for name in ("steps", "save_at") if name in block]
@@ -50,7 +52,10 @@ def with_text_counts(program: Program, diagnostics: Diagnostics, sparing: bool) 
     finished = complete(facts(plain, findings), findings)
     if findings.found:  # they are reported by the passes
         return plain
+    texts = repr([one.value for of in blocks for n, one in of.items() if n in ("data", "vocab")])
     try:
+        if texts in too_much:
+            raise _TooMuchError(NOT_READ, READ_BY)
         counts = _counted(assemble(finished), sparing)
         known = all(of_stage["row_words"].value for of_stage in counts if of_stage)
         if not known and any(_is_counted(one.value, Words) for one in asking):
@@ -58,9 +63,9 @@ def with_text_counts(program: Program, diagnostics: Diagnostics, sparing: bool) 
             raise DataError("it has token ids, whose words are not known", help)
     except (DataError, MissingInputError) as error:
         message = f"epochs and words are counted in the text: {error.message}"
+        too_much |= {texts} if isinstance(error, _TooMuchError) else set()
         later = sparing and isinstance(error, _TooMuchError | MissingInputError)
-        say = diagnostics.remark if later else diagnostics.record
-        code = "R127" if later else "E332"
+        say, code = (diagnostics.remark, "R127") if later else (diagnostics.record, "E332")
         say(Diagnostic(code, message, asking[0].origin.span, help=error.help))
         return plain
     if not program.stages:

@@ -16,7 +16,7 @@ from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
 from bertc.ir.terms.masking import Masks
 
-Baseline = Literal["none", "token frequencies", "commoner class"]
+Baseline = Literal["none", "token frequencies", "majority"]
 """The unit of a loss's mean: tokens, binary classifications, examples, or comparisons.
 
 Comparisons with a teacher (``likeness``) are neither right nor wrong.

@@ -9,7 +9,7 @@ from bertc.ir.terms.node import RowShape, StatesRead, TextTerm
 class PairTerm(TextTerm):
     """Binary classification of two segments, from the pooled first token."""
 
-    baseline = "commoner class"
+    baseline = "majority"
     answers: ClassVar[tuple[str, str]]
 
     @property

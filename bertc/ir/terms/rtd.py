@@ -43,7 +43,7 @@ class Rtd(ReplacedText):
     kind: Literal["rtd"] = "rtd"
     over: Literal["all", "masked"] = "all"  # run_pretraining.py: all that input_mask covers
     add_cls: Off = False
-    baseline = "commoner class"
+    baseline = "majority"
     fills = "replaced"
 
     @property

@@ -195,9 +195,7 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
         positions={name: counted[name] for name in losses if name not in names},
         unigram_loss=total_c[4][of_tokens].sum().item() / predicted if predicted else None,
         unigram_losses={name: guessed[name] for name in losses if name in by_frequency},
-        base_rate={
-            n: max(yes[n], 1 - yes[n]) for n in losses if of[n].baseline == "commoner class"
-        },
+        base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if of[n].baseline == "majority"},
         languages=of_languages if len(of_languages) > 1 else {},
         predictions=round(predicted),
         characters=round(total_c[5].sum().item()) if len(total_c) > 5 else 0,
