@@ -132,9 +132,8 @@ class Spec(InNotebooks):
 
     def grid(self, **values: Sequence[Value]) -> list[Spec]:
         """A spec for each combination of values: ``grid(seed=[1, 2], hidden=[64, 128])``."""
-        for name, listed in values.items():
-            if isinstance(listed, str) or not listed:
-                raise UsageError(f"{name} has no list of values: {listed!r}", help=f"{name}=[...]")
+        if bad := next((n for n, v in values.items() if isinstance(v, str) or not v), ""):
+            raise UsageError(f"{bad} has no list of values", help=f"{bad}=[...]")
         combined = product(*([(name, value) for value in values[name]] for name in values))
         return [self.with_(**dict(settings)) for settings in combined]
 

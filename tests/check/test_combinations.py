@@ -33,6 +33,11 @@ def test_a_term_twice_is_refused_next_to_rows_read_causally():
         points("objective = 15*mntp + 15*mntp + clm")
 
 
+def test_other_numbers_of_heads_are_found_for_the_largest_widths():
+    with pytest.raises(SpecError, match="help: heads=1 or heads=3"):
+        points("hidden=999999 heads=4 seq=16")
+
+
 def test_lists_of_another_length_than_layers_are_refused_in_every_spec():
     """Whatever looks at the layers before, such as what a teacher's layers are compared with."""
     for spec in sorted(shipped_specs()):

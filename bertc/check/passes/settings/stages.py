@@ -1,5 +1,6 @@
 """Typed settings of a run, its stages and layers, and predicates on objectives."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -102,9 +103,10 @@ def turns_pairs(program: Complete, width: int) -> bool:
 
 def fitting_heads(program: Complete, near: int, hidden: int, multiple: int = 1) -> list[int]:
     """Numbers of heads that divide a width into heads as positions need them, the nearest first."""
-    numbers = (number for number in range(multiple, hidden + 1, multiple) if hidden % number == 0)
+    small = [number for number in range(1, math.isqrt(hidden) + 1) if hidden % number == 0]
+    numbers = {n for one in small for n in (one, hidden // one) if n % multiple == 0}
     fitting = (number for number in numbers if turns_pairs(program, hidden // number))
-    return sorted(fitting, key=lambda number: abs(number - near))
+    return sorted(fitting, key=lambda number: (abs(number - near), number))
 
 
 def one_for_all(program: Complete, setting: str, near: int) -> str:
