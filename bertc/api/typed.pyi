@@ -63,12 +63,14 @@ class SettingValues(TypedDict, total=False):
     """the vocabulary"""
     V: Value
     """the vocabulary"""
+    generator: Value
+    """source of the replaced tokens that rtd detects"""
+    adapt: Value
+    """small maps that are trained in place of the network, which is frozen"""
     objective: Value
     """what to learn: a sum of terms"""
     task: Value
     """what to learn: a sum of terms"""
-    generator: Value
-    """source of the replaced tokens that rtd detects"""
     data: Value
     """the text: a sum of sources"""
     smoothing: Value
@@ -81,36 +83,18 @@ class SettingValues(TypedDict, total=False):
     """several examples in a row of seq tokens, each attending to itself only"""
     memory: Value
     """earlier tokens of a stream whose states every layer attends to, in training"""
-    holdout: Value
-    """fraction of the documents held out for evaluation"""
-    clean: Value
-    """documents that are read: long enough, of letters, each once, ..."""
-    optimizer: Value
-    """update rule and learning rate"""
-    average: Value
-    """mean of weights that a stage is evaluated, exported and handed on with"""
-    init: Value
-    """initial weights of a run"""
-    grow: Value
-    """initial weights of a network with more layers than before"""
-    prune: Value
-    """heads or neurons that a stage removes, at once or in steps"""
     teacher: Value
     """trained networks that terms of distillation (kd) learn from, a sum"""
     augment: Value
     """changed copies of a task's training examples, a sum: 20*edit(...)"""
-    recipe: Value
-    """system whose fine-tuning settings a task takes; with init that system"""
-    layout: Value
-    """Hugging Face layout of a fine-tuned network, if BERT's fits too"""
-    epochs: Value
-    """passes over the examples of a task, in place of steps"""
+    optimizer: Value
+    """update rule and learning rate"""
+    average: Value
+    """mean of weights that a stage is evaluated, exported and handed on with"""
+    prune: Value
+    """heads or neurons that a stage removes, at once or in steps"""
     freeze: Value
     """number of lowest layers that are not trained, nor the embeddings, or those alone; positions: their table alone; all: the whole network, read without dropout"""
-    adapt: Value
-    """small maps that are trained in place of the network, which is frozen"""
-    features: Value
-    """layers whose states the head of a task reads"""
     patience: Value
     """evaluations without a better score that end a task, with its best weights; 0: never"""
     steps: Value
@@ -119,20 +103,34 @@ class SettingValues(TypedDict, total=False):
     """examples per step"""
     B: Value
     """examples per step"""
-    batch_warmup: Value
-    """batches of fewer examples at first"""
     seq: Value
     """tokens per row"""
     S: Value
     """tokens per row"""
     microbatch: Value
     """examples computed at once; 0: as many as fit"""
+    grow: Value
+    """initial weights of a network with more layers than before"""
+    epochs: Value
+    """passes over the examples of a task, in place of steps"""
+    features: Value
+    """layers whose states the head of a task reads"""
+    batch_warmup: Value
+    """batches of fewer examples at first"""
+    init: Value
+    """initial weights of a run"""
+    recipe: Value
+    """system whose fine-tuning settings a task takes; with init that system"""
+    layout: Value
+    """Hugging Face layout of a fine-tuned network, if BERT's fits too"""
+    holdout: Value
+    """fraction of the documents held out for evaluation"""
+    clean: Value
+    """documents that are read: long enough, of letters, each once, ..."""
     seed: Value
     """the seed of every random choice"""
     save_every: Value
     """steps between checkpoints"""
-    save_at: Value
-    """steps, or words, whose checkpoints stay"""
     eval_every: Value
     """steps between evaluations"""
     log_every: Value
@@ -155,6 +153,8 @@ class SettingValues(TypedDict, total=False):
     """deterministic sums on a GPU, at a cost; on a CPU they always are"""
     strategy: Value
     """sharding over several processes; auto: none if all fits"""
+    save_at: Value
+    """steps, or words, whose checkpoints stay"""
 
 def adam(
     lr: Value = ..., *, warmup: Value = ..., schedule: Value = ..., betas: Value = ..., eps: Value = ..., decay: Value = ..., decay_exempt: Value = ..., clip: Value = ..., bias_correction: Value = ..., clip_per: Value = ..., decoupled: Value = ..., layer_decay: Value = ..., gradient_decay: Value = ...
@@ -721,9 +721,9 @@ def rtd(
 
 
 def run(
-    path: Value = ...
+    path: Value = ..., *, embeddings: Value = ..., step: Value = ..., moments: Value = ...
 ) -> Words:
-    """The weights of a run, an imported model or a Hugging Face folder; `shape` is read there."""
+    """All weights of the encoder, which must match by name, sharing and shape."""
 
 
 def same(

@@ -2,14 +2,13 @@
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePath
 
 from bertc.base.diagnostics import Diagnostics, Span, escaped
 from bertc.check.compiling import compile_spec
 from bertc.check.passes.tasks import without_unread
-from bertc.ir.learning.equal import Hours
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.lang.read.shapes import setting_shape
@@ -45,22 +44,7 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
     diagnostics = Diagnostics()
     complete = compile_spec(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
-    return Showing(tuple(_with_time(without_unread(program)) for program in complete))
-
-
-def _with_time(program: Program) -> Program:
-    """The program with ``steps=24h`` in place of its clock, and of the steps that this stands for.
-
-    A run by the clock has one stage.
-    """
-    clock = program.settings["clock"]
-    if not clock.value:
-        return program
-    time = {"steps": replace(clock, value=Hours(hours=clock.value))}
-    program = program.changed(
-        lambda settings: {**settings, **time} if "steps" in settings else settings
-    )
-    return replace(program, settings={n: s for n, s in program.settings.items() if n != "clock"})
+    return Showing(tuple(map(without_unread, complete)))
 
 
 def _lines(program: Program) -> Iterator[str]:

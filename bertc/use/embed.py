@@ -15,7 +15,7 @@ from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputEr
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.ir.learning.mining import TextKind
-from bertc.ir.program.resolved import RunPrecision
+from bertc.ir.program.settings import RunPrecision
 from bertc.machine.display import choose
 from bertc.run.models.loading import load, placed
 from bertc.run.models.vectors import Embedded, embed, likeness

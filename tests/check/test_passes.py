@@ -15,17 +15,17 @@ from bertc.check.passes.settings.stages import typed
 from bertc.cost.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.program.complete import Complete
-from bertc.ir.program.settings import KnownSettings
+from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
 
 
 def test_every_setting_gets_a_value_and_an_origin():
     program = complete(Program("empty", {}), Diagnostics()).program
-    assert set(program.settings) == set(KnownSettings.model_fields)
+    assert set(program.settings) == set(Settings.model_fields)
     for name, given in program.settings.items():
         assert given.origin.kind in ("default", "derived"), name
         assert given.origin.source, name
-    KnownSettings(**{name: given.value for name, given in program.settings.items()})
+    Settings(**{name: given.value for name, given in program.settings.items()})
 
 
 def test_rows_of_translations_are_padded_whatever_their_format():

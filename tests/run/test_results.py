@@ -132,7 +132,7 @@ def test_many_settings_are_below_one_another(run, tmp_path, monkeypatch):
         run(f"{turn}", {12: 0.5}, stages=own)
     monkeypatch.chdir(tmp_path)
     table = results([Path()]).as_table()
-    assert re.search(r"\n +beginning.batch=8\n", table)
+    assert re.search(r"\n +beginning.seq=24\n", table)
     assert re.search(r"\n +finishing.batch=10\n", table)
 
 

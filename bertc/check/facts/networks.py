@@ -15,7 +15,8 @@ from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import ShareMap, ShareNone
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import HfLayout, Resolved, layout_of
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.settings import HfLayout, layout_of
 from bertc.ir.program.written import Given, Program
 from bertc.ir.terms.node import System
 from bertc.ir.weight_maps import begins_as, fit, refusal

@@ -17,7 +17,7 @@ from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.layer import LayerWidths
-from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
+from bertc.ir.program.complete import Complete, CompleteSettings, CompleteStage
 from bertc.ir.program.pieces import in_pieces
 from bertc.ir.program.reading import place_methods
 from bertc.ir.program.resolved import Resolved, Run
@@ -43,7 +43,7 @@ def assemble(program: Complete) -> Resolved:
 
 _OF_BODIES = ("embedding", "table", "pooler", "head", "dropout", "initializer")
 """Settings that every body has as they are."""
-_OF_ENCODERS = {*Encoder.model_fields} & {*StageSettings.model_fields} - {
+_OF_ENCODERS = {*Encoder.model_fields} & {*CompleteStage.model_fields} - {
     "layers",
     "ffn",
     "languages",
@@ -55,7 +55,7 @@ def _same(settings: CompleteSettings, *names: str) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in names}
 
 
-def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
+def _encoder(stage: CompleteStage, causal: bool, two_streams: bool) -> Encoder:
     layers = stage.layers
     heads, widths = layer_values(stage.heads, layers), layer_values(stage.ffn, layers)
     of_layer = cache(lambda heads, ffn: LayerWidths(heads=heads, head_dim=stage.head_dim, ffn=ffn))
@@ -72,7 +72,7 @@ def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
     )
 
 
-def _generator(stage: StageSettings) -> Encoder | None:
+def _generator(stage: CompleteStage) -> Encoder | None:
     """Like the encoder except for widths, and for depth if one is written."""
     node = stage.generator
     if not isinstance(node, GeneratorNetwork):
@@ -86,7 +86,7 @@ def _generator(stage: StageSettings) -> Encoder | None:
     return _encoder(stage.model_copy(update=settings), causal=False, two_streams=False)
 
 
-def _bodies(program: Complete) -> Callable[[StageSettings, bool], Body]:
+def _bodies(program: Complete) -> Callable[[CompleteStage, bool], Body]:
     """Gives the main network of a stage, causal or not, by what the stages have in common."""
     by_generator = isinstance(program.generator, GeneratorNetwork)
     terms = [term.objective for stage in program.stages for term in stage.objective]
@@ -96,7 +96,7 @@ def _bodies(program: Complete) -> Callable[[StageSettings, bool], Body]:
     two_streams = any(term.order == "permuted" for term in terms)
     decodes = any(t.states.decoded and not (by_generator and predicts_masked(t)) for t in terms)
 
-    def body(stage: StageSettings, causal: bool) -> Body:
+    def body(stage: CompleteStage, causal: bool) -> Body:
         head = stage.head
         if isinstance(head, TransformHead) and not decodes:
             stage = stage.model_copy(update={"head": head.model_copy(update={"decoder": 0})})
@@ -136,7 +136,7 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
     return tuple(stages)
 
 
-def _begins_anew(stage: StageSettings, before: AnyStage | None, facing: object) -> bool:
+def _begins_anew(stage: CompleteStage, before: AnyStage | None, facing: object) -> bool:
     """True if its optimiser is new: for another network (not a turned one), a task or a rule."""
     if before is None:
         return isinstance(stage.init, FromRun)
@@ -145,13 +145,13 @@ def _begins_anew(stage: StageSettings, before: AnyStage | None, facing: object) 
     return changed or has_tasks(stage.objective) or new_rule
 
 
-_AS_THEY_ARE = tuple(name for name in Stage.model_fields if name in StageSettings.model_fields)
+_AS_THEY_ARE = tuple(name for name in Stage.model_fields if name in CompleteStage.model_fields)
 _OF_TASKS = ("augment", *(method.setting for method in METHODS if method.reads == "tasks"))
 """Settings of the whole run that apply to its stages of tasks only."""
 
 
 def _stage(
-    stage: StageSettings,
+    stage: CompleteStage,
     networks: tuple[Body, Body | None],
     change: NetworkChange | None,
     first: int,
@@ -166,7 +166,7 @@ def _stage(
     ways = [term.objective.pairs for term in stage.objective if term.objective.pairs != "none"]
     pairs: Pairs = (*ways, "consecutive")[0] if stage.format.kind in PAIRED else "none"
     settings = _same(stage, *_AS_THEY_ARE) | {
-        name: StageSettings.model_fields[name].default for name in _OF_TASKS if not tuned
+        name: CompleteStage.model_fields[name].default for name in _OF_TASKS if not tuned
     }
     del settings["generator"], settings["grow"], settings["objective"]
     return kind(

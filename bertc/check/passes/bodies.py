@@ -9,7 +9,7 @@ from bertc.ir.changing.growth import FromVectors
 from bertc.ir.fixes import fix, written
 from bertc.ir.network.body_node import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.rules import Rule
 
@@ -52,7 +52,7 @@ def printed(program: Complete) -> Program:
     return Program(program.program.name, read, program.program.stages, program.program.base)
 
 
-def check_body(check: Checker[StageSettings]) -> None:
+def check_body(check: Checker[CompleteStage]) -> None:
     """Report objectives and row formats that a stage's body cannot do."""
     stage = check.settings
     for ability, setting, why in _wanted(stage):
@@ -80,7 +80,7 @@ OF_TABLES: tuple[Rule[Complete], ...] = (
 )  # fmt: skip
 
 
-def _wanted(stage: StageSettings) -> list[tuple[Ability, str, str]]:
+def _wanted(stage: CompleteStage) -> list[tuple[Ability, str, str]]:
     """Abilities that a stage needs, each with the setting that says so, and why."""
     permuted = any(term.objective.order == "permuted" for term in stage.objective)
     backward = stage.format.kind == "stream-pair"

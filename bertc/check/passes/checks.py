@@ -15,7 +15,7 @@ from bertc.ir.data import FILLED, PAIRED
 from bertc.ir.fixes import argument
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import SHORTEST
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.rules import Also, Rule
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.ir.vocabulary import table_rows
@@ -151,34 +151,34 @@ def _clusters_fit(check: Checker[Complete]) -> None:
     check.report("E220", problem, "table", help=rule or "fewer clusters or more tokens")
 
 
-def _format(stage: StageSettings) -> Also:
+def _format(stage: CompleteStage) -> Also:
     return "format", f"format = {stage.format.kind}"
 
 
-def _full(stage: StageSettings) -> bool:
+def _full(stage: CompleteStage) -> bool:
     """True of rows that leave nothing to pack."""
     return stage.format.kind in FILLED and not stage.translation_term
 
 
-def _segments(stage: StageSettings) -> int:
+def _segments(stage: CompleteStage) -> int:
     if stage.format.kind == "stream-pair":
         return 3
     return 2 if stage.format.kind in PAIRED or stage.translation_term else 1
 
 
-def _rows(stage: StageSettings) -> str:
+def _rows(stage: CompleteStage) -> str:
     """The format, or the term that makes rows of two segments."""
     by_term = stage.format.kind not in (*PAIRED, "stream-pair") and stage.translation_term
     return by_term or stage.format.kind
 
 
-def _fewer_segments(stage: StageSettings) -> list[str]:
+def _fewer_segments(stage: CompleteStage) -> list[str]:
     # Attention that compares segments needs no table of them (XLNet).
     table = [] if stage.attention.compares_segments else [f"segments={_segments(stage)}"]
     return [*table, "segments=0"]
 
 
-_OF_FORMATS: tuple[Rule[StageSettings], ...] = (
+_OF_FORMATS: tuple[Rule[CompleteStage], ...] = (
     Rule("E204", "objective", lambda s: s.pairing and s.format.kind not in PAIRED,
          lambda s: f"{s.pairing} classifies pairs of segments, but {s.format.kind} rows "
          + ("have one" if len(s.format.parts(s.seq)) == 1 else "begin with other text"),
@@ -207,7 +207,7 @@ _OF_FORMATS: tuple[Rule[StageSettings], ...] = (
          also=lambda s: _format(s) if s.span("segments") else None,
          help=lambda s: " or ".join(_fewer_segments(s))),
 )  # fmt: skip
-_OF_BATCHES: tuple[Rule[StageSettings], ...] = (
+_OF_BATCHES: tuple[Rule[CompleteStage], ...] = (
     Rule("E208", "microbatch", lambda s: s.microbatch and s.batch % s.microbatch,
          lambda s: f"microbatch = {s.microbatch} does not divide the batch of {s.batch}",
          also=lambda s: ("batch", f"batch = {s.batch}"),
@@ -215,7 +215,7 @@ _OF_BATCHES: tuple[Rule[StageSettings], ...] = (
 )  # fmt: skip
 
 
-def _row_fits_positions(check: Checker[StageSettings], program: Complete) -> None:
+def _row_fits_positions(check: Checker[CompleteStage], program: Complete) -> None:
     stage = check.settings
     positions, seq, room = stage.positions, stage.seq, stage.positions.room
     if room is not None and seq > room:

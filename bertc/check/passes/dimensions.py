@@ -11,14 +11,13 @@ from bertc.check.passes.settings import stages
 from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.program.complete import Complete, CompleteSettings
-from bertc.ir.program.resolved import layout_of
-from bertc.ir.program.settings import KnownSettings, default_source
+from bertc.ir.program.settings import Settings, default_source, layout_of
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.lang.read.shapes import Limits, bounds_of, setting_shape
 
 CONSTANT = {
     name: Given(field.default, Origin("default", source=default_source(name)))
-    for name, field in KnownSettings.model_fields.items()
+    for name, field in Settings.model_fields.items()
     if not field.is_required()
 }
 
@@ -60,7 +59,7 @@ def limits(program: Complete, diagnostics: Diagnostics) -> None:
     reported, apart = set[Span | None](), set.intersection(*(set(s.own) for s in program.stages))
     of_run = [name for name in program.origins if name not in apart]
     for settings, names in ((program, of_run), *((stage, stage.own) for stage in program.stages)):
-        for name in names:
+        for name in filter(Settings.model_fields.__contains__, names):
             numbers = _numbers(getattr(settings, name))
             beyond = [n for n in numbers if not _bounds(name).hold(n)]
             source = _source(settings, name) if beyond else name

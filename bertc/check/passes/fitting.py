@@ -8,11 +8,11 @@ from bertc.ir.learning.equal import Words
 from bertc.ir.learning.optimizer import WarmupStableDecay
 from bertc.ir.methods.batches import MOST_STAGES
 from bertc.ir.methods.method import batches_of
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.resolved import Kept
 
 
-def check_lengths(check: Checker[StageSettings], program: Complete) -> None:
+def check_lengths(check: Checker[CompleteStage], program: Complete) -> None:
     """Report warm-ups, decays and methods that do not fit in the steps there are."""
     stage = check.settings
     _warmup_fits(check, program)
@@ -64,7 +64,7 @@ def check_sizes(program: Complete, diagnostics: Diagnostics) -> None:
     Checker(most, diagnostics).report("E328", says, "batch_warmup", also=also, way=way)
 
 
-def _warmup_fits(check: Checker[StageSettings], program: Complete) -> None:
+def _warmup_fits(check: Checker[CompleteStage], program: Complete) -> None:
     stage, optimizer = check.settings, check.settings.optimizer
     steps = stage.steps if "optimizer" in stage.own else program.total_steps
     length = optimizer.schedule_steps(steps)

@@ -7,7 +7,7 @@ from bertc.ir.fixes import argument
 from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.written import Given
 from bertc.ir.rules import Rule
 
@@ -50,7 +50,7 @@ def generator(program: Complete, diagnostics: Diagnostics) -> None:
         _network_possible(program, program.generator, diagnostics)
 
 
-def _judge(stage: StageSettings) -> Objective | None:
+def _judge(stage: CompleteStage) -> Objective | None:
     judges = (t.objective for t in stage.objective if t.objective.replaces)
     return next(judges, None)
 
@@ -59,11 +59,11 @@ def _any_judge(program: Complete) -> Objective | None:
     return next((judge for stage in program.stages if (judge := _judge(stage))), None)
 
 
-def _masked(stage: StageSettings) -> str:
+def _masked(stage: CompleteStage) -> str:
     return next((t.objective.kind for t in stage.objective if t.objective.masks), "")
 
 
-def _kind(stage: StageSettings) -> str:
+def _kind(stage: CompleteStage) -> str:
     judge = _judge(stage)
     return judge.kind if judge else ""
 
@@ -72,14 +72,14 @@ def _beside_mlm(judge: Objective | None) -> str:
     return f"{judge.kind}{'*50' * (judge.fills == 'replaced')}+mlm" if judge else ""
 
 
-def _idle_p(stage: StageSettings) -> float:
+def _idle_p(stage: CompleteStage) -> float:
     """The fraction that the term beside masks chooses of itself; 0 if it is the default."""
     judge = _judge(stage)
     p = judge.replaces.p if judge and judge.replaces and _masked(stage) else 0.0
     return p if judge and p != type(judge).model_fields["p"].default else 0.0
 
 
-def _trained_frozen(stage: StageSettings) -> bool:
+def _trained_frozen(stage: CompleteStage) -> bool:
     """True if the generator trains tables that ``freeze`` leaves as they are."""
     node = stage.generator
     shared = ("embeddings",) if stage.freeze == "positions" else ("embeddings", "tokens", "gdes")
@@ -100,7 +100,7 @@ _OF_USE: tuple[Rule[Complete], ...] = (
          label="needs an mlm term", also=("objective", "the objective is set here"),
          help=lambda p: f"objective={_beside_mlm(_any_judge(p))} or generator=unigram"),
 )  # fmt: skip
-_OF_STAGES: tuple[Rule[StageSettings], ...] = (
+_OF_STAGES: tuple[Rule[CompleteStage], ...] = (
     Rule("E230", "objective", lambda s: isinstance(s.generator, NoGenerator),
          lambda s: f"{_kind(s)} reads replaced tokens, but there is no generator to replace any",
          label="needs a generator",

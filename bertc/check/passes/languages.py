@@ -5,7 +5,7 @@ from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.data import Parallel
 from bertc.ir.fixes import terms_written
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.settings import Settings
 from bertc.ir.rules import Rule
 from bertc.ir.terms.node import translates
@@ -24,11 +24,11 @@ def check_languages(program: Complete, diagnostics: Diagnostics) -> None:
             Checker(stage, diagnostics).rules(_OF_SMOOTHING)
 
 
-def _parallel(stage: StageSettings) -> list[bool]:
+def _parallel(stage: CompleteStage) -> list[bool]:
     return [isinstance(share.corpus, Parallel) for share in stage.data]
 
 
-def _with_mlm(stage: StageSettings) -> str:
+def _with_mlm(stage: CompleteStage) -> str:
     terms = [term.objective for term in stage.objective]
     unpaired = (
         terms_written(stage.origins["objective"], lambda i: terms[i].pairs == "none")
@@ -38,17 +38,17 @@ def _with_mlm(stage: StageSettings) -> str:
     return f"objective={unpaired if masked else f'mlm + {unpaired}'}"
 
 
-def _languages(stage: StageSettings) -> set[str]:
+def _languages(stage: CompleteStage) -> set[str]:
     return {name for share in stage.data for name in share.corpus.languages}
 
 
-def _about_this_data(stage: StageSettings) -> bool:
+def _about_this_data(stage: CompleteStage) -> bool:
     """True of a written smoothing; that of a base is not about data given by --set."""
     smoothing, data = stage.origins["smoothing"], stage.origins["data"]
     return smoothing.kind == "set" or (smoothing.kind, data.kind) == 2 * ("written",)
 
 
-_OF_TRANSLATIONS: tuple[Rule[StageSettings], ...] = (
+_OF_TRANSLATIONS: tuple[Rule[CompleteStage], ...] = (
     Rule("E242", "objective", lambda s: s.pairing,
          lambda s: f"{s.pairing} classifies consecutive segments, but {s.translation_term} reads "
          "translations",
@@ -64,7 +64,7 @@ _OF_TRANSLATIONS: tuple[Rule[StageSettings], ...] = (
          also=lambda s: ("objective", f"{s.translation_term} is the only objective"),
          help=_with_mlm),
 )  # fmt: skip
-_OF_SMOOTHING: tuple[Rule[StageSettings], ...] = (
+_OF_SMOOTHING: tuple[Rule[CompleteStage], ...] = (
     Rule("E245", "smoothing",
          lambda s: _about_this_data(s) and s.data != Settings.model_fields["data"].default
          and s.smoothing != 1 and len(_languages(s)) < 2 and not has_tasks(s.objective),

@@ -8,21 +8,19 @@ from typing import Any
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.dimensions import CONSTANT
 from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import has_tasks, typed
+from bertc.check.passes.settings.stages import MOST_STEPS, has_tasks, typed
 from bertc.ir.base import Tokens
 from bertc.ir.fixes import fix
-from bertc.ir.learning.equal import Epochs, Hours, Words
+from bertc.ir.learning.equal import Epochs, Words
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
 from bertc.ir.methods.method import Method, batches_of
-from bertc.ir.program.complete import CompleteSettings, StageSettings
+from bertc.ir.program.complete import CompleteSettings, CompleteStage
 from bertc.ir.program.written import DEFAULT_STAGE, Given, Origin, Program, StageGiven
 from bertc.ir.rules import Rule
 
 Paces = Sequence[tuple[int, float]]
 """(number of steps, tokens or words of each), one after the other."""
 FOREVER = 10**18
-MOST_STEPS = 10**9
-"""Steps of a run by the clock, of which it makes as many as it has time for."""
 
 
 def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
@@ -32,9 +30,12 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     a length in epochs or words is the one that completes it. Warm-up is counted from the start of
     the optimiser's schedule, the decay of ``wsd`` back from its end.
     """
-    program = _by_the_clock(program, diagnostics)
     known = typed(program)
     stages = known.stages
+    for stage in stages:
+        if stage.clock or known.clock:
+            of_methods = (rule for method in stage.methods for rule in method.rules.timed)
+            Checker[CompleteSettings](stage, diagnostics).rules(of_methods)
     for stage in stages:
         named = stage.own if program.stages else stage.origins
         if "objective" in named and has_tasks(stage.objective):
@@ -60,25 +61,6 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     return replace(program, settings={**timed, **of_tokens}, stages=blocks)
 
 
-def _by_the_clock(program: Program, diagnostics: Diagnostics) -> Program:
-    """Turn ``steps=24h`` into ``clock=24``, and more steps than there is time for."""
-    known, setting = typed(program), program.settings["steps"]
-    for stage in known.stages:
-        if isinstance(stage.steps, Hours) or known.clock:
-            of_methods = (rule for method in stage.methods for rule in method.rules.timed)
-            Checker[CompleteSettings](stage, diagnostics).rules(of_methods)
-
-    def counted(settings: Mapping[str, Given]) -> Mapping[str, Given]:
-        timed = "steps" in settings and isinstance(settings["steps"].value, Hours)
-        steps = {"steps": replace(settings["steps"], value=MOST_STEPS)} if timed else {}
-        return {**settings, **steps}
-
-    if isinstance(setting.value, Hours):
-        hours = Given(setting.value.hours, setting.origin)
-        program = program.with_settings({"clock": hours})
-    return program.changed(counted)
-
-
 def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[float]:
     """The steps or tokens of each stage, or its epochs or words; ``run`` lacks defaults."""
     settings = {**CONSTANT, **run}
@@ -88,7 +70,7 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
             return [getattr(stage.steps, unit.number_unit) for stage in named]
     counted = typed(Program("", settings, tuple(map(_counted, stages, named)))).stages
 
-    def share(stage: StageSettings, length: object) -> float:
+    def share(stage: CompleteStage, length: object) -> float:
         if tokens and isinstance(length, Tokens):
             return length.tokens
         paces = _paces(stage, stage.steps)

@@ -4,7 +4,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.settings.checker import Checker
 from bertc.ir.fixes import note
 from bertc.ir.methods.method import removing
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 
 
 def methods(program: Complete, diagnostics: Diagnostics) -> None:
@@ -14,7 +14,7 @@ def methods(program: Complete, diagnostics: Diagnostics) -> None:
     """
     if diagnostics.found:
         return
-    cut: StageSettings | None = None
+    cut: CompleteStage | None = None
     for place, stage in enumerate(program.stages):
         rules = (rule for method in stage.methods for rule in method.rules.network)
         Checker(stage, diagnostics).rules(rules)

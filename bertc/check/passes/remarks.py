@@ -11,7 +11,7 @@ from bertc.ir.data import Prepared
 from bertc.ir.learning.answer import Labels
 from bertc.ir.learning.objective import in_directions
 from bertc.ir.network.body_node import Transformer
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.reading import causal_rows
 from bertc.ir.rules import Rule
 from bertc.ir.vocabulary import Bytes, Extended, TokenizerFile, Trimmed
@@ -43,7 +43,7 @@ def remarks(program: Complete, diagnostics: Diagnostics) -> None:
         first.rules(_OF_UNNAMED_TEXT)
 
 
-def _numbers(stage: StageSettings) -> int:
+def _numbers(stage: CompleteStage) -> int:
     """The number of labels of a task that are numbers with fractions; 0 if they are words."""
     for names in (task.answer.names for task in stage.tasks if isinstance(task.answer, Labels)):
         numbers = [name for name in names if _NUMBER.fullmatch(name)]
@@ -52,13 +52,13 @@ def _numbers(stage: StageSettings) -> int:
     return 0
 
 
-def _rounded(stage: StageSettings) -> bool:
+def _rounded(stage: CompleteStage) -> bool:
     """True if the rows of a step that are read causally are far from their share."""
     share, rows = causal_rows(in_directions(stage.objective), stage.batch)
     return 0 < share < stage.batch and abs(rows - share) > min(share, stage.batch - share) / 10
 
 
-def _whole_shares(stage: StageSettings) -> str:
+def _whole_shares(stage: CompleteStage) -> str:
     """The next batch of which the share is whole rows."""
     share = Fraction(causal_rows(in_directions(stage.objective), 1)[0]).limit_denominator(1000)
     return f"batch={-(-stage.batch // share.denominator) * share.denominator}"
@@ -88,7 +88,7 @@ _OF_RUNS: tuple[Rule[Complete], ...] = (
          "holds out is settled",
          help="give clean and holdout to bertc prepare, with the text"),
 )  # fmt: skip
-_OF_STAGES: tuple[Rule[StageSettings], ...] = (
+_OF_STAGES: tuple[Rule[CompleteStage], ...] = (
     Rule("R102", "optimizer.lr", lambda s: s.optimizer.lr >= HIGH_RATE,
          lambda s: f"lr = {s.optimizer.lr:g} is far above every published rate",
          label="shipped specs and recipes have 1e-5 to 1.76e-3"),
@@ -106,13 +106,13 @@ _OF_STAGES: tuple[Rule[StageSettings], ...] = (
          lambda s: f"the {_numbers(s)} labels are numbers, which classify takes for classes",
          help="regress(...) on the same columns predicts a number"),
 )  # fmt: skip
-_OF_TUNING: tuple[Rule[StageSettings], ...] = (
+_OF_TUNING: tuple[Rule[CompleteStage], ...] = (
     Rule("R103", "objective", lambda s: has_tasks(s.objective) and isinstance(s.init, Drawn),
          lambda s: "a task without init starts from random weights: "
          f"{several(s.layers, 'layer')} of width {s.hidden}",
          help='name a run or a model folder, as in init="runs/albert"'),
 )  # fmt: skip
-_OF_UNNAMED_TEXT: tuple[Rule[StageSettings], ...] = (
+_OF_UNNAMED_TEXT: tuple[Rule[CompleteStage], ...] = (
     Rule("R117", "objective",
          lambda s: not isinstance(s.vocab, Bytes | TokenizerFile) and isinstance(s.init, Drawn),
          "the vocabulary of the task is learned from the docstrings of all installed packages",

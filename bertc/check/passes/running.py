@@ -3,14 +3,14 @@
 from bertc.check.passes.settings.checker import Checker
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.data import RUNNING, StreamPair
-from bertc.ir.program.complete import StageSettings
+from bertc.ir.program.complete import CompleteStage
 from bertc.ir.rules import Rule
 
 SHORTEST_PAIR = 5
 """Minimum tokens of two segments: one each, a separator after each, and [CLS]."""
 
 
-def check_running(check: Checker[StageSettings]) -> None:
+def check_running(check: Checker[CompleteStage]) -> None:
     """Report impossible memories and streams, and rows that cannot be part of a stream."""
     stage = check.settings
     if has_tasks(stage.objective):
@@ -21,7 +21,7 @@ def check_running(check: Checker[StageSettings]) -> None:
         _pair_possible(check, stage.format)
 
 
-_STREAMS: tuple[Rule[StageSettings], ...] = (
+_STREAMS: tuple[Rule[CompleteStage], ...] = (
     Rule("E221", ("format", "objective"),
          lambda s: s.format.kind in RUNNING and (s.translation_term or s.mixing.kind == "batches"),
          lambda s: (f"{s.translation_term} reads pairs" if s.translation_term
@@ -31,7 +31,7 @@ _STREAMS: tuple[Rule[StageSettings], ...] = (
 )  # fmt: skip
 
 
-def _pair_possible(check: Checker[StageSettings], rows: StreamPair) -> None:
+def _pair_possible(check: Checker[CompleteStage], rows: StreamPair) -> None:
     stage = check.settings
     seq = stage.seq
     reused, rest = rows.parts(seq)

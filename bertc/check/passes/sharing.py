@@ -13,7 +13,7 @@ from bertc.ir.network.sharing import (
     Sharing,
     scheme_of,
 )
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.lang.write.show import show_value
 
 LONGEST_MAP = 48
@@ -52,7 +52,7 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
             _shared_layers_alike(Checker(program, diagnostics), depth)
 
 
-def _first_norm_fits(check: Checker[StageSettings]) -> None:
+def _first_norm_fits(check: Checker[CompleteStage]) -> None:
     depth, scheme = check.settings.layers, check.settings.share
     borrower = next((n for n in range(1, depth) if not scheme.owner("attention", n, depth)), None)
     if borrower is not None:
@@ -65,7 +65,7 @@ def _first_norm_fits(check: Checker[StageSettings]) -> None:
         )
 
 
-def _lists_fit(program: Complete, check: Checker[StageSettings]) -> None:
+def _lists_fit(program: Complete, check: Checker[CompleteStage]) -> None:
     layers = check.settings.layers
     for setting, value in (("heads", program.heads), ("ffn", program.ffn)):
         if isinstance(value, tuple) and len(value) != layers:
@@ -79,7 +79,7 @@ def _lists_fit(program: Complete, check: Checker[StageSettings]) -> None:
             )
 
 
-def _map_fits(scheme: ShareMap, check: Checker[StageSettings]) -> None:
+def _map_fits(scheme: ShareMap, check: Checker[CompleteStage]) -> None:
     layers = check.settings.layers
     for part, owned in (("attention", scheme.attention), ("ffn", scheme.ffn or scheme.attention)):
         if problem := _misfit(owned, part, layers):

@@ -13,13 +13,13 @@ from bertc.ir.learning.task import UNKNOWN, Task
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.methods.method import removing
 from bertc.ir.network.head import POOLINGS
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.written import Program
 from bertc.ir.rules import Rule
 from bertc.ir.terms.features import LAST
 
 
-def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
+def features(stage: CompleteStage, diagnostics: Diagnostics) -> None:
     """Report layers that no head can read, and a wholly frozen network that cannot be used so.
 
     ``layers=2 features=concat(last=4)`` is E279, ``objective=mlm freeze=all`` E278.
@@ -48,9 +48,9 @@ def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
         return
 
 
-def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -> None:
+def one_head_a_task(stages: Sequence[CompleteStage], diagnostics: Diagnostics) -> None:
     """Report a task of several stages whose head reads other layers in one of them, as E278."""
-    before: dict[str, tuple[StageSettings, object]] = {}
+    before: dict[str, tuple[CompleteStage, object]] = {}
     for stage in stages:
         for task in stage.tasks:
             read = stage.features, task.recurrent
@@ -67,7 +67,7 @@ def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -
                 return
 
 
-def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[tuple[str, str, str]]:
+def _obstacles(stage: CompleteStage, tasks: Sequence[Task]) -> Iterator[tuple[str, str, str]]:
     """Settings that cannot be, each with the reason and what to write instead."""
     chosen = stage.features != LAST
     frozen = next((one.setting for one in stage.methods if one.frozen(stage.layers).whole), "")
@@ -91,7 +91,7 @@ def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[tuple[st
         yield frozen or "features", f"goes with no pruning: {reason}", f"{removed}=none"
 
 
-def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:
+def _unread(stage: CompleteStage, tasks: Sequence[Task]) -> str:
     if not tasks:
         return "is what the head of a task reads, and the objective has none"
     if not stage.body.attends:
@@ -105,7 +105,7 @@ def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:
     return ""
 
 
-def _unfrozen(stage: StageSettings, tasks: Sequence[Task]) -> str:
+def _unfrozen(stage: CompleteStage, tasks: Sequence[Task]) -> str:
     if not tasks:
         return "leaves a head alone to be trained, and the objective has no task"
     if any(isinstance(task.answer, Vector) for task in tasks):
@@ -153,7 +153,7 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
         Checker(stage, diagnostics).rules(r for r in rules if not tuned or r.at in stage.own)
 
 
-def _may_be_of_tasks(stage: StageSettings) -> bool:
+def _may_be_of_tasks(stage: CompleteStage) -> bool:
     """True of a stage of text whose spec has a mistake: what was not read may have been a task."""
     return not has_tasks(stage.objective) and not written(stage.origins["objective"])
 
@@ -162,12 +162,12 @@ COPIED = Labels | Several | Score
 """Answers that copies of a text share."""
 
 
-def _from_text(stage: StageSettings) -> list[str]:
+def _from_text(stage: CompleteStage) -> list[str]:
     terms = [term for term in stage.objective if not isinstance(term.objective, Task)]
     return [term.name for term in terms if not term.objective.teaching]
 
 
-def _find_misweighed(stage: StageSettings) -> str:
+def _find_misweighed(stage: CompleteStage) -> str:
     """The mistake of a task with other numbers of weights than labels; empty if none has one."""
     for task in stage.tasks:
         weights, names = len(task.class_loss.weights), label_names(task.answer)
@@ -177,38 +177,38 @@ def _find_misweighed(stage: StageSettings) -> str:
     return ""
 
 
-def _find_uncopied(stage: StageSettings) -> list[str]:
+def _find_uncopied(stage: CompleteStage) -> list[str]:
     """The tasks whose answers belong to words or passages, which no copy of a text has."""
     return [task.title for task in stage.tasks if not isinstance(task.answer, COPIED)]
 
 
-def _unlike(stage: StageSettings) -> str:
+def _unlike(stage: CompleteStage) -> str:
     """The first argument that embedding tasks of a stage have in unlike forms."""
     tasks = [task for task in stage.tasks if isinstance(task, Embed)]
     ways = ("pooling", "similarity", "normalise")
     return next((way for way in ways if len({getattr(task, way) for task in tasks}) > 1), "")
 
 
-def _numbers(stage: StageSettings) -> int:
+def _numbers(stage: CompleteStage) -> int:
     """The numbers of a vector, of tasks that embed alike."""
     by_token = (task.answer.by_token for task in stage.tasks if isinstance(task, Embed))
     return min((one.width for one in by_token if one), default=stage.hidden)
 
 
-def _wider(stage: StageSettings) -> int:
+def _wider(stage: CompleteStage) -> int:
     """The widest prefix that is longer than the vectors, 0: none is."""
     widths = [width for t in stage.tasks if isinstance(t, Embed) for width in t.widths]
     return max((width for width in widths if width > _numbers(stage)), default=0)
 
 
-def _longer_query(stage: StageSettings) -> int:
+def _longer_query(stage: CompleteStage) -> int:
     """The length to which queries are filled, if it is more than a row's; else 0."""
     by_token = (t.answer.by_token for t in stage.tasks if isinstance(t, Embed))
     filled = [one.query for one in by_token if one and one.fill != "none"]
     return max((query for query in filled if query > stage.seq), default=0)
 
 
-_OF_TASKS: tuple[Rule[StageSettings], ...] = (
+_OF_TASKS: tuple[Rule[CompleteStage], ...] = (
     Rule("E271", "objective", _from_text,
          lambda s: f"{listed(_from_text(s))} learns from text, a task from examples: one stage "
          "cannot do both",
@@ -233,7 +233,7 @@ _OF_TASKS: tuple[Rule[StageSettings], ...] = (
          also=lambda s: ("seq", f"seq = {s.seq}"),
          help=lambda s: f"seq={_longer_query(s)}, or pooling=tokens(query={s.seq})"),
 )  # fmt: skip
-_OF_TEXTS: tuple[Rule[StageSettings], ...] = (
+_OF_TEXTS: tuple[Rule[CompleteStage], ...] = (
     Rule("E272", "epochs", lambda s: s.epochs,
          "epochs needs the examples of a task, but the objective has none; text needs steps",
          also=("objective", "the objective is set here"), help="epochs=0"),

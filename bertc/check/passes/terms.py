@@ -5,11 +5,11 @@ import math
 from bertc.check.passes.settings.checker import Checker
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.fixes import argument, terms_written
-from bertc.ir.program.complete import StageSettings
+from bertc.ir.program.complete import CompleteStage
 from bertc.ir.terms.node import translates
 
 
-def check_terms(check: Checker[StageSettings]) -> None:
+def check_terms(check: Checker[CompleteStage]) -> None:
     """Report terms that cannot be combined, or lack another that they need."""
     terms = [term.objective for term in check.settings.objective]
     kinds = [term.title for term in terms]
@@ -51,7 +51,7 @@ def check_terms(check: Checker[StageSettings]) -> None:
     _order_possible(check)
 
 
-def _in_two_directions(check: Checker[StageSettings]) -> None:
+def _in_two_directions(check: Checker[CompleteStage]) -> None:
     """Report what rows of clm next to rows with masks cannot have, and shares without a row."""
     stage = check.settings
     ahead = [term for term in stage.objective if term.objective.order == "forward"]
@@ -81,7 +81,7 @@ def _in_two_directions(check: Checker[StageSettings]) -> None:
         check.report("E217", problem, "objective", help="batch=2")
 
 
-def _masked_once(check: Checker[StageSettings]) -> None:
+def _masked_once(check: Checker[CompleteStage]) -> None:
     """Report terms that mask the same rows, and predict from unlike states."""
     terms = [term.objective for term in check.settings.objective]
     masked = [term.masks for term in terms if term.masks and not term.masks.translations]
@@ -96,7 +96,7 @@ def _masked_once(check: Checker[StageSettings]) -> None:
         )
 
 
-def _order_possible(check: Checker[StageSettings]) -> None:
+def _order_possible(check: Checker[CompleteStage]) -> None:
     """Report terms that change the rows of a permutation, and blocks that do not divide them."""
     stage, seq = check.settings, check.settings.seq
     terms = [term.objective for term in stage.objective]

@@ -15,7 +15,8 @@ from bertc.hub.families.roberta import CAMEMBERT, MPNET, ROBERTA, XLM_ROBERTA
 from bertc.hub.families.xlm import XLM
 from bertc.hub.families.xlnet import XLNET
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.resolved import Resolved, layout_of
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.settings import layout_of
 
 FAMILIES: tuple[Family, ...] = (
     XLNET, DEBERTA, MPNET, NEOBERT, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT,

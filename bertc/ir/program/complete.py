@@ -5,21 +5,27 @@ from collections.abc import Mapping
 from bertc.base.diagnostics import Span
 from bertc.ir.learning.task import Task
 from bertc.ir.once import once
-from bertc.ir.program.settings import KnownSettings, Positive
+from bertc.ir.program.settings import Positive, Settings
 from bertc.ir.program.stage import AnyMethod, methods_of
 from bertc.ir.program.written import Origin, Program
 from bertc.ir.terms.node import translates
 
 
-class CompleteSettings(KnownSettings):
+class CompleteSettings(Settings):
     """All settings that apply in one place: a run, or one of its stages.
 
-    ``origins`` has an entry for each. Values were validated when read, so these objects are
-    constructed without validation.
+    ``origins`` has an entry for each. By the clock, which ends after ``clock`` hours, steps are as
+    many as there may be. ``epoch_rows`` are the rows of a pass over the text and ``row_words`` the
+    mean words of a row, 0 where they are not counted. Values were validated when read, so these
+    objects are constructed without validation.
     """
 
     name: str
     origins: Mapping[str, Origin]
+    steps: Positive
+    clock: float = 0.0
+    epoch_rows: int = 0
+    row_words: float = 0.0
 
     def span(self, setting: str) -> Span | None:
         """The span of a setting in its text, if written."""
@@ -32,14 +38,13 @@ class CompleteSettings(KnownSettings):
         return methods_of(self)
 
 
-class StageSettings(CompleteSettings):
+class CompleteStage(CompleteSettings):
     """The settings of one stage, completed from those of the run.
 
     ``own`` has the origins of settings written in the stage. Unless written, ``format`` is derived
     from the stage's own objective.
     """
 
-    steps: Positive
     own: Mapping[str, Origin]
 
     @property
@@ -61,8 +66,7 @@ class StageSettings(CompleteSettings):
 class Complete(CompleteSettings):
     """A program with every setting; ``program`` is the same one in printable form."""
 
-    steps: Positive
-    stages: tuple[StageSettings, ...]
+    stages: tuple[CompleteStage, ...]
     program: Program
 
     @property

@@ -4,39 +4,20 @@ import hashlib
 import json
 from collections.abc import Callable
 from operator import not_
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bertc.ir.base import Node
-from bertc.ir.changing.growth import Init
-from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Share
 from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Term
 from bertc.ir.methods.ending import Clock
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
+from bertc.ir.program.settings import HfLayout, RunSettings, Tracker, layout_of
 from bertc.ir.program.stage import AnyStage, Stage
-from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Vocabulary, table_rows
-
-RunPrecision = Literal["auto", "fp32", "bf16"]
-"""The type that products are computed in; auto: the fast one of a device."""
-HfLayout = Literal["auto", "electra", "xlm-roberta", "camembert"]
-"""The Hugging Face layout of a network that fits several; auto: BERT's, or RoBERTa's."""
-
-Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
-"""Programs that keep and draw the figures of runs."""
-Log = (
-    Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
-    | Annotated[tuple[Tracker, ...], Field(min_length=1)]
-)
-
-
-def layout_of(recipe: System) -> HfLayout:
-    """The layout of networks fine-tuned with a recipe."""
-    return "electra" if recipe == "electra" else "auto"
 
 
 class Kept(Node):
@@ -51,31 +32,14 @@ class Kept(Node):
         return f"chck_{self.words / 10**6:.12g}M" if self.words else f"step-{self.step}"
 
 
-class Run(Node):
-    """Settings of a whole run.
+class Run(RunSettings):
+    """The settings of a whole run, the time that ends it, and the checkpoints that stay.
 
     A dump omits ``layout`` where it follows from ``recipe``, so that programs written before it was
     a setting read back unchanged and keep their fingerprints.
     """
 
-    seed: int
-    init: Init
-    save_every: int
-    eval_every: int
-    log_every: int
-    eval_examples: int
-    keep: int | Literal["all"]
-    holdout: float
-    precision: RunPrecision
-    compile: Literal["auto", "on", "off"]
-    recompute: Literal["auto", "on", "off"]
-    device: Literal["auto", "cpu", "cuda"]
-    strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
-    recipe: System = "bert"
     layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
-    deterministic: Literal["yes", "no"] = "no"
-    log: Annotated[Log, Field(exclude_if=lambda log: log == "none")] = "none"
-    clean: Annotated[Documents, Field(exclude_if=EVERY.__eq__)] = EVERY
     clock: Annotated[float, Field(exclude_if=not_)] = 0.0
     save_at: Annotated[tuple[Kept, ...], Field(exclude_if=not_)] = ()
 

@@ -36,7 +36,6 @@ from bertc.ir.network.positions import SHORTEST, Positions
 from bertc.ir.network.residual import PLAIN_STREAM, Residual
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
-from bertc.ir.program.resolved import HfLayout, Log
 from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.node import System
@@ -47,12 +46,32 @@ HOUSE = "bertc"
 
 Heads = Annotated[int, Field(ge=1, le=10_000)]
 Positive = Annotated[int, Field(ge=1, le=10**12)]
+RunPrecision = Literal["auto", "fp32", "bf16"]
+"""The type that products are computed in; auto: the fast one of a device."""
+HfLayout = Literal["auto", "electra", "xlm-roberta", "camembert"]
+"""The Hugging Face layout of a network that fits several; auto: BERT's, or RoBERTa's."""
+Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+"""Programs that keep and draw the figures of runs."""
+Log = (
+    Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
+    | Annotated[tuple[Tracker, ...], Field(min_length=1)]
+)
 
 
-def default(value: object, source: str, doc: str, alias: str = "") -> Any:
+def layout_of(recipe: System) -> HfLayout:
+    """The layout of networks fine-tuned with a recipe."""
+    return "electra" if recipe == "electra" else "auto"
+
+
+def default(value: object, source: str, doc: str, alias: str = "", **options: Any) -> Any:
     """A setting with a constant default and the source of it."""
     extra: dict[str, Any] = {"source": source, "alias": alias}
-    return Field(default=value, description=doc, json_schema_extra=extra)
+    return Field(default=value, description=doc, json_schema_extra=extra, **options)
+
+
+def added(value: object, source: str, doc: str) -> Any:
+    """A setting that older run folders lack: dumps omit its default, so that fingerprints stay."""
+    return default(value, source, doc, exclude_if=lambda other: bool(other == value))
 
 
 def derived(rule: str, doc: str, alias: str = "") -> Any:
@@ -60,10 +79,9 @@ def derived(rule: str, doc: str, alias: str = "") -> Any:
     return Field(description=doc, json_schema_extra={"source": rule, "alias": alias})
 
 
-class Settings(Node):
-    """All settings of a spec, complete."""
+class NetworkSettings(Node):
+    """Settings of networks, which a resolved program has as bodies."""
 
-    # the encoder
     body: BodyKind = default(Transformer(), BERT, "what the states are computed with")
     layers: Annotated[int, Field(ge=1, le=1000)] = default(12, BERT, "number of layers", "L")
     hidden: Width = default(768, BERT, "width of the residual stream", "H")
@@ -114,13 +132,19 @@ class Settings(Node):
     dropout: Dropout = default(Dropout(), "BERT config", "dropout rates in training")
     initializer: Initializer = default(TruncatedNormal(), "BERT config", "initial weights")
     vocab: Vocabulary = default(WordPiece(), "bert-base-uncased", "the vocabulary", "V")
-
-    # what it learns, from what
-    objective: tuple[Term, ...] = default(
-        (Term(objective=Mlm()),), BERT, "what to learn: a sum of terms", "task"
-    )
     generator: Generator = default(
         NoGenerator(), HOUSE, "source of the replaced tokens that rtd detects"
+    )
+    adapt: Adapter = default(
+        NO_ADAPTER, HOUSE, "small maps that are trained in place of the network, which is frozen"
+    )
+
+
+class StageSettings(Node):
+    """Settings of what a stage learns, from what, and how: a resolved stage has them as here."""
+
+    objective: tuple[Term, ...] = default(
+        (Term(objective=Mlm()),), BERT, "what to learn: a sum of terms", "task"
     )
     data: tuple[Share, ...] = default(
         (Share(corpus=Docstrings()),), HOUSE, "the text: a sum of sources"
@@ -142,42 +166,18 @@ class Settings(Node):
     memory: Annotated[int, Field(ge=0, le=1_000_000)] = default(
         0, HOUSE, "earlier tokens of a stream whose states every layer attends to, in training"
     )
-    holdout: Annotated[float, Field(gt=0, le=0.5)] = default(
-        0.01, HOUSE, "fraction of the documents held out for evaluation"
-    )
-
-    clean: Documents = default(
-        EVERY, HOUSE, "documents that are read: long enough, of letters, each once, ..."
-    )
-
-    # how
-    optimizer: Optimizer = default(Adam(), BERT, "update rule and learning rate")
-    average: Average = default(
-        NO_AVERAGE, HOUSE, "mean of weights that a stage is evaluated, exported and handed on with"
-    )
-    init: Init = default(Drawn(), HOUSE, "initial weights of a run")
-    grow: Growth = default(
-        Stack(),
-        "StackingBERT double.py",
-        "initial weights of a network with more layers than before",
-    )
-    prune: Pruning = default(
-        NOTHING, HOUSE, "heads or neurons that a stage removes, at once or in steps"
-    )
-    teacher: tuple[Teacher, ...] = default(
+    teacher: tuple[Teacher, ...] = added(
         NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"
     )
-    augment: tuple[Augmentation, ...] = default(
+    augment: tuple[Augmentation, ...] = added(
         UNCHANGED, HOUSE, "changed copies of a task's training examples, a sum: 20*edit(...)"
     )
-    recipe: System = default(
-        "bert", HOUSE, "system whose fine-tuning settings a task takes; with init that system"
+    optimizer: Optimizer = default(Adam(), BERT, "update rule and learning rate")
+    average: Average = added(
+        NO_AVERAGE, HOUSE, "mean of weights that a stage is evaluated, exported and handed on with"
     )
-    layout: HfLayout = derived(
-        "that of the recipe", "Hugging Face layout of a fine-tuned network, if BERT's fits too"
-    )
-    epochs: Annotated[float, Field(ge=0, le=10_000)] = default(
-        0.0, HOUSE, "passes over the examples of a task, in place of steps"
+    prune: Pruning = added(
+        NOTHING, HOUSE, "heads or neurons that a stage removes, at once or in steps"
     )
     freeze: Freeze = default(
         0,
@@ -185,10 +185,6 @@ class Settings(Node):
         "number of lowest layers that are not trained, nor the embeddings, or those alone; "
         "positions: their table alone; all: the whole network, read without dropout",
     )
-    adapt: Adapter = default(
-        NO_ADAPTER, HOUSE, "small maps that are trained in place of the network, which is frozen"
-    )
-    features: Features = default(LAST, HOUSE, "layers whose states the head of a task reads")
     patience: Annotated[int, Field(ge=0, le=10_000)] = default(
         0,
         HOUSE,
@@ -201,19 +197,48 @@ class Settings(Node):
         "or a budget to use up (equal(1e18 flops))",
     )
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples per step", "B")
-    batch_warmup: BatchWarmup = default(FULL_BATCH, HOUSE, "batches of fewer examples at first")
     seq: Annotated[int, Field(ge=SHORTEST, le=1_000_000)] = default(
         512, "BERT paper, appendix A.2", "tokens per row", "S"
     )
     microbatch: Annotated[int, Field(ge=0, le=10**9)] = default(
         0, HOUSE, "examples computed at once; 0: as many as fit"
     )
+
+
+class BlockSettings(StageSettings):
+    """All settings of a ``stage`` block, with those that resolve into other values."""
+
+    grow: Growth = default(
+        Stack(),
+        "StackingBERT double.py",
+        "initial weights of a network with more layers than before",
+    )
+    epochs: Annotated[float, Field(ge=0, le=10_000)] = default(
+        0.0, HOUSE, "passes over the examples of a task, in place of steps"
+    )
+    features: Features = default(LAST, HOUSE, "layers whose states the head of a task reads")
+    batch_warmup: BatchWarmup = default(FULL_BATCH, HOUSE, "batches of fewer examples at first")
+
+
+class RunSettings(Node):
+    """Settings that all stages of a run have in common."""
+
+    init: Init = default(Drawn(), HOUSE, "initial weights of a run")
+    recipe: System = default(
+        "bert", HOUSE, "system whose fine-tuning settings a task takes; with init that system"
+    )
+    layout: HfLayout = derived(
+        "that of the recipe", "Hugging Face layout of a fine-tuned network, if BERT's fits too"
+    )
+    holdout: Annotated[float, Field(gt=0, le=0.5)] = default(
+        0.01, HOUSE, "fraction of the documents held out for evaluation"
+    )
+    clean: Documents = added(
+        EVERY, HOUSE, "documents that are read: long enough, of letters, each once, ..."
+    )
     seed: Count = default(0, HOUSE, "the seed of every random choice")
     save_every: Positive = derived(
         "a tenth of all steps, of tasks a third, at most 1000", "steps between checkpoints"
-    )
-    save_at: tuple[Positive | Words, ...] = default(
-        (), HOUSE, "steps, or words, whose checkpoints stay"
     )
     eval_every: Positive = derived(
         "a tenth of all steps, of tasks a third, at most 1000", "steps between evaluations"
@@ -225,10 +250,10 @@ class Settings(Node):
     keep: Annotated[int, Field(ge=1, le=1000)] | Literal["all"] = default(
         2, HOUSE, "number of checkpoints kept, the newest, or all"
     )
-    log: Log = default(
+    log: Log = added(
         "none", HOUSE, "trackers that get the metrics too, one or a list: [tensorboard, wandb]"
     )
-    precision: Literal["auto", "fp32", "bf16"] = default(
+    precision: RunPrecision = default(
         "auto", HOUSE, "arithmetic; auto: bf16 where the hardware has it"
     )
     compile: Literal["auto", "on", "off"] = default("auto", HOUSE, "torch.compile; auto: on a GPU")
@@ -244,19 +269,15 @@ class Settings(Node):
     )
 
 
-class KnownSettings(Settings):
-    """The settings, and what passes know of lengths: no spec can say it."""
+class Settings(RunSettings, BlockSettings, NetworkSettings):
+    """All settings of a spec, complete."""
 
-    clock: float = default(0.0, HOUSE, "hours of training, of steps=24h")
-    epoch_rows: int = default(0, HOUSE, "rows of a pass over the text")
-    row_words: float = default(0.0, HOUSE, "mean words of a row")
+    save_at: tuple[Positive | Words, ...] = default(
+        (), HOUSE, "steps, or words, whose checkpoints stay"
+    )
 
 
-STAGE_SETTINGS = (
-    "layers", "grow", "prune", "epochs", "steps", "freeze", "features", "patience", "seq", "batch",
-    "batch_warmup", "microbatch", "objective", "teacher", "augment", "data", "smoothing", "mixing",
-    "format", "pack", "memory", "optimizer", "average",
-)  # fmt: skip
+STAGE_SETTINGS = ("layers", *BlockSettings.model_fields)
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 
 
@@ -272,6 +293,6 @@ def aliases() -> Mapping[str, str]:
 
 def default_source(setting: str) -> str:
     """The source of a setting's default, or the rule it is derived by."""
-    extra = KnownSettings.model_fields[setting].json_schema_extra
+    extra = Settings.model_fields[setting].json_schema_extra
     assert isinstance(extra, dict), f"setting {setting} states no source"
     return str(extra["source"])

@@ -5,31 +5,25 @@ from typing import Annotated, Any, Self, cast, get_args
 
 from pydantic import Discriminator, Field, Tag
 
-from bertc.ir.base import Node
 from bertc.ir.changing.growth import NetworkChange
-from bertc.ir.data import Format, Share
 from bertc.ir.learning.answer import rows_an_example
-from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.custom_task import TASKS, AnyTask
-from bertc.ir.learning.equal import Hours
-from bertc.ir.learning.objective import Objective, Term
-from bertc.ir.learning.optimizer import Optimizer
+from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.methods.adapter import NO_ADAPTER, Lora
-from bertc.ir.methods.average import NO_AVERAGE, Average, Ema
+from bertc.ir.methods.average import Ema
 from bertc.ir.methods.batches import FULL_BATCH, RisingBatch
 from bertc.ir.methods.ending import Clock, Patience
 from bertc.ir.methods.falling import FallingMasks, falls
-from bertc.ir.methods.freeze import Freeze, Freezing
+from bertc.ir.methods.freeze import Freezing
 from bertc.ir.methods.memory import RowMemory
 from bertc.ir.methods.method import Method
-from bertc.ir.methods.pruning import NOTHING, Pruning, Units
-from bertc.ir.mixing import Mixing
+from bertc.ir.methods.pruning import Units
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.once import once
 from bertc.ir.program.network import MAIN, Network, at_work, learner
-from bertc.ir.program.teacher import NOBODY, Teacher
+from bertc.ir.program.settings import StageSettings
 from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.masking import Masks
 from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
@@ -47,11 +41,11 @@ EVALUATED_FILES = tuple(one.holds.file for one in METHODS if one.holds and one.h
 
 def methods_of(settings: Any) -> tuple[AnyMethod, ...]:
     """The methods of a stage, by its settings or resolved, in the order in which they act."""
-    length, network = settings.steps, getattr(settings, "encoder", settings)
+    network = getattr(settings, "encoder", settings)
     methods = (
         getattr(settings, "batch_warmup", FULL_BATCH), falls(settings.objective) and FallingMasks(),
         settings.memory and RowMemory(tokens=settings.memory),
-        isinstance(length, Hours) and Clock(hours=length.hours),
+        getattr(settings, "clock", 0) and Clock(hours=settings.clock),
         getattr(network, "adapt", NO_ADAPTER),
         settings.freeze and Freezing(what=settings.freeze), settings.prune, settings.average,
         settings.patience and Patience(evaluations=settings.patience),
@@ -60,17 +54,18 @@ def methods_of(settings: Any) -> tuple[AnyMethod, ...]:
     return cast(tuple[AnyMethod, ...], at_work)
 
 
-class Stage(Node):
-    """One phase of a run and the networks it trains; ``first_step`` counts from the run's start.
+class Stage(StageSettings):
+    """One phase of a run: its settings, its networks, and its place, in steps of the run.
 
     ``encoder``, ``generator`` and those of ``teacher`` are the bodies of its networks, which
-    ``allocated`` lists with their roles. ``replacements`` is the source of replaced tokens.
+    ``allocated`` lists with their roles. ``replacements`` is the source of replaced tokens. With
+    ``grow`` the network grows from the stage before, or from ``init``.
 
     The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
     whole run, or the stage if that has an optimiser of its own; the optimiser counts its steps from
     ``counted_from``. It reads its text from batch ``first_batch`` on: where batches grow, each size
-    is a stage, and reads on where the one before ended. With ``grow`` the network grows from the
-    stage before, or from ``init``. ``row_words`` are the mean words of a row, 0: not counted.
+    is a stage, and reads on where the one before ended. ``row_words`` are the mean words of a row,
+    0: not counted.
     """
 
     name: str
@@ -80,33 +75,16 @@ class Stage(Node):
     grow: NetworkChange | None
     steps: int
     first_step: int
-    batch: int
-    seq: int
-    microbatch: int
-    objective: tuple[Term, ...]
-    data: tuple[Share, ...]
-    smoothing: float
-    mixing: Mixing
-    format: Format
     pairs: Pairs
     padded: bool
-    pack: bool
-    memory: int
-    optimizer: Optimizer
     warmup_steps: int
     schedule_start: int
     schedule_steps: int
     counted_from: int
-    freeze: Freeze = 0
-    patience: int = 0
-    teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
     # Settings of older run folders, without effect: their programs load and stay the same.
     teacher_cache: Annotated[str, Field(exclude_if="auto".__eq__)] = "auto"
     features_cache: Annotated[str, Field(exclude_if="auto".__eq__)] = "auto"
-    prune: Annotated[Pruning, Field(exclude_if=NOTHING.__eq__)] = NOTHING
-    augment: Annotated[tuple[Augmentation, ...], Field(exclude_if=UNCHANGED.__eq__)] = UNCHANGED
     first_batch: Annotated[int, Field(exclude_if=not_)] = 0
-    average: Annotated[Average, Field(exclude_if=NO_AVERAGE.__eq__)] = NO_AVERAGE
     row_words: Annotated[float, Field(exclude_if=not_)] = 0.0
 
     @property

@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
 
 from bertc.ir.base import Node, plain_name
-from bertc.ir.program.settings import KnownSettings, Settings
+from bertc.ir.program.settings import Settings
 
 
 class Limits(NamedTuple):
@@ -128,7 +128,7 @@ Shape = (
 @cache
 def setting_shape(name: str) -> Shape:
     """The shape of a setting."""
-    info = KnownSettings.model_fields[name]
+    info = Settings.model_fields[name]
     return _shape(info.annotation, tuple(info.metadata))
 
 

@@ -6,7 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bertc.base.diagnostics import MissingInputError, UsageError
-from bertc.ir.program.resolved import Resolved, Tracker
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.settings import Tracker
 from bertc.run.records.metrics import Line
 
 Send = Callable[[Line], None]

@@ -21,7 +21,8 @@ from bertc.hub.tensors import check_entry, check_names, read_header, read_tensor
 from bertc.hub.weights import SAFE
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.reading import stand_in
-from bertc.ir.program.resolved import Resolved, RunPrecision
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.settings import RunPrecision
 from bertc.ir.program.stage import EVALUATED_FILES
 from bertc.machine.machine import dtype_of, make_plan
 from bertc.model import Model, build

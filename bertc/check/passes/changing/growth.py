@@ -9,7 +9,7 @@ from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
 from bertc.ir.changing.growth import FromRun, Identity, Interleave, Stack, Tile, parted
 from bertc.ir.fixes import argument, fix, note, written
 from bertc.ir.network.sharing import SharedPart
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.written import Origin
 from bertc.lang.write.show import show_value
 
@@ -86,7 +86,7 @@ def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
         nothing_grows(program.origins["grow"], "in this run")
 
 
-def _alike(check: Checker[Complete], stage: StageSettings, grow: Copying, before: int) -> None:
+def _alike(check: Checker[Complete], stage: CompleteStage, grow: Copying, before: int) -> None:
     """Check that each new layer has the widths of the layer it copies."""
     program, after = check.settings, stage.layers
     for setting, value in (("heads", program.heads), ("ffn", program.ffn)):
@@ -107,7 +107,7 @@ def _alike(check: Checker[Complete], stage: StageSettings, grow: Copying, before
                 return
 
 
-def _together(check: Checker[Complete], stage: StageSettings, grow: Copying, before: int) -> None:
+def _together(check: Checker[Complete], stage: CompleteStage, grow: Copying, before: int) -> None:
     """Check that layers that share weights start as copies of layers that shared them."""
     program, after = check.settings, stage.layers
     for part in get_args(SharedPart):
@@ -132,7 +132,7 @@ def _together(check: Checker[Complete], stage: StageSettings, grow: Copying, bef
         return
 
 
-def _identity_possible(check: Checker[Complete], stage: StageSettings, before: int) -> None:
+def _identity_possible(check: Checker[Complete], stage: CompleteStage, before: int) -> None:
     """Check that new layers can be the identity: a free residual path, and weights of their own."""
     program, after, problem, way = check.settings, stage.layers, "", "share=none"
     notes = note("the sharing is set here", program.span("share"))
@@ -156,12 +156,12 @@ def _identity_possible(check: Checker[Complete], stage: StageSettings, before: i
         )
 
 
-def _grow_by(kind: type[Copying], stage: StageSettings) -> str:
+def _grow_by(kind: type[Copying], stage: CompleteStage) -> str:
     """The setting of another kind of growth, with the moments as they are."""
     return f"grow={show_value(kind(moments=stage.grow.moments))}"
 
 
-def _grown_here(stage: StageSettings, before: int) -> tuple[Note, ...]:
+def _grown_here(stage: CompleteStage, before: int) -> tuple[Note, ...]:
     span = stage.span("layers")
     message = f'stage "{stage.name}" grows from {before} to {several(stage.layers, "layer")}'
     return note(message, span)

@@ -5,17 +5,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertc.ir.data import DocSentences, Format, FullSentences, SegmentPair, Stream
+from bertc.ir.learning.equal import Hours
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import SharedPart, Sharing, owners_of
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.written import DEFAULT_STAGE, Given, Program, StageGiven
 
+MOST_STEPS = 10**9
+"""Steps of a run by the clock, of which it makes as many as it has time for."""
 _NOTHING = dict[str, Any]()
 _RUN = Complete.model_construct(**_NOTHING)
-_STAGE = StageSettings.model_construct(**_NOTHING)
+_STAGE = CompleteStage.model_construct(**_NOTHING)
 """Settings without those that are derived; to copy them is much faster than to construct anew."""
 
 
@@ -29,7 +32,7 @@ def typed(program: Program) -> Complete:
         "program": program,
         "origins": {name: setting.origin for name, setting in run.items()},
     }
-    return _RUN.model_copy(update={name: setting.value for name, setting in run.items()} | update)
+    return _RUN.model_copy(update=_values(run) | update)
 
 
 def with_derived(program: Complete, settings: Mapping[str, Given]) -> Complete:
@@ -37,8 +40,8 @@ def with_derived(program: Complete, settings: Mapping[str, Given]) -> Complete:
     return typed(program.program.with_settings(settings))
 
 
-def _stage(block: StageGiven, all_: dict[str, Given]) -> StageSettings:
-    values: dict[str, Any] = {name: setting.value for name, setting in all_.items()}
+def _stage(block: StageGiven, all_: dict[str, Given]) -> CompleteStage:
+    values = _values(all_)
     if "format" not in all_ or all_["format"].origin.kind == "derived":
         values["format"] = default_format(values["objective"], values["pack"])
     update = {
@@ -47,6 +50,14 @@ def _stage(block: StageGiven, all_: dict[str, Given]) -> StageSettings:
         "origins": {name: setting.origin for name, setting in all_.items()},
     }
     return _STAGE.model_copy(update=values | update)
+
+
+def _values(settings: Mapping[str, Given]) -> dict[str, Any]:
+    """The values of settings; ``steps=24h`` is a clock, and more steps than there is time for."""
+    values = {name: setting.value for name, setting in settings.items()}
+    if isinstance(steps := values.get("steps"), Hours):
+        values |= {"steps": MOST_STEPS, "clock": steps.hours}
+    return values
 
 
 def asks_about_pairs(objective: tuple[Term, ...]) -> bool:

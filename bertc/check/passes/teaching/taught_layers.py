@@ -10,7 +10,7 @@ from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.fixes import Way, argument, written
 from bertc.ir.learning.answer import Tags
 from bertc.ir.network.body import Body
-from bertc.ir.program.complete import StageSettings
+from bertc.ir.program.complete import CompleteStage
 from bertc.ir.program.teacher import Shape
 from bertc.ir.terms.kd import OfLayers
 from bertc.ir.terms.kd_layers import KdAttention, KdRelated, KdRelations, KdStates
@@ -21,7 +21,7 @@ RELATIONS = "kd(relations)"
 TermT = TypeVar("TermT", bound=OfLayers)
 
 
-def of_layers(term: TermT, stage: StageSettings, teacher: Body) -> TermT:
+def of_layers(term: TermT, stage: CompleteStage, teacher: Body) -> TermT:
     """A term that knows its pairs of layers, and what follows from the widths of both networks."""
     pairs = term.pairs_between(stage.layers, teacher.depth)
     assert not isinstance(pairs, Unfit), "the checks refuse it"
@@ -41,7 +41,7 @@ _Misfit: TypeAlias = tuple[str, str, Way]
 
 
 def layers_fit(
-    stage: StageSettings, several: bool, shape: Shape, term: OfLayers, diagnostics: Diagnostics
+    stage: CompleteStage, several: bool, shape: Shape, term: OfLayers, diagnostics: Diagnostics
 ) -> None:
     """Report layers that cannot be compared with those of a teacher."""
     misfit = _unlike(stage, shape.body, term) or _misfit_of(stage, several, shape.body, term)
@@ -56,7 +56,7 @@ def layers_fit(
 
 
 def _misfit_of(
-    stage: StageSettings, several: bool, teacher: Body, term: OfLayers
+    stage: CompleteStage, several: bool, teacher: Body, term: OfLayers
 ) -> _Misfit | None:
     if several:
         help = "name one teacher, or average their scores, as in objective=kd(logits)"
@@ -72,7 +72,7 @@ def _misfit_of(
     return None
 
 
-def _unlike(stage: StageSettings, teacher: Body, term: OfLayers) -> _Misfit | None:
+def _unlike(stage: CompleteStage, teacher: Body, term: OfLayers) -> _Misfit | None:
     """Something that only networks that attend have: heads, a first token, wide embeddings."""
     first = term.layer_map in ("uniform", (0,))
     first = first or (isinstance(term.layer_map, tuple) and term.layer_map[0] == 0)
@@ -94,7 +94,7 @@ def _unlike(stage: StageSettings, teacher: Body, term: OfLayers) -> _Misfit | No
     return "E287", f" {why}, and {who} has none", _other_term(stage, term, instead)
 
 
-def _find_unrelated(stage: StageSettings, teacher: Body, term: KdRelated) -> _Misfit | None:
+def _find_unrelated(stage: CompleteStage, teacher: Body, term: KdRelated) -> _Misfit | None:
     """Queries, keys and values that are not there, or not alike."""
     pairs = term.pairs_between(stage.layers, teacher.depth)
     assert not isinstance(pairs, Unfit), "it is refused before"
@@ -133,16 +133,16 @@ def _relation_heads(term: KdRelations, teacher: Body, layer: int) -> int:
     return term.heads or (taught.widths.heads if taught else 1)
 
 
-def _place(stage: StageSettings, term: OfLayers) -> int:
+def _place(stage: CompleteStage, term: OfLayers) -> int:
     return next(at for at, weighted in enumerate(stage.objective) if weighted.objective == term)
 
 
-def _other_argument(stage: StageSettings, term: OfLayers, name: str, value: str) -> Way:
+def _other_argument(stage: CompleteStage, term: OfLayers, name: str, value: str) -> Way:
     place = (_place(stage, term), "objective")
     return argument("objective", stage.origins["objective"], name, value, place)
 
 
-def _other_term(stage: StageSettings, term: OfLayers, instead: str) -> Way:
+def _other_term(stage: CompleteStage, term: OfLayers, instead: str) -> Way:
     origin = stage.origins["objective"]
     span = origin.parts.get((_place(stage, term), "objective")) if written(origin) else None
     titles = {one.objective.title for one in stage.objective if one.objective != term}

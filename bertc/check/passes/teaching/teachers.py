@@ -9,7 +9,7 @@ from bertc.ir.base import call_text
 from bertc.ir.learning.answer import Choice, Plain, Score, Several, Span, Vector, alike, label_names
 from bertc.ir.learning.objective import Distillation, Objective, Term
 from bertc.ir.learning.task import Task
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
 from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.kd import KdLogits, OfLayers
@@ -17,7 +17,7 @@ from bertc.ir.terms.node import asks_head
 from bertc.ir.vocabulary import table_rows
 
 
-def taught_terms(stage: StageSettings) -> tuple[Term, ...]:
+def taught_terms(stage: CompleteStage) -> tuple[Term, ...]:
     """The terms of a stage, for scores one of each task, with what follows from its networks."""
     return tuple(
         term.model_copy(
@@ -32,7 +32,7 @@ def taught_terms(stage: StageSettings) -> tuple[Term, ...]:
     )
 
 
-def _filled(term: Objective, stage: StageSettings) -> tuple[Objective, ...]:
+def _filled(term: Objective, stage: CompleteStage) -> tuple[Objective, ...]:
     """The term with what follows from other terms, or from the depths and widths of networks."""
     if isinstance(term, KdLogits):
         tasks = stage.tasks
@@ -45,7 +45,7 @@ def _filled(term: Objective, stage: StageSettings) -> tuple[Objective, ...]:
     return (of_layers(term, stage, first.body),)
 
 
-def _token_head(stage: StageSettings, term: KdLogits) -> str:
+def _token_head(stage: CompleteStage, term: KdLogits) -> str:
     """The head over tokens that another term of the stage has."""
     others = (other.objective for other in stage.objective if not other.objective.teaching)
     names = (other.head_name for other in others if over_tokens(other.head_node))
@@ -88,7 +88,7 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
         _weigh_something(stage, program.stages[at:], diagnostics)
 
 
-def _taught(stage: StageSettings) -> list[Distillation]:
+def _taught(stage: CompleteStage) -> list[Distillation]:
     objectives = (term.objective for term in stage.objective)
     return [objective for objective in objectives if isinstance(objective, Distillation)]
 
@@ -97,7 +97,7 @@ def _known(teachers: tuple[Teacher, ...]) -> list[Teacher]:
     return [teacher for teacher in teachers if not isinstance(teacher.source, NoTeacher)]
 
 
-def _stage_fits(stage: StageSettings, terms: list[Distillation], diagnostics: Diagnostics) -> None:
+def _stage_fits(stage: CompleteStage, terms: list[Distillation], diagnostics: Diagnostics) -> None:
     known = _known(stage.teacher)
     # Where part of the spec cannot be read, no folder was looked into.
     unread = any(not diagnostic.code.startswith("E2") for diagnostic in diagnostics.found)
@@ -121,7 +121,7 @@ def _stage_fits(stage: StageSettings, terms: list[Distillation], diagnostics: Di
 
 
 def _teacher_fits(
-    check: Checker[StageSettings], shape: Shape, terms: list[Distillation], several: bool
+    check: Checker[CompleteStage], shape: Shape, terms: list[Distillation], several: bool
 ) -> None:
     stage, room = check.settings, shape.body.room
     if shape.body.vocab_size != table_rows(stage.vocab):
@@ -163,7 +163,7 @@ def _labels(task: Task) -> str:
 
 
 def _weigh_something(
-    stage: StageSettings, from_here: Sequence[StageSettings], diagnostics: Diagnostics
+    stage: CompleteStage, from_here: Sequence[CompleteStage], diagnostics: Diagnostics
 ) -> None:
     """Report terms of weight 0, unless another one trains their heads, here or in a later stage."""
     heads = {
@@ -188,7 +188,7 @@ def _weigh_something(
             )
 
 
-def _has_head(check: Checker[StageSettings], shape: Shape, term: KdLogits) -> None:
+def _has_head(check: Checker[CompleteStage], shape: Shape, term: KdLogits) -> None:
     stage = check.settings
     problems = [_task_lacks(shape, term, task) for task in stage.tasks]
     for problem, help in dict.fromkeys(filter(None, problems or [_lacks(stage, shape, term)])):
@@ -216,7 +216,7 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
     return None
 
 
-def _lacks(stage: StageSettings, shape: Shape, term: KdLogits) -> tuple[str, str] | None:
+def _lacks(stage: CompleteStage, shape: Shape, term: KdLogits) -> tuple[str, str] | None:
     heads = [theirs.objective.head_name for theirs in shape.terms]
     head = _token_head(stage, term)
     if heads and head not in heads:
