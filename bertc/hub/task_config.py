@@ -21,7 +21,7 @@ from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read,
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.learning.task import Name
 from bertc.ir.learning.vector_task import Rerank
-from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import vocabulary_of
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)

@@ -13,7 +13,7 @@ from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.prepared.manifest import part_at, read_corpus
 from bertc.text.prepared.plan import CORPUS_FILE, HELD_OUT
 from bertc.text.rows.cleaning import removal_text
-from bertc.text.rows.holdout import held_out_remark
+from bertc.text.rows.rewriting import held_out_remark
 
 GO_ON = "the same command goes on"
 

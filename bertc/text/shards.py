@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from bertc.ir.cleaning import EVERY
 from bertc.ir.program.resolved import Run
 from bertc.text.cache.store import MANIFEST_FILE, Facts, Progress, Silent, fingerprint, obtain
+from bertc.text.rows import rewriting
 from bertc.text.rows.cleaning import copies, keys_in, removal_text
-from bertc.text.rows.holdout import held_out_remark, join_held_out
-from bertc.text.rows.rewriting import Rewriting, hold_out_end, holds_out, rewrite, together, without
 from bertc.text.rows.tokenise import tokenise
 from bertc.text.rows.tokens import SPLITS, DType, Tokens, open_tokens, token_dtype
 from bertc.text.sources.source import CorpusText, TextSource
@@ -81,11 +80,11 @@ def tokenise_source(
     read = [made(part) for part in parts]
     if rules.unique and len(read) > 1:
         for number, keys in copies([keys_in(folder) for folder, _ in read]).items():
-            drop = partial(without, gone=keys)
+            drop = partial(rewriting.without, gone=keys)
             read[number] = _change(read[number], fingerprint(keys.tolist()), drop, dtype)
     if holdout and not any(facts["heldout"]["tokens"] for _, facts in read):
-        last = holds_out([facts for _, facts in read])
-        end = partial(hold_out_end, separator=vocabulary.sep, holdout=holdout)
+        last = rewriting.holds_out([facts for _, facts in read])
+        end = partial(rewriting.hold_out_end, separator=vocabulary.sep, holdout=holdout)
         read[last] = _change(read[last], "both parts", end, dtype)
     train, heldout = (
         tuple(
@@ -98,13 +97,13 @@ def tokenise_source(
     if holdout and len(read) > 1:
         name = fingerprint("held out", *(folder.name for folder, _ in read))
         folder, texts = cache / "tokens" / name, (shard.opened() for shard in heldout)
-        obtain(folder, lambda folder: join_held_out(folder, texts), progress)
+        obtain(folder, lambda folder: rewriting.join_held_out(folder, texts), progress)
         heldout = (Shard(name, "heldout", partial(open_tokens, folder, "heldout", dtype)),)
     counts = [np.fromfile(folder / "train.counts", np.int64) for folder, _ in read]
     facts = dict(read[0][1])
     if len(read) > 1:
         content = fingerprint(*(facts["content"] for _, facts in read))
-        facts = together(source.name, content, [facts for _, facts in read])
+        facts = rewriting.together(source.name, content, [facts for _, facts in read])
     _note_remarks(source, facts, holdout, progress)
     # Without held-out text it is text to evaluate on alone.
     return Tokenised(facts, train, heldout if holdout else train, np.sum(counts, axis=0))
@@ -112,7 +111,7 @@ def tokenise_source(
 
 def _note_remarks(source: TextSource, facts: Facts, holdout: float, progress: Progress) -> None:
     """Say what was removed and held out of a source, and what is wrong with its text."""
-    remarks = removal_text(facts.get("removed", {})), held_out_remark(facts, holdout)
+    remarks = removal_text(facts.get("removed", {})), rewriting.held_out_remark(facts, holdout)
     for remark in filter(None, remarks):
         progress.note(f"{source.name}: {remark}")
     for error in source.remarks:
@@ -123,13 +122,15 @@ TokenFolder = tuple[Path, Facts]
 """A folder of tokens in the cache, and its facts."""
 
 
-def _change(tokens: TokenFolder, how: str, change: Rewriting, dtype: DType) -> TokenFolder:
+def _change(
+    tokens: TokenFolder, how: str, change: rewriting.Rewriting, dtype: DType
+) -> TokenFolder:
     """A part of a source with its documents changed, in a folder of its own."""
     before, facts = tokens
     folder, manifest = before.parent / fingerprint(before.name, how), ignore_patterns(MANIFEST_FILE)
 
     def fill(folder: Path) -> Facts:
         copytree(before, folder, ignore=manifest, dirs_exist_ok=True)
-        return rewrite(folder, facts, dtype, change)
+        return rewriting.rewrite(folder, facts, dtype, change)
 
     return folder, obtain(folder, fill, Silent())

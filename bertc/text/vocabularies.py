@@ -1,5 +1,7 @@
 """The vocabulary of a run: named, learned, or made from that of ``init``, once, in the cache."""
 
+import hashlib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,24 +11,27 @@ from tokenizers import Tokenizer
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import is_file, is_taken, user_path
 from bertc.base.storage.plain_file import read_text
-from bertc.ir.data import Parallel
+from bertc.ir.data import Parallel, Sentences
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Unigram
 from bertc.text.cache.store import Facts, Progress, fingerprint, obtain
-from bertc.text.rows.sample import sample
 from bertc.text.shards import VERSION, spelling, tokenise_source
 from bertc.text.sources.opening import open_source
-from bertc.text.sources.source import CorpusText, LanguageSources, Sources
+from bertc.text.sources.source import CorpusText, LanguageSources, Sources, all_of, split_sentences
 from bertc.text.vocab import changed
-from bertc.text.vocab.existing import load_vocabulary
 from bertc.text.vocab.learned import learn
-from bertc.text.vocab.vocabulary import Vocabulary, from_tokenizer
+from bertc.text.vocab.vocabulary import Vocabulary, from_tokenizer, load_vocabulary
 
 LARGEST_LIST_BYTES = 64 << 20
 MOST_UNFILLED = 500
 """Rows of a vocabulary for each token that its text gives, from which on its size is a slip."""
 FIRST_CHARACTERS = 1 << 19
 """Text of a source on which tokens a word are counted."""
+
+SAMPLE_CHARACTERS = 64 << 20
+MAX_PARTS = 64
+"""Most parts of a source that are read for the sample, evenly spread."""
+_HASHES = 1 << 64
 
 
 def base_of(node: Extended | Trimmed) -> Vocabulary:
@@ -156,3 +161,55 @@ def _monolingual(sources: Sources) -> LanguageSources:
         else:
             sources_by_text[text] = (text.languages[0], source)
     return list(sources_by_text.values())
+
+
+def sample(
+    sources: LanguageSources,
+    progress: Progress,
+    smoothing: float = 1.0,
+    most: int = SAMPLE_CHARACTERS,
+) -> list[str]:
+    """Sentences of documents chosen by hash, at most about ``most`` characters of them."""
+    entries: list[tuple[int, str, Sentences, str]] = []
+    rank_limit, characters = _HASHES, 0
+    for language, source in sources:
+        parts = source.parts[:: -(-len(source.parts) // MAX_PARTS)] if source.parts else (source,)
+        total = sum(part.total for part in parts)
+        progress.begin(f"reading {source.name} for the vocabulary", total, source.unit)
+        for text, _, amount, _ in all_of(part.read for part in parts):
+            rank = _rank(text)
+            if rank < rank_limit:
+                entries.append((rank, text, source.sentences, language))
+                characters += len(text)
+            while characters > most and len(entries) > 1:
+                rank_limit //= 2
+                entries = [entry for entry in entries if entry[0] < rank_limit]
+                characters = sum(len(text) for _, text, _, _ in entries)
+            progress.advance(amount)
+        progress.end()
+    sentences = [
+        (name, sentence)
+        for _, text, how, name in entries
+        for sentence in split_sentences(text, how)
+    ]
+    return _thin_sentences(sentences, smoothing)
+
+
+def _thin_sentences(sentences: list[tuple[str, str]], smoothing: float) -> list[str]:
+    """Sentences thinned so that languages have shares p^smoothing, chosen by hash."""
+    if smoothing == 1:
+        return [sentence for _, sentence in sentences]
+    size: dict[str, float] = defaultdict(float)
+    for language, sentence in sentences:
+        size[language] += len(sentence)
+    rarest = min(size.values(), default=1.0)
+    rank_limit = {
+        name: (rarest / characters) ** (1 - smoothing) * _HASHES
+        for name, characters in size.items()
+    }
+    return [sentence for name, sentence in sentences if _rank(f"{sentence}\0") < rank_limit[name]]
+
+
+def _rank(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"sample")
+    return int.from_bytes(digest.digest(), "little")

@@ -7,9 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import UsageError
+from bertc.base.diagnostics import UsageError, as_data_error
 from bertc.base.storage import durable
-from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.paths import is_taken
 
 AnswerRow = dict[str, Any]

@@ -29,7 +29,7 @@ from bertc.run.models.loading import newest_step
 from bertc.run.records.calibration import calibrated
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.results import values_of
-from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import vocabulary_of
 
 _SPEC_LINES, _TEXTS, _SCORES, MOST_BYTES = 16, 6, 10, 2**20
 UNLICENSED = "# license: to fill in, as apache-2.0; it has to fit the texts and the base model"

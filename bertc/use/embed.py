@@ -19,6 +19,7 @@ from bertc.ir.program.settings import RunPrecision
 from bertc.machine.display import choose
 from bertc.run.models.loading import load, placed
 from bertc.run.models.vectors import Embedded, embed, likeness
+from bertc.tasks.layouts.find import DataPart
 from bertc.tasks.layouts.related import read_texts
 from bertc.tasks.layouts.table import rows_of
 from bertc.text.sources.files import has_columns, matching_files
@@ -84,7 +85,7 @@ def _rows(path: Path, column: str) -> Iterator[PlacedText]:
         return
     columns = (column or "text",)
     try:
-        for _, place, cells in rows_of(path, columns, (), True):
+        for _, place, cells in rows_of(DataPart(path), columns, ()):
             yield PlacedText(place, *read_texts(cells, columns, place))
     except MissingColumnError as error:
         help = f"--text COLUMN names the column of the text: {error.help}"

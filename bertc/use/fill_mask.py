@@ -10,15 +10,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import UsageError
-from bertc.base.storage.foreign import as_data_error
+from bertc.base.diagnostics import UsageError, as_data_error
 from bertc.ir.learning.objective import Objective
 from bertc.learn.objectives import tensors_of
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.word_networks import GUESSING, learned_terms, token_scores
 from bertc.run.models.loading import load
-from bertc.text.vocab.existing import vocabulary_of
-from bertc.text.vocab.vocabulary import FAILS, Vocabulary
+from bertc.text.vocab.vocabulary import FAILS, Vocabulary, vocabulary_of
 
 MASK = "[MASK]"
 """Spelling of the mask in a text, accepted beside the vocabulary's own."""

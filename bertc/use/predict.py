@@ -31,8 +31,7 @@ from bertc.tasks.layouts.table import is_table, names_of_columns, table
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.sources.tables import ColumnSelection
-from bertc.text.vocab.existing import vocabulary_of
-from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.use.answer_files import answer_lines, write_answer_file
 
 NAMING = (
@@ -148,7 +147,7 @@ def predicted_parts(
     """Answer the rows of a file in its order, ``rows`` at once."""
     model = load(run)
     stage, chosen = task_of(model.resolved, task)
-    examples = examples_of(of_any_number(chosen), DataPart(file), labelled=False)
+    examples = examples_of(of_any_number(chosen), DataPart(file, labelled=False))
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
     fit = fit_of(run, model, chosen.title)

@@ -28,9 +28,8 @@ from bertc.run.models.vectors import batch_of_rows, embed
 from bertc.run.records.calibration import fit_of
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts import example
-from bertc.text.vocab.existing import vocabulary_of
 from bertc.text.vocab.template import template_of
-from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.use.attention import AttentionMaps, see_maps
 from bertc.use.fill_mask import Filled, filled
 from bertc.use.graph import Graph, graph_of

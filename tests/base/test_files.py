@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
-from bertc.base.storage import claims, durable, paths
+from bertc.base.diagnostics.errors import as_data_error
+from bertc.base.storage import durable, paths
 from bertc.base.storage.encodings import controls_in, not_utf8
-from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.json_file import read_json
 from bertc.base.storage.plain_file import read_bytes, read_text, size_bytes
 from bertc.run.records.folder import RunFolder
@@ -214,6 +214,6 @@ def test_a_file_system_without_locks_is_worked_on(tmp_path, monkeypatch, number)
     def refuses(descriptor: int, how: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(claims.fcntl, "flock", refuses)
+    monkeypatch.setattr(durable.fcntl, "flock", refuses)
     with RunFolder(tmp_path / "run").claimed():
         assert (tmp_path / "run").is_dir()

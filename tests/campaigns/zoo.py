@@ -34,8 +34,7 @@ from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts.example import TextExample
-from bertc.text.vocab.existing import vocabulary_of
-from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from tests.hub import test_tasks
 from tests.hub.hf_models import CASES, Case
 from tests.hub.hf_tokenizers import (

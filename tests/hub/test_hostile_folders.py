@@ -28,7 +28,7 @@ from bertc.run.models.runs import import_run
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts.example import TextExample
 from bertc.text.tokenizers import reading
-from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, case, respell
 
 in_process = reading.in_process

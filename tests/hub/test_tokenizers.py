@@ -18,9 +18,8 @@ from bertc.ir.vocabulary import Words as WordsNode
 from bertc.run.models.runs import import_run
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts.example import TextExample
-from bertc.text.vocab.existing import load_vocabulary, vocabulary_of
 from bertc.text.vocab.learned import learn
-from bertc.text.vocab.vocabulary import from_tokenizer
+from bertc.text.vocab.vocabulary import from_tokenizer, load_vocabulary, vocabulary_of
 from tests.hub.hf_models import XLNET as XLNET_SIZES
 from tests.hub.hf_models import case
 from tests.hub.hf_tokenizers import (

@@ -10,7 +10,7 @@ from bertc.model.weights import initial_values
 from bertc.run.beginning.init_from import TABLE
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
-from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.fixes import apply_fixes
 from tests.model.test_bilstm import spec
 from tests.net.programs import FARM

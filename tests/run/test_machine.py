@@ -28,8 +28,7 @@ from bertc.machine.machine import (
     refuse_too_few_devices,
     right_dropout,
 )
-from bertc.machine.memory import keep_freed_memory
-from bertc.machine.out_of_memory import is_out_of_memory, refuse_what_cannot_fit
+from bertc.machine.memory import is_out_of_memory, keep_freed_memory, refuse_what_cannot_fit
 from bertc.machine.speed import device_here
 from bertc.run import launch
 from bertc.run.records.folder import RunFolder

@@ -21,7 +21,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
 from bertc.run.models.runs import export_adapter_of, export_run
 from bertc.run.train.loop import train
-from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.run.conftest import final_tensors, same_run, stop_after, weights
 from tests.run.test_beginning import first_weights
 

@@ -25,7 +25,7 @@ from bertc.run.evaluation.manner import Manner
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run
 from bertc.run.train.loop import train
-from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import vocabulary_of
 from bertc.use.fill_mask import fill
 from tests.bench.rig import make_step, random_rows
 from tests.net.programs import TOY

@@ -24,8 +24,7 @@ from bertc.run.evaluation import evaluate as evaluating
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import load
 from bertc.run.models.runs import model_after
-from bertc.text.vocab.existing import load_vocabulary
-from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertc.use import fill_mask as filling
 from bertc.use.fill_mask import _Reader, fill
 

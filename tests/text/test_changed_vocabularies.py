@@ -10,11 +10,15 @@ from bertc.ir.changing.growth import Focus, Mean, Redrawn, SameTokens
 from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
 from bertc.text.cache.store import Silent
 from bertc.text.vocab import changed
-from bertc.text.vocab.existing import load_vocabulary
 from bertc.text.vocab.learned import bert_tokenizer, learn
 from bertc.text.vocab.static_vectors import vectors_of_text
 from bertc.text.vocab.token_rows import sparsemax, token_sums
-from bertc.text.vocab.vocabulary import Vocabulary, characters_by_token, from_tokenizer
+from bertc.text.vocab.vocabulary import (
+    Vocabulary,
+    characters_by_token,
+    from_tokenizer,
+    load_vocabulary,
+)
 
 KINDS: dict[str, WordPiece | ByteBpe | Unigram] = {
     "wordpiece": WordPiece(size=150), "cased": WordPiece(size=150, lower=False),

@@ -15,10 +15,10 @@ from bertc.ir.vocabulary import WordPiece
 from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.text.batches.order import draw_weights, set_proportions, texts_of
 from bertc.text.cache.store import Silent
-from bertc.text.rows.sample import sample
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import CorpusText
 from bertc.text.vocab.learned import BERT_SPECIALS, bert_tokenizer, learn
+from bertc.text.vocabularies import sample
 from tests.text.conftest import Make
 
 PAIRS = [

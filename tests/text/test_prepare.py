@@ -22,11 +22,11 @@ from bertc.ir.data import Files
 from bertc.ir.program.resolved import Resolved
 from bertc.tasks.corpus import prepare
 from bertc.text.cache.store import Silent, obtain
-from bertc.text.rows.holdout import part_of_document
-from bertc.text.rows.sample import sample
+from bertc.text.rows.rewriting import part_of_document
 from bertc.text.sources import docstrings
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import split_sentences
+from bertc.text.vocabularies import sample
 from tests.text.conftest import Make, document
 
 Program = Callable[..., Resolved]

@@ -17,9 +17,8 @@ from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
 from bertc.text.rows.tokenise import Encode
 from bertc.text.vocab import changed
-from bertc.text.vocab.existing import load_vocabulary
 from bertc.text.vocab.learned import ALBERT_SPECIALS, _alphabet, learn
-from bertc.text.vocab.vocabulary import Vocabulary, _starts_word, from_tokenizer
+from bertc.text.vocab.vocabulary import Vocabulary, _starts_word, from_tokenizer, load_vocabulary
 from tests.hub.hf_tokenizers import trained
 
 Learned = WordPiece | ByteBpe | Unigram

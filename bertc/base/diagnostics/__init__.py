@@ -23,6 +23,7 @@ from bertc.base.diagnostics.errors import (
     StoppedError,
     UnsafeError,
     UsageError,
+    as_data_error,
     refuse_all,
 )
 from bertc.base.diagnostics.near import listed, nearest, several
@@ -33,6 +34,6 @@ __all__ = [
     "BertcError", "CannotWriteError", "DataError", "Diagnostic", "Diagnostics", "Fix",
     "GivenUpError", "InNotebooks", "LostStoreError", "MachineError", "MissingColumnError",
     "MissingInputError", "Note", "ResumeRefusedError", "Source", "Span", "SpecError",
-    "StoppedError", "Table", "UnsafeError", "UsageError", "codes", "escaped", "for_terminal",
-    "explain", "html_text", "listed", "nearest", "refuse_all", "render", "several",
+    "StoppedError", "Table", "UnsafeError", "UsageError", "as_data_error", "codes", "escaped",
+    "for_terminal", "explain", "html_text", "listed", "nearest", "refuse_all", "render", "several",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Errors outside the text of a spec; each class has the exit code of the command."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -89,3 +90,20 @@ class MachineError(BertcError):
     """A demand that this machine cannot meet: too little memory, or no such device."""
 
     exit_code = 78
+
+
+@contextmanager
+def as_data_error(message: str, help: str) -> Iterator[None]:
+    """Raise a DataError in place of any error of the library that the block calls.
+
+    A damaged file makes libraries raise anything: KeyError, UnicodeDecodeError, bare Exception, or
+    a panic of Rust, which is no Exception. Keep nothing but those calls in the block.
+    """
+    try:
+        yield
+    except (BertcError, MemoryError):
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise DataError(message, help) from None

@@ -1,6 +1,7 @@
 """Durable writing: files survive a kill or a power cut, and a failure says why."""
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
@@ -20,6 +21,7 @@ TOO_LITTLE_ELSE = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 
 ANOTHER_OUT = "choose another --out; what was saved before is intact"
 SAVED_BEFORE = ", and --resume goes on from there"
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 """The error number in the text of errors that Rust libraries (safetensors, tokenizers) raise."""
 
@@ -142,3 +144,16 @@ def _cannot_write(path: Path, number: int, needed: int, elsewhere: str) -> Canno
     return CannotWriteError(
         f"cannot write {path}: {reason} ({space})", help=f"make room, or {elsewhere}{resume_hint}"
     )
+
+
+def lock(descriptor: int, how: int = fcntl.LOCK_EX) -> None:
+    """Lock an open file until it is closed: a process of any machine with its folder is at work.
+
+    File systems without locks (some mounts of Lustre and NFS) let every process in: there nothing
+    keeps two commands from one folder.
+    """
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise

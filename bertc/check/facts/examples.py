@@ -124,7 +124,7 @@ def _row_length(
     tasks: tuple[Any, ...], smoothing: float, seq: int, segments: int, vocabulary: TokenizerFile
 ) -> int:
     from bertc.tasks.examples.task_sets import mean_length
-    from bertc.text.vocab.existing import load_vocabulary
+    from bertc.text.vocab.vocabulary import load_vocabulary
 
     try:
         known = load_vocabulary(vocabulary)

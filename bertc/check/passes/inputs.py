@@ -238,7 +238,7 @@ def _require_prepared(text: Prepared, vocab: Vocabulary) -> None:
     from bertc.text.prepared.manifest import read_corpus
     from bertc.text.prepared.opening import refuse_missing_parts, refuse_other_tokenizer
     from bertc.text.shards import spelling
-    from bertc.text.vocab.existing import load_vocabulary
+    from bertc.text.vocab.vocabulary import load_vocabulary
 
     corpus = read_corpus(place := FolderAt(text.path))
     refuse_missing_parts(place, corpus)

@@ -18,10 +18,9 @@ from bertc.ir.vocabulary import table_rows
 from bertc.tasks.corpus import PreparedCorpus
 from bertc.text.cache.store import Silent
 from bertc.text.vocab.changed import tokens_a_word
-from bertc.text.vocab.existing import vocabulary_of
 from bertc.text.vocab.static_vectors import vectors_of_text, vectors_of_words
 from bertc.text.vocab.token_rows import TokenSums, token_sums
-from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.text.vocabularies import first_pieces
 
 Tensors = Mapping[str, Tensor]

@@ -17,8 +17,7 @@ from bertc.ir.program.teacher import FromFolder, FromSpec, Teacher
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model.model import Frozen, drawn
 from bertc.run.models.loading import read_model, weights_digest
-from bertc.text.vocab.existing import differing_token, vocabulary_of
-from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocab.vocabulary import Vocabulary, differing_token, vocabulary_of
 
 
 def digests(resolved: Resolved) -> dict[str, str]:

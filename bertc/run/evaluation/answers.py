@@ -24,6 +24,7 @@ from bertc.learn.objectives.softmax import similarities
 from bertc.tasks.examples.task import TaskBatch
 from bertc.tasks.examples.task_rows import TaskRows
 from bertc.tasks.layouts.example import (
+    AnswerValue,
     Example,
     Examples,
     QuestionExample,
@@ -31,7 +32,6 @@ from bertc.tasks.layouts.example import (
     TextExample,
 )
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit, probabilities
-from bertc.tasks.metrics.gold import AnswerValue
 from bertc.tasks.metrics.ranks import MOST_RANKED
 from bertc.tasks.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
 

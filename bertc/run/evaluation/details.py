@@ -16,7 +16,7 @@ from bertc.ir.learning.custom_task import AnyTask
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers, several_answers
 from bertc.run.records.calibration import fit_of, thresholds, write_fit
-from bertc.tasks.layouts.example import Examples, TextExample
+from bertc.tasks.layouts.example import Examples, TextExample, gold
 from bertc.tasks.metrics.calibration import (
     NO_FIT,
     LabelScores,
@@ -24,7 +24,6 @@ from bertc.tasks.metrics.calibration import (
     fitted,
     probabilities,
 )
-from bertc.tasks.metrics.gold import gold
 from bertc.tasks.metrics.metrics import judge
 
 ALIKE = 0.01

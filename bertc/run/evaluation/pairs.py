@@ -16,8 +16,7 @@ from pathlib import Path
 
 import torch
 
-from bertc.base.diagnostics import DataError, UsageError, listed, several
-from bertc.base.storage.foreign import as_data_error
+from bertc.base.diagnostics import DataError, UsageError, as_data_error, listed, several
 from bertc.base.storage.paths import is_taken, user_path
 from bertc.hub.folders import RESOLVED
 from bertc.ir.learning.objective import PRETRAINING, Objective
@@ -35,8 +34,7 @@ from bertc.run.train.report import Report
 from bertc.tasks.layouts.minimal_pairs import MinimalPair, read_pairs
 from bertc.tasks.metrics.metrics import wilson
 from bertc.text.cache.store import Progress
-from bertc.text.vocab.existing import vocabulary_of
-from bertc.text.vocab.vocabulary import FAILS, Vocabulary
+from bertc.text.vocab.vocabulary import FAILS, Vocabulary, vocabulary_of
 
 MEAN = "mean"
 """The part of the total: the mean over phenomena, not over pairs."""

@@ -23,13 +23,12 @@ from bertc.tasks.examples.remarks import notes_on_cuts
 from bertc.tasks.examples.task import TaskSet
 from bertc.tasks.examples.task_data import TaskData
 from bertc.tasks.examples.task_sets import draw_scored_sample
-from bertc.tasks.layouts.example import Examples, asked
+from bertc.tasks.layouts.example import AnswerValue, Examples, asked, gold
 from bertc.tasks.layouts.parts import read_examples, scored_parts
 from bertc.tasks.layouts.table import source_name
-from bertc.tasks.metrics.gold import AnswerValue, AnswerValues, gold
-from bertc.tasks.metrics.metrics import ByClass, by_class, judge
+from bertc.tasks.metrics.metrics import AnswerValues, ByClass, by_class, judge
 from bertc.text.cache.store import Progress, Silent
-from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import vocabulary_of
 
 ALIKE, OF_COSINES = 0.05, 0.2
 """Below this share of the deviation of right numbers, or of cosines, answers are one."""

@@ -30,9 +30,8 @@ from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskSet
 from bertc.tasks.layouts.example import TextExample
 from bertc.text.cache.store import Progress
-from bertc.text.vocab.existing import vocabulary_of
 from bertc.text.vocab.template import fill_template, template_of
-from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 
 LONGEST_ROW = 512
 """Tokens of the longest row for a network that sets no limit."""

@@ -27,7 +27,7 @@ from bertc.run.models.importing import Imported, import_model
 from bertc.run.models.loading import adapted_after, newest_step, read_checkpoint, read_model
 from bertc.run.records.calibration import calibrated
 from bertc.text.tokenizers.reading import network_folder
-from bertc.text.vocab.existing import vocabulary_of
+from bertc.text.vocab.vocabulary import vocabulary_of
 
 
 @dataclass(frozen=True)

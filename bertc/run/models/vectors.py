@@ -26,8 +26,7 @@ from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task_rows import ATTENDED, MATCHED, TaskRows
 from bertc.tasks.layouts.example import SearchExample
 from bertc.text.cache.store import Progress, Silent
-from bertc.text.vocab.existing import vocabulary_of
-from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 
 TOKENS_AT_ONCE = {"cpu": 1 << 10, "cuda": 1 << 14}
 """Tokens of a batch. Small batches have little padding, and cost a CPU nothing."""

@@ -32,7 +32,7 @@ from bertc.base.diagnostics import (
     UsageError,
 )
 from bertc.base.storage import durable
-from bertc.base.storage.claims import lock
+from bertc.base.storage.durable import lock
 from bertc.base.storage.paths import StrPath, files_matching, is_file, is_folder, is_taken
 from bertc.base.storage.plain_file import read_text
 from bertc.hub import folders

@@ -21,8 +21,7 @@ from bertc.learn.step.feed import Batch, Feed, TaskFeed
 from bertc.learn.step.step import StepResult
 from bertc.machine.display import Watched, choose
 from bertc.machine.machine import kernels
-from bertc.machine.memory import keep_freed_memory
-from bertc.machine.out_of_memory import is_out_of_memory, out_of_memory
+from bertc.machine.memory import is_out_of_memory, keep_freed_memory, out_of_memory
 from bertc.machine.process_group import join_group, world_here
 from bertc.machine.signals import Stop
 from bertc.run.beginning.tracking import Tracking, refuse_untracked

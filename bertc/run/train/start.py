@@ -18,7 +18,7 @@ from bertc.ir.changing.growth import vector_file
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import Display, Watched
 from bertc.machine.machine import cost_on, detect, make_plan
-from bertc.machine.out_of_memory import refuse_what_cannot_fit
+from bertc.machine.memory import refuse_what_cannot_fit
 from bertc.machine.process_group import ProcessGroup
 from bertc.model.native import missing
 from bertc.run.beginning.init_from import Source, require_readable, source_of

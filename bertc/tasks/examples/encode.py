@@ -1,6 +1,7 @@
 """Encoding of a task's examples: templates, truncation, windows, positions of answers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import assert_never
 
 import numpy as np
@@ -12,9 +13,8 @@ from bertc.ir.learning.answer import Answer, Score, Several, label_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Race, Squad, Tagging
 from bertc.ir.learning.vector_task import Embed, Rerank
-from bertc.tasks.examples.fitting import encodings_of, fitted, ids_of
 from bertc.tasks.examples.related_rows import lists, related, searched
-from bertc.tasks.examples.task_rows import RowBuilder, TaskRows, scored_words, windows
+from bertc.tasks.examples.task_rows import RowBuilder, TaskRows, encodings_of, fitted, ids_of
 from bertc.tasks.layouts.example import (
     ChoiceExample,
     Examples,
@@ -212,3 +212,27 @@ def _answer_tokens(example: QuestionExample, offsets: NDArray[np.int32]) -> tupl
     first = int(np.searchsorted(offsets[:, 1], begin, side="right"))
     last = int(np.searchsorted(offsets[:, 0], begin + len(text), side="left")) - 1
     return (first, last) if first <= last < len(offsets) else (-1, -1)
+
+
+def windows(
+    count: int, window: int, stride: int, words: NDArray[np.int64] | None = None
+) -> Iterator[tuple[int, int]]:
+    """First token and end of each window over ``count`` tokens, which begins every ``stride``.
+
+    With the first tokens of ``words`` a window begins with a word, unless one is as long as it.
+    """
+    start = 0
+    while (end := start + window) < count:
+        yield start, end
+        later = start + min(window, stride)
+        word = later if words is None else int(words[np.searchsorted(words, later, "right") - 1])
+        start = word if word > start else later
+    yield start, count
+
+
+def scored_words(bounds: list[tuple[int, int]], places: NDArray[np.int64]) -> list[slice]:
+    """The words that each window scores: those with more context in it than in its neighbours."""
+    middles = [(after + end) // 2 for (_, end), (after, _) in pairwise(bounds)]
+    # A word without tokens goes with the word before it.
+    ends = np.searchsorted(np.maximum.accumulate(places), middles).tolist()
+    return [slice(first, end) for first, end in pairwise([0, *ends, len(places)])]

@@ -8,8 +8,7 @@ from bertc.base.diagnostics import DataError
 from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Embed, Rerank
-from bertc.tasks.examples.fitting import cut, fitted, ids_of
-from bertc.tasks.examples.task_rows import ATTENDED, MATCHED, RowBuilder
+from bertc.tasks.examples.task_rows import ATTENDED, MATCHED, RowBuilder, cut, fitted, ids_of
 from bertc.tasks.layouts.example import ChoiceExample, Examples, SearchExample, TextExample
 
 

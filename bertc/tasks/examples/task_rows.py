@@ -1,20 +1,24 @@
-"""Rows of a task's examples: token ids laid end to end, targets, and the rows' owners.
+"""Rows of a task's examples: token ids, cut to fit and laid end to end, targets, and owners.
 
 Axes: r rows, t tokens of all rows, w words of all rows.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Encoding
 
+from bertc.base.diagnostics import as_data_error
+from bertc.text.rows.pairs import overhang
 from bertc.text.vocab.template import fill_template, template_of
-from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocab.vocabulary import FAILS, Vocabulary
 
 MATCHED, ATTENDED = 1, 2
 """Uses of a token whose text has vectors of tokens."""
+TEXTS_AT_ONCE = 4096
+"""Texts in a batch of the tokenizer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,25 +133,43 @@ class RowBuilder:
         )  # fmt: skip
 
 
-def windows(
-    count: int, window: int, stride: int, words: NDArray[np.int64] | None = None
-) -> Iterator[tuple[int, int]]:
-    """First token and end of each window over ``count`` tokens, which begins every ``stride``.
-
-    With the first tokens of ``words`` a window begins with a word, unless one is as long as it.
-    """
-    start = 0
-    while (end := start + window) < count:
-        yield start, end
-        later = start + min(window, stride)
-        word = later if words is None else int(words[np.searchsorted(words, later, "right") - 1])
-        start = word if word > start else later
-    yield start, count
+def fitted(
+    first: list[int], second: list[int] | None, rows: RowBuilder
+) -> tuple[list[int], list[int] | None]:
+    """Truncate a text, or a pair token by token from the longer text (BERT), to fit in a row."""
+    if second is None:
+        return cut(first, rows.max_tokens(1), rows), None
+    a, b = len(first), len(second)
+    from_a, from_b = overhang(a, b, rows.max_tokens(2))
+    return cut(first, a - from_a, rows), cut(second, b - from_b, rows)
 
 
-def scored_words(bounds: list[tuple[int, int]], places: NDArray[np.int64]) -> list[slice]:
-    """The words that each window scores: those with more context in it than in its neighbours."""
-    middles = [(after + end) // 2 for (_, end), (after, _) in pairwise(bounds)]
-    # A word without tokens goes with the word before it.
-    ends = np.searchsorted(np.maximum.accumulate(places), middles).tolist()
-    return [slice(first, end) for first, end in pairwise([0, *ends, len(places)])]
+def cut(ids: list[int], count: int, rows: RowBuilder) -> list[int]:
+    """The first ``count`` tokens, or the last where the tokenizer truncates on the left."""
+    count = min(len(ids), max(0, count))
+    at_end = rows.vocabulary.passed_on.get("truncation_side") == "left"
+    return ids[len(ids) - count :] if at_end else ids[:count]
+
+
+def encodings_of(
+    vocabulary: Vocabulary, texts: Sequence[str | list[str]], **how: bool
+) -> Iterator[Encoding]:
+    """The encodings of texts without special tokens; ``is_pretokenized``: of lists of words."""
+    for at in range(0, len(texts), TEXTS_AT_ONCE):
+        with as_data_error(*FAILS):
+            encodings = vocabulary.tokenizer.encode_batch(
+                texts[at : at + TEXTS_AT_ONCE], add_special_tokens=False, **how
+            )
+        yield from encodings
+
+
+def ids_of(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
+    """The token ids of texts, without special ones; equal texts are encoded once."""
+    unique = list(dict.fromkeys(texts))
+    ids_by_text: dict[str, list[int]] = {}
+    for at in range(0, len(unique), TEXTS_AT_ONCE):
+        part = unique[at : at + TEXTS_AT_ONCE]
+        with as_data_error(*FAILS):
+            encodings = vocabulary.tokenizer.encode_batch_fast(part, add_special_tokens=False)
+        ids_by_text.update(zip(part, (encoding.ids for encoding in encodings), strict=True))
+    return [ids_by_text[text] for text in texts]

@@ -62,15 +62,16 @@ def in_columns(task: Tag, path: Path) -> Tagging:
     return Tagging(data=str(path), column=column, labels=task.labels)
 
 
-def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExample]:
-    """Read the sentences; unless ``labelled`` of a word a line, or of text, a sentence a line."""
+def read_tagging(task: Tagging, part: DataPart) -> list[TaggedExample]:
+    """Read the sentences; unless labelled of a word a line, or of text, a sentence a line."""
+    path = part.file
     with opened_file(path) as file:
         numbered = list(lines(file))
-    if not labelled and _is_text(task, path, [line for _, line in numbered if line.strip()]):
+    if not part.labelled and _is_text(task, path, [line for _, line in numbered if line.strip()]):
         texts = (line.split() for _, line in numbered if line.strip())
         return [TaggedExample(str(i), tuple(words), ()) for i, words in enumerate(texts)]
     read = _conll_u if task.column in CONLL_U else _conll_2003
-    sentences = [s for s in read(path, numbered, task.column, labelled) if s]
+    sentences = [s for s in read(part, numbered, task.column) if s]
     if task.column == "ner":
         sentences = _without_language(sentences)
     examples = []
@@ -116,9 +117,7 @@ def _blocks(numbered: Numbered) -> Iterator[Numbered]:
     return (list(block) for full, block in groups if full)
 
 
-def _conll_2003(
-    path: Path, numbered: Numbered, column: str, labelled: bool
-) -> Iterator[list[TaggedWord]]:
+def _conll_2003(part: DataPart, numbered: Numbered, column: str) -> Iterator[list[TaggedWord]]:
     at, width = CONLL_2003[column], 0
     for block in _blocks(numbered):
         sentence = []
@@ -126,22 +125,21 @@ def _conll_2003(
             fields = line.split("\t") if "\t" in line else line.split()
             if fields[0] == "-DOCSTART-":
                 continue
-            width = width or _checked(fields, f"{path}:{number}", column, labelled)
+            place = f"{part.source}:{number}"
+            width = width or _width(fields, place, column, part)
             if len(fields) != width:
-                raise DataError(
-                    f"{path}:{number}: {len(fields)} columns, those before have {width}",
-                    LAYOUT_HELP,
-                )
+                message = f"{place}: {len(fields)} columns, those before have {width}"
+                raise DataError(message, LAYOUT_HELP)
             tag = fields[at].strip() if width > 1 else ""
             if not fields[0].strip() or (width > 1 and not tag):
-                raise DataError(f"{path}:{number}: an empty column, a word and its tag expected")
+                raise DataError(f"{place}: an empty column, a word and its tag expected")
             sentence.append(TaggedWord(fields[0], tag, number))
         yield sentence
 
 
-def _checked(fields: list[str], place: str, column: str, labelled: bool) -> int:
+def _width(fields: list[str], place: str, column: str, part: DataPart) -> int:
     needed = max(CONLL_2003[column] + 1, 2)
-    if len(fields) == 1 and not labelled:
+    if len(fields) == 1 and not part.labelled:
         return 1
     if len(fields) == CONLL_U_COLUMNS and fields[0][0].isdecimal():
         message = f"{place}: columns of CoNLL-U, {column!r} is one of CoNLL-2003"
@@ -154,16 +152,14 @@ def _checked(fields: list[str], place: str, column: str, labelled: bool) -> int:
     return len(fields)
 
 
-def _conll_u(
-    path: Path, numbered: Numbered, column: str, labelled: bool
-) -> Iterator[list[TaggedWord]]:
+def _conll_u(part: DataPart, numbered: Numbered, column: str) -> Iterator[list[TaggedWord]]:
     """Sentences of CoNLL-U; ranges of tokens (1-2) and empty nodes (1.1) are skipped."""
     for block in _blocks(numbered):
         sentence: list[TaggedWord] = []
         for number, line in block:
             if line.startswith("#"):
                 continue
-            place, fields = f"{path}:{number}", line.split("\t")
+            place, fields = f"{part.source}:{number}", line.split("\t")
             if len(fields) != CONLL_U_COLUMNS:
                 raise DataError(
                     f"{place}: {len(fields)} columns, CoNLL-U has {CONLL_U_COLUMNS} and tabs",
@@ -177,7 +173,7 @@ def _conll_u(
                     "an empty line after each sentence, words counted from 1",
                 )
             tag = fields[CONLL_U[column]]
-            if not fields[1] or (labelled and not tag):
+            if not fields[1] or (part.labelled and not tag):
                 raise DataError(f"{place}: an empty column, a word and its {column} expected")
             sentence.append(TaggedWord(fields[1], tag, number))
         yield sentence

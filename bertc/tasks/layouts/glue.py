@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 from bertc.base.storage.paths import suffix
 from bertc.ir.learning.task import GLUE_LABELS, Glue, Xnli
@@ -68,22 +67,22 @@ def glue_parts(task: Glue) -> DataParts:
     return {name: DataPart(path) for name, path in there if path}
 
 
-def read_glue(task: Glue, path: Path, labelled: bool) -> list[TextExample]:
-    """Read the examples of a file; with ``labelled`` each must have its label."""
+def read_glue(task: Glue, part: DataPart) -> list[TextExample]:
+    """Read the examples of a file."""
     all_columns, texts, label_column = TASK_COLUMNS[task.task]
-    if suffix(path) == ".csv":
+    if suffix(part.file) == ".csv":
         all_columns = (*_PAIR, "score")
     selection = ColumnSelection(
-        required=(*texts, label_column) if labelled else texts,
-        optional=() if labelled else (label_column,),
+        required=(*texts, label_column) if part.labelled else texts,
+        optional=() if part.labelled else (label_column,),
         unnamed=(all_columns,),
         spellings=_AX if task.task == "ax" else {},
         short=task.task == "qqp",  # the official train.tsv breaks a few rows
     )
-    rows = table(path, selection)
+    rows = table(part.file, selection)
     if task.task != "stsb":
-        return _read_labelled(rows, (*texts, label_column), GLUE_LABELS[task.task], labelled)
-    hidden = () if labelled else (None, *WITHHELD)
+        return _with_labels(rows, (*texts, label_column), GLUE_LABELS[task.task], part)
+    hidden = () if part.labelled else (None, *WITHHELD)
     examples = []
     for i, (place, (*pair, cell)) in enumerate(rows):
         score = None if cell in hidden else number(cell, place, label_column, SCORES)
@@ -111,28 +110,29 @@ def xnli_parts(task: Xnli) -> DataParts:
     return parts
 
 
-def read_xnli(path: Path, language: str, labelled: bool) -> list[TextExample]:
+def read_xnli(_: Xnli, part: DataPart) -> list[TextExample]:
     """Read the examples of a file, or of its rows in one language."""
-    required, optional = (_XNLI, ()) if labelled else (_XNLI[:2], _XNLI[2:])
-    unnamed = (_XNLI,) if labelled else (_XNLI, _XNLI[:2])
-    of_row = ("language",) if language else ()
-    rows = table(path, ColumnSelection((*of_row, *required), optional, unnamed, _XNLI_SPELLINGS))
+    required, optional = (_XNLI, ()) if part.labelled else (_XNLI[:2], _XNLI[2:])
+    unnamed = (_XNLI,) if part.labelled else (_XNLI, _XNLI[:2])
+    if language := part.language:
+        required = ("language", *required)
+    rows = table(part.file, ColumnSelection(required, optional, unnamed, _XNLI_SPELLINGS))
     if language:
         rows = (row._replace(cells=row.cells[1:]) for row in rows if row.cells[0] == language)
-    return _read_labelled(rows, _XNLI, GLUE_LABELS["mnli"], labelled)
+    return _with_labels(rows, _XNLI, GLUE_LABELS["mnli"], part)
 
 
-def _read_labelled(
-    rows: Iterable[TableRow], columns: ColumnNames, labels: ColumnNames, labelled: bool
+def _with_labels(
+    rows: Iterable[TableRow], columns: ColumnNames, labels: ColumnNames, part: DataPart
 ) -> list[TextExample]:
     """The examples of rows of ``columns``, the label last; to learn from without ``-``."""
     examples = []
-    disputed = labelled and labels == GLUE_LABELS["mnli"]
+    disputed = part.labelled and labels == GLUE_LABELS["mnli"]
     for i, (place, (*cells, cell)) in enumerate(rows):
         if disputed and cell == "-":
             continue
         cell = "contradiction" if cell == "contradictory" else cell  # multinli.train.de.tsv
         texts = tuple(text(c, place, name) for c, name in zip(cells, columns[:-1], strict=True))
-        name = label_in(cell, place, columns[-1], labels, () if labelled else WITHHELD)
+        name = label_in(cell, place, columns[-1], labels, () if part.labelled else WITHHELD)
         examples.append(TextExample(str(i), texts, name))
     return examples

@@ -6,17 +6,16 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError, several
 from bertc.base.storage.paths import user_path
-from bertc.base.storage.tagged import is_tagged_file
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import Several, names_spans
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.tasks.layouts import example
 from bertc.tasks.layouts.conll import bio, in_columns, read_tagging
-from bertc.tasks.layouts.find import DataPart, DataParts
+from bertc.tasks.layouts.find import DataPart, DataParts, is_tagged_file
 from bertc.tasks.layouts.passages import checked_answer, member
-from bertc.tasks.layouts.related import read_ranked, read_texts, related
-from bertc.tasks.layouts.table import ExampleSource, rows_of
+from bertc.tasks.layouts.related import read_texts
+from bertc.tasks.layouts.table import rows_of
 from bertc.text.sources.cells import (
     NO_ANSWER,
     flag,
@@ -48,40 +47,22 @@ def own_parts(task: Own) -> DataParts:
     return parts
 
 
-def read_own(task: Own, part: DataPart, labelled: bool) -> Iterator[example.Example]:
-    """Read the examples of a part; with ``labelled`` each must have its answer."""
-    match task:
-        case Classify() | Regress():
-            return _texts(task, part.source, labelled)
-        case Choose():
-            return _chosen(task, part.source, labelled)
-        case Tag():
-            return _tagged(task, part.source, labelled)
-        case Read():
-            return _asked(task, part.source, labelled)
-        case Embed():
-            return related(task, part, labelled)
-        case Rerank():
-            return read_ranked(task, part.source, labelled)
-
-
-def _texts(
-    task: Classify | Regress, rows: ExampleSource, labelled: bool
-) -> Iterator[example.TextExample]:
+def read_answered(task: Classify | Regress, part: DataPart) -> Iterator[example.TextExample]:
+    """Read texts or pairs with labels or scores."""
     columns = (task.text, task.pair) if task.pair else (task.text,)
-    for key, place, cells in rows_of(rows, columns, task.columns, labelled):
+    for key, place, cells in rows_of(part, columns, task.columns):
         texts, answers = cells[: len(columns)], cells[len(columns) :]
         read = read_texts(texts, columns, place)
-        yield example.TextExample(key, read, _answer(task, answers, place, labelled))
+        yield example.TextExample(key, read, _answer(task, answers, place, part))
 
 
 def _answer(
-    task: Classify | Regress, cells: Sequence[Any], place: str, labelled: bool
+    task: Classify | Regress, cells: Sequence[Any], place: str, part: DataPart
 ) -> str | float | tuple[str, ...] | tuple[float, ...] | None:
     """The label, labels, score or scores in the cells of a row."""
-    names, first, hidden = task.columns, cells[0], () if labelled else NO_ANSWER
+    names, first, hidden = task.columns, cells[0], () if part.labelled else NO_ANSWER
     several = isinstance(task.answer, Several)
-    if not labelled and any(cell is None or (cell == "" and not several) for cell in cells):
+    if not part.labelled and any(cell is None or (cell == "" and not several) for cell in cells):
         return None
     if isinstance(task, Regress):
         by_column = zip(cells, names, strict=True)
@@ -97,15 +78,16 @@ def _answer(
     return label_in(first, place, names[0], task.names, hidden, task.text)
 
 
-def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[example.ChoiceExample]:
-    rows = rows_of(source, (task.passage, task.text, *task.choices), (task.label,), labelled)
+def read_choices(task: Choose, part: DataPart) -> Iterator[example.ChoiceExample]:
+    """Read questions with choices."""
+    rows = rows_of(part, (task.passage, task.text, *task.choices), (task.label,))
     for key, place, (passage, question, *cells, cell) in rows:
         choices = _choices(task, cells, place)
         name = label(cell, place, task.label)
         yield example.ChoiceExample(
             key, text(passage, place, task.passage) if task.passage else "",
             text(question, place, task.text), choices,
-            _right(name, choices, place) if name or labelled else None,
+            _right(name, choices, place) if name or part.labelled else None,
         )  # fmt: skip
 
 
@@ -140,17 +122,18 @@ def _right(name: str, choices: tuple[str, ...], place: str) -> int:
     return at
 
 
-def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[example.TaggedExample]:
-    if isinstance(source, Path) and is_tagged_file(source):
-        yield from read_tagging(in_columns(task, source), source, labelled)
+def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
+    """Read sentences with a tag for each word."""
+    if isinstance(part.source, Path) and is_tagged_file(part.source):
+        yield from read_tagging(in_columns(task, part.source), part)
         return
-    rows = rows_of(source, (task.words,), (task.tags,), labelled)
+    rows = rows_of(part, (task.words,), (task.tags,))
     for key, place, (cell, tags_cell) in rows:
         sentence = words(cell, place, task.words)
-        tags = words(tags_cell, place, task.tags) if labelled or tags_cell is not None else ()
+        tags = words(tags_cell, place, task.tags) if part.labelled or tags_cell is not None else ()
         if not sentence:
             raise DataError(f"{place}: {task.words!r} has no words")
-        if len(tags) != len(sentence) and (labelled or tags):
+        if len(tags) != len(sentence) and (part.labelled or tags):
             raise DataError(
                 f"{place}: {several(len(sentence), 'word')} and {several(len(tags), 'tag')}",
                 "a tag for each word",
@@ -163,12 +146,13 @@ def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[exampl
         yield example.TaggedExample(key, sentence, tags)
 
 
-def _asked(task: Read, source: ExampleSource, labelled: bool) -> Iterator[example.QuestionExample]:
-    rows = rows_of(source, (task.passage, task.text), (task.target, task.start), labelled)
+def read_questions(task: Read, part: DataPart) -> Iterator[example.QuestionExample]:
+    """Read questions about passages."""
+    rows = rows_of(part, (task.passage, task.text), (task.target, task.start))
     for key, place, (passage, question, answer, start) in rows:
         context = text(passage, place, task.passage)
         question_text = text(question, place, task.text)
-        if answer is None and not labelled:
+        if answer is None and not part.labelled:
             yield example.QuestionExample(key, context, question_text, (), None)
             continue
         answers = tuple(

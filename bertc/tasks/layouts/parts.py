@@ -1,21 +1,42 @@
 """The parts of each task and their examples; the only file that knows all layouts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import assert_never
+from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed
 from bertc.base.storage.paths import check_path, is_file, is_taken, names_in, user_path
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
+from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.tasks.layouts.conll import read_tagging, tagging_parts
 from bertc.tasks.layouts.example import Example
-from bertc.tasks.layouts.find import DataPart, DataParts
+from bertc.tasks.layouts.find import DataPart, DataParts, ExampleSource
 from bertc.tasks.layouts.glue import glue_parts, read_glue, read_xnli, xnli_parts
-from bertc.tasks.layouts.own import Own, own_parts, read_own
+from bertc.tasks.layouts.own import (
+    Own,
+    own_parts,
+    read_answered,
+    read_choices,
+    read_questions,
+    read_tagged,
+)
 from bertc.tasks.layouts.passages import race_parts, read_race, read_squad, squad_parts
-from bertc.tasks.layouts.table import ExampleSource, source_name
+from bertc.tasks.layouts.related import read_ranked, related
+from bertc.tasks.layouts.table import source_name
 
+LAYOUTS: Mapping[
+    type, tuple[Callable[[Any], DataParts], Callable[[Any, DataPart], Iterable[Example]]]
+] = {
+    Glue: (glue_parts, read_glue), Xnli: (xnli_parts, read_xnli),
+    Squad: (squad_parts, read_squad), Race: (race_parts, read_race),
+    Tagging: (tagging_parts, read_tagging),
+    Classify: (own_parts, read_answered), Regress: (own_parts, read_answered),
+    Choose: (own_parts, read_choices), Tag: (own_parts, read_tagged),
+    Read: (own_parts, read_questions), Embed: (own_parts, related),
+    Rerank: (own_parts, read_ranked),
+}  # fmt: skip
+"""The parts of each kind of task, by name, and the reading of one."""
 CUSTOM_PARTS = ("train", "dev", "test")
 """Parts of custom tasks, each named by an argument."""
 OFFICIAL = {
@@ -71,37 +92,20 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataP
 
 def part_examples(task: AnyTask, part: str) -> list[Example]:
     """The examples of a part by name; those of test parts may have no answers."""
-    return read_examples(task, part_named(task, part), labelled=not part.startswith("test"))
+    named = part_named(task, part)._replace(labelled=not part.startswith("test"))
+    return read_examples(task, named)
 
 
-def read_examples(task: AnyTask, part: DataPart, labelled: bool = True) -> list[Example]:
-    """The examples of any file of the task's layout; unless ``labelled`` some lack answers."""
-    return [*examples_of(task, part, labelled)]
+def read_examples(task: AnyTask, part: DataPart) -> list[Example]:
+    """The examples of any file of the task's layout."""
+    return [*examples_of(task, part)]
 
 
-def examples_of(task: AnyTask, part: DataPart, labelled: bool = True) -> Iterator[Example]:
+def examples_of(task: AnyTask, part: DataPart) -> Iterator[Example]:
     """The same one by one, of a user's own file while it is read."""
-    examples: Iterable[Example]
-    if isinstance(task, Own):
-        examples = read_own(task, part, labelled)
-    else:
-        path = part.source
-        assert isinstance(path, Path), "only custom tasks read data sets"
-        match task:
-            case Glue():
-                examples = read_glue(task, path, labelled)
-            case Xnli():
-                examples = read_xnli(path, part.language, labelled)
-            case Squad():
-                examples = read_squad(path, task.version == 2, labelled)
-            case Race():
-                examples = read_race(path, labelled)
-            case Tagging():
-                examples = read_tagging(task, path, labelled)
-            case unreachable:
-                assert_never(unreachable)
+    _, read = LAYOUTS[type(task)]
     empty = True
-    for example in examples:
+    for example in read(task, part):
         yield example
         empty = False
     if empty:
@@ -128,16 +132,5 @@ def part_named(task: AnyTask, name: str, help: str = "") -> DataPart:
 
 def named_parts(task: AnyTask) -> DataParts:
     """The parts of a task by name, whether their files are there or not."""
-    match task:
-        case Glue():
-            return glue_parts(task)
-        case Xnli():
-            return xnli_parts(task)
-        case Squad():
-            return squad_parts(task)
-        case Race():
-            return race_parts(task)
-        case Tagging():
-            return tagging_parts(task)
-        case _:
-            return own_parts(task)
+    parts, _ = LAYOUTS[type(task)]
+    return parts(task)

@@ -70,20 +70,20 @@ def squad_parts(task: Squad) -> DataParts:
     return parts
 
 
-def read_squad(path: Path, unanswerable: bool, labelled: bool) -> list[QuestionExample]:
-    """Read the questions of a file; if ``labelled`` each has an answer or is marked impossible."""
+def read_squad(task: Squad, part: DataPart) -> list[QuestionExample]:
+    """Read the questions of a file; if labelled each has an answer or is marked impossible."""
     examples = []
-    for place, passage, question in _questions(path):
+    for place, passage, question in _questions(part.file):
         key = member(question, "id", str, place)
         question_text = text(member(question, "question", str, place), place, "question")
         none = question.get("is_impossible", False)
         answers = () if none else tuple(_answers(question, passage, place))
-        if labelled and not none and not answers:
+        if part.labelled and not none and not answers:
             raise DataError(
                 f'{place}: no answers, and "is_impossible" is not true',
                 "questions to train on or to judge by need an answer",
             )
-        if none and labelled and not unanswerable:
+        if none and part.labelled and task.version == 1:
             raise DataError(f"{place}: a question without an answer", "version=2 allows them")
         answered = False if none else (bool(answers) or None)
         examples.append(QuestionExample(key, passage, question_text, answers, answered))
@@ -133,15 +133,17 @@ def race_parts(task: Race) -> DataParts:
     return {part: DataPart(files[part]) for part in ("train", "dev", "test") if part in files}
 
 
-def read_race(path: Path, labelled: bool) -> list[ChoiceExample]:
+def read_race(_: Race, part: DataPart) -> list[ChoiceExample]:
     """Read the questions of the files of a folder, or of one."""
-    examples = []
+    examples, path = list[ChoiceExample](), part.file
     for file in sorted(path.rglob("*.txt")) if is_folder(path) else [path]:
         place, passage = str(file), read_document(file)
         article = text(member(passage, "article", str, place), place, "article")
         questions = texts(member(passage, "questions", list, place), place, "questions")
         options = member(passage, "options", list, place)
-        answers = member(passage, "answers", list, place) if labelled else passage.get("answers")
+        answers = passage.get("answers")
+        if part.labelled:
+            answers = member(passage, "answers", list, place)
         for what, values in (("options", options), ("answers", answers)):
             if values is not None and len(values) != len(questions):
                 raise DataError(

@@ -70,28 +70,27 @@ LINES = ".txt"
 """The ending of files with a text a line to embed."""
 
 
-def related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
+def related(task: Embed, part: DataPart) -> Iterator[Example]:
     """Texts with those that are like or unlike them, or a search."""
     source = part.source
     if part.search:
         yield from read_search(task)
         return
     if part.sts:
-        assert isinstance(source, Path), "sts names a file"
-        yield from read_glue(Glue(task="stsb", data=str(source)), source, labelled)
+        yield from read_glue(Glue(task="stsb", data=str(source)), part)
         return
     if isinstance(source, Path) and suffix(source) == LINES:
         yield from _lines(task, source)
         return
-    if not labelled and not task.positive:
+    if not part.labelled and not task.positive:
         raise DataError(
             f"{table.source_name(source)}: a similarity is of two texts, and one column is named",
             f'--task "embed(text={task.text}, positive=COLUMN)", or `bertc embed` for vectors',
         )
-    names = (task.text, task.positive, task.negative if labelled else "")
+    names = (task.text, task.positive, task.negative if part.labelled else "")
     columns = tuple(filter(None, names))
-    hidden = () if labelled and task.score else NO_ANSWER
-    for key, place, (*cells, cell) in table.rows_of(source, columns, (task.score,), labelled):
+    hidden = () if part.labelled and task.score else NO_ANSWER
+    for key, place, (*cells, cell) in table.rows_of(part, columns, (task.score,)):
         texts = read_texts(cells[:2], columns[:2], place)
         texts += tuple(chain(*(_negatives(task, c, texts[-1], place) for c in cells[2:])))
         yield TextExample(
@@ -99,22 +98,22 @@ def related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
         )
 
 
-def read_ranked(task: Rerank, source: table.ExampleSource, labelled: bool) -> Iterator[Example]:
+def read_ranked(task: Rerank, part: DataPart) -> Iterator[Example]:
     """Lists of a positive and negatives, or pairs if the file has their label."""
     names = [task.passage] if not task.positive else [task.positive]
-    if isinstance(source, Path) and table.is_table(source):
-        names = table.names_of_columns(source)
+    if isinstance(part.source, Path) and table.is_table(part.source):
+        names = table.names_of_columns(part.source)
     listed = isinstance(task.answer, Choice) or task.label not in names
-    if labelled and task.positive in names and listed:
+    if part.labelled and task.positive in names and listed:
         columns = tuple(filter(None, (task.text, task.positive, task.negative)))
-        for key, place, cells in table.rows_of(source, columns, (), labelled):
+        for key, place, cells in table.rows_of(part, columns, ()):
             query, positive = read_texts(cells[:2], columns[:2], place)
             others = chain(*(_negatives(task, cell, positive, place) for cell in cells[2:]))
             yield ChoiceExample(key, "", query, (positive, *others), 0)
         return
     passage = task.positive if task.positive in names else task.passage
-    columns, hidden = (task.text, passage), () if labelled else NO_ANSWER
-    for key, place, cells in table.rows_of(source, columns, (task.label,), labelled):
+    columns, hidden = (task.text, passage), () if part.labelled else NO_ANSWER
+    for key, place, cells in table.rows_of(part, columns, (task.label,)):
         grade = None if cells[2] in hidden else number(cells[2], place, task.label, (0, 1))
         yield TextExample(key, read_texts(cells[:2], columns, place), grade)
 

@@ -22,7 +22,7 @@ from bertc.base.storage.paths import (
     suffix,
     user_path,
 )
-from bertc.base.storage.tagged import is_tagged_file
+from bertc.tasks.layouts.find import is_tagged_file
 from bertc.tasks.layouts.passages import read_document
 from bertc.text.sources.files import begin_as_text, has_columns, matching_files, unpacked_bytes
 from bertc.text.sources.streams import opened_stream

@@ -10,8 +10,8 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, is_folder, no_text, suffix
-from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file
 from bertc.ir.data import Hf
+from bertc.tasks.layouts.find import SAMPLE_BYTES, DataPart, ExampleSource, is_tagged_file
 from bertc.text.sources.cells import label, text
 from bertc.text.sources.streams import OpenFile, opened_stream
 from bertc.text.sources.tables import (
@@ -22,7 +22,6 @@ from bertc.text.sources.tables import (
     records,
 )
 
-ExampleSource = Path | Hf
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 """A column in a text that is made of several: Question: {question} Answer: {answer}."""
 
@@ -51,25 +50,22 @@ ExampleRow = tuple[str, str, tuple[Any, ...]]
 
 
 def rows_of(
-    source: ExampleSource,
-    required: tuple[str, ...],
-    answer_columns: tuple[str, ...],
-    labelled: bool,
+    part: DataPart, required: tuple[str, ...], answer_columns: tuple[str, ...]
 ) -> Iterator[ExampleRow]:
-    """Rows, with answers if ``labelled``; a name with columns in braces is a text with theirs."""
+    """Rows, with answers if labelled; a name with columns in braces is a text with theirs."""
     parts = [_COLUMN.findall(name) or [name] for name in required]
     columns = tuple(chain(*parts))
     selection = ColumnSelection(columns, answer_columns)
-    if labelled:
+    if part.labelled:
         selection = ColumnSelection((*columns, *answer_columns))
     numbered = selection.numbered
     if not numbered:
         selection = replace(selection, optional=(*selection.optional, "id"))
-    for i, (place, cells) in enumerate(table(source, selection)):
+    for i, (place, cells) in enumerate(table(part.source, selection)):
         rest = iter(cells)
         texts = [
-            _filled(name, [next(rest) for _ in part], place)
-            for name, part in zip(required, parts, strict=True)
+            _filled(name, [next(rest) for _ in inside], place)
+            for name, inside in zip(required, parts, strict=True)
         ]
         answers = [*rest]
         key = "" if numbered else label(answers.pop(), place, "id")

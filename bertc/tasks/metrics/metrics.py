@@ -17,10 +17,10 @@ from bertc.base.diagnostics import DataError
 from bertc.ir.learning.answer import Labels, Metric, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Rerank
-from bertc.tasks.layouts.example import Examples, SearchExample, TextExample
-from bertc.tasks.metrics.gold import AnswerValue, AnswerValues, gold
+from bertc.tasks.layouts.example import AnswerValue, Examples, SearchExample, TextExample, gold
 from bertc.tasks.metrics.ranks import ranked_scores
 
+AnswerValues = Sequence[AnswerValue]
 Spans = set[tuple[str, int, int]]
 """Spans of a sentence: kind, index of the first word, index of the last."""
 

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bertc.base.diagnostics import CannotWriteError
-from bertc.base.storage.claims import lock
-from bertc.base.storage.durable import TOO_LITTLE_ROOM
+from bertc.base.storage.durable import TOO_LITTLE_ROOM, lock
 from bertc.base.storage.paths import is_file
 from bertc.text.cache.store import MANIFEST_FILE, Facts, Progress, obtain
 

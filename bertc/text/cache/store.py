@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from bertc.base.diagnostics import DataError, LostStoreError, MissingInputError
 from bertc.base.storage import durable
-from bertc.base.storage.claims import lock
+from bertc.base.storage.durable import lock
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_text, size_bytes
 

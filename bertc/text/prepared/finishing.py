@@ -22,9 +22,8 @@ from bertc.text.prepared.manifest import (
 )
 from bertc.text.prepared.opening import copy_part
 from bertc.text.prepared.plan import HELD_OUT, TOKENIZER, PreparationPlan, read_plan
+from bertc.text.rows import rewriting
 from bertc.text.rows.cleaning import copies, keys_in
-from bertc.text.rows.holdout import join_held_out
-from bertc.text.rows.rewriting import Rewriting, hold_out_end, holds_out, rewrite, without
 from bertc.text.rows.tokens import SPLITS, TOKEN_FILES, Tokens, open_tokens
 
 STORE_READERS = 16
@@ -46,12 +45,12 @@ def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
                 read.append(keys_in(_copied(place, part, hashes, Path(name))))
             progress.advance(1)
         for number, keys in copies(read).items():
-            _change(place, plan, parts[number], partial(without, gone=keys))
+            _change(place, plan, parts[number], partial(rewriting.without, gone=keys))
         progress.end()
         plan, parts = _all_parts(place, progress, 0)
     if plan.holdout and not any(part.facts["heldout"]["tokens"] for part in parts):
-        last = holds_out([part.facts for part in parts])
-        end = partial(hold_out_end, separator=plan.separator, holdout=plan.holdout)
+        last = rewriting.holds_out([part.facts for part in parts])
+        end = partial(rewriting.hold_out_end, separator=plan.separator, holdout=plan.holdout)
         _change(place, plan, parts[last], end)
         plan, parts = _all_parts(place, progress, 0)
     put_folder(place, HELD_OUT, lambda folder: _join_parts(folder, place, plan, parts), anew=True)
@@ -106,13 +105,15 @@ def survey(
     return plan, parts, missing, damaged
 
 
-def _change(place: FolderAt, plan: PreparationPlan, part: PreparedPart, change: Rewriting) -> None:
+def _change(
+    place: FolderAt, plan: PreparationPlan, part: PreparedPart, change: rewriting.Rewriting
+) -> None:
     """Put a part with some documents fewer or elsewhere in the place of the one before."""
     dtype = np.dtype(plan.dtype).type
 
     def fill(folder: Path) -> Facts:
         now = part_at(place, part.name, plan) or part  # changed meanwhile by another process
-        facts = rewrite(folder, copy_part(place, now, folder), dtype, change)
+        facts = rewriting.rewrite(folder, copy_part(place, now, folder), dtype, change)
         return {**facts, "rows": rows_of(plan, folder), "plan": plan.fingerprint}
 
     put_folder(place, part.name, fill, anew=True)
@@ -132,7 +133,9 @@ def _join_parts(
             files = [f"heldout.{file}" for file in TOKEN_FILES]
             return open_tokens(_copied(place, part, files, aside), "heldout", dtype)
 
-        facts = join_held_out(folder, (opened(p) for p in parts if p.facts["heldout"]["tokens"]))
+        facts = rewriting.join_held_out(
+            folder, (opened(p) for p in parts if p.facts["heldout"]["tokens"])
+        )
     (folder / "train.counts").write_bytes(total.tobytes())
     return facts
 

@@ -33,8 +33,7 @@ from bertc.text.shards import spelling
 from bertc.text.sources.files import open_files
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import CorpusText, TextSource, identifies_file
-from bertc.text.vocab.existing import load_vocabulary
-from bertc.text.vocab.vocabulary import Vocabulary
+from bertc.text.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertc.text.vocabularies import vocabulary_for
 
 

@@ -17,7 +17,7 @@ from bertc.text.cache import store
 from bertc.text.cache.copies import copied
 from bertc.text.prepared.manifest import PreparedPart, PreparedText, bytes_of, part_at, read_corpus
 from bertc.text.prepared.plan import LARGEST_FILE_BYTES, TOKENIZER, read_plan
-from bertc.text.rows.holdout import held_out_remark
+from bertc.text.rows.rewriting import held_out_remark
 from bertc.text.rows.tokens import Tokens, open_tokens
 from bertc.text.shards import Shard, Tokenised
 

@@ -1,7 +1,9 @@
-"""Changes of tokenised text: its end held out, documents taken out; what it then holds."""
+"""Held-out text and changes of tokenised text: documents that go, what it then holds."""
 
+import contextlib
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ MAX_LAST_DOCUMENT_FRACTION = 0.1
 """The last document is held out whole up to this fraction of all tokens."""
 COUNTED_TOKENS = 1 << 19
 COUNTS = ("tokens", "sentences", "documents")
+MAX_HELD_OUT_BYTES = 64 << 20
+"""Token ids that are held out of many parts together; the first ones give them."""
 PER_TOKEN = "words"
 """Words, as white space separates them, for each token of a text; 0 of ids without text."""
 
@@ -152,3 +156,40 @@ def _cut(train: Tokens, holdout: float) -> int:
     sentences = len(train.sentences) - 1
     first_held_out = int(np.searchsorted(train.sentences, total * (1 - holdout)))
     return min(max(first_held_out, last + 1 if last + 1 < sentences else last, 1), sentences - 1)
+
+
+def part_of_document(text: bytes, holdout: float) -> str:
+    """The part of a document, by the hash of the first piece of its text."""
+    digest = hashlib.blake2b(text, digest_size=8, person=b"holdout").digest()
+    return "heldout" if int.from_bytes(digest, "little") < holdout * 2**64 else "train"
+
+
+def held_out_remark(facts: Mapping[str, Any], holdout: float) -> str:
+    """A line about a text of which far less is held out than its share; empty of another."""
+    held = facts["heldout"]["tokens"]
+    total = held + facts["train"]["tokens"]
+    remark = (
+        f"{held:,} of {total:,} tokens are held out, far below holdout={holdout:g}, and losses on "
+        "them say little: documents are held out whole, by their hash; a larger holdout picks more"
+    )
+    return remark if 0 < held < holdout * total / 10 else ""
+
+
+def join_held_out(folder: Path, parts: Iterable[Tokens]) -> dict[str, int]:
+    """Write the held-out text of parts as one, from the first parts on; return its tokens."""
+    tokens = sentences = size = count = 0
+    with contextlib.ExitStack() as stack:
+        paths = {name: folder / f"heldout.{name}" for name in TOKEN_FILES}
+        files = {name: stack.enter_context(path.open("wb")) for name, path in paths.items()}
+        for part in parts:
+            files["ids"].write(part.ids.tobytes())
+            # The last entry is an end, with which the next part begins.
+            files["sentences"].write((part.sentences[:-1] + tokens).tobytes())
+            files["documents"].write((part.documents[:-1] + sentences).tobytes())
+            tokens, sentences = tokens + len(part.ids), sentences + len(part.sentences) - 1
+            size, count = size + part.ids.nbytes, count + part.count
+            if size >= MAX_HELD_OUT_BYTES:
+                break
+        files["sentences"].write(np.array([tokens], np.int64).tobytes())
+        files["documents"].write(np.array([sentences], np.int64).tobytes())
+    return {"tokens": count}

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from bertc.base.storage.foreign import as_data_error
+from bertc.base.diagnostics import as_data_error
 from bertc.ir.cleaning import EVERY, Documents
 from bertc.ir.data import Sentences
 from bertc.text.cache.store import Progress, fingerprint
 from bertc.text.cache.workers import processes, spread
+from bertc.text.rows import rewriting
 from bertc.text.rows.cleaning import CleanWriter, Measure, Traits, removal_text
-from bertc.text.rows.holdout import part_of_document
-from bertc.text.rows.rewriting import PER_TOKEN, hold_out_end, split_facts, too_little, write_counts
 from bertc.text.rows.tokens import token_dtype
 from bertc.text.sources.source import TextSource, split_sentences
 from bertc.text.vocab.vocabulary import FAILS, Vocabulary, splits
@@ -69,23 +68,23 @@ def tokenise(
     finally:
         writer.abandon()
     needed = (2 if holdout else 1) * (2 if source.paired else 1)
-    held = sum(counts["sentences"] for counts in split_facts(folder, dtype).values())
+    held = sum(counts["sentences"] for counts in rewriting.split_facts(folder, dtype).values())
     if least and held < needed:
         count = "fewer than two" if holdout else "no"
         noun = "pairs" if source.paired else "sentences"
         after = f" where {removal_text(writer.removed)}" if writer.removed else ""
-        raise too_little(source.name, f"{count} {noun}{after}")
+        raise rewriting.too_little(source.name, f"{count} {noun}{after}")
     if holdout and least:
-        hold_out_end(folder, dtype, vocabulary.sep, holdout, source.paired)
+        rewriting.hold_out_end(folder, dtype, vocabulary.sep, holdout, source.paired)
     progress.end()
-    write_counts(folder, dtype, vocabulary.size, vocabulary.special)
+    rewriting.write_counts(folder, dtype, vocabulary.size, vocabulary.special)
     facts: dict[str, Any] = {"name": source.name, "content": digest.hexdigest()}
     if rules != EVERY:
         facts["content"] = fingerprint(facts["content"], rules.model_dump())
         facts["removed"] = dict(sorted(writer.removed.items()))
-    counts = split_facts(folder, dtype)
+    counts = rewriting.split_facts(folder, dtype)
     tokens = sum(of_split["tokens"] for of_split in counts.values())
-    return {**facts, PER_TOKEN: writer.words / max(1, tokens), **counts}
+    return {**facts, rewriting.PER_TOKEN: writer.words / max(1, tokens), **counts}
 
 
 def _write(writer: CleanWriter, runs: list[Run], encoded: Encoded) -> None:
@@ -153,7 +152,7 @@ def _batches(
         raw = text.encode("utf-8", "surrogatepass")
         digest.update(b"\0" * first + raw)
         if first:
-            part, inside = part_of_document(kin.encode() or raw, holdout), False
+            part, inside = rewriting.part_of_document(kin.encode() or raw, holdout), False
         runs.append((first, part, measure.add(text, first)))
         amount += read
         pieces.append((text, inside))

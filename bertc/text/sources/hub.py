@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import DataError, MissingInputError, listed
-from bertc.base.storage.foreign import as_data_error
+from bertc.base.diagnostics import DataError, MissingInputError, as_data_error, listed
 from bertc.base.storage.paths import is_taken
 from bertc.ir.data import Hf
 from bertc.text.sources.source import Piece, TextSource, pieces_of_text

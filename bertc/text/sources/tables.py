@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from bertc.base.diagnostics import DataError, MissingColumnError, listed, nearest
-from bertc.base.storage.foreign import as_data_error
+from bertc.base.diagnostics import DataError, MissingColumnError, as_data_error, listed, nearest
 from bertc.base.storage.paths import PACKED, AnyFile, suffix
 from bertc.text.sources.streams import OpenFile, lines
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from posixpath import commonprefix
 from typing import Any
 
-from bertc.base.diagnostics import BertcError, DataError, UnsafeError
-from bertc.base.storage.foreign import as_data_error
+from bertc.base.diagnostics import BertcError, DataError, UnsafeError, as_data_error
 from bertc.base.storage.json_file import parse_json, shown
 from bertc.base.storage.plain_file import read_bytes
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
+from bertc.base.diagnostics.errors import as_data_error
 from bertc.base.storage import durable
-from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import cache_folder, is_file, is_folder, is_taken
 from bertc.base.storage.plain_file import read_bytes, read_text, refuse_pointer
@@ -27,6 +27,7 @@ from bertc.text.tokenizers.by_transformers import (
     LARGEST_FILE_BYTES,
     NOT_PASSED_ON,
     OTHER_FILES,
+    SENTENCEPIECE_FILES,
     TOKEN_ROLES,
     checked_size,
 )
@@ -58,6 +59,20 @@ class ReadTokenizer:
     passed_on: Mapping[str, Any]
     lower: bool
 
+    @property
+    def tokenizer(self) -> Any:
+        """The ``Tokenizer`` itself, made anew."""
+        from tokenizers import Tokenizer
+
+        with as_data_error(f"{self.file}: not a tokenizer.json", ANOTHER):
+            return Tokenizer.from_str(self.written)
+
+    @property
+    def sentencepiece_files(self) -> dict[str, bytes]:
+        """The files of SentencePiece next to it, by name."""
+        paths = [self.file.with_name(name) for name in SENTENCEPIECE_FILES]
+        return {path.name: read_bytes(path, LARGEST_FILE_BYTES) for path in paths if is_file(path)}
+
 
 def tokenizer_folder(run: Path) -> Path:
     """The folder of a tokenizer: ``tokenizer/`` of a run, a model's folder itself."""
@@ -86,11 +101,7 @@ def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:
 
 def vocabulary_size(read: ReadTokenizer) -> int:
     """The number of token ids, those of added tokens too."""
-    from tokenizers import Tokenizer
-
-    with as_data_error(f"{read.file}: not a tokenizer.json", ANOTHER):
-        ids = Tokenizer.from_str(read.written).get_vocab(with_added_tokens=True)
-    return checked_size(ids, str(read.file))
+    return checked_size(read.tokenizer.get_vocab(with_added_tokens=True), str(read.file))
 
 
 def _file(path: Path) -> Path:

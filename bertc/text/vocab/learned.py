@@ -18,8 +18,7 @@ from tokenizers import (
     trainers,
 )
 
-from bertc.base.diagnostics import DataError
-from bertc.base.storage.foreign import as_data_error
+from bertc.base.diagnostics import DataError, as_data_error
 from bertc.ir.vocabulary import ByteBpe, Bytes, Unigram, WordPiece, Words
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bertc.base.storage.foreign import as_data_error
+from bertc.base.diagnostics import as_data_error
 from bertc.text.vocab.vocabulary import FAILS, Vocabulary
 
 Ends = tuple[tuple[int, ...], tuple[int, ...]]

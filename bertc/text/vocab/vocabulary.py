@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, pre_tokenizers, processors
 
 from bertc.base.diagnostics import DataError, escaped
+from bertc.base.storage.paths import user_path
+from bertc.ir.vocabulary import TokenizerFile
 from bertc.text.tokenizers.by_transformers import ANOTHER, checked_size
+from bertc.text.tokenizers.reading import read_tokenizer, tokenizer_folder
 
 ROLES: Mapping[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>"), "unk": ("[UNK]", "<unk>"), "cls": ("[CLS]", "<cls>", "<s>"),
@@ -241,3 +245,35 @@ def _starts_word(token: str, model: str) -> bool:
             if token.startswith((BLANK, "<")) or token in PUNCTUATION:
                 return True
             return not all(c.lower() in ENGLISH or c in PUNCTUATION for c in token)
+
+
+def differing_token(
+    theirs: Vocabulary, ours: Vocabulary
+) -> tuple[int, str | None, str | None] | None:
+    """The first number that is another token in each, and these; None for no token."""
+    pairs = ([read.token(i) for i in range(read.size)] for read in (theirs, ours))
+    for number, (first, second) in enumerate(zip_longest(*pairs)):
+        if first != second:
+            return number, first, second
+    return None
+
+
+def vocabulary_of(run: Path, rows: int) -> Vocabulary:
+    """The vocabulary of a run or model folder whose token table has ``rows`` rows."""
+    return load_vocabulary(TokenizerFile(path=str(tokenizer_folder(run))), rows)
+
+
+def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
+    """Read a tokenizer's files; ``rows`` is the size of the token table, 0 if unknown."""
+    read = read_tokenizer(user_path(node.path), node.lower)
+    vocabulary = from_tokenizer(
+        read.tokenizer, str(read.file), read.named, read.passed_on, read.sentencepiece_files
+    )
+    if rows and vocabulary.size > rows:
+        raise DataError(
+            f"{read.file} has {vocabulary.size:,} tokens, the model only {rows:,}: token "
+            f"{vocabulary.token(rows)!r} has no row",
+            "leave the size of the vocabulary out, so that it is read from the file; of a model "
+            "folder take all files from one source",
+        )
+    return vocabulary

@@ -263,7 +263,7 @@ def test_labels_that_training_lacks(tmp_path: Path) -> None:
     for read in (
         lambda: part_examples(task, "dev"),
         lambda: part_examples(task, "test"),
-        lambda: read_examples(task, DataPart(path), labelled=False),
+        lambda: read_examples(task, DataPart(path, labelled=False)),
     ):
         with pytest.raises(DataError, match=r"dev.csv:3: unknown label 'c', one of 'a', 'b'"):
             read()

@@ -25,11 +25,11 @@ from bertc.tasks.layouts.example import (
     QuestionExample,
     TaggedExample,
     TextExample,
+    gold,
 )
 from bertc.tasks.layouts.find import DataPart
 from bertc.tasks.layouts.parts import dev_parts, part_examples, training_examples
 from bertc.tasks.layouts.parts import read_examples as read_part
-from bertc.tasks.metrics.gold import gold
 
 PAIR = "sentence1\tsentence2"
 MNLI = (
@@ -40,7 +40,7 @@ STSB = f"index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\t{PAIR}\tscor
 
 
 def read_examples(task: AnyTask, path: Path) -> list[Example]:
-    return read_part(task, DataPart(path), labelled=False)
+    return read_part(task, DataPart(path, labelled=False))
 
 
 def write(path: Path, *rows: str, end: str = "\n", bom: bool = False) -> Path:

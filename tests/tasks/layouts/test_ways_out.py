@@ -6,10 +6,9 @@ import pytest
 
 from bertc.api import check
 from bertc.base.diagnostics import DataError, SpecError
-from bertc.base.storage.tagged import has_tagged_words
 from bertc.ir.learning.custom_task import Classify, Tag
 from bertc.tasks.layouts.example import TaggedExample
-from bertc.tasks.layouts.find import files_of
+from bertc.tasks.layouts.find import files_of, has_tagged_words
 from bertc.tasks.layouts.parts import training_examples
 from bertc.tasks.layouts.survey import survey
 from bertc.tasks.layouts.table import table
