@@ -38,14 +38,14 @@ def exit_code(error: BaseException, color: bool) -> int:
             return error.exit_code
         case StoppedError():
             # The requested stop happened: no error, though not the end either.
-            _say(error.message + (f"\nhelp: {error.help}" if error.help else ""))
+            _say(error.message, error.help)
             return error.exit_code
         case BertcError():
-            _complain(error.message, error.help)
+            _say(f"error: {error.message}", error.help)
             return error.exit_code
         case KeyboardInterrupt() | typer.Abort():
-            _complain(
-                "interrupted",
+            _say(
+                "error: interrupted",
                 "what was saved is kept: go on with --resume, or run the same command again",
             )
             return INTERRUPTED
@@ -54,14 +54,14 @@ def exit_code(error: BaseException, color: bool) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError() if error.errno in (*TOO_LITTLE_ROOM, errno.EROFS):
-            _complain(f"cannot write {error.filename or 'the output'}: {reason(error)}")
+            _say(f"error: cannot write {error.filename or 'the output'}: {reason(error)}")
             return CANNOT_WRITE
         case OSError() if error.errno in TOO_LITTLE_ELSE:
-            _complain(f"this machine has too little of what is needed: {reason(error)}")
+            _say(f"error: this machine has too little of what is needed: {reason(error)}")
             return NO_MEMORY
         case OSError() if error.filename:
             # The last net: who opens a file says better what it was for.
-            _complain(f"cannot use {error.filename}: {reason(error)}", "check the path")
+            _say(f"error: cannot use {error.filename}: {reason(error)}", "check the path")
             return MISSING
         # Errors of torch, which need not be loaded here; torch.OutOfMemoryError is a RuntimeError.
         case MemoryError() | RuntimeError() if (
@@ -69,7 +69,7 @@ def exit_code(error: BaseException, color: bool) -> int:
             or type(error).__name__ == "OutOfMemoryError"
             or "DefaultCPUAllocator" in str(error)
         ):
-            _complain("out of memory", "a shorter text, or --set microbatch=1")
+            _say("error: out of memory", "a shorter text, or --set microbatch=1")
             return NO_MEMORY
         case _:
             code = _report_misuse(error)
@@ -129,17 +129,14 @@ def _internal(error: BaseException) -> int:
         report = f"with the file {Path(file.name)}"
     except OSError:
         report = f"with this:\n{text}"
-    _complain(
-        f"internal error: {type(error).__name__}",
+    _say(
+        f"error: internal error: {type(error).__name__}",
         f"this is a mistake in bertc; please report it {report}",
     )
     return INTERNAL
 
 
-def _complain(message: str, help: str = "") -> None:
-    _say(f"error: {message}" + (f"\nhelp: {help}" if help else ""))
-
-
-def _say(text: str) -> None:
+def _say(text: str, help: str = "") -> None:
+    text += f"\nhelp: {help}" if help else ""
     with suppress(OSError):  # the terminal may be gone
         print(for_terminal(text), file=sys.stderr, flush=True)

@@ -11,9 +11,8 @@ from typing import Any
 
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError
 from bertc.base.storage import durable
-from bertc.base.storage.json_file import parse_json, read_json
 from bertc.base.storage.paths import is_file, is_folder
-from bertc.base.storage.plain_file import opened
+from bertc.base.storage.plain_file import opened, parse_json, read_json
 from bertc.hub.folders import SENTENCES, checkpoint_folders, checkpoint_name
 from bertc.ir.program.stage import EVALUATED_FILES
 from bertc.text.tokenizers.by_transformers import LARGEST_FILE_BYTES

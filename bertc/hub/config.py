@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import ValidationError
 
 from bertc.base.diagnostics import DataError, UnsafeError
-from bertc.base.storage.json_file import read_json, shown, shown_name
 from bertc.base.storage.paths import is_file, is_taken
+from bertc.base.storage.plain_file import read_json, shown, shown_name
 from bertc.hub import families
 from bertc.hub.families.bert import BERT
 from bertc.hub.families.config import HfConfig, Single

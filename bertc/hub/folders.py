@@ -6,8 +6,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed, several
-from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import is_file, is_folder, is_taken
+from bertc.base.storage.plain_file import read_json
 from bertc.ir.program.resolved import Resolved
 
 RESOLVED = "resolved.json"

@@ -9,9 +9,8 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
-from bertc.base.storage.json_file import parse_json, read_json, shown
 from bertc.base.storage.paths import is_file, is_taken
-from bertc.base.storage.plain_file import read_bytes
+from bertc.base.storage.plain_file import parse_json, read_bytes, read_json, shown
 from bertc.hub.folders import RESOLVED, SENTENCES, read_network
 from bertc.hub.token_vectors import CHAINS, DENSE, LENGTHS, of_tokens, pylate_settings, refused
 from bertc.ir.base import Node

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bertc.base.diagnostics import BertcError, DataError
-from bertc.base.storage.json_file import read_json, shown, shown_name
+from bertc.base.storage.plain_file import read_json, shown, shown_name
 from bertc.hub.config import MAX_BYTES, with_scores
 from bertc.hub.families.config import HfConfig
 from bertc.hub.families.family import Family, HfClass, TaskClass

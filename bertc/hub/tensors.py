@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage import durable
-from bertc.base.storage.json_file import shown_name
+from bertc.base.storage.plain_file import shown_name
 from bertc.hub.folder import ELSEWHERE
 
 MOST_NAMED = 5

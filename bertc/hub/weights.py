@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError, listed
-from bertc.base.storage.json_file import read_json, shown, shown_name
 from bertc.base.storage.paths import is_file
-from bertc.base.storage.plain_file import refuse_pointer
+from bertc.base.storage.plain_file import read_json, refuse_pointer, shown, shown_name
 from bertc.hub import composer, families
 from bertc.hub.families.family import Family
 from bertc.hub.keys import ANGLES, BUFFERS, of_encoder, plain, prefixes

@@ -193,12 +193,10 @@ class Live(Display):
             self._start(now.stage, now.steps, training=True)
         assert self._task is not None, "the bar was started above"
         self._progress.update(
-            self._task,
-            completed=now.step,
-            description=now.stage,
+            self._task, completed=now.step, description=now.stage,
             figures=f"loss {now.loss:.3f}  {_figures(now)}",
             left="" if now.seconds_left is None else clock_text(now.seconds_left),
-        )
+        )  # fmt: skip
 
     def close(self) -> None:
         """Remove the bar and restore the terminal."""

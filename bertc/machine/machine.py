@@ -1,12 +1,15 @@
-"""The machine of a run: its device and memory, its plan, and deterministic kernels."""
+"""The machine of a run: its device, memory and speed, its plan, and deterministic kernels."""
 
+import math
 import os
 import platform
 import subprocess
 import sys
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +17,13 @@ import torch
 
 from bertc.base.cores import GROUPS, available_cores, system_text
 from bertc.base.diagnostics import MachineError
-from bertc.cost import Estimate, estimate, largest_microbatches, layout_on
+from bertc.cost import Device, Estimate, estimate, largest_microbatches, layout_on
+from bertc.cost.machines.accelerators import LAUNCH_SECONDS, PRODUCTS_OF_A_STEP, accelerator_called
 from bertc.cost.machines.calibration import cpu_info
 from bertc.cost.machines.devices import this_cpu
 from bertc.cost.planning.plan import Machine, Plan, plan
 from bertc.cost.planning.world import ALONE, World
 from bertc.ir.program.resolved import Resolved, Run
-from bertc.machine.speed import device_here
 from bertc.model.native import missing
 
 
@@ -51,15 +54,6 @@ def cost_on(machine: Machine, resolved: Resolved, lengths: Sequence[int], world:
     """Estimate a run on this machine; an unknown GPU is measured first."""
     device = device_here(machine, world.per_host)
     return estimate(resolved, device, devices=world.size, lengths=lengths)
-
-
-def _threads() -> int:
-    """The number of torch's threads, at most the cores that this process may use.
-
-    torch ignores the quotas of control groups; beyond a quota all threads wait for its next period.
-    """
-    taken = torch.get_num_threads()
-    return taken if os.environ.get("OMP_NUM_THREADS") else min(taken, available_cores())
 
 
 def _processor() -> str:
@@ -131,8 +125,12 @@ def determinism(enabled: bool = True) -> Iterator[None]:
     values are sorted first, and the compiler neither pads nor tunes (torch, attention_backward.cu
     and _inductor).
     """
-    # With an explicit number of threads MKL does not take fewer.
-    torch.set_num_threads(_threads())
+    # torch ignores the quotas of control groups; beyond a quota all threads wait for its next
+    # period. With an explicit number of threads MKL does not take fewer.
+    threads = torch.get_num_threads()
+    if not os.environ.get("OMP_NUM_THREADS"):
+        threads = min(threads, available_cores())
+    torch.set_num_threads(threads)
     with ExitStack() as stack:
         # The warning is about writing into outputs of a layer's parts, which bertc does not do.
         stack.enter_context(warnings.catch_warnings())
@@ -190,10 +188,8 @@ def _deterministic_kernels() -> Iterator[None]:
         name, refused, _ = str(error).partition(" does not have a deterministic implementation")
         if not refused:
             raise
-        raise MachineError(
-            f"deterministic=yes: torch has no deterministic kernel for {name}",
-            help="deterministic=no, in a new run",
-        ) from None
+        message = f"deterministic=yes: torch has no deterministic kernel for {name}"
+        raise MachineError(message, help="deterministic=no, in a new run") from None
     finally:
         torch.set_deterministic_debug_mode(before)
         torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
@@ -225,3 +221,73 @@ def _single_draws() -> AbstractContextManager[object]:
         return nullcontext()
     patched: AbstractContextManager[object] = config.patch(align_random_eager=True)
     return patched
+
+
+MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8)}
+"""Width of the timed products, and their number between two looks at the clock."""
+MATMUL_SECONDS = 0.3
+COPIED_NUMBERS = 1 << 26
+SHARE_OF_MEASURED = PRODUCTS_OF_A_STEP / 0.79
+"""Fraction of the measured rate that a step's products reach.
+
+An A100's large products reach 0.79 of the peak on its data sheet, so that steps get a larger
+fraction of a measured rate than of a published one.
+"""
+
+
+def device_here(machine: Machine, processes: int = 1) -> Device:
+    """The figures of the device of a run, for one of ``processes`` on this machine."""
+    if machine.device == "cpu":
+        return this_cpu(processes)
+    known = accelerator_called(machine.name)
+    if known:
+        return replace(known, memory_bytes=machine.memory_bytes)
+    return measured(machine)
+
+
+def measured(machine: Machine) -> Device:
+    """Measure matmul and copy rates of the GPU."""
+    device = torch.device(machine.device)
+    fp32 = matmul_flops_per_second(device, torch.float32)
+    bf16 = matmul_flops_per_second(device, torch.bfloat16) if machine.fast_bf16 else 0.0
+    source = torch.zeros(COPIED_NUMBERS, device=device)
+    target = torch.empty_like(source)
+    copy_seconds = _least_seconds(device, lambda: target.copy_(source))
+    return Device(
+        name=machine.name, kind=machine.device, memory_bytes=machine.memory_bytes,
+        bf16_flops=bf16, fp32_flops=fp32,
+        bandwidth_bytes=2 * source.nbytes / copy_seconds,  # read and written
+        product_share=SHARE_OF_MEASURED, launch_seconds=LAUNCH_SECONDS,
+        source="of large products and copies that were measured here; shares as on an A100",
+    )  # fmt: skip
+
+
+def finish(device: torch.device) -> None:
+    """Wait until the device has finished all work queued on it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
+    """The best rate of a large square matmul in FLOPs per second, an upper bound for steps."""
+    n, products = MATMUL[device.type]
+    first, second = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
+    result = first @ second
+
+    def multiply() -> None:
+        for _ in range(products):
+            torch.mm(first, second, out=result)
+
+    return products * 2 * n**3 / _least_seconds(device, multiply)
+
+
+def _least_seconds(device: torch.device, work: Callable[[], object]) -> float:
+    """The seconds of the fastest of the calls within ``MATMUL_SECONDS``, of one at least."""
+    finish(device)
+    least, until = math.inf, time.perf_counter() + MATMUL_SECONDS
+    while time.perf_counter() < until or least == math.inf:
+        started = time.perf_counter()
+        work()
+        finish(device)
+        least = min(least, time.perf_counter() - started)
+    return least

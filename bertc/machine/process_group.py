@@ -3,7 +3,6 @@
 Single-process runs never initialise torch.distributed.
 """
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +25,6 @@ PREPARATION_TIMEOUT = timedelta(days=7)
 """Wait of the other processes while the first prepares the text, which may be very large."""
 GRACE_SECONDS = 5.0
 """Grace period in seconds after a peer dies; the launcher reports the original failure."""
-MESSAGE_BYTES = 2048
 LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
 """Words of errors that mean that another process is gone."""
 CachedT = TypeVar("CachedT")
@@ -96,17 +94,12 @@ class ProcessGroup:
                 self.stop.agree(number)
 
     def share(self, value: Any) -> Any:
-        """Broadcast the first process's value, as JSON."""
+        """Broadcast the first process's value."""
         if not self.is_distributed:
             return value
-        text = json.dumps(value).encode() if self.is_main else b""
-        length = torch.tensor([len(text)])
-        dist.broadcast(length, 0, group=self.quiet_group)
-        raw = torch.zeros(int(length), dtype=torch.uint8)
-        if self.is_main:
-            raw = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        dist.broadcast(raw, 0, group=self.quiet_group)
-        return json.loads(bytes(raw.tolist()))
+        values = [value]
+        dist.broadcast_object_list(values, 0, group=self.quiet_group)
+        return values[0]
 
     def share_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Replace tensors in main memory by those of the first process."""
@@ -135,12 +128,9 @@ class ProcessGroup:
         """The first non-empty message, by rank, on every process."""
         if not self.is_distributed:
             return text
-        message = text.encode()[:MESSAGE_BYTES].ljust(MESSAGE_BYTES)
-        messages = torch.zeros(self.world.size, MESSAGE_BYTES, dtype=torch.uint8)
-        messages[self.rank] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
-        dist.all_reduce(messages, group=self.quiet_group)
-        texts = (bytes(row.tolist()).decode(errors="ignore").strip() for row in messages)
-        return next((text for text in texts if text), "")
+        texts = [""] * self.world.size
+        dist.all_gather_object(texts, text.strip(), group=self.quiet_group)
+        return next(filter(None, texts), "")
 
     def in_turn(self, make: Callable[[], CachedT]) -> CachedT:
         """Call ``make`` in the first process, which fills the cache, and then in the others.
@@ -184,8 +174,15 @@ def join_group(device: str, stop: Stop, resuming: Callable[[], str]) -> Iterator
     if world.size == 1:
         yield ProcessGroup(rank, world, stop)
         return
+    refuse_too_few_devices(device, world.per_host)
+    cuda = device != "cpu" and torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
     try:
-        yield _meet(rank, world, device, stop)
+        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+        dist.init_process_group(backend, rank=rank, world_size=world.size, timeout=STEP_TIMEOUT)
+        quiet_group = dist.new_group(backend="gloo", timeout=PREPARATION_TIMEOUT)
+        yield ProcessGroup(rank, world, stop, quiet_group)
     except RuntimeError as error:
         # Gloo raises plain RuntimeErrors, whose text names gloo or the connection.
         if not isinstance(error, dist.DistError) and not any(w in str(error) for w in LOST):
@@ -197,22 +194,6 @@ def join_group(device: str, stop: Stop, resuming: Callable[[], str]) -> Iterator
     # After the except block, so that the tensors of the failed step are freed.
     if lost:
         raise _peer_lost(rank, stop, resuming())
-
-
-def _meet(rank: int, world: World, device: str, stop: Stop) -> ProcessGroup:
-    refuse_too_few_devices(device, world.per_host)
-    cuda = device != "cpu" and torch.cuda.is_available()
-    if cuda:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if cuda else "gloo",
-        rank=rank,
-        world_size=world.size,
-        timeout=STEP_TIMEOUT,
-    )
-    return ProcessGroup(
-        rank, world, stop, dist.new_group(backend="gloo", timeout=PREPARATION_TIMEOUT)
-    )
 
 
 def _peer_lost(rank: int, stop: Stop, help: str) -> BaseException:

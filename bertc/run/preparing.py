@@ -10,7 +10,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import watching
 from bertc.text.prepared.finishing import finish_preparing, survey
 from bertc.text.prepared.making import begin_preparing, make_parts
-from bertc.text.prepared.manifest import part_at, read_corpus
+from bertc.text.prepared.opening import part_at, read_corpus
 from bertc.text.prepared.plan import CORPUS_FILE, HELD_OUT
 from bertc.text.rows.cleaning import removal_text
 from bertc.text.rows.rewriting import held_out_remark

@@ -18,9 +18,16 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.ir.vocabulary import WordPiece
 from bertc.learn.step.feed import Feed
-from bertc.machine.machine import detect, dtype_of, kernels, make_plan
+from bertc.machine.machine import (
+    detect,
+    device_here,
+    dtype_of,
+    finish,
+    kernels,
+    make_plan,
+    matmul_flops_per_second,
+)
 from bertc.machine.memory import begin_peak, keep_freed_memory, peak_beyond
-from bertc.machine.speed import device_here, finish, matmul_flops_per_second
 from bertc.model import build
 from bertc.run.beginning.synthetic import RandomText, first_step
 from bertc.run.counterpart import Counterpart, counterpart

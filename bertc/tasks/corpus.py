@@ -14,8 +14,7 @@ from bertc.ir.data import WINDOW, Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.tasks.examples.copies import Copier, WordNetworks
-from bertc.tasks.examples.task import TaskSet
-from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.examples.task import TaskData, TaskSet
 from bertc.tasks.examples.task_sets import read_tasks, task_digest
 from bertc.tasks.layouts.parts import dev_parts, part_named
 from bertc.text.batches.arranged import TextData, arrange

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +61,7 @@ def changed_vocabulary(
         case Trimmed(tokens=tokens):
             how = [tokens, run.clean.model_dump(exclude_defaults=True)]
 
-    def make(folder: Path) -> Facts:
+    def make() -> Tokenizer:
         match node:
             case Extended(words=int(wanted)):
                 words = changed.words_in_text(base, sample(texts, progress, smoothing), wanted)
@@ -75,13 +75,26 @@ def changed_vocabulary(
                 read = [tokenise_source(s, base, everything, cache, progress) for _, s in texts]
                 counts = np.sum([text.counts for text in read], axis=0)
                 tokenizer = changed.trim_tokenizer(base, counts, node.tokens)
-        (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
-        return {"size": tokenizer.get_vocab_size()}
+        return tokenizer
 
     name = fingerprint(VERSION, node.kind, how, spelling(base), read)
-    folder = cache / "vocabularies" / name
-    obtain(folder, make, progress)
+    return _made(cache / "vocabularies" / name, make, progress, base)
+
+
+def _made(
+    folder: Path, make: Callable[[], Tokenizer], progress: Progress, base: Vocabulary | None = None
+) -> Vocabulary:
+    """The vocabulary in a folder of the cache, which is made if it is not there."""
+
+    def fill(aside: Path) -> Facts:
+        tokenizer = make()
+        (aside / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+        return {"size": tokenizer.get_vocab_size()}
+
+    obtain(folder, fill, progress)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if base is None:
+        return from_tokenizer(tokenizer, str(folder))
     passed_on = {k: v for k, v in base.passed_on.items() if k != "tokenizer_class"}
     return from_tokenizer(tokenizer, str(folder), base.named, passed_on)
 
@@ -106,26 +119,23 @@ def vocabulary_for(
     if isinstance(node, Extended | Trimmed):
         return changed_vocabulary(node, monolingual, resolved.run, cache, progress)
 
-    def make(folder: Path) -> dict[str, int]:
+    def make() -> Tokenizer:
         texts = sample(monolingual, progress, node.smoothing)
         progress.begin(f"learning {node.size:,} tokens", 0, "bytes")
         tokenizer = learn(node, texts)
         progress.end()
-        (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         size = tokenizer.get_vocab_size()
         if size < node.size / MOST_UNFILLED:
             few = f"the text gives only {size:,} of {node.size:,} tokens"
             raise DataError(few, f"vocab={node.kind}({size}), or more text")
         if size < node.size:  # once: a run that opens it from the cache does not repeat it
             progress.note(f"the corpus gives only {size:,} of {node.size:,} tokens")
-        return {"size": size}
+        return tokenizer
 
     read = [(language, source.identity) for language, source in monolingual]
     trainer = ["sentencepiece, white space"] if by_sentencepiece else []
     name = fingerprint(VERSION, node.model_dump(mode="json"), read, *trainer)
-    folder = cache / "vocabularies" / name
-    obtain(folder, make, progress)
-    return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))
+    return _made(cache / "vocabularies" / name, make, progress)
 
 
 def exact(resolved: Resolved, cache: Path, progress: Progress, learned: Path | None) -> Resolved:

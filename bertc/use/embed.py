@@ -19,9 +19,8 @@ from bertc.ir.program.settings import RunPrecision
 from bertc.machine.display import choose
 from bertc.run.models.loading import load, placed
 from bertc.run.models.vectors import Embedded, embed, likeness
-from bertc.tasks.layouts.find import DataPart
 from bertc.tasks.layouts.related import read_texts
-from bertc.tasks.layouts.table import rows_of
+from bertc.tasks.layouts.table import DataPart, rows_of
 from bertc.text.sources.files import has_columns, matching_files
 from bertc.text.sources.streams import lines, opened_stream
 from bertc.use.answer_files import AnswerRow

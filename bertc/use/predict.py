@@ -21,13 +21,12 @@ from bertc.run.evaluation.task_lookup import columns_told, task_of
 from bertc.run.models.loading import load, placed
 from bertc.run.records.calibration import fit_of
 from bertc.tasks.examples.encode import encode
-from bertc.tasks.examples.remarks import notes_on_cuts
 from bertc.tasks.examples.task import TaskSet
+from bertc.tasks.examples.task_rows import notes_on_cuts
 from bertc.tasks.layouts import example
-from bertc.tasks.layouts.find import DataPart
 from bertc.tasks.layouts.own import Own
 from bertc.tasks.layouts.parts import examples_of
-from bertc.tasks.layouts.table import is_table, names_of_columns, table
+from bertc.tasks.layouts.table import DataPart, is_table, names_of_columns, table
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.sources.tables import ColumnSelection

@@ -25,8 +25,7 @@ from bertc.run.evaluation.open_run import read_text
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.records.folder import RunFolder
 from bertc.tasks.corpus import prepare
-from bertc.tasks.examples.task import TaskBatch, TaskSet, cut, gather
-from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.examples.task import TaskBatch, TaskData, TaskSet, cut, gather
 from bertc.text.batches.arranged import TextData
 from bertc.text.batches.batch import RawBatch
 from bertc.text.vocab.vocabulary import Vocabulary

@@ -27,8 +27,8 @@ from bertc.run.models.loading import load as load_model
 from bertc.run.models.vectors import batch_of_rows, embed
 from bertc.run.records.calibration import fit_of
 from bertc.tasks.examples.encode import encode
+from bertc.tasks.examples.task_rows import template_of
 from bertc.tasks.layouts import example
-from bertc.text.vocab.template import template_of
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.use.attention import AttentionMaps, see_maps
 from bertc.use.fill_mask import Filled, filled

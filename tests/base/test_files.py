@@ -15,8 +15,7 @@ from bertc.base.diagnostics import BertcError, CannotWriteError, DataError, Miss
 from bertc.base.diagnostics.errors import as_data_error
 from bertc.base.storage import durable, paths
 from bertc.base.storage.encodings import controls_in, not_utf8
-from bertc.base.storage.json_file import read_json
-from bertc.base.storage.plain_file import read_bytes, read_text, size_bytes
+from bertc.base.storage.plain_file import read_bytes, read_json, read_text, size_bytes
 from bertc.run.records.folder import RunFolder
 
 

@@ -30,7 +30,7 @@ from bertc.tasks.corpus import prepare
 from bertc.text.batches.arranged import arrangements, count_rows, how
 from bertc.text.cache.copies import RESERVED
 from bertc.text.cache.store import MANIFEST_FILE, Silent, seal
-from bertc.text.prepared import manifest
+from bertc.text.prepared import opening
 from bertc.text.prepared.finishing import finish_preparing
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.rows.tokens import TokenWriter, open_tokens
@@ -101,9 +101,9 @@ def make(folder: Path, shards: int, shard_bytes: int, cache: str) -> str:
     facts, parts = json.loads(OnDemand.manifest)["facts"], []
     for name in (f"{number:05}" for number in range(shards)):
         digest = hashlib.sha256(numbered(OnDemand.manifest, name)).hexdigest()
-        parts.append(manifest.PreparedPart(name, digest, {**facts, "number": name}))
+        parts.append(opening.PreparedPart(name, digest, {**facts, "number": name}))
     plan = replace(corpus.plan, parts=tuple(part.name for part in parts))
-    manifest.write_corpus(FolderAt(str(folder)), plan, parts, corpus.heldout)
+    opening.write_corpus(FolderAt(str(folder)), plan, parts, corpus.heldout)
     fsspec.register_implementation("ondemand", OnDemand)
     return f'{SPEC} vocab="{folder}/tokenizer" data=prepared("ondemand://x", cache={cache})'
 

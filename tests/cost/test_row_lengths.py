@@ -13,7 +13,7 @@ from bertc.cli.app import app
 from bertc.cost import as_table, estimate
 from bertc.cost.texts import TextFacts, downloaded
 from bertc.tasks.examples import task_sets
-from bertc.text.prepared.manifest import PreparedPart, write_corpus
+from bertc.text.prepared.opening import PreparedPart, write_corpus
 from bertc.text.prepared.plan import PreparationPlan
 
 SMALL = "layers=2 hidden=32 heads=2 batch=4 steps=10 "

@@ -14,7 +14,7 @@ from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
 from bertc.tasks.corpus import prepare
-from bertc.tasks.examples.changes import split_text
+from bertc.tasks.examples.copies import split_text
 from bertc.text.cache.store import Silent
 from tests.net.programs import spec
 from tests.run.conftest import stop_after

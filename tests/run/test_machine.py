@@ -17,11 +17,12 @@ from bertc.cost import largest_microbatches
 from bertc.cost.machines.devices import this_cpu
 from bertc.cost.planning.plan import Fit, Machine, plan
 from bertc.cost.planning.world import Layout, World
-from bertc.machine import machine, speed
+from bertc.machine import machine
 from bertc.machine.machine import (
     SUMS,
     detect,
     determinism,
+    device_here,
     is_deterministic,
     kernels,
     make_plan,
@@ -29,7 +30,6 @@ from bertc.machine.machine import (
     right_dropout,
 )
 from bertc.machine.memory import is_out_of_memory, keep_freed_memory, refuse_what_cannot_fit
-from bertc.machine.speed import device_here
 from bertc.run import launch
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
@@ -100,9 +100,9 @@ def test_a_plan_beyond_the_memory_is_refused_with_one_that_fits(
 
 
 def test_an_unknown_one_is_measured_and_gets_no_other_ones_figures(monkeypatch):
-    monkeypatch.setitem(speed.MATMUL, "cpu", (64, 1))
-    monkeypatch.setattr(speed, "MATMUL_SECONDS", 0.0)
-    monkeypatch.setattr(speed, "COPIED_NUMBERS", 1 << 10)
+    monkeypatch.setitem(machine.MATMUL, "cpu", (64, 1))
+    monkeypatch.setattr(machine, "MATMUL_SECONDS", 0.0)
+    monkeypatch.setattr(machine, "COPIED_NUMBERS", 1 << 10)
     monkeypatch.setattr(torch, "device", lambda _: torch.zeros(0).device)
     found = device_here(Machine("cuda", "NVIDIA H20", GIB, fast_bf16=True, cores=2))
     assert (found.name, found.kind, found.memory_bytes) == ("NVIDIA H20", "cuda", GIB)

@@ -11,8 +11,7 @@ import bertc
 from bertc.learn.step.feed import examples_at_once, to_micro_batch
 from bertc.learn.step.objective import make_objective
 from bertc.tasks.examples.encode import encode
-from bertc.tasks.examples.task import MIN_SHARED_ROW_TOKENS, TaskSet, gather, shared
-from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.examples.task import MIN_SHARED_ROW_TOKENS, TaskData, TaskSet, gather, shared
 from bertc.tasks.layouts.example import QuestionExample, TaggedExample, TextExample
 from tests.text.test_encode import bert_vocabulary, text, word_tokenizer
 

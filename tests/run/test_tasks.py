@@ -23,8 +23,8 @@ from bertc.run.evaluation.details import _alike
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
-from bertc.tasks.layouts.find import DataPart
 from bertc.tasks.layouts.parts import read_examples
+from bertc.tasks.layouts.table import DataPart
 from bertc.tasks.metrics.metrics import judge
 from bertc.use.card import export_with_card
 from bertc.use.predict import predicted_parts, write_answers

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bertc.text.batches.batch import Packs, best_fit
 from bertc.text.batches.order import permute
-from bertc.text.batches.packs import Packs, best_fit
 from tests.text.conftest import Make, joined, same
 
 FORMATS = [

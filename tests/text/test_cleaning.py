@@ -16,8 +16,7 @@ from bertc.text.cache.store import Silent
 from bertc.text.prepared import finishing
 from bertc.text.prepared.finishing import finish_preparing
 from bertc.text.prepared.making import begin_preparing, make_parts
-from bertc.text.prepared.manifest import read_corpus
-from bertc.text.prepared.opening import tokenizer_at
+from bertc.text.prepared.opening import read_corpus, tokenizer_at
 from bertc.text.sources import files
 
 from .conftest import document, resolved

@@ -11,12 +11,11 @@ import pytest
 from bertc.base.diagnostics import DataError
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation, EditedCopies, ReplacedCopies
 from bertc.ir.learning.mining import Mined
-from bertc.tasks.examples.changes import SplitText, edit, replaceable, replaced, split_text
-from bertc.tasks.examples.copies import Copier
+from bertc.tasks.examples.copies import Copier, SplitText, edit, replaceable, replaced, split_text
 from bertc.tasks.examples.mined import mined
 from bertc.tasks.layouts.example import TextExample
 from bertc.text.cache.store import Progress, Silent
-from bertc.text.sources.vectors import nearest_words, read_vectors
+from bertc.text.vocab.static_vectors import nearest_words, read_vectors
 from tests.text.test_prepare import Notes
 
 SENTENCE = "The old hens, sadly, don't sit in the barn."

@@ -14,13 +14,11 @@ from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.vocabulary import ByteBpe
 from bertc.tasks.examples.copies import Copier
 from bertc.tasks.examples.encode import encode
-from bertc.tasks.examples.remarks import notes_on_cuts, notes_on_shared
-from bertc.tasks.examples.task import TaskSet, cut, gather, in_order_of_length
-from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.examples.task import TaskData, TaskSet, cut, gather, in_order_of_length
+from bertc.tasks.examples.task_rows import notes_on_cuts, notes_on_shared, template_of
 from bertc.tasks.examples.task_sets import notes_on_classes, read_tasks
 from bertc.tasks.layouts.example import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from bertc.text.vocab.learned import learn
-from bertc.text.vocab.template import template_of
 from bertc.text.vocab.vocabulary import from_tokenizer
 from tests.text.test_prepare import Notes
 

@@ -16,8 +16,7 @@ from bertc.ir.data import (
     SentencePair,
     SingleSegment,
 )
-from bertc.text.rows.index import Arrangement, _blocks
-from bertc.text.rows.pairs import Fitting, Pair, text_pairs
+from bertc.text.rows.index import Arrangement, Fitting, Pair, _blocks, text_pairs
 from bertc.text.rows.tokens import Tokens
 
 SEPARATOR = 0

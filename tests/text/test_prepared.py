@@ -39,8 +39,7 @@ from bertc.text.cache.store import Silent
 from bertc.text.prepared import making
 from bertc.text.prepared.finishing import finish_preparing
 from bertc.text.prepared.making import begin_preparing, make_parts
-from bertc.text.prepared.manifest import part_at
-from bertc.text.prepared.opening import open_prepared, tokenizer_at
+from bertc.text.prepared.opening import open_prepared, part_at, tokenizer_at
 from bertc.text.rows.rewriting import part_of_document
 from bertc.text.shards import spelling
 from bertc.text.sources import files

@@ -19,8 +19,7 @@ from bertc.text.cache import copies
 from bertc.text.cache.copies import copied, make_room
 from bertc.text.cache.store import Silent
 from bertc.text.prepared import plan
-from bertc.text.prepared.manifest import read_corpus
-from bertc.text.prepared.opening import tokenizer_at
+from bertc.text.prepared.opening import read_corpus, tokenizer_at
 from bertc.use.order import read_order
 from bertc.use.preview import preview
 

@@ -24,9 +24,11 @@ from bertc.base.diagnostics.errors import (
     UnsafeError,
     UsageError,
     as_data_error,
+    listed,
+    nearest,
     refuse_all,
+    several,
 )
-from bertc.base.diagnostics.near import listed, nearest, several
 from bertc.base.diagnostics.render import escaped, for_terminal, html_text, render
 from bertc.base.diagnostics.table import InNotebooks, Table
 

@@ -7,8 +7,7 @@ from textwrap import indent
 from types import MappingProxyType
 from typing import NamedTuple
 
-from bertc.base.diagnostics.errors import UsageError
-from bertc.base.diagnostics.near import nearest
+from bertc.base.diagnostics.errors import UsageError, nearest
 
 GROUPS = {
     "E0": "The text cannot be read", "E1": "A name or a value is wrong", "E2": "Settings disagree",

@@ -91,7 +91,8 @@ class _Page:
 
     def one(self, diagnostic: Diagnostic) -> str:
         span = diagnostic.span
-        gutter = self.gutter(diagnostic)
+        spans = [span, *(note.span for note in diagnostic.notes)]
+        gutter = max((len(str(place.line)) for place in spans if place), default=1)
         word = "remark" if diagnostic.code.startswith("R") else "error"
         head = self.paint(f"{word}[{diagnostic.code}]", word)
         lines = [f"{head}: {escaped(diagnostic.message)}"]
@@ -99,15 +100,10 @@ class _Page:
             lines += self.excerpt(span, diagnostic.label, gutter, "^", word)
         elif diagnostic.label:
             lines.append(f"  {escaped(diagnostic.label)}")
-        help = [f"{self.paint('help', 'help')}: {escaped(diagnostic.help)}"]
-        help = help if diagnostic.help else []
+        help = [f"{self.paint('help', 'help')}: {escaped(diagnostic.help)}"] * bool(diagnostic.help)
         room = MOST_LINES - len(lines) - len(help)
         lines += self.notes(diagnostic.notes, gutter, room)
         return "\n".join(lines + help)
-
-    def gutter(self, diagnostic: Diagnostic) -> int:
-        spans = [diagnostic.span, *(note.span for note in diagnostic.notes)]
-        return max((len(str(span.line)) for span in spans if span), default=1)
 
     def notes(self, notes: Sequence[Note], gutter: int, room: int) -> list[str]:
         """The notes within ``room`` lines, with their source lines as long as these fit."""

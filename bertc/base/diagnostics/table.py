@@ -33,13 +33,13 @@ class Table:
         split = [[[escaped(t) for t in cell.split("\n")] for cell in row] for row in cells]
         full = [row for row in split if len(row) > 1 or len(columns) == 1]
         widths = [max((len(t) for row in full for t in row[at]), default=0) for at in columns]
-        right, lines = self._right(), list[str]()
+        sides, lines = self._sides(), list[str]()
         for row in split if any(self.head) else split[1:]:
             for nth in range(max(map(len, row))):
                 texts = [cell[nth] if nth < len(cell) else "" for cell in row]
                 aligned = (
-                    text.rjust(width) if figures else text.ljust(width)
-                    for text, width, figures in zip(texts, widths, right, strict=False)
+                    text.rjust(width) if side == "right" else text.ljust(width)
+                    for text, width, side in zip(texts, widths, sides, strict=False)
                 )
                 lines.append("  ".join(aligned).rstrip() if len(row) > 1 else texts[0])
         title, notes = (
@@ -52,17 +52,16 @@ class Table:
         """An HTML table; its colours are those of the notebook or the page."""
         caption = '<caption style="text-align:left;caption-side:top"><b>{}</b></caption>'
         lines = ["<table>", *([caption.format(_lines([self.title]))] if self.title else [])]
-        right = self._right()
+        sides = self._sides()
         if any(self.head):
-            head = zip(self.head, right, strict=True)
-            cells = [_element("th", text, figures) for text, figures in head]
+            cells = [_element("th", t, side) for t, side in zip(self.head, sides, strict=True)]
             lines.append(f"<thead><tr>{''.join(cells)}</tr></thead>")
         lines.append("<tbody>")
         for row in self._cells():
             if len(row) == 1 < len(self.head):
-                cells = [_element("th", row[0], False, f' colspan="{len(self.head)}"')]
+                cells = [_element("th", row[0], "left", f' colspan="{len(self.head)}"')]
             else:
-                cells = [_element("td", t, figures) for t, figures in zip(row, right, strict=True)]
+                cells = [_element("td", t, side) for t, side in zip(row, sides, strict=True)]
             lines.append(f"<tr>{''.join(cells)}</tr>")
         notes = [f"<small>{_lines(self.notes)}</small>"] if self.notes else []
         return "\n".join([*lines, "</tbody></table>", *notes])
@@ -73,12 +72,12 @@ class Table:
         for row in self.rows:
             yield [_text(v, u) for v, u in zip_longest(row, self.units[: len(row)], fillvalue=str)]
 
-    def _right(self) -> list[bool]:
-        """True of each column that is mostly figures, which is set to the right."""
+    def _sides(self) -> list[str]:
+        """The side to which each column is set: "right" of one that is mostly figures."""
         rows = [row for row in self._cells() if len(row) == len(self.head)]
         columns = zip(*rows, strict=True) if rows else [()] * len(self.head)
         filled = [[bool(_FIGURE.match(cell)) for cell in column if cell] for column in columns]
-        return [2 * sum(column) > len(column) for column in filled]
+        return ["right" if 2 * sum(column) > len(column) else "left" for column in filled]
 
 
 class InNotebooks(ABC):
@@ -96,8 +95,7 @@ def _text(value: Any, unit: Callable[[Any], str]) -> str:
     return "" if value is None else value if isinstance(value, str) else unit(value)
 
 
-def _element(tag: str, text: str, figures: bool, more: str = "") -> str:
-    side = "right" if figures else "left"
+def _element(tag: str, text: str, side: str, more: str = "") -> str:
     return f'<{tag}{more} style="text-align:{side}">{_lines([text])}</{tag}>'
 
 

@@ -72,10 +72,8 @@ def refuse_utf_16(path: StrPath, raw: bytes) -> None:
     if 100 * (even + odd) > len(raw) and not raw.startswith((*_UTF_16, *_UTF_32)):
         name = "UTF-16LE" if odd > even else "UTF-16BE"
         zeros = f"{even + odd:,} of the first {len(raw):,} bytes are 0"
-        raise DataError(
-            f"{path}: {zeros}; it seems to be {name}",
-            _conversion(path, f"-f {name} -t UTF-8"),
-        )
+        message = f"{path}: {zeros}; it seems to be {name}"
+        raise DataError(message, _conversion(path, f"-f {name} -t UTF-8"))
 
 
 def controls_in(path: StrPath, text: str) -> Iterator[DataError]:

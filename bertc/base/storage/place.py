@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, LostStoreError, MissingInputError
 from bertc.base.diagnostics.render import for_terminal
@@ -22,6 +22,8 @@ from bertc.base.storage.plain_file import read_bytes
 from bertc.base.storage.stores import CREDENTIALS, opened, refuse_no_address, send
 
 AnswerT = TypeVar("AnswerT")
+OtherT = TypeVar("OtherT")
+Access = Literal["read", "write"]
 _LOG = logging.getLogger(__name__)
 
 TRIES = 7
@@ -62,10 +64,14 @@ class FolderAt:
         if self.folder:
             path = self.folder / name
             return read_bytes(path, most) if is_file(path) else None
-        try:
-            return self._tried(lambda: self._content(name, is_whole), name)
-        except FileNotFoundError:
-            return None
+
+        def content() -> bytes:
+            raw = bytes(self._files.cat_file(self._at(name)))
+            if not is_whole(raw):
+                raise OSError(WRONG)
+            return raw
+
+        return self._if_there(content, name, None)
 
     def state(self, name: str) -> str:
         """Text that is another one when a file has changed; empty if it is not there."""
@@ -73,32 +79,21 @@ class FolderAt:
             path = real_path(self.folder / name)
             facts = path.stat() if is_file(path) else None
             return f"{path} {facts.st_mtime_ns} {facts.st_size}" if facts else ""
-        try:
-            return f"{self.address} {self._tried(lambda: self._files.ukey(self._at(name)), name)}"
-        except FileNotFoundError:
-            return ""
+        return self._if_there(
+            lambda: f"{self.address} {self._files.ukey(self._at(name))}", name, ""
+        )
 
-    def write(self, name: str, content: bytes) -> None:
-        """Put a small file; a reader finds the old content or the new, never a part."""
-        if self.folder:
-            with _replacing(self.folder / name, len(content)) as aside:
-                durable.write(aside, content)
-        else:
-            self._tried(lambda: send(self._files, content, self._at(name)), name, writes=True)
-
-    def send(self, path: Path, name: str) -> None:
-        """Copy a file to the place; a reader finds the old content or the new, never a part."""
-        if self.folder:
-            with _replacing(self.folder / name, path.stat().st_size) as aside:
-                shutil.copyfile(path, aside)
+    def write(self, name: str, content: bytes | Path) -> None:
+        """Put content, or a file's; a reader finds the old content or the new, never a part."""
+        if not self.folder:
+            self._tried(lambda: send(self._files, content, self._at(name)), name, "write")
+        elif isinstance(content, Path):
+            with _replacing(self.folder / name, content.stat().st_size) as aside:
+                shutil.copyfile(content, aside)
                 durable.sync(aside)
         else:
-            self._tried(lambda: send(self._files, path, self._at(name)), name, writes=True)
-
-    def put(self, folder: Path, name: str, last: str) -> None:
-        """Copy a folder of files to the place, the file ``last`` after the others."""
-        for path in sorted(folder.iterdir(), key=lambda path: path.name == last):
-            self.send(path, f"{name}/{path.name}")
+            with _replacing(self.folder / name, len(content)) as aside:
+                durable.write(aside, content)
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all in it, if it is there."""
@@ -110,7 +105,7 @@ class FolderAt:
         if self.folder:
             durable.remove(self.folder / name)
         else:
-            self._tried(remove, name, writes=True)
+            self._tried(remove, name, "write")
 
     def get(self, name: str, path: Path, digest: str = "") -> None:
         """Copy a file, in a store with that sha256 if it is known, to a path."""
@@ -137,10 +132,7 @@ class FolderAt:
                 return list(self._files.find(self._at(name), detail=True).values())
             return list(self._files.ls(self._at(name), detail=True))
 
-        try:
-            entries = self._tried(listed, name)
-        except FileNotFoundError:
-            return {}
+        entries = self._if_there(listed, name, [])
         start = len(self._at(name).strip("/")) + 1
         return {entry["name"].strip("/")[start:]: entry["size"] or 0 for entry in entries}
 
@@ -149,24 +141,22 @@ class FolderAt:
         names = names_in(self.folder, None) if self.folder else self.sizes()
         return {name for name in names if not name.startswith(".")}
 
-    def read_range(self, name: str, start: int, end: int) -> bytes:
-        """The bytes of a file of a store from ``start`` up to ``end``."""
+    def read_range(self, start: int, end: int) -> bytes:
+        """The bytes from ``start`` up to ``end`` of a store's file, which the address names."""
 
         def read() -> bytes:
-            raw = bytes(self._files.cat_file(self._at(name), start=start, end=end))
+            raw = bytes(self._files.cat_file(self.root, start=start, end=end))
             if len(raw) > end - start:
-                raise MissingInputError(
-                    f"cannot read {self.address}: its server sends no ranges of a file",
-                    "copy the file here, or to a store",
-                )
+                message = f"cannot read {self.address}: its server sends no ranges of a file"
+                raise MissingInputError(message, "copy the file here, or to a store")
             if len(raw) < end - start:
                 raise OSError(f"{len(raw):,} bytes came of {end - start:,}")
             return raw
 
         try:
-            return self._tried(read, name)
+            return self._tried(read, "")
         except FileNotFoundError as error:
-            raise self._failed(name, False, error, LATER) from None
+            raise self._failed("", "read", error, LATER) from None
 
     def matching(self) -> list[tuple[str, int, str]]:
         """Address, size and version of each file of a store that the address matches."""
@@ -178,25 +168,15 @@ class FolderAt:
                 return [self._files.info(self.root)]
             return list(self._files.glob(self.root, detail=True).values())
 
-        try:
-            entries = self._tried(listed, "")
-        except FileNotFoundError:
-            return []
         return [
             (
                 name if "://" in (name := str(entry["name"])) else f"{scheme}://{name}",
                 int(entry["size"] or 0),
                 str(next((entry[key] for key in VERSIONS if entry.get(key)), "")),
             )
-            for entry in entries
+            for entry in self._if_there(listed, "", [])
             if entry["type"] == "file"
         ]
-
-    def _content(self, name: str, is_whole: Callable[[bytes], bool]) -> bytes:
-        raw = bytes(self._files.cat_file(self._at(name)))
-        if not is_whole(raw):
-            raise OSError(WRONG)
-        return raw
 
     def _at(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
@@ -214,7 +194,13 @@ class FolderAt:
     def _opened(self) -> tuple[Any, str]:
         return opened(self.address)
 
-    def _tried(self, work: Callable[[], AnswerT], name: str, writes: bool = False) -> AnswerT:
+    def _if_there(self, work: Callable[[], AnswerT], name: str, absent: OtherT) -> AnswerT | OtherT:
+        try:
+            return self._tried(work, name)
+        except FileNotFoundError:
+            return absent
+
+    def _tried(self, work: Callable[[], AnswerT], name: str, access: Access = "read") -> AnswerT:
         """The result of ``work``, tried again where a store does not answer as it should."""
         end = math.inf
         for nth in range(1, TRIES + 1):
@@ -229,24 +215,25 @@ class FolderAt:
                 error = cause if cause and "Connect" in type(cause).__name__ else caught
                 if isinstance(error, FileNotFoundError):
                     self._note_answer()
-                    if not (writes or NO_BUCKET.search(str(error))):
+                    if access == "read" and not NO_BUCKET.search(str(error)):
                         raise
-                if remedy := self._remedy(error, writes):
-                    raise self._failed(name, writes, error, remedy) from None
+                if remedy := self._remedy(error, access):
+                    raise self._failed(name, access, error, remedy) from None
                 seconds = FIRST_WAIT_SECONDS * 2 ** (nth - 1)
-                end = min(end, self._note_failure(name, writes, error))
+                end = min(end, self._note_failure(name, access, error))
                 if nth == TRIES or time.monotonic() + seconds > end:
                     passed = time.monotonic() - end + LONGEST_SECONDS
                     tries = f"{max(nth, len(self.failures))} tries in {passed:.0f} s, "
-                    raise self._failed(name, writes, error, LATER, tries) from None
+                    raise self._failed(name, access, error, LATER, tries) from None
                 time.sleep(seconds)
         raise AssertionError
 
-    def _remedy(self, error: BaseException, writes: bool) -> str:
+    def _remedy(self, error: BaseException, access: Access) -> str:
         """The help for an error that another try does not end; empty if one may."""
         name = type(error).__name__
         if isinstance(error, FileNotFoundError):
-            return "make the bucket first" if writes else "check the name of the bucket"
+            first = "make the bucket first"
+            return first if access == "write" else "check the name of the bucket"
         if isinstance(error, NotImplementedError):
             return "an address that can be written"
         if isinstance(error, PermissionError) or "Credential" in name:
@@ -259,26 +246,28 @@ class FolderAt:
             _LOG.warning("%s answers again", for_terminal(self.address))
         self.answered, self.failures = True, []
 
-    def _note_failure(self, name: str, writes: bool, error: BaseException) -> float:
+    def _note_failure(self, name: str, access: Access, error: BaseException) -> float:
         """The time at which the store is given up; the first failure is reported."""
         self.answered, now, failures = True, time.monotonic(), self.failures
         if not failures or now > failures[-1] + LONGEST_SECONDS:
             self.failures = failures = []
-            said = for_terminal(self._failed(name, writes, error, LATER).message)
+            said = for_terminal(self._failed(name, access, error, LATER).message)
             end = time.strftime("%X", time.localtime(time.time() + LONGEST_SECONDS))
             _LOG.warning("warning: %s; it is tried again until %s", said, end)
         failures.append(now)
         return failures[0] + LONGEST_SECONDS
 
     def _failed(
-        self, name: str, writes: bool, error: BaseException, remedy: str, tries: str = ""
+        self, name: str, access: Access, error: BaseException, remedy: str, tries: str = ""
     ) -> BertcError:
         missing = LostStoreError if tries and str(error) != WRONG else MissingInputError
         # An error of a store may name no secrets, but be long, or be a slip of its library.
         text = "" if isinstance(error, AttributeError) else str(error)
         said = (text or "no whole answer came in time").splitlines()[0][:200]
-        kind, work = (CannotWriteError, "write") if writes else (missing, "read")
-        return kind(f"cannot {work} {self.address}{f'/{name}' * bool(name)}: {tries}{said}", remedy)
+        kind = CannotWriteError if access == "write" else missing
+        return kind(
+            f"cannot {access} {self.address}{f'/{name}' * bool(name)}: {tries}{said}", remedy
+        )
 
 
 @contextmanager

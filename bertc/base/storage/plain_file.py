@@ -1,23 +1,20 @@
-"""Bounded reading of regular files, and why one cannot be used."""
+"""Bounded reading of regular files and untrusted JSON, and why one cannot be used."""
 
 import errno
+import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage import paths
 from bertc.base.storage.encodings import not_utf8
-from bertc.base.storage.paths import (
-    StrPath,
-    check_path,
-    is_file,
-    is_folder,
-    user_path,
-    working_folder,
-)
+from bertc.base.storage.paths import StrPath
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -91,9 +88,9 @@ def reason(error: OSError) -> str:
 def _unreadable(path: StrPath, why: str) -> MissingInputError:
     message, help = f"cannot read {Path(path)}: {why}", "check the path"
     if why == _REASONS[errno.ENOENT]:
-        message, help = f"{Path(path)} is not there", check_path(path)
+        message, help = f"{Path(path)} is not there", paths.check_path(path)
     if not os.path.isabs(path) and not help.endswith("?"):
-        help += f"; names of files begin in {working_folder()}"
+        help += f"; names of files begin in {paths.working_folder()}"
     return MissingInputError(message, help)
 
 
@@ -104,29 +101,31 @@ def _amount(max_bytes: int) -> str:
 
 def no_folder(name: str) -> tuple[str, str] | None:
     """A name that is no folder, and the remedy; None of a folder."""
-    return None if is_folder(user_path(name)) else (f"there is no folder {name}", check_path(name))
+    if paths.is_folder(paths.user_path(name)):
+        return None
+    return f"there is no folder {name}", paths.check_path(name)
 
 
 def no_file(name: str) -> tuple[str, str] | None:
     """A name that is no file, and the remedy; None of a file."""
-    if is_file(user_path(name)):
+    if paths.is_file(paths.user_path(name)):
         return None
-    return _no_plain_file(name) or (f"there is no file {name}", check_path(name))
+    return _no_plain_file(name) or (f"there is no file {name}", paths.check_path(name))
 
 
 def no_match(name: str) -> tuple[str, str]:
     """The reason why a name matches no file, and the remedy."""
     if "://" in name:
         return f"no file is at {name}", "check the address and the rights; a pattern has a *"
-    if is_folder(user_path(name)):
+    if paths.is_folder(paths.user_path(name)):
         return f"{name} is a folder", f'files("{name.rstrip("/")}/**/*.txt")'
-    return _no_plain_file(name) or (f"no file matches {name}", check_path(name))
+    return _no_plain_file(name) or (f"no file matches {name}", paths.check_path(name))
 
 
 def _no_plain_file(name: str) -> tuple[str, str] | None:
     """The kind of what has this name and is no plain file, and the remedy; None of others."""
     try:
-        mode = os.stat(user_path(name)).st_mode
+        mode = os.stat(paths.user_path(name)).st_mode
     except (OSError, ValueError):
         return None
     wrong = f"{name} cannot be read: {_kind(mode)}"
@@ -135,3 +134,69 @@ def _no_plain_file(name: str) -> tuple[str, str] | None:
 
 def _kind(mode: int) -> str:
     return "it is a folder" if stat.S_ISDIR(mode) else "it is no plain file"
+
+
+MAX_INTEGER_DIGITS = 40  # transformers writes int(1e30), of 31 digits, for no limit
+
+
+def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
+    """The object in a JSON file of at most ``max_bytes``."""
+    content = read_bytes(path, max_bytes)
+    try:
+        return parse_json(content, max_bytes)
+    except ValueError as error:
+        raise DataError(f"{path} {error}", help="copy the file again from its source") from None
+
+
+def parse_json(content: bytes, max_bytes: int) -> dict[str, Any]:
+    """The JSON object in ``content``; each key once."""
+    if len(content) > max_bytes:
+        raise ValueError(f"is larger than {max_bytes} bytes")
+    try:
+        value = json.loads(content, object_pairs_hook=_unique, parse_int=_integer)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise ValueError("is no JSON") from None
+    if not isinstance(value, dict):
+        raise ValueError("is no JSON object")
+    if b"\\ud" in content.lower() and not _is_text(value):
+        raise ValueError("has half of a surrogate pair, whole characters expected")
+    return value
+
+
+def _is_text(value: dict[str, Any]) -> bool:
+    """True if all strings are valid Unicode: JSON may escape half of a surrogate pair."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        raise ValueError(f"says {shown(counts.most_common(1)[0][0])} twice")
+    return value
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_INTEGER_DIGITS:
+        raise ValueError(f"has a number of {len(digits)} digits")
+    return int(digits)
+
+
+def shown(value: Any) -> str:
+    """A value in a message: as JSON, on one line, shortened."""
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        text = "..."
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def shown_name(name: str) -> str:
+    """A name from a file in a message: bare where it is short and plain."""
+    return name if len(name) <= 100 and name.isprintable() else shown(name)

@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager
 from typing import BinaryIO, cast
 
 from bertc.base.storage import plain_file
-from bertc.base.storage.paths import AnyFile, FileAt, files_matching
+from bertc.base.storage.formats import AnyFile, FileAt
+from bertc.base.storage.paths import files_matching
 from bertc.base.storage.place import FolderAt
 
 BLOCK_BYTES = 4 << 20
@@ -36,7 +37,7 @@ class _Ranges(io.RawIOBase):
         end = min(self._at + min(len(buffer), LARGEST_RANGE_BYTES), self._file.size)
         count = max(0, end - self._at)
         if count:
-            buffer[:count] = self._store.read_range("", self._at, end)
+            buffer[:count] = self._store.read_range(self._at, end)
             self._at = end
         return count
 

@@ -57,8 +57,8 @@ def _read(term: Term) -> Term:
 
 def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
     """Read the training and dev files of tasks; report each that cannot be used, as E309."""
-    from bertc.tasks.layouts.find import DataParts
     from bertc.tasks.layouts.parts import check_there, named_parts, part_examples
+    from bertc.tasks.layouts.table import DataParts
     from bertc.text.sources.files import begin_as_text
 
     for given in objectives:

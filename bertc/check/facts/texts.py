@@ -90,7 +90,7 @@ def _look_at_one(corpus: Corpus, id_bytes: int) -> "TextFacts | None":
             names = [name for name, _ in named_files(corpus)]
             size = sum(unpacked_bytes(matching_files(name)) for name in names)
             return unread(" ".join(names), size, id_bytes)
-        from bertc.text.prepared.manifest import bytes_of, read_corpus
+        from bertc.text.prepared.opening import bytes_of, read_corpus
 
         prepared = read_corpus(place := FolderAt(corpus.path))
     except (DataError, MissingInputError):  # reported by those who need the text

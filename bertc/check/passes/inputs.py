@@ -14,16 +14,8 @@ from bertc.base.diagnostics import (
     Span,
     UnsafeError,
 )
-from bertc.base.storage.paths import (
-    NO_TEXT,
-    cache_folder,
-    check_path,
-    is_folder,
-    is_taken,
-    no_text,
-    suffix,
-    user_path,
-)
+from bertc.base.storage.formats import NO_TEXT, no_text, suffix
+from bertc.base.storage.paths import cache_folder, check_path, is_folder, is_taken, user_path
 from bertc.base.storage.plain_file import no_file, no_folder, no_match
 from bertc.base.storage.remote import files_anywhere
 from bertc.check.passes.settings.stages import with_derived
@@ -235,8 +227,11 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
 def _require_prepared(text: Prepared, vocab: Vocabulary) -> None:
     """Refuse prepared text that is not there, not whole, or of another tokenizer."""
     from bertc.base.storage.place import FolderAt
-    from bertc.text.prepared.manifest import read_corpus
-    from bertc.text.prepared.opening import refuse_missing_parts, refuse_other_tokenizer
+    from bertc.text.prepared.opening import (
+        read_corpus,
+        refuse_missing_parts,
+        refuse_other_tokenizer,
+    )
     from bertc.text.shards import spelling
     from bertc.text.vocab.vocabulary import load_vocabulary
 

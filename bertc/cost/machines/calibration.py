@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bertc.base.cores import system_text
 from bertc.base.diagnostics import BertcError
-from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import cache_folder, is_file
+from bertc.base.storage.plain_file import read_json
 from bertc.cost.machines.device import Rates
 
 CPU_INFO = Path("/proc/cpuinfo")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from bertc.base.storage.json_file import shown_name
+from bertc.base.storage.plain_file import shown_name
 from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Normal, Probability, TableRows, Width
 from bertc.ir.network.attention import FullAttention

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bertc.cost.planning.world import Layout
 from bertc.learn.objectives import MicroBatch
-from bertc.machine.speed import finish
+from bertc.machine.machine import finish
 from bertc.model import Memory, Model
 
 Objective = Callable[[MicroBatch, Tensor], tuple[Tensor, Tensor, Memory | None]]

@@ -19,8 +19,7 @@ from bertc.learn.step.micro_batches import Corruption, split
 from bertc.machine.signals import GLANCE_SECONDS
 from bertc.model import EncoderInputs
 from bertc.model.parts import profile_as
-from bertc.tasks.examples.task import TaskBatch
-from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.examples.task import TaskBatch, TaskData
 from bertc.text.batches.batch import RawBatch
 
 Made = TypeVar("Made")

@@ -43,7 +43,7 @@ from bertc.run.records.checkpoints import newest
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
 from bertc.run.train.state import Progress
-from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.examples.task import TaskData
 from bertc.text.batches.arranged import TextData
 from bertc.text.batches.running import RunningData
 from bertc.text.vocab.vocabulary import characters_by_token

@@ -29,8 +29,8 @@ from bertc.learn.objectives.term import HeadInput
 from bertc.learn.objectives.terms import joined, states_of
 from bertc.learn.objectives.text.pairs import EmbedTensors
 from bertc.learn.step.feed import to_micro_batch
+from bertc.machine.machine import finish
 from bertc.machine.signals import Stop
-from bertc.machine.speed import finish
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers, Said, read_off
 from bertc.tasks.examples.task import TaskBatch, TaskSet, in_order_of_length

@@ -19,9 +19,8 @@ from bertc.run.evaluation.task_lookup import columns_told, names_files, nothing_
 from bertc.run.evaluation.without import without_heads
 from bertc.run.models.loading import load, placed
 from bertc.tasks.examples.encode import encode
-from bertc.tasks.examples.remarks import notes_on_cuts
-from bertc.tasks.examples.task import TaskSet
-from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.examples.task import TaskData, TaskSet
+from bertc.tasks.examples.task_rows import notes_on_cuts
 from bertc.tasks.examples.task_sets import draw_scored_sample
 from bertc.tasks.layouts.example import AnswerValue, Examples, asked, gold
 from bertc.tasks.layouts.parts import read_examples, scored_parts

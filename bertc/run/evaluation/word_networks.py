@@ -25,12 +25,12 @@ from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
 from bertc.run.models.loading import load, placed, weights_digest
 from bertc.run.models.vectors import embed, likeness
-from bertc.tasks.examples.changes import SplitText
+from bertc.tasks.examples.copies import SplitText
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskSet
+from bertc.tasks.examples.task_rows import fill_template, template_of
 from bertc.tasks.layouts.example import TextExample
 from bertc.text.cache.store import Progress
-from bertc.text.vocab.template import fill_template, template_of
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 
 LONGEST_ROW = 512

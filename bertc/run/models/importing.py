@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.base.storage.json_file import shown_name
 from bertc.base.storage.paths import is_file, is_folder
+from bertc.base.storage.plain_file import shown_name
 from bertc.check.passes import resolve
 from bertc.hub.config import read_config
 from bertc.hub.families import family_named

@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from bertc.base.storage import durable
-from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import is_file
+from bertc.base.storage.plain_file import read_json
 from bertc.ir.learning.answer import label_names
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.resolved import Resolved

@@ -29,9 +29,8 @@ from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage import durable
-from bertc.base.storage.json_file import parse_json, read_json
 from bertc.base.storage.paths import is_file, is_taken
-from bertc.base.storage.plain_file import read_bytes, reason
+from bertc.base.storage.plain_file import parse_json, read_bytes, read_json, reason
 from bertc.hub.folders import PROGRESS, REPLACED, checkpoint_folders, checkpoint_name
 
 WEIGHTS, OPTIMIZER = "weights.safetensors", "optimizer.safetensors"

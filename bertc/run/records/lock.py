@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
-from bertc.base.storage.json_file import read_json
+from bertc.base.storage.plain_file import read_json
 from bertc.cost.planning.plan import Plan
 
 LARGEST_BYTES = 2**20

@@ -19,7 +19,7 @@ from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.run.evaluation.tasks import evaluate_tasks
 from bertc.run.train.session import Session
-from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.examples.task import TaskData
 from bertc.text.batches.arranged import TextData
 from bertc.text.cache.store import Progress
 

@@ -1,10 +1,16 @@
-"""Copies of training examples, stored: functions of a seed, their example and their number."""
+"""Copies of training examples, stored: functions of a seed, their example and their number.
+
+Words are masked and n-grams stay alone, or words are replaced by likely ones: Tang et al. 2019,
+"Distilling Task-Specific Knowledge from BERT into Simple Neural Networks", 3.3 (castorini/d-bert:
+augment_data.py, augment_paired_data.py); TinyBERT, data_augmentation.py.
+"""
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -19,12 +25,93 @@ from bertc.ir.address import key
 from bertc.ir.learning import augmentation
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.mining import Mined
-from bertc.tasks.examples import changes
 from bertc.tasks.examples.mined import VectorNetworks, mined
 from bertc.tasks.layouts.example import ChoiceExample, Example, Examples, TextExample
 from bertc.text.batches.order import permute
 from bertc.text.cache.store import Progress, fingerprint, obtain
-from bertc.text.sources.vectors import nearest_words, read_vectors
+from bertc.text.vocab.static_vectors import nearest_words, read_vectors
+
+WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+"""Letters and digits, with apostrophes inside, or a single mark."""
+Candidates = Mapping[int, tuple[str, ...]]
+"""Words that may stand at a place, by place."""
+
+ENGLISH = re.compile(r"[A-Za-z]+")
+_WRITTEN = """
+    a an the this that these those such same other another each every all both any some no own
+    i me my mine myself you your yours yourself yourselves he him his himself she her hers herself
+    it its itself we us our ours ourselves they them their theirs themselves
+    who whom whose which what when where why how
+    am is are was were be been being have has had having do does did doing done
+    can could may might must shall should will would ought cannot
+    and or but nor so if than then because while until though although unless whether as
+    of at by for with about against between into through during before after above below to from up
+    down in out on off over under again further once here there
+    not only too very just more most few now s t d ll m o re ve y don isn aren wasn weren hasn
+    haven hadn doesn didn won wouldn couldn shouldn mustn needn
+"""
+FUNCTION_WORDS = frozenset(_WRITTEN.split())
+"""English words without a meaning of their own, which stay."""
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """A text and the (begin, end) of each of its words."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The words."""
+        return tuple(self.text[begin:end] for begin, end in self.spans)
+
+    def with_words(self, words: Sequence[str], first: int, count: int, mask: str) -> str:
+        """The text of ``count`` words from ``first`` on; no space is before a mask, as in fill."""
+        parts: list[str] = []
+        for place in range(first, first + count):
+            if parts and words[place] != mask:
+                parts.append(self.text[self.spans[place - 1][1] : self.spans[place][0]])
+            parts.append(words[place])
+        return "".join(parts)
+
+
+@lru_cache(maxsize=16)  # copies of a text follow each other
+def split_text(text: str) -> SplitText:
+    """Find the words of a text."""
+    return SplitText(text, tuple(match.span() for match in WORD.finditer(text)))
+
+
+def replaceable(text: SplitText) -> tuple[int, ...]:
+    """Places of the words that may be replaced: English ones with a meaning of their own."""
+    return tuple(
+        place
+        for place, word in enumerate(text.words)
+        if ENGLISH.fullmatch(word) and word.lower() not in FUNCTION_WORDS
+    )
+
+
+def replaced(text: SplitText, candidates: Candidates, probability: float, random: Random) -> str:
+    """A copy of a text, in which each word with candidates is replaced with ``probability``."""
+    words = list(text.words)
+    for place, likely in sorted(candidates.items()):
+        if random.random() < probability:
+            words[place] = likely[int(random.random() * len(likely))]
+    return text.with_words(words, 0, len(words), "")
+
+
+def edit(node: augmentation.EditedCopies, text: SplitText, mask: str, random: Random) -> str:
+    """A copy of a text: one draw a word decides, then one for all of the text."""
+    words = list(text.words)
+    for place in range(len(words)):
+        if random.random() < node.mask:
+            words[place] = mask
+    first, count = 0, len(words)
+    if words and random.random() < node.ngram:
+        count = min(len(words), 1 + int(random.random() * node.longest))
+        first = int(random.random() * (len(words) - count + 1))
+    return text.with_words(words, first, count, mask)
+
 
 VERSION = 1
 COPIES_FILE = "copies.jsonl"
@@ -39,7 +126,7 @@ class WordNetworks(VectorNetworks, Protocol):
     def candidates(
         self,
         folder: str,
-        texts: Sequence[changes.SplitText],
+        texts: Sequence[SplitText],
         places: Sequence[Sequence[int]],
         number: int,
         progress: Progress,
@@ -148,27 +235,25 @@ class Copier:
         """The change of a text, with what networks and vectors say of all texts."""
         match node:
             case augmentation.EditedCopies():
-                return lambda text, random: changes.edit(
-                    node, changes.split_text(text), self.mask, random
-                )
+                return lambda text, random: edit(node, split_text(text), self.mask, random)
             case augmentation.ReplacedCopies():
                 copied = chain.from_iterable(texts[index] for index in chosen)
-                split = [changes.split_text(text) for text in dict.fromkeys(copied)]
+                split = [split_text(text) for text in dict.fromkeys(copied)]
                 candidates = self._candidates(node, split)
                 likely = {text.text: (text, of) for text, of in zip(split, candidates, strict=True)}
                 chance = node.probability
-                return lambda text, random: changes.replaced(*likely[text], chance, random)
+                return lambda text, random: replaced(*likely[text], chance, random)
 
     def _candidates(
-        self, node: augmentation.ReplacedCopies, texts: Sequence[changes.SplitText]
-    ) -> Sequence[changes.Candidates]:
-        places, number = [changes.replaceable(text) for text in texts], node.candidates
+        self, node: augmentation.ReplacedCopies, texts: Sequence[SplitText]
+    ) -> Sequence[Candidates]:
+        places, number = [replaceable(text) for text in texts], node.candidates
         assert self.networks, "a program with replaced words comes with networks"
         candidates = [*self.networks.candidates(node.model, texts, places, number, self.progress)]
         if not node.vectors:
             return candidates
         vectors = read_vectors(node.vectors, self.progress, most=MOST_VECTORS)
-        words = [{at: text.words[at].lower() for at in changes.replaceable(text)} for text in texts]
+        words = [{at: text.words[at].lower() for at in replaceable(text)} for text in texts]
         near = nearest_words(vectors, {word for of in words for word in of.values()}, number)
         # Words of several pieces have neighbours alone.
         return [

@@ -8,21 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.json_file import shown
+from bertc.base.storage.plain_file import shown
 from bertc.ir.learning.answer import Answer, Score, Several, label_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Race, Squad, Tagging
 from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.tasks.examples.related_rows import lists, related, searched
 from bertc.tasks.examples.task_rows import RowBuilder, TaskRows, encodings_of, fitted, ids_of
-from bertc.tasks.layouts.example import (
-    ChoiceExample,
-    Examples,
-    QuestionExample,
-    SearchExample,
-    TaggedExample,
-    TextExample,
-)
+from bertc.tasks.layouts import example as kinds
+from bertc.tasks.layouts.example import Examples
 from bertc.text.vocab.vocabulary import Vocabulary
 
 
@@ -36,20 +30,20 @@ def encode(
     if not examples:
         return rows.finish()
     match examples[0]:
-        case TextExample() if isinstance(task, Embed):
+        case kinds.TextExample() if isinstance(task, Embed):
             related(task, examples, rows)
-        case SearchExample():
+        case kinds.SearchExample():
             assert isinstance(task, Embed), "a search is by vectors"
             searched(task, examples, rows)
-        case TextExample():
+        case kinds.TextExample():
             _texts(task, examples, rows)
-        case ChoiceExample() if isinstance(task, Rerank):
+        case kinds.ChoiceExample() if isinstance(task, Rerank):
             lists(task, examples, rows)
-        case ChoiceExample():
+        case kinds.ChoiceExample():
             _choices(task, examples, rows)
-        case TaggedExample():
+        case kinds.TaggedExample():
             _tagged(task, examples, rows)
-        case QuestionExample():
+        case kinds.QuestionExample():
             _windows(task, examples, rows)
         case unreachable:
             assert_never(unreachable)
@@ -60,7 +54,7 @@ def _texts(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     """Add single texts and pairs; long pairs lose tokens of the longer text."""
     stride = task.stride if isinstance(task, Classify | Regress) else 0
     numbers = {name: i for i, name in enumerate(label_names(task.answer))}
-    texts = [e for e in examples if isinstance(e, TextExample)]
+    texts = [e for e in examples if isinstance(e, kinds.TextExample)]
     firsts = ids_of(rows.vocabulary, [e.texts[0] for e in texts])
     seconds = iter(ids_of(rows.vocabulary, [e.texts[1] for e in texts if len(e.texts) > 1]))
     for number, (example, first) in enumerate(zip(texts, firsts, strict=True)):
@@ -87,7 +81,9 @@ def _rows_of(
     return [(part, short) if len(first) > len(second) else (short, part) for part in parts]
 
 
-def _target(answer: Answer, example: TextExample, numbers: Mapping[str, int]) -> tuple[float, ...]:
+def _target(
+    answer: Answer, example: kinds.TextExample, numbers: Mapping[str, int]
+) -> tuple[float, ...]:
     """The number of a label, 1 or 0 for each of several, or the scores."""
     match example.answer:
         case None:
@@ -107,7 +103,7 @@ def _choices(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     """Add a row for each choice, with a passage in the gap (``_``) of its question or behind it."""
     assert isinstance(task, Race | Choose), "choices need a task of choices"
     for number, example in enumerate(examples):
-        assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
+        assert isinstance(example, kinds.ChoiceExample), "examples of a task are of one kind"
         answer_index = -1.0 if example.answer is None else float(example.answer)
         question, choices = example.question, example.choices
         if example.passage:
@@ -135,7 +131,7 @@ def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     assert isinstance(task, Tag | Tagging)
     numbers = {name: i for i, name in enumerate(task.answer.names)}
     max_tokens = rows.max_tokens(1)
-    sentences = [e for e in examples if isinstance(e, TaggedExample)]
+    sentences = [e for e in examples if isinstance(e, kinds.TaggedExample)]
     # A space before a word is part of its tokens in byte-level vocabularies.
     alone, after = ids_of(rows.vocabulary, ["a", " a"])
     spaced = alone != after
@@ -169,7 +165,7 @@ def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
 def _windows(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     """Add rows of the question, cut, with windows over all of the passage."""
     assert isinstance(task, Squad | Read)
-    with_question = [e for e in examples if isinstance(e, QuestionExample)]
+    with_question = [e for e in examples if isinstance(e, kinds.QuestionExample)]
     passages = list(dict.fromkeys(e.passage for e in with_question))
     tokens = {
         passage: (np.array(encoding.ids, np.int32), np.array(encoding.offsets, np.int32))
@@ -205,7 +201,7 @@ def _windows(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
         rows.num_unread += bool(example.answers) and not answer_read
 
 
-def _answer_tokens(example: QuestionExample, offsets: NDArray[np.int32]) -> tuple[int, int]:
+def _answer_tokens(example: kinds.QuestionExample, offsets: NDArray[np.int32]) -> tuple[int, int]:
     if not example.answers:
         return -1, -1
     text, begin = example.answers[0]

@@ -17,7 +17,8 @@ from bertc.ir.learning.custom_task import AnyTask
 from bertc.tasks.examples.task_rows import ATTENDED, MATCHED, TaskRows
 from bertc.tasks.layouts.example import Examples
 from bertc.text.batches.batch import token_ranges
-from bertc.text.batches.order import Ints
+from bertc.text.batches.order import Ints, mixed, permute
+from bertc.text.vocab.vocabulary import Vocabulary
 
 SHORTEST_EXAMPLE = 3
 """Length of the shortest example in a shared row: special tokens and one token."""
@@ -233,3 +234,63 @@ def _words(rows: TaskRows, chosen_n: Ints, row_n: Ints, first_n: Ints) -> tuple[
     nth_w = token_ranges(_before(counts_n, row_n), counts_n)
     columns = (places_w, tags_w.clip(0).astype(np.float64), weights_w)
     return _by_row(columns, int(row_n[-1]) + 1, np.repeat(row_n, counts_n), nth_w)
+
+
+@dataclass(eq=False)
+class TaskData:
+    """Batches of one task each, drawn by (its share of the examples)^smoothing."""
+
+    vocabulary: Vocabulary
+    seed: int
+    batch: int
+    seq: int
+    sets: tuple[TaskSet, ...]
+    smoothing: float
+    lost: int = 0
+
+    @property
+    def examples(self) -> int:
+        """The number of examples of one pass."""
+        return sum(task_set.units for task_set in self.sets)
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of one pass."""
+        return sum(int(task_set.train.begins[-1]) for task_set in self.sets)
+
+    @property
+    def row_length(self) -> int:
+        """The mean length of a row in tokens, over the batches drawn."""
+        means = [task_set.train.lengths.mean() for task_set in self.sets]
+        shares = np.array([task_set.units for task_set in self.sets]) ** self.smoothing
+        return math.ceil(float(np.average(means, weights=shares)))
+
+    def train(self, step: int, rows: slice | None = None, at_once: int = 0) -> list[TaskBatch]:
+        """The batch of a step, or ``rows`` of it, in parts of ``at_once`` rows by length."""
+        task_set, units = self.drawn(step, rows)
+        parts = cut(task_set.train.lengths, units, task_set.rows_an_example, at_once or self.batch)
+        lay_out, pad = shared if task_set.packs else gather, self.vocabulary.pad
+        return [lay_out(task_set.task, task_set.train, part, pad) for part in parts]
+
+    def drawn(self, step: int, rows: slice | None = None) -> tuple[TaskSet, NDArray[np.int64]]:
+        """The task of a step, and its units: all of them, or ``rows``."""
+        number, nth = self._task_of(step)
+        task_set = self.sets[number]
+        positions = np.arange(nth * self.batch, (nth + 1) * self.batch, dtype=np.int64)
+        epochs, within = np.divmod(positions[rows or slice(None)], task_set.units)
+        units = within.copy()
+        for epoch in np.unique(epochs):
+            in_epoch = epochs == epoch
+            address = ("order", task_set.task.title, int(epoch))
+            units[in_epoch] = permute(within[in_epoch], task_set.units, self.seed, *address)
+        return task_set, units
+
+    def _task_of(self, step: int) -> tuple[int, int]:
+        if len(self.sets) == 1:
+            return 0, step
+        sizes = np.array([task_set.units for task_set in self.sets], dtype=np.float64)
+        shares = sizes**self.smoothing
+        shares *= sizes.sum() / shares.sum() / self.batch
+        quotas = [max(1, round(share)) for share in shares]
+        chosen, nth = mixed(np.array([step]), quotas, self.seed, "tasks")
+        return int(chosen[0]), int(nth[0])

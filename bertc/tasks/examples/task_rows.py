@@ -3,17 +3,70 @@
 Axes: r rows, t tokens of all rows, w words of all rows.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding
 
-from bertc.base.diagnostics import as_data_error
-from bertc.text.rows.pairs import overhang
-from bertc.text.vocab.template import fill_template, template_of
+from bertc.base.diagnostics import as_data_error, several
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.tasks.layouts.example import Examples
+from bertc.text.rows.index import overhang
 from bertc.text.vocab.vocabulary import FAILS, Vocabulary
+
+Ends = tuple[tuple[int, ...], tuple[int, ...]]
+"""Token ids and segment ids of consecutive special tokens."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template ``before`` A ``after``, or ``before`` A ``between`` B ``behind``."""
+
+    before: Ends
+    after: Ends
+    between: Ends
+    behind: Ends
+    second: int
+    last: bool
+    """True if [CLS] is the last token, as in XLNet."""
+
+    def specials(self, texts: int) -> int:
+        """The number of special tokens around 1 or 2 texts."""
+        ends = (self.before, self.after) if texts == 1 else (self.before, self.between, self.behind)
+        return sum(len(ids) for ids, _ in ends)
+
+
+def template_of(vocabulary: Vocabulary) -> Template:
+    """The template of a tokenizer."""
+    tokenizer = vocabulary.tokenizer
+    with as_data_error(*FAILS):
+        single, pair = tokenizer.encode("a"), tokenizer.encode("a", "b")
+    (before, after), (_, rest), (_, behind) = _around(single, 0), _around(pair, 0), _around(pair, 1)
+    length = len(rest[0]) - len(behind[0]) - pair.sequence_ids.count(1)
+    between = (rest[0][:length], rest[1][:length])
+    second = pair.type_ids[pair.sequence_ids.index(1)]
+    return Template(before, after, between, behind, second, vocabulary.cls_last)
+
+
+def _around(encoding: Encoding, number: int) -> tuple[Ends, Ends]:
+    ids, segments, texts = encoding.ids, encoding.type_ids, encoding.sequence_ids
+    first, end = texts.index(number), len(texts) - texts[::-1].index(number)
+    before, after = (ids[:first], segments[:first]), (ids[end:], segments[end:])
+    return (tuple(before[0]), tuple(before[1])), (tuple(after[0]), tuple(after[1]))
+
+
+def fill_template(
+    template: Template, first: Sequence[int], second: Sequence[int] | None
+) -> list[tuple[Sequence[int], Sequence[int]]]:
+    """Put one text or two into the template: token ids and segment ids, part by part."""
+    first_part = first, [0] * len(first)
+    if second is None:
+        return [template.before, first_part, template.after]
+    second_part = second, [template.second] * len(second)
+    return [template.before, first_part, template.between, second_part, template.behind]
+
 
 MATCHED, ATTENDED = 1, 2
 """Uses of a token whose text has vectors of tokens."""
@@ -173,3 +226,50 @@ def ids_of(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
             encodings = vocabulary.tokenizer.encode_batch_fast(part, add_special_tokens=False)
         ids_by_text.update(zip(part, (encoding.ids for encoding in encodings), strict=True))
     return [ids_by_text[text] for text in texts]
+
+
+def notes_on_shared(learned: Examples, parts: Mapping[str, Examples]) -> list[str]:
+    """Remarks on rows without text, and on rows of parts that are training rows too."""
+    rows, notes = {replace(example, key="") for example in learned}, list[str]()
+    if count := sum(not "".join(getattr(row, "texts", "a text")).strip() for row in learned):
+        notes.append(f"{count:,} of {len(learned):,} training examples have no text")
+    for part, examples in parts.items():
+        if count := sum(replace(example, key="") in rows for example in examples):
+            notes.append(
+                f"{count:,} of {len(examples):,} {part} examples are training examples too, so "
+                "that their scores are too high; take them out of one of the two files"
+            )
+    return notes
+
+
+def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> list[str]:
+    """Remarks on what is cut of ``count`` examples of a part, with the limit."""
+    notes, of = [], f"of {count:,} {name}examples"
+    if rows.num_questions_cut:
+        limit = getattr(task, "question", 0)
+        what = "questions" if task.answer.kind == "span" else "questions with a choice"
+        cut = f"{rows.num_questions_cut:,} {of}"
+        notes.append(f"the {what} of {cut} are cut to {limit} tokens (question=)")
+    if rows.num_cut:
+        may_window = name == "training " and getattr(task, "stride", 1) == 0
+        window = "; stride= reads them in windows" if may_window else ""
+        notes.append(f"{rows.num_cut:,} {of} are cut to {seq} tokens{window}")
+    if rows.num_windowed:
+        passes = -(-len(rows.owners) // max(1, count))
+        enough = f"; epochs={passes} reads all of them" if name == "training " else ""
+        read = f"{rows.num_windowed:,} {of} are read in windows: {len(rows.owners):,} rows"
+        notes.append(f"{read}{enough}")
+    if rows.num_narrow:
+        notes.append(
+            f"the windows of {rows.num_narrow:,} {of} are shorter than their question: a longer "
+            f"seq or less than question={getattr(task, 'question', 0)} leaves them more room"
+        )
+    if rows.num_unread and task.answer.kind == "span":
+        notes.append(
+            f"the answers of {rows.num_unread:,} {of} stand in no window as a whole: a longer seq "
+            "has longer windows, a smaller stride more of them"
+        )
+    elif rows.num_unread:
+        words_lost = several(rows.num_unread, "word")
+        notes.append(f"{words_lost} {of} have no token in a row of {seq}, and are answered unread")
+    return notes

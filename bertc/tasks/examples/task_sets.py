@@ -21,9 +21,8 @@ from bertc.ir.program.stage import Stage
 from bertc.tasks.examples.copies import Copier
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.related_rows import in_pairs
-from bertc.tasks.examples.remarks import notes_on_cuts, notes_on_shared
-from bertc.tasks.examples.task import TaskSet
-from bertc.tasks.examples.task_data import TaskData
+from bertc.tasks.examples.task import TaskData, TaskSet
+from bertc.tasks.examples.task_rows import notes_on_cuts, notes_on_shared
 from bertc.tasks.layouts.example import Examples, TaggedExample, TextExample, asked
 from bertc.tasks.layouts.parts import dev_parts, part_examples, part_named, training_examples
 from bertc.text.batches.order import permute

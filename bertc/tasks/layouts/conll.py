@@ -10,8 +10,7 @@ from bertc.base.diagnostics import DataError
 from bertc.ir.learning.custom_task import Tag
 from bertc.ir.learning.task import TagColumn, Tagging
 from bertc.tasks.layouts.example import TaggedExample
-from bertc.tasks.layouts.find import DataPart, DataParts, files_of, only
-from bertc.tasks.layouts.table import opened_file
+from bertc.tasks.layouts.table import DataPart, DataParts, files_of, only, opened_file
 from bertc.text.sources.cells import known_label
 from bertc.text.sources.streams import lines
 
@@ -145,10 +144,8 @@ def _width(fields: list[str], place: str, column: str, part: DataPart) -> int:
         message = f"{place}: columns of CoNLL-U, {column!r} is one of CoNLL-2003"
         raise DataError(message, f"one of {', '.join(CONLL_U)}")
     if len(fields) < needed:
-        raise DataError(
-            f"{place}: {len(fields)} columns, {column!r} needs at least {needed}",
-            "a word, its part of speech, its chunk and its name tag",
-        )
+        message = f"{place}: {len(fields)} columns, {column!r} needs at least {needed}"
+        raise DataError(message, "a word, its part of speech, its chunk and its name tag")
     return len(fields)
 
 
@@ -161,17 +158,13 @@ def _conll_u(part: DataPart, numbered: Numbered, column: str) -> Iterator[list[T
                 continue
             place, fields = f"{part.source}:{number}", line.split("\t")
             if len(fields) != CONLL_U_COLUMNS:
-                raise DataError(
-                    f"{place}: {len(fields)} columns, CoNLL-U has {CONLL_U_COLUMNS} and tabs",
-                    'tagging(..., "ner") reads the columns of CoNLL-2003',
-                )
+                message = f"{place}: {len(fields)} columns, CoNLL-U has {CONLL_U_COLUMNS} and tabs"
+                raise DataError(message, 'tagging(..., "ner") reads the columns of CoNLL-2003')
             if re.fullmatch(r"\d+[-.]\d+", fields[0]):
                 continue
             if fields[0] != str(len(sentence) + 1):
-                raise DataError(
-                    f"{place}: word {fields[0][:60]}, word {len(sentence) + 1} expected",
-                    "an empty line after each sentence, words counted from 1",
-                )
+                message = f"{place}: word {fields[0][:60]}, word {len(sentence) + 1} expected"
+                raise DataError(message, "an empty line after each sentence, words counted from 1")
             tag = fields[CONLL_U[column]]
             if not fields[1] or (part.labelled and not tag):
                 raise DataError(f"{place}: an empty column, a word and its {column} expected")

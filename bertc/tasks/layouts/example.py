@@ -90,8 +90,6 @@ def gold(example: Example) -> AnswerValue:
             answered = example.answers or example.has_answer is False
             known = tuple(text for text, _ in example.answers) if answered else None
     if known is None:
-        raise DataError(
-            f"example `{example.key[:40]}` has no label",
-            "evaluate a part with labels; `bertc predict` answers the others",
-        )
+        message = f"example `{example.key[:40]}` has no label"
+        raise DataError(message, "evaluate a part with labels; `bertc predict` answers the others")
     return known

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed
-from bertc.base.storage.paths import check_path, is_file, is_folder, suffix, user_path
+from bertc.base.storage.formats import suffix
+from bertc.base.storage.paths import check_path, is_file, is_folder, user_path
 from bertc.tasks.layouts.table import names_of_columns, table
 from bertc.text.sources.cells import label, text
 from bertc.text.sources.tables import ColumnSelection
@@ -54,10 +55,8 @@ def read_pairs(folder: str) -> list[MinimalPair]:
     files = [path] if is_file(path) else sorted(path.iterdir())
     files = [file for file in files if suffix(file) == ".jsonl"]
     if not files:
-        raise MissingInputError(
-            f"{path} has no .jsonl file of pairs",
-            "name the folder that has the files themselves, such as blimp/adjunct_island.jsonl",
-        )
+        help = "name the folder that has the files themselves, such as blimp/adjunct_island.jsonl"
+        raise MissingInputError(f"{path} has no .jsonl file of pairs", help)
     pairs = [pair for file in files for pair in _of_file(file)]
     if not pairs:
         raise DataError(f"{path}: its .jsonl files have no rows", "rows of good and bad sentences")

@@ -12,22 +12,10 @@ from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress,
 from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.tasks.layouts import example
 from bertc.tasks.layouts.conll import bio, in_columns, read_tagging
-from bertc.tasks.layouts.find import DataPart, DataParts, is_tagged_file
-from bertc.tasks.layouts.passages import checked_answer, member
+from bertc.tasks.layouts.official import checked_answer, member
 from bertc.tasks.layouts.related import read_texts
-from bertc.tasks.layouts.table import rows_of
-from bertc.text.sources.cells import (
-    NO_ANSWER,
-    flag,
-    known_label,
-    label,
-    label_in,
-    labels_in,
-    number,
-    text,
-    texts,
-    words,
-)
+from bertc.tasks.layouts.table import DataPart, DataParts, is_tagged_file, rows_of
+from bertc.text.sources import cells as read
 
 Own = Classify | Regress | Choose | Tag | Read | Embed | Rerank
 
@@ -52,30 +40,32 @@ def read_answered(task: Classify | Regress, part: DataPart) -> Iterator[example.
     columns = (task.text, task.pair) if task.pair else (task.text,)
     for key, place, cells in rows_of(part, columns, task.columns):
         texts, answers = cells[: len(columns)], cells[len(columns) :]
-        read = read_texts(texts, columns, place)
-        yield example.TextExample(key, read, _answer(task, answers, place, part))
+        answer = _answer(task, answers, place, part)
+        yield example.TextExample(key, read_texts(texts, columns, place), answer)
 
 
 def _answer(
     task: Classify | Regress, cells: Sequence[Any], place: str, part: DataPart
 ) -> str | float | tuple[str, ...] | tuple[float, ...] | None:
     """The label, labels, score or scores in the cells of a row."""
-    names, first, hidden = task.columns, cells[0], () if part.labelled else NO_ANSWER
+    names, first, hidden = task.columns, cells[0], () if part.labelled else read.NO_ANSWER
     several = isinstance(task.answer, Several)
     if not part.labelled and any(cell is None or (cell == "" and not several) for cell in cells):
         return None
     if isinstance(task, Regress):
         by_column = zip(cells, names, strict=True)
-        scores = tuple(number(cell, place, name, text_column=task.text) for cell, name in by_column)
+        scores = tuple(
+            read.number(cell, place, name, text_column=task.text) for cell, name in by_column
+        )
         return scores[0] if isinstance(task.label, str) else scores
     if isinstance(task.labels, Many) and several:
         if first is None:
             raise DataError(f"{place}: no labels in {names[0]!r}", "an empty list for none of them")
-        return labels_in(first, place, names[0], task.labels.separator, task.names)
+        return read.labels_in(first, place, names[0], task.labels.separator, task.names)
     if several:
         flags = zip(cells, names, strict=True)
-        return tuple(name for cell, name in flags if flag(cell, place, name))
-    return label_in(first, place, names[0], task.names, hidden, task.text)
+        return tuple(name for cell, name in flags if read.flag(cell, place, name))
+    return read.label_in(first, place, names[0], task.names, hidden, task.text)
 
 
 def read_choices(task: Choose, part: DataPart) -> Iterator[example.ChoiceExample]:
@@ -83,10 +73,10 @@ def read_choices(task: Choose, part: DataPart) -> Iterator[example.ChoiceExample
     rows = rows_of(part, (task.passage, task.text, *task.choices), (task.label,))
     for key, place, (passage, question, *cells, cell) in rows:
         choices = _choices(task, cells, place)
-        name = label(cell, place, task.label)
+        name = read.label(cell, place, task.label)
         yield example.ChoiceExample(
-            key, text(passage, place, task.passage) if task.passage else "",
-            text(question, place, task.text), choices,
+            key, read.text(passage, place, task.passage) if task.passage else "",
+            read.text(question, place, task.text), choices,
             _right(name, choices, place) if name or part.labelled else None,
         )  # fmt: skip
 
@@ -94,17 +84,15 @@ def read_choices(task: Choose, part: DataPart) -> Iterator[example.ChoiceExample
 def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:
     """The choices of a row; the last columns may be empty."""
     if len(task.choices) == 1:
-        choices = texts(cells[0], place, task.choices[0])
+        choices = read.texts(cells[0], place, task.choices[0])
     else:
         choices = read_texts(["" if cell is None else cell for cell in cells], task.choices, place)
         while choices and not choices[-1].strip():
             choices = choices[:-1]
     most = task.answer.most
     if not 2 <= len(choices) <= most:
-        raise DataError(
-            f"{place}: {len(choices)} choices, 2 to {most} expected",
-            f"most={len(choices)}" if len(choices) > most else "",
-        )
+        message = f"{place}: {len(choices)} choices, 2 to {most} expected"
+        raise DataError(message, f"most={len(choices)}" if len(choices) > most else "")
     return choices
 
 
@@ -129,20 +117,22 @@ def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
         return
     rows = rows_of(part, (task.words,), (task.tags,))
     for key, place, (cell, tags_cell) in rows:
-        sentence = words(cell, place, task.words)
-        tags = words(tags_cell, place, task.tags) if part.labelled or tags_cell is not None else ()
+        sentence = read.words(cell, place, task.words)
+        tags = (
+            read.words(tags_cell, place, task.tags)
+            if part.labelled or tags_cell is not None
+            else ()
+        )
         if not sentence:
             raise DataError(f"{place}: {task.words!r} has no words")
         if len(tags) != len(sentence) and (part.labelled or tags):
-            raise DataError(
-                f"{place}: {several(len(sentence), 'word')} and {several(len(tags), 'tag')}",
-                "a tag for each word",
-            )
+            message = f"{place}: {several(len(sentence), 'word')} and {several(len(tags), 'tag')}"
+            raise DataError(message, "a tag for each word")
         if not task.labels or names_spans(task.labels):
             tags = bio(tags)
         for tag in tags:
             if task.labels or not tag:
-                known_label(tag, task.labels, place, "tag")
+                read.known_label(tag, task.labels, place, "tag")
         yield example.TaggedExample(key, sentence, tags)
 
 
@@ -150,8 +140,8 @@ def read_questions(task: Read, part: DataPart) -> Iterator[example.QuestionExamp
     """Read questions about passages."""
     rows = rows_of(part, (task.passage, task.text), (task.target, task.start))
     for key, place, (passage, question, answer, start) in rows:
-        context = text(passage, place, task.passage)
-        question_text = text(question, place, task.text)
+        context = read.text(passage, place, task.passage)
+        question_text = read.text(question, place, task.text)
         if answer is None and not part.labelled:
             yield example.QuestionExample(key, context, question_text, (), None)
             continue
@@ -166,15 +156,15 @@ def read_questions(task: Read, part: DataPart) -> Iterator[example.QuestionExamp
 
 def _answers(task: Read, answer: Any, start: Any, place: str) -> Iterator[tuple[str, int]]:
     if task.start:
-        answer_texts: tuple[str, ...] = tuple(filter(None, [text(answer, place, task.target)]))
+        answer_texts: tuple[str, ...] = tuple(filter(None, [read.text(answer, place, task.target)]))
         starts = [start] * len(answer_texts)
     else:
-        answer_texts = texts(member(answer, "text", list, place), place, "text")
+        answer_texts = read.texts(member(answer, "text", list, place), place, "text")
         starts = member(answer, "answer_start", list, place)
     if len(answer_texts) != len(starts):
         raise DataError(f"{place}: {len(answer_texts)} answers with {len(starts)} beginnings")
     for answer_text, cell in zip(answer_texts, starts, strict=True):
-        first = number(cell, place, task.start or "answer_start")
+        first = read.number(cell, place, task.start or "answer_start")
         if first != int(first):
             raise DataError(f"{place}: an answer begins at {first:g}, a whole number expected")
         yield answer_text, int(first)

@@ -9,21 +9,21 @@ from bertc.base.storage.paths import check_path, is_file, is_taken, names_in, us
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.learning.vector_task import Embed, Rerank
+from bertc.tasks.layouts import own
 from bertc.tasks.layouts.conll import read_tagging, tagging_parts
 from bertc.tasks.layouts.example import Example
-from bertc.tasks.layouts.find import DataPart, DataParts, ExampleSource
-from bertc.tasks.layouts.glue import glue_parts, read_glue, read_xnli, xnli_parts
-from bertc.tasks.layouts.own import (
-    Own,
-    own_parts,
-    read_answered,
-    read_choices,
-    read_questions,
-    read_tagged,
+from bertc.tasks.layouts.official import (
+    glue_parts,
+    race_parts,
+    read_glue,
+    read_race,
+    read_squad,
+    read_xnli,
+    squad_parts,
+    xnli_parts,
 )
-from bertc.tasks.layouts.passages import race_parts, read_race, read_squad, squad_parts
 from bertc.tasks.layouts.related import read_ranked, related
-from bertc.tasks.layouts.table import source_name
+from bertc.tasks.layouts.table import DataPart, DataParts, ExampleSource, source_name
 
 LAYOUTS: Mapping[
     type, tuple[Callable[[Any], DataParts], Callable[[Any, DataPart], Iterable[Example]]]
@@ -31,10 +31,10 @@ LAYOUTS: Mapping[
     Glue: (glue_parts, read_glue), Xnli: (xnli_parts, read_xnli),
     Squad: (squad_parts, read_squad), Race: (race_parts, read_race),
     Tagging: (tagging_parts, read_tagging),
-    Classify: (own_parts, read_answered), Regress: (own_parts, read_answered),
-    Choose: (own_parts, read_choices), Tag: (own_parts, read_tagged),
-    Read: (own_parts, read_questions), Embed: (own_parts, related),
-    Rerank: (own_parts, read_ranked),
+    Classify: (own.own_parts, own.read_answered), Regress: (own.own_parts, own.read_answered),
+    Choose: (own.own_parts, own.read_choices), Tag: (own.own_parts, own.read_tagged),
+    Read: (own.own_parts, own.read_questions), Embed: (own.own_parts, related),
+    Rerank: (own.own_parts, read_ranked),
 }  # fmt: skip
 """The parts of each kind of task, by name, and the reading of one."""
 CUSTOM_PARTS = ("train", "dev", "test")
@@ -49,7 +49,7 @@ OFFICIAL = {
 
 def training_examples(task: AnyTask) -> list[Example]:
     """The training examples of a task, each with its answer."""
-    return read_examples(task, part_named(task, "train"))
+    return part_examples(task, "train")
 
 
 def dev_parts(task: AnyTask) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def part_named(task: AnyTask, name: str, help: str = "") -> DataPart:
     if name in parts:
         return parts[name]
     known = f"; there are {listed(parts)}" if parts else ""
-    if isinstance(task, Own):
+    if isinstance(task, own.Own):
         where, remedy = "", help or f"none is named: {task.kind}({name}=...)"
     else:
         where, remedy = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError, several
-from bertc.base.storage.paths import check_path, is_taken, suffix, user_path
+from bertc.base.storage.formats import suffix
+from bertc.base.storage.paths import check_path, is_taken, user_path
 from bertc.ir.learning.answer import Choice
 from bertc.ir.learning.task import Glue
 from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.tasks.layouts import table
 from bertc.tasks.layouts.example import ChoiceExample, Example, SearchExample, TextExample
-from bertc.tasks.layouts.find import DataPart
-from bertc.tasks.layouts.glue import read_glue
+from bertc.tasks.layouts.official import read_glue
+from bertc.tasks.layouts.table import DataPart
 from bertc.text.sources.cells import NO_ANSWER, label, number, text, texts
 from bertc.text.sources.streams import lines
 from bertc.text.sources.tables import ColumnSelection
@@ -58,10 +59,8 @@ def _texts(file: str) -> dict[str, str]:
     for place, (of, words, title) in table.table(path, ColumnSelection((key, "text"), ("title",))):
         parts = [text(title, place, "title")] if title else []
         if (name := label(of, place, key)) in texts:
-            raise DataError(
-                f"{place}: an earlier line has the {key} {name[:60]!r} too",
-                "a separate one for every text: relevant documents are named by it",
-            )
+            help = "a separate one for every text: relevant documents are named by it"
+            raise DataError(f"{place}: an earlier line has the {key} {name[:60]!r} too", help)
         texts[name] = " ".join([*parts, text(words, place, "text")])
     return texts
 
@@ -124,15 +123,11 @@ def _negatives(task: Embed | Rerank, cell: Any, positive: str, place: str) -> tu
     negatives = texts(cell, place, task.negative) if isinstance(cell, list) else ()
     negatives = negatives or read_texts([cell], [task.negative], place)
     if len(negatives) < number:
-        raise DataError(
-            f"{place}: {several(len(negatives), 'negative')}, {number} expected",
-            f"negatives=column({len(negatives)}), or a longer list in {task.negative!r}",
-        )
+        help = f"negatives=column({len(negatives)}), or a longer list in {task.negative!r}"
+        raise DataError(f"{place}: {several(len(negatives), 'negative')}, {number} expected", help)
     if positive in negatives[:number]:
-        raise DataError(
-            f"{place}: a negative is the positive itself, {positive[:60]!r}",
-            "leave it out: what is pulled near cannot be pushed away",
-        )
+        message = f"{place}: a negative is the positive itself, {positive[:60]!r}"
+        raise DataError(message, "leave it out: what is pulled near cannot be pushed away")
     return negatives[:number]
 
 
@@ -157,10 +152,8 @@ def _scores_in(
 def _lines(task: Embed, path: Path) -> Iterator[TextExample]:
     for name in ("negative", "score"):
         if column := getattr(task, name):
-            raise DataError(
-                f"{path}: a .txt file has one text a line, and {name}={column} is a column",
-                f"a table, or leave {name} out; sts=FILE has its own scores",
-            )
+            message = f"{path}: a .txt file has one text a line, and {name}={column} is a column"
+            raise DataError(message, f"a table, or leave {name} out; sts=FILE has its own scores")
     with table.opened_file(path) as file:
         for number, line in lines(file):
             if line.strip():

@@ -11,19 +11,10 @@ from pathlib import Path
 from typing import Literal
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.paths import (
-    FORMATS,
-    NO_TEXT,
-    PACKED,
-    AnyFile,
-    is_file,
-    is_folder,
-    no_text,
-    suffix,
-    user_path,
-)
-from bertc.tasks.layouts.find import is_tagged_file
-from bertc.tasks.layouts.passages import read_document
+from bertc.base.storage.formats import FORMATS, NO_TEXT, PACKED, AnyFile, no_text, suffix
+from bertc.base.storage.paths import is_file, is_folder, user_path
+from bertc.tasks.layouts.official import read_document
+from bertc.tasks.layouts.table import is_tagged_file
 from bertc.text.sources.files import begin_as_text, has_columns, matching_files, unpacked_bytes
 from bertc.text.sources.streams import opened_stream
 from bertc.text.sources.tables import ColumnSelection, column_names, other_separator, records
@@ -104,9 +95,8 @@ def _in_folder(name: str, folder: Path) -> tuple[str, dict[str, int]]:
     for file in texts:
         sizes[suffix(file)] += file.stat().st_size
     if not sizes:
-        raise DataError(
-            f"{name} has no file with text", help=f"text, or {', '.join(FORMATS)}; packed as .gz"
-        )
+        message = f"{name} has no file with text"
+        raise DataError(message, help=f"text, or {', '.join(FORMATS)}; packed as .gz")
     ending = sizes.most_common(1)[0][0]
     packed = any(file.suffix in PACKED for file in texts if suffix(file) == ending)
     counts = Counter(suffix(file) for file in texts if suffix(file) != ending)

@@ -129,8 +129,14 @@ def _value(metric: Metric, task: AnyTask, right: AnswerValues, answers: AnswerVa
             if metric == "micro_f1":
                 return float(2 * both.sum() / max(1, either.sum()))
             return float((2 * both / either.clip(1)).mean())
-        case "mcc":
-            return _mcc(right, answers)
+        case "mcc":  # Matthews' correlation, for three or more labels R_K (Gorodkin 2004)
+            # An answer that is no gold label is one more label, and so is wrong.
+            labels = list(dict.fromkeys([*right, *answers]))
+            right_nk, answers_nk = (
+                np.array([[float(value == label) for label in labels] for value in side])
+                for side in (right, answers)
+            )
+            return _correlation(right_nk, answers_nk)
         case "pearson" | "spearman":  # the mean over columns
             both_sides = zip(_numbers(right), _numbers(answers), strict=True)
             ranked = _ranks if metric == "spearman" else np.asarray
@@ -142,17 +148,6 @@ def _value(metric: Metric, task: AnyTask, right: AnswerValues, answers: AnswerVa
         case "em" | "squad_f1" | "ndcg@10" | "mrr@10" | "recall@100" | "map":
             raise AssertionError(f"{metric} is of spans or of ranks")
     assert_never(metric)
-
-
-def _mcc(right: AnswerValues, answers: AnswerValues) -> float:
-    """Matthews' correlation, for three or more labels R_K (Gorodkin 2004)."""
-    # An answer that is no gold label is one more label, and so is wrong.
-    labels = list(dict.fromkeys([*right, *answers]))
-    right_nk, answers_nk = (
-        np.array([[float(value == label) for label in labels] for value in side])
-        for side in (right, answers)
-    )
-    return _correlation(right_nk, answers_nk)
 
 
 def _correlation(right_nk: NDArray[np.float64], answers_nk: NDArray[np.float64]) -> float:
@@ -262,7 +257,7 @@ def by_class(task: AnyTask, examples: Examples, answers: AnswerValues) -> ByClas
             hits[name] / (right[name] or 1),
             2 * hits[name] / (answered[name] + right[name]),
             right[name],
-        )
+        )  # fmt: skip
         for name in sorted({*right, *answered})
     }
     return ByClass(fmean(score.f1 for score in classes.values()), classes) if classes else None

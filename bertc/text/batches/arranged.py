@@ -16,8 +16,8 @@ from bertc.ir.data import RUNNING, WINDOW, Prepared, StreamPair
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.masking import StaticMasking
+from bertc.text.batches.batch import ENDS_FILE, MEMBERS_FILE, Packs, write_packs
 from bertc.text.batches.order import draw_weights, orders_of, set_proportions, texts_of
-from bertc.text.batches.packs import ENDS_FILE, MEMBERS_FILE, Packs, write_packs
 from bertc.text.batches.running import RunningData
 from bertc.text.batches.stage import IndexedIds, ShardedRows, SourceRows, StageData
 from bertc.text.batches.stream_pairs import StreamPairs
@@ -163,8 +163,9 @@ def _running(
     static_copies: int,
 ) -> RunningData | StreamPairs:
     texts = [text for _, text in texts_of(stage)]
-    train = tuple(_opened(tokenised[text].train) for text in texts)
-    heldout = tuple(_opened(tokenised[text].heldout) for text in texts)
+    read = [tokenised[text] for text in texts]
+    train = tuple(tuple(shard.opened() for shard in one.train) for one in read)
+    heldout = tuple(tuple(shard.opened() for shard in one.heldout) for one in read)
     languages = tuple(_number(resolved, text.languages[0]) for text in texts)
     weights = _weights(stage, tokenised)
     fields = (vocabulary, stage.batch, stage.seq, train, heldout, languages, weights, static_copies)
@@ -173,10 +174,6 @@ def _running(
         reuse = stage.format.parts(stage.seq)[0]
         return StreamPairs(*fields, seed=seed, reuse=reuse, both_ways=both_ways)
     return RunningData(*fields)
-
-
-def _opened(shards: tuple[Shard, ...]) -> tuple[Tokens, ...]:
-    return tuple(shard.opened() for shard in shards)
 
 
 def _arrange_shards(

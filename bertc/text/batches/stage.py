@@ -13,19 +13,8 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import BertcError
 from bertc.ir.data import WINDOW
-from bertc.text.batches.batch import RawBatch, empty_batch, lay_out_rows
-from bertc.text.batches.order import (
-    BLOCK_POSITIONS,
-    MIXED_POSITIONS,
-    mixed,
-    permute,
-    ranges_of,
-    ranges_to,
-    reduce_quotas,
-    shards_in_order,
-    windowed,
-)
-from bertc.text.batches.packs import Packs
+from bertc.text.batches import order
+from bertc.text.batches.batch import Packs, RawBatch, empty_batch, lay_out_rows
 from bertc.text.rows.tokens import Ids
 from bertc.text.shards import Shard
 from bertc.text.vocab.vocabulary import Vocabulary
@@ -81,8 +70,7 @@ class SourceRows:
     languages: tuple[int, int] = (0, 0)
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
+class Places(NamedTuple):
     """Source, epoch, copy and row of the examples at consecutive positions."""
 
     sources: NDArray[np.int64]
@@ -135,16 +123,15 @@ class StageData:
         least one. Rows that do not fill a last batch are left out; fewer rows than ``batch`` are
         repeated to fill one.
         """
-        sizes = [len(source.copies[0]) for source in self.heldout_sources]
         counted = zip(self._languages(), self._heldout_batches(batch, examples), strict=True)
         for number, (group, count) in enumerate(counted):
-            group_sizes = [sizes[source] for source in group]
+            group_sizes = [len(self.heldout_sources[source].copies[0]) for source in group]
             total = sum(group_sizes)
             for start in range(0, count * batch, batch):
                 places = np.arange(start, start + batch, dtype=np.int64) % total
                 address = ("heldout", number) if number else ("heldout",)
-                order = permute(places, total, self.seed, *address)
-                sources, rows = ranges_of(order, np.array(group_sizes))
+                shuffled = order.permute(places, total, self.seed, *address)
+                sources, rows = order.ranges_of(shuffled, np.array(group_sizes))
                 zeros = np.zeros(batch, dtype=np.int64)
                 chosen = np.array(group)[sources]
                 yield self._gather(self.heldout_sources, Places(chosen, zeros, zeros, rows))
@@ -175,17 +162,14 @@ class StageData:
     def _places(self, positions: NDArray[np.int64]) -> Places:
         """The places of positions in the endless sequence of examples; caches the current block."""
         # Of little text a block of thousands would be hundreds of passes, each with its own order.
-        size = min(BLOCK_POSITIONS, max(self.examples, self.batch))
+        size = min(order.BLOCK_POSITIONS, max(self.examples, self.batch))
         first, last = int(positions[0]) // size, int(positions[-1]) // size
         if first != last or int(positions.min()) < first * size:
             return self._look_up(positions)
         if self._block is None or self._block[0] != first:
             block = np.arange(first * size, (first + 1) * size)
             self._block = (first, self._look_up(block))
-        chosen, known = positions - first * size, self._block[1]
-        return Places(
-            known.sources[chosen], known.epochs[chosen], known.copies[chosen], known.rows[chosen]
-        )
+        return Places(*(column[positions - first * size] for column in self._block[1]))
 
     def _look_up(self, positions: NDArray[np.int64]) -> Places:
         """Places of the examples at positions of the stage's order, counted from its first step.
@@ -200,11 +184,11 @@ class StageData:
         batches = [max(1, round(sum(quotas[n] for n in group) / self.batch)) for group in groups]
         if any(len(copy.sizes) > copy.window for of in self.train_sources for copy in of.copies):
             # Mixed over a whole pass, every batch would be of all windows.
-            quotas = reduce_quotas(quotas, MIXED_POSITIONS)
-            batches = reduce_quotas(batches, MIXED_POSITIONS // self.batch)
+            quotas = order.reduce_quotas(quotas, order.MIXED_POSITIONS)
+            batches = order.reduce_quotas(batches, order.MIXED_POSITIONS // self.batch)
         steps, within = np.divmod(positions, self.batch)
         if len(groups) > 1:
-            chosen, nth = mixed(steps, batches, self.seed, "batches")
+            chosen, nth = order.mixed(steps, batches, self.seed, "batches")
             positions = nth * self.batch + within
         else:
             chosen = np.zeros_like(positions)
@@ -212,7 +196,9 @@ class StageData:
         for number, group in enumerate(groups):
             here, address = chosen == number, ("mix", number) if number else ("mix",)
             group_quotas = [quotas[source] for source in group]
-            nth_sources, draws[here] = mixed(positions[here], group_quotas, self.seed, *address)
+            nth_sources, draws[here] = order.mixed(
+                positions[here], group_quotas, self.seed, *address
+            )
             sources[here] = np.array(group)[nth_sources]
         result = Places(sources, *(np.zeros_like(positions) for _ in range(3)))
         for number, source in enumerate(self.train_sources):
@@ -246,7 +232,7 @@ class StageData:
         for group in set(groups.tolist()):
             source, at = group >> COPY_BITS, np.flatnonzero(groups == group)
             copy = drawn[source].copies[group & (1 << COPY_BITS) - 1]
-            shards, nth = ranges_to(copy.ends, places.rows[at])
+            shards, nth = order.ranges_to(copy.ends, places.rows[at])
             for shard in set(shards.tolist()):
                 here = shards == shard
                 if copy.slow and drawn is self.train_sources:
@@ -263,23 +249,24 @@ class StageData:
         windows = self._ahead.get(source, [])
         if any((epoch, shard) in window for window in windows):
             return
-        order = shards_in_order(len(copy.sizes), self.seed, "order", source, epoch)
-        first = int(np.flatnonzero(order == shard)[0]) // copy.window * copy.window
-        here, following = order[first:][: copy.window], order[first + copy.window :][: copy.window]
+        shuffled = order.shards_in_order(len(copy.sizes), self.seed, "order", source, epoch)
+        first = int(np.flatnonzero(shuffled == shard)[0]) // copy.window * copy.window
+        here, following = (
+            shuffled[first:][: copy.window],
+            shuffled[first + copy.window :][: copy.window],
+        )
         # A batch reads of two windows at most.
         self._ahead[source] = [*windows[-1:], {(epoch, other) for other in here.tolist()}]
         shards = [*here.tolist(), *following.tolist()]
+
+        def open_share(nth: int) -> None:
+            # What fails fails again, and is reported, where it is needed.
+            with contextlib.suppress(BertcError, OSError):
+                for shard in shards[nth::READERS]:
+                    copy.opened(shard)
+
         for nth in range(READERS):
-            threading.Thread(
-                target=_open_all, args=(copy, shards[nth::READERS]), daemon=True
-            ).start()
-
-
-def _open_all(rows: ShardedRows, shards: list[int]) -> None:
-    """Open shards ahead; what fails fails again, and is reported, where it is needed."""
-    with contextlib.suppress(BertcError, OSError):
-        for shard in shards:
-            rows.opened(shard)
+            threading.Thread(target=open_share, args=(nth,), daemon=True).start()
 
 
 def _draw(
@@ -288,10 +275,10 @@ def _draw(
     """(epoch, copy, row) of each draw from a source; its copies take turns."""
     sizes = np.array([len(copy) for copy in of_source])
     rounds, within = np.divmod(draws, sizes.sum())
-    copies, rows = ranges_of(within, sizes)
+    copies, rows = order.ranges_of(within, sizes)
     epochs = rounds * len(sizes) + copies
     for epoch in np.unique(epochs).tolist():
         in_epoch, copy = epochs == epoch, of_source[epoch % len(sizes)]
         address = ("order", source, epoch)
-        rows[in_epoch] = windowed(rows[in_epoch], copy.sizes, copy.window, seed, *address)
+        rows[in_epoch] = order.windowed(rows[in_epoch], copy.sizes, copy.window, seed, *address)
     return epochs, copies, rows

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bertc.ir.address import key
 from bertc.text.batches.batch import RawBatch, empty_batch
 from bertc.text.batches.running import Endless, RunningRows, Texts, endless
-from bertc.text.rows.pairs import overhangs
+from bertc.text.rows.index import overhangs
 
 SPECIAL_TOKENS = 3
 """Special tokens of a row: a separator after each segment, and [CLS]."""

@@ -13,14 +13,14 @@ from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.base.storage.place import FolderAt
 from bertc.text.cache.store import MANIFEST_FILE, Facts, Progress, clear
 from bertc.text.prepared.making import rows_of
-from bertc.text.prepared.manifest import (
+from bertc.text.prepared.opening import (
     PreparedPart,
     PreparedText,
+    copy_part,
     part_at,
     put_folder,
     write_corpus,
 )
-from bertc.text.prepared.opening import copy_part
 from bertc.text.prepared.plan import HELD_OUT, TOKENIZER, PreparationPlan, read_plan
 from bertc.text.rows import rewriting
 from bertc.text.rows.cleaning import copies, keys_in
@@ -83,10 +83,8 @@ def survey(
     """The plan of a place, its parts that are whole; names of missing ones, of damaged ones."""
     plan = read_plan(place)
     if plan is None:
-        raise UsageError(
-            f"nothing is prepared at {place.address}",
-            f"bertc prepare SPEC --to {place.address} begins it",
-        )
+        message = f"nothing is prepared at {place.address}"
+        raise UsageError(message, f"bertc prepare SPEC --to {place.address} begins it")
     parts, missing, damaged = list[PreparedPart](), list[str](), list[str]()
     progress.begin("reading the parts", len(plan.parts), "parts")
     # Threads of this kind are not waited for when Ctrl-C or an error comes.

@@ -24,8 +24,7 @@ from bertc.text.batches.arranged import arrangements, count_rows, how
 from bertc.text.batches.order import texts_of
 from bertc.text.cache.store import Facts, Progress, Silent, fingerprint
 from bertc.text.cache.workers import Advance, spread
-from bertc.text.prepared.manifest import part_at, put_folder
-from bertc.text.prepared.opening import copy_part
+from bertc.text.prepared.opening import copy_part, part_at, put_folder
 from bertc.text.prepared.plan import TOKENIZER, PreparationPlan, part_names, write_plan
 from bertc.text.rows.tokenise import tokenise
 from bertc.text.rows.tokens import open_tokens, token_dtype
@@ -144,10 +143,8 @@ def only_text(resolved: Resolved) -> CorpusText:
         )
     (text,) = texts
     if not text.corpus.is_text:
-        raise UsageError(
-            f"{text.corpus.kind}(...) is not prepared ahead",
-            "files(...), hf(...) and docstrings are",
-        )
+        message = f"{text.corpus.kind}(...) is not prepared ahead"
+        raise UsageError(message, "files(...), hf(...) and docstrings are")
     return text
 
 

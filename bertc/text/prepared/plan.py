@@ -81,9 +81,8 @@ class PreparationPlan:
 
 def read_plan(place: FolderAt) -> PreparationPlan | None:
     """The plan of a preparation, None if none was begun."""
-    if (fields := json_at(place, PLAN_FILE)) is None:
-        return None
-    return plan_from(place, fields)
+    fields = json_at(place, PLAN_FILE)
+    return None if fields is None else plan_from(place, fields)
 
 
 def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
@@ -91,32 +90,25 @@ def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
     fields = json_at(place, PLAN_FILE, damaged={})
     others = place.names() if fields is None else set()
     if others and PLAN_FILE not in others:  # else another worker put it meanwhile
-        raise UsageError(
-            f"{place.address} holds other files: {listed(sorted(others))}",
-            f"a folder for this text alone: --to {place.address.rstrip('/')}/corpus",
-        )
+        help = f"a folder for this text alone: --to {place.address.rstrip('/')}/corpus"
+        raise UsageError(f"{place.address} holds other files: {listed(sorted(others))}", help)
     if others:
         fields = json_at(place, PLAN_FILE, damaged={})
     known = plan_from(place, fields) if fields else None
     differing = _differences(known, plan) if known else {}
-    if differing and not _begun(place):  # the first preparation failed
+    if differing and not any(
+        name[0].isdigit() and not name.endswith(".lock") for name in place.names()
+    ):  # the first preparation failed
         place.remove(TOKENIZER)
         known = None
     elif differing:
         said = "; ".join(f"{name}: {how}" for name, how in differing.items())
-        raise DataError(
-            f"{place.address} holds another preparation: {said}",
-            "prepare into another --to, or with the spec, text and tokenizer of the first",
-        )
+        help = "prepare into another --to, or with the spec, text and tokenizer of the first"
+        raise DataError(f"{place.address} holds another preparation: {said}", help)
     if known is None or (plan.tokenizer and not known.tokenizer):
         place.write(PLAN_FILE, add_digest(asdict(plan)))
         return plan
     return known
-
-
-def _begun(place: FolderAt) -> bool:
-    """True if a part of a place is made, or is being made."""
-    return any(name[0].isdigit() and not name.endswith(".lock") for name in place.names())
 
 
 def part_names(count: int) -> tuple[str, ...]:
@@ -139,10 +131,8 @@ def _differences(known: PreparationPlan, plan: PreparationPlan) -> dict[str, str
 def plan_from(place: FolderAt, fields: Mapping[str, Any]) -> PreparationPlan:
     """The plan of these fields of a manifest."""
     if fields.get("version") != VERSION:
-        raise DataError(
-            f"{place.address} is of version {fields.get('version')!r} of prepared text",
-            f"this bertc reads version {VERSION}: prepare the text again",
-        )
+        message = f"{place.address} is of version {fields.get('version')!r} of prepared text"
+        raise DataError(message, f"this bertc reads version {VERSION}: prepare the text again")
     known = {name: value for name, value in fields.items() if name != "digest"}
     tuples = {name: tuple(fields.get(name, ())) for name in ("parts", "rows", "inputs")}
     return PreparationPlan(**{**known, **tuples})
@@ -170,10 +160,8 @@ def json_at(
     if place.folder:
         is_whole(raw)
     if fields is None and damaged is None:
-        raise DataError(
-            f"{place.address}/{name} is damaged",
-            f"remove it; bertc prepare with its spec and --to {place.address} writes it again",
-        )
+        help = f"remove it; bertc prepare with its spec and --to {place.address} writes it again"
+        raise DataError(f"{place.address}/{name} is damaged", help)
     return damaged if fields is None else fields
 
 

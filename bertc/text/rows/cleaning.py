@@ -40,16 +40,12 @@ class Measure:
 
     def __init__(self, rules: Documents) -> None:
         self._rules = rules
-        self._begin()
-
-    def _begin(self) -> None:
-        self._traits = NO_TRAITS
-        self._hash = hashlib.blake2b(digest_size=8, person=b"document")
 
     def add(self, text: str, first: bool) -> Traits:
         """The traits of the document up to this piece of it."""
         if first:
-            self._begin()
+            self._traits = NO_TRAITS
+            self._hash = hashlib.blake2b(digest_size=8, person=b"document")
         characters, words, letters, visible, key = self._traits
         if self._rules.unique:
             normal = "".join(text.casefold().split())

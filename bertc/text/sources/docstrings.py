@@ -38,10 +38,8 @@ def open_docstrings(corpus: Docstrings) -> TextSource:
     modules = [module for root in _roots() for module in _modules(root, corpus.packages)]
     present = {relative.split("/")[0].removesuffix(".py") for _, relative, _ in modules}
     if missing := [name for name in corpus.packages if name not in present]:
-        raise MissingInputError(
-            f"no Python source of package {missing[0]!r} is installed",
-            "name the top-level module as in an import statement, or write data=docstrings",
-        )
+        help = "name the top-level module as in an import statement, or write data=docstrings"
+        raise MissingInputError(f"no Python source of package {missing[0]!r} is installed", help)
     files = [(path, facts.st_size) for path, _, facts in modules]
     total = sum(size for _, size in files)
     return TextSource(

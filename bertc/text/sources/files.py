@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError
 from bertc.base.storage.encodings import controls_in
-from bertc.base.storage.paths import FORMATS, NO_TEXT, PACKED, AnyFile, FileAt, no_text, suffix
+from bertc.base.storage.formats import FORMATS, NO_TEXT, PACKED, AnyFile, FileAt, no_text, suffix
 from bertc.base.storage.plain_file import no_match
 from bertc.base.storage.remote import files_anywhere, size_of
 from bertc.ir.data import Files, Parallel, Sentences
@@ -54,19 +54,14 @@ def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = No
     def opened(name: str, spans: list[Span]) -> TextSource:
         cuts = [(span.nth, span.of) for span in spans if span.of > 1]
         read = [identities[span.path] for span in spans]
+        reads = [partial(_read_span, span, corpus.column, corpus.sentences) for span in spans]
         return TextSource(
-            name=name,
-            identity=("files", corpus.column, corpus.sentences, *read, *cuts),
-            sentences=corpus.sentences,
+            name=name, identity=("files", corpus.column, corpus.sentences, *read, *cuts),
+            sentences=corpus.sentences, unit="bytes",
             total=sum(size_of(span.path) // span.of for span in spans),
-            unit="bytes",
             text_bytes=sum(sizes[span.path] // span.of for span in spans),
-            read=partial(
-                all_of,
-                [partial(_read_span, span, corpus.column, corpus.sentences) for span in spans],
-                damaged=damaged,
-            ),
-        )
+            read=partial(all_of, reads, damaged=damaged),
+        )  # fmt: skip
 
     parts = _parts(sizes, corpus.sentences)
     source = replace(opened(corpus.path, [Span(path) for path in paths]), remarks=remarks)
@@ -290,7 +285,5 @@ def _align(files: list[OpenFile]) -> Iterator[ColumnNames]:
         if all(pair):
             yield pair[0][1], pair[1][1]
     if ends[0] != ends[1]:
-        raise DataError(
-            f"{files[0].path} has {ends[0]:,} lines, {files[1].path} has {ends[1]:,}",
-            "line n of one must be the translation of line n of the other",
-        )
+        message = f"{files[0].path} has {ends[0]:,} lines, {files[1].path} has {ends[1]:,}"
+        raise DataError(message, "line n of one must be the translation of line n of the other")

@@ -27,10 +27,8 @@ def open_hf(corpus: Hf) -> TextSource:
         names, count = list(rows.column_names), int(rows.num_rows)
         files = sorted(str(entry["filename"]) for entry in rows.cache_files)
         if corpus.column not in names:
-            raise DataError(
-                f"{where}: no column {corpus.column!r}; there are {', '.join(names)}",
-                f"column={names[0]}" if names else "",
-            )
+            message = f"{where}: no column {corpus.column!r}; there are {', '.join(names)}"
+            raise DataError(message, f"column={names[0]}" if names else "")
         column, stated_bytes = rows.select_columns([corpus.column]), rows.dataset_size
     facts = [(name, Path(name).stat()) for name in files]
     stored = [(name, file.st_size, file.st_mtime_ns) for name, file in facts]

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.encodings import not_utf8, refuse_utf_16
-from bertc.base.storage.paths import AnyFile
+from bertc.base.storage.formats import AnyFile
 from bertc.base.storage.remote import opened_anywhere, size_of
 from bertc.text.sources.source import PIECE_BYTES
 
@@ -54,10 +54,8 @@ def opened_stream(path: AnyFile) -> Iterator[OpenFile]:
         try:
             yield OpenFile(path, raw, _unpack(path, raw))
         except (EOFError, zlib.error, OSError):
-            raise DataError(
-                f"cannot unpack {path}: it is damaged, cut short, or not what its ending says",
-                "copy or download it again",
-            ) from None
+            message = f"cannot unpack {path}: it is damaged, cut short, or not what its ending says"
+            raise DataError(message, "copy or download it again") from None
 
 
 def _unpack(path: AnyFile, raw: BinaryIO) -> BinaryIO:
@@ -85,10 +83,8 @@ def lines(file: OpenFile) -> Iterator[tuple[int, str]]:
                 yield number, line.removesuffix("\r")
         rest.append(begun)
         if sum(map(len, rest)) > LARGEST_LINE_BYTES:
-            raise DataError(
-                f"{file.path}:{number + 1}: a line is longer than 256 MiB",
-                help="begin a new line with every document or row",
-            )
+            message = f"{file.path}:{number + 1}: a line is longer than 256 MiB"
+            raise DataError(message, help="begin a new line with every document or row")
     if last := b"".join(rest):
         yield number + 1, decode(last, file.path, number + 1).removesuffix("\r")
 

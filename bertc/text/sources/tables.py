@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, as_data_error, listed, nearest
-from bertc.base.storage.paths import PACKED, AnyFile, suffix
+from bertc.base.storage.formats import PACKED, AnyFile, suffix
 from bertc.text.sources.streams import OpenFile, lines
 
 ColumnNames = tuple[str, ...]
@@ -121,10 +121,8 @@ def _fields(records: Iterator[Record], path: AnyFile, which: ColumnSelection) ->
         if len(fields) != len(names):
             if which.short and len(fields) < len(names):
                 continue
-            raise DataError(
-                f"{where}:{number}: {len(fields)} columns, line {begins} has {len(names)}",
-                "each row needs a field for every column",
-            )
+            message = f"{where}:{number}: {len(fields)} columns, line {begins} has {len(names)}"
+            raise DataError(message, "each row needs a field for every column")
         yield TableRow(f"{where}:{number}", tuple([fields[i] if i >= 0 else None for i in at]))
 
 
@@ -138,10 +136,8 @@ def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequenc
         if len(names) == len(fields):
             return names
     names = selection.unnamed[0]
-    raise DataError(
-        f"{place}: {len(fields)} columns without names, {len(names)} expected",
-        f"the columns are {listed(names)}; or a first line names {listed(selection.required)}",
-    )
+    help = f"the columns are {listed(names)}; or a first line names {listed(selection.required)}"
+    raise DataError(f"{place}: {len(fields)} columns without names, {len(names)} expected", help)
 
 
 def other_separator(

@@ -14,8 +14,7 @@ from posixpath import commonprefix
 from typing import Any
 
 from bertc.base.diagnostics import BertcError, DataError, UnsafeError, as_data_error
-from bertc.base.storage.json_file import parse_json, shown
-from bertc.base.storage.plain_file import read_bytes
+from bertc.base.storage.plain_file import parse_json, read_bytes, shown
 
 LARGEST_FILE_BYTES = 256 * 2**20
 TOKEN_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
@@ -234,10 +233,8 @@ def _try(theirs: Any, written: str) -> None:
                     at = len(commonprefix([ids, numbers]))
                     differing = f"{ids[at : at + 5]}, {numbers[at : at + 5]} at {at}"
                     kind = type(theirs).__name__
-                    raise DataError(
-                        f"{kind} reads {text} otherwise than its backend alone: {differing}",
-                        FAST_ONLY,
-                    )
+                    message = f"{kind} reads {text} otherwise than its backend alone: {differing}"
+                    raise DataError(message, FAST_ONLY)
             if len(encoded.ids) > TOKENS_OF_CHARACTER * (1 + sum(map(len, row))):
                 count = f"{len(encoded.ids):,} tokens of the text {text}"
                 raise DataError(f"its tokenizer makes {count}", ANOTHER)

@@ -17,9 +17,8 @@ from typing import Any
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
 from bertc.base.diagnostics.errors import as_data_error
 from bertc.base.storage import durable
-from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import cache_folder, is_file, is_folder, is_taken
-from bertc.base.storage.plain_file import read_bytes, read_text, refuse_pointer
+from bertc.base.storage.plain_file import read_bytes, read_json, read_text, refuse_pointer
 from bertc.text.tokenizers.by_transformers import (
     ANOTHER,
     FILE_NAMES,
@@ -109,19 +108,15 @@ def _file(path: Path) -> Path:
     if is_folder(path):
         if files := [path / name for name in FILE_NAMES if is_file(path / name)]:
             return files[0]
-        raise MissingInputError(
-            f"{path} has no {', '.join(FILE_NAMES)}",
-            help="copy the tokenizer's files into it: without them nothing can be read",
-        )
+        help = "copy the tokenizer's files into it: without them nothing can be read"
+        raise MissingInputError(f"{path} has no {', '.join(FILE_NAMES)}", help)
     if not is_file(path):
         raise MissingInputError(
             f"{path}: there is no such file", f"name a folder or one of {', '.join(FILE_NAMES)}"
         )
     if path.suffix not in (".json", ".txt", ".model"):
-        raise DataError(
-            f"{path}: a {path.suffix or 'file without ending'} is no vocabulary",
-            f"bertc reads {', '.join(FILE_NAMES)}",
-        )
+        message = f"{path}: a {path.suffix or 'file without ending'} is no vocabulary"
+        raise DataError(message, f"bertc reads {', '.join(FILE_NAMES)}")
     return path
 
 

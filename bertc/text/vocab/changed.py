@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, Tokenizer, pre_tokenizers
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.json_file import shown
+from bertc.base.storage.plain_file import shown
 from bertc.text.vocab.vocabulary import BLANK, Vocabulary, byte_signs, is_byte_level
 
 UNUSED = re.compile(r"[\[<]\|?(unused|reserved_special_token)_?\d+\|?[\]>]|madeupword\d+")
@@ -63,10 +63,8 @@ def words_in_file(base: Vocabulary, name: str, text: str) -> tuple[list[str], in
     pieces = numbers_of_pieces(base, [*words])
     split = [word for word in words if pieces[word] > 1]
     if not split:
-        raise DataError(
-            f"{name}: all {len(words):,} words are tokens of the vocabulary already",
-            "leave vocab out: the vocabulary of init has them",
-        )
+        message = f"{name}: all {len(words):,} words are tokens of the vocabulary already"
+        raise DataError(message, "leave vocab out: the vocabulary of init has them")
     return split, len(words) - len(split)
 
 

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from io import BytesIO
+from itertools import chain
 
 from tokenizers import (
     AddedToken,
@@ -62,11 +63,8 @@ def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[s
 
 def characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> Counter[str]:
     """Counts of the characters in the normalised texts."""
-    raw: Counter[str] = Counter()
-    for text in texts:
-        raw.update(text)
-    counts: Counter[str] = Counter()
-    for character, count in raw.items():
+    counts = Counter[str]()
+    for character, count in Counter(chain.from_iterable(texts)).items():
         for normal in normalizer.normalize_str(character):
             if not normal.isspace():
                 counts[normal] += count
@@ -141,10 +139,8 @@ def _mark_ends(tokenizer: Tokenizer, ids: dict[str, int]) -> None:
 def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
     smallest = 256 + len(ROBERTA_SPECIALS) + 1
     if node.size < smallest:
-        raise DataError(
-            f"vocab=bpe({node.size}) has no room for the 256 bytes and five special tokens",
-            f"vocab=bpe({smallest}) is the smallest",
-        )
+        message = f"vocab=bpe({node.size}) has no room for the 256 bytes and five special tokens"
+        raise DataError(message, f"vocab=bpe({smallest}) is the smallest")
     draft = Tokenizer(models.BPE())
     split: pre_tokenizers.PreTokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     if node.digits:
@@ -187,9 +183,7 @@ def _list_closed(counts: Counter[str], size: int, split: pre_tokenizers.PreToken
 
 def _bytes(node: Bytes, texts: Sequence[str]) -> Tokenizer:
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(level.pre_tokenize_str(text)[0][0])
+    counts = Counter(chain.from_iterable(level.pre_tokenize_str(t)[0][0] for t in texts))
     if node.size == 261:
         counts.update(pre_tokenizers.ByteLevel.alphabet())
     single = pre_tokenizers.Split(Regex("."), "isolated")
@@ -242,28 +236,18 @@ def _by_sentencepiece(lines: Iterable[str], size: int) -> dict[str, float]:
         "vocab=wordpiece or vocab=bpe, or a larger vocabulary",
     ):
         SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=model,
+            sentence_iterator=iter(lines), model_writer=model, num_threads=16, minloglevel=3,
             vocab_size=size + 1,  # with its own <unk>
-            hard_vocab_limit=False,
-            character_coverage=1.0,
-            normalization_rule_name="identity",
-            max_sentence_length=2**30,
-            num_threads=16,
-            unk_id=0,
-            bos_id=-1,
-            eos_id=-1,
-            pad_id=-1,
-            minloglevel=3,
-        )
+            hard_vocab_limit=False, character_coverage=1.0, max_sentence_length=2**30,
+            normalization_rule_name="identity", unk_id=0, bos_id=-1, eos_id=-1, pad_id=-1,
+        )  # fmt: skip
     learned = SentencePieceProcessor(model_proto=model.getvalue())
     ids = range(1, learned.get_piece_size())
     return {learned.id_to_piece(n): round(learned.get_score(n), SCORE_DECIMALS) for n in ids}
 
 
 def _covering(counts: Counter[str], part: float) -> Counter[str]:
-    total, covered = counts.total(), 0
-    covering: Counter[str] = Counter()
+    total, covered, covering = counts.total(), 0, Counter[str]()
     for character in sorted(counts, key=lambda c: (-counts[c], c)):
         if covered >= part * total:
             break

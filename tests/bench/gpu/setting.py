@@ -12,8 +12,7 @@ from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.feed import Batch, to_inputs
 from bertc.learn.step.step import StepResult, TrainStep
-from bertc.machine.machine import detect, kernels
-from bertc.machine.speed import finish
+from bertc.machine.machine import detect, finish, kernels
 from bertc.run.beginning.synthetic import RandomText
 from tests.bench.rig import make_step
 

@@ -10,8 +10,7 @@ from bertc.cost import Device, estimate
 from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.measure import take_turns
 from bertc.lab.bench.run import bench
-from bertc.machine.machine import detect
-from bertc.machine.speed import finish, measured
+from bertc.machine.machine import detect, finish, measured
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import Setting
 from tests.bench.minimal import contenders

@@ -11,8 +11,8 @@ from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging
 from bertc.tasks.examples import task_sets
-from bertc.tasks.layouts.find import DataPart
 from bertc.tasks.layouts.parts import dev_parts, part_examples, read_examples, training_examples
+from bertc.tasks.layouts.table import DataPart
 
 RTE = "index\tsentence1\tsentence2\tlabel\n"
 STSB = "sentence1\tsentence2\tscore\n"

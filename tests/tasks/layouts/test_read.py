@@ -27,9 +27,9 @@ from bertc.tasks.layouts.example import (
     TextExample,
     gold,
 )
-from bertc.tasks.layouts.find import DataPart
 from bertc.tasks.layouts.parts import dev_parts, part_examples, training_examples
 from bertc.tasks.layouts.parts import read_examples as read_part
+from bertc.tasks.layouts.table import DataPart
 
 PAIR = "sentence1\tsentence2"
 MNLI = (

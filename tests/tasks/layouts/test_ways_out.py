@@ -8,10 +8,9 @@ from bertc.api import check
 from bertc.base.diagnostics import DataError, SpecError
 from bertc.ir.learning.custom_task import Classify, Tag
 from bertc.tasks.layouts.example import TaggedExample
-from bertc.tasks.layouts.find import files_of, has_tagged_words
 from bertc.tasks.layouts.parts import training_examples
 from bertc.tasks.layouts.survey import survey
-from bertc.tasks.layouts.table import table
+from bertc.tasks.layouts.table import files_of, is_tagged_file, table
 from bertc.text.sources.tables import ColumnSelection
 from bertc.use.predict import columns_of
 
@@ -105,7 +104,7 @@ def test_rows_in_other_files_have_a_way_out(name, content, help, tmp_path, monke
 def test_text_is_not_taken_for_words_with_tags(content: str, tmp_path: Path) -> None:
     path = tmp_path / "train.txt"
     path.write_text(content)
-    assert not has_tagged_words(path)
+    assert not is_tagged_file(path)
 
 
 def test_mistakes_in_files_of_tasks_come_at_once_at_their_arguments(tmp_path, monkeypatch):

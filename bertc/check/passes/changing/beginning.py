@@ -53,7 +53,9 @@ def vectors(program: Complete, diagnostics: Diagnostics) -> None:
     name = vector_file(init)
     if not name or not is_file(user_path(name)):
         return
-    from bertc.text.sources.vectors import vectors_width  # numpy, which no other spec needs here
+    from bertc.text.vocab.static_vectors import (
+        vectors_width,  # numpy, which no other spec needs here
+    )
 
     try:
         width = vectors_width(name)
