@@ -15,7 +15,7 @@ from typing import get_args
 
 import pytest
 
-from bertc.check.compiling import PASSES
+from bertc.check.passes import PASSES
 from bertc.ir.base import Node
 from bertc.ir.learning.objective import Pretraining
 from bertc.ir.methods.method import Method

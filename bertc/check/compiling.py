@@ -17,9 +17,6 @@ from bertc.lang import SpecLocation, load
 from bertc.lang.load import Written, read_spec
 from bertc.lang.read.scan import MOST_MISTAKES
 
-PASSES = (facts, *passes.WRITTEN, *passes.FILLING, passes.dimensions, *passes.CHECKS)
-"""All passes in order; ``dimensions``, in the middle, derives the last open settings."""
-
 
 def compile_spec(
     spec: str | SpecLocation | Written | Program,

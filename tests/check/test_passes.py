@@ -9,9 +9,9 @@ from bertc import lang
 from bertc.api import resolve
 from bertc.base.diagnostics import Diagnostics, MachineError
 from bertc.check import passes
-from bertc.check.compiling import PASSES, compile_spec
+from bertc.check.compiling import compile_spec
 from bertc.check.passes import complete
-from bertc.check.passes.settings.stages import typed
+from bertc.check.passes.changing.beginning import vectors
 from bertc.cost.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.program.complete import Complete
@@ -185,12 +185,10 @@ def test_typed_settings_agree_with_the_printed_program_after_each_pass():
     text = "body=bilstm(150) objective=mlm stage 'a' { steps=1M tokens } stage 'b' { steps=5 }"
     diagnostics = Diagnostics()
     (program,) = lang.load(text, (), diagnostics)
-    for write in passes.WRITTEN:
-        program = write(program, diagnostics)
-    known = typed(program)
-    for fill in passes.FILLING:
-        known = fill(known, diagnostics)
-        for name, given in known.program.settings.items():
+    known = program
+    for step in passes.PASSES:
+        known = step(known, diagnostics) or known
+        for name, given in known.program.settings.items() if isinstance(known, Complete) else ():
             assert (getattr(known, name), known.origins[name]) == (given.value, given.origin)
     assert [stage.steps for stage in known.stages] == [8, 5]
     assert (known.hidden, diagnostics.found) == (300, [])
@@ -205,13 +203,9 @@ def completed(spec: str) -> tuple[Complete, Diagnostics]:
     return passes.complete(program, diagnostics), diagnostics
 
 
-ON_FILES = ("facts", "vectors")
-"""Passes on files, of which other tests have examples."""
-
-
 @pytest.mark.parametrize(
     "step",
-    [step for step in PASSES if step.__name__ not in ON_FILES],
+    [step for step in passes.PASSES if step is not vectors],
     ids=lambda step: step.__name__,
 )
 def test_examples_of_passes_hold(step, tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """Passes on a program alone, run in one order; facts of other files are filled in before."""
 
+from typing import Any
+
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.assemble import assemble
 from bertc.check.passes.bodies import bodies
@@ -14,7 +16,7 @@ from bertc.check.passes.lengths import in_steps
 from bertc.check.passes.methods import methods
 from bertc.check.passes.recipes import recipes
 from bertc.check.passes.remarks import remarks
-from bertc.check.passes.settings.stages import typed
+from bertc.check.passes.settings.stages import type_settings
 from bertc.check.passes.sharing import sharing
 from bertc.check.passes.tasks import tasks
 from bertc.check.passes.teaching.teachers import teachers
@@ -22,20 +24,22 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 
-WRITTEN = (
+
+def typed(program: Program, diagnostics: Diagnostics) -> Complete:
+    """Turn settings into attributes of their types, by stage: ``L=2`` becomes ``layers=2``."""
+    return type_settings(program)
+
+
+PASSES = (
     extends,  # first, since settings of the base count as written
     recipes,  # before the defaults, which would hide what a recipe may set
     defaults,
     in_steps,  # lengths in tokens, by batch and seq
-)
-"""Passes on settings as they are written, each by its name; afterwards all are typed."""
-FILLING = (
+    typed,
     bodies,  # after the defaults, which are of transformers
     vocabulary,  # reads files; after the defaults, since init has a vocabulary of its own
     generator_widths,  # derived from the encoder's widths, which have defaults
-)
-"""Passes on typed settings, of which some are still to be derived."""
-CHECKS = (
+    dimensions,  # derives the last open settings; checks follow
     limits,
     sharing,
     generator,
@@ -48,19 +52,15 @@ CHECKS = (
     vectors,
     remarks,  # last: only about programs without errors
 )
-"""Checks of a complete program; findings are reported in this order."""
+"""Passes in order. They take a program to the next form of it; checks only report findings."""
 
 
 def complete(program: Program, diagnostics: Diagnostics) -> Complete:
     """Run every pass, so that every setting has a value and an origin."""
-    for write in WRITTEN:
-        program = write(program, diagnostics)
-    typed_program = typed(program)
-    for fill in FILLING:
-        typed_program = fill(typed_program, diagnostics)
-    finished = dimensions(typed_program, diagnostics)
-    for check in CHECKS:
-        check(finished, diagnostics)
+    state: Any = program
+    for step in PASSES:
+        state = step(state, diagnostics) or state
+    finished: Complete = state
     return finished
 
 
@@ -72,7 +72,4 @@ def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolve
     return assemble(finished)
 
 
-__all__ = [
-    "CHECKS", "FILLING", "WRITTEN", "assemble", "complete", "dimensions", "missing_inputs",
-    "resolve",
-]  # fmt: skip
+__all__ = ["PASSES", "assemble", "complete", "missing_inputs", "resolve"]

@@ -8,7 +8,7 @@ from typing import Any
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.dimensions import CONSTANT
 from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import MOST_STEPS, has_tasks, typed
+from bertc.check.passes.settings.stages import MOST_STEPS, has_tasks, type_settings
 from bertc.ir.base import Tokens
 from bertc.ir.fixes import fix
 from bertc.ir.learning.equal import Epochs, Words
@@ -30,7 +30,7 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     a length in epochs or words is the one that completes it. Warm-up is counted from the start of
     the optimiser's schedule, the decay of ``wsd`` back from its end.
     """
-    known = typed(program)
+    known = type_settings(program)
     stages = known.stages
     for stage in stages:
         if stage.clock or known.clock:
@@ -44,7 +44,7 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
             Checker[CompleteSettings](stage, diagnostics).rules(rules)
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
     blocks = tuple(map(_counted, blocks, stages))
-    counted = typed(replace(program, stages=blocks)).stages
+    counted = type_settings(replace(program, stages=blocks)).stages
     paces = [_paces(stage, stage.steps) for stage in counted]
     blocks = tuple(
         replace(block, settings=_timed(block.settings, of_stage))
@@ -64,11 +64,11 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
 def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[float]:
     """The steps or tokens of each stage, or its epochs or words; ``run`` lacks defaults."""
     settings = {**CONSTANT, **run}
-    named: Sequence[CompleteSettings] = typed(Program("", settings, tuple(stages))).stages
+    named: Sequence[CompleteSettings] = type_settings(Program("", settings, tuple(stages))).stages
     for unit in (Epochs, Words):
         if all(isinstance(stage.steps, unit) for stage in named):
             return [getattr(stage.steps, unit.number_unit) for stage in named]
-    counted = typed(Program("", settings, tuple(map(_counted, stages, named)))).stages
+    counted = type_settings(Program("", settings, tuple(map(_counted, stages, named)))).stages
 
     def share(stage: CompleteStage, length: object) -> float:
         if tokens and isinstance(length, Tokens):

@@ -22,7 +22,7 @@ _STAGE = CompleteStage.model_construct(**_NOTHING)
 """Settings without those that are derived; to copy them is much faster than to construct anew."""
 
 
-def typed(program: Program) -> Complete:
+def type_settings(program: Program) -> Complete:
     """Settings of a program as attributes, by stage; a spec without stages has one, ``main``."""
     run = program.settings
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
@@ -37,7 +37,7 @@ def typed(program: Program) -> Complete:
 
 def with_derived(program: Complete, settings: Mapping[str, Given]) -> Complete:
     """The same with some settings of the run replaced or added."""
-    return typed(program.program.with_settings(settings))
+    return type_settings(program.program.with_settings(settings))
 
 
 def _stage(block: StageGiven, all_: dict[str, Given]) -> CompleteStage:
