@@ -13,7 +13,8 @@ import torch
 from ruff.__main__ import find_ruff_bin
 
 from bertc.api import resolve
-from bertc.base.diagnostics import SpecError
+from bertc.base.diagnostics import Diagnostics, SpecError
+from bertc.check.compiling import checked
 from bertc.cost import estimate
 from bertc.hub.families.family import Obstacle
 from bertc.hub.leaving.exporting import export_model
@@ -34,6 +35,7 @@ from bertc.model import build
 from bertc.run.beginning.growth import grow_model
 from bertc.run.beginning.synthetic import RandomText
 from bertc.tasks.examples.task import TaskBatch
+from bertc.text.sources.opening import open_source
 from bertc.use.source.checking import check_source, loaded, random_weights
 from bertc.use.source.file import emit_source
 from tests.bench.rig import make_step
@@ -90,6 +92,15 @@ def test_a_kind_is_counted_trained_and_exported_or_refused(union, kind, own_modu
         _built_and_trained(resolved)
         if variant == "even":
             _leaves(resolved.merged, tmp_path / "left")
+
+
+@pytest.mark.parametrize("kind", sorted({*NETWORKS["corpus"]} - {"prepared"}))
+def test_a_source_that_passes_its_check_is_read(kind):
+    Path("tables").mkdir(exist_ok=True)
+    Path("tables/a.jsonl").write_text('{"text": "a b"}\n')
+    text = spec(NETWORKS["corpus"][kind].replace("nobody/nothing", "tables"))
+    (program,) = checked(text, (), Diagnostics())
+    assert next(open_source(program.stages[0].data[0].corpus).read()).text
 
 
 def _leaves(resolved: Resolved, folder: Path) -> None:

@@ -11,7 +11,7 @@ LONGEST_LABEL = 40
 """Characters of a label; a longer one is rather a text."""
 _NAMED = "labels=[...]: unnamed they are those of the training file"
 _EACH = "one in each row; classify(..., labels=many) reads any number, in lists too"
-Limits = tuple[float, float]
+Bounds = tuple[float, float]
 NO_ANSWER = (None, "")
 """Cells without a label or score, in files that need none."""
 
@@ -132,7 +132,7 @@ def finite(cell: Any) -> float | None:
 
 
 def number(
-    cell: Any, place: str, column: str, limits: Limits | None = None, text_column: str = ""
+    cell: Any, place: str, column: str, limits: Bounds | None = None, text_column: str = ""
 ) -> float:
     """The finite number in a cell, within limits."""
     expected = "a number" if limits is None else f"a number from {limits[0]:g} to {limits[1]:g}"
