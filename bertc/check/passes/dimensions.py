@@ -41,13 +41,15 @@ def dimensions(program: Complete, diagnostics: Diagnostics) -> Complete:
 
     ``hidden=256`` becomes ``hidden=256 heads=4 head_dim=64 ffn=1024 embedding=256 ...``.
     """
+    derived = dict[str, object]()
     for formulas in DERIVED:
-        derived = {
-            setting: Given(compute(program), Origin("derived", source=default_source(setting)))
-            for setting, compute in formulas.items()
-            if setting not in program.origins
-        }
-        program = stages.with_derived(program, derived)
+        open_ = {n: compute for n, compute in formulas.items() if n not in program.origins}
+        derived |= {setting: compute(program) for setting, compute in open_.items()}
+        program = program.model_copy(update=derived)
+    program = stages.with_derived(
+        program,
+        {n: Given(v, Origin("derived", source=default_source(n))) for n, v in derived.items()},
+    )
     return program.model_copy(update={"program": printed(program)})
 
 
@@ -59,13 +61,13 @@ def limits(program: Complete, diagnostics: Diagnostics) -> None:
     reported, apart = set[Span | None](), set.intersection(*(set(s.own) for s in program.stages))
     of_run = [name for name in program.origins if name not in apart]
     for settings, names in ((program, of_run), *((stage, stage.own) for stage in program.stages)):
-        for name in filter(Settings.model_fields.__contains__, names):
-            numbers = _numbers(getattr(settings, name))
-            beyond = [n for n in numbers if not _bounds(name).hold(n)]
+        for name in filter(_bounds().__contains__, names):
+            bounds = _bounds()[name]
+            beyond = [n for n in _numbers(getattr(settings, name)) if not bounds.hold(n)]
             source = _source(settings, name) if beyond else name
             if beyond and (at := settings.span(source)) not in reported:
                 reported.add(at)
-                message = f"`{name}` is {beyond[0]:,}, must be {_bounds(name)}"
+                message = f"`{name}` is {beyond[0]:,}, must be {bounds}"
                 label = f"{name} is {settings.origins[name].source}" if source != name else ""
                 help = f"a smaller value of {source}"
                 diagnostics.error("E109", message, at, label=label, help=help)
@@ -78,8 +80,10 @@ def _numbers(value: object) -> tuple[int | float, ...]:
 
 
 @cache
-def _bounds(setting: str) -> Limits:
-    return bounds_of(setting_shape(setting))
+def _bounds() -> dict[str, Limits]:
+    """The limits of the numbers of settings that have some."""
+    bounds = {name: bounds_of(setting_shape(name)) for name in Settings.model_fields}
+    return {name: limits for name, limits in bounds.items() if limits != Limits()}
 
 
 def _source(settings: CompleteSettings, name: str) -> str:

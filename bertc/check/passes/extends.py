@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bertc.base.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.check.passes.lengths import shares
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.base import Tokens
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
+from bertc.ir.once import once
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Program, StageGiven
 
@@ -27,16 +28,12 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     """
     program = _without_budgets(program, diagnostics)
     from_command_line = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
-    base = extends(program.base, diagnostics) if program.base else None
-    if base is not None and _learns_task(program.settings):
-        blocks = (base.settings, *(stage.settings for stage in base.stages))
-        named = any("objective" in settings for settings in blocks)
-        base = _network_of(base) if named and not any(map(_learns_task, blocks)) else base
-    inherited = dict[str, Given]()
-    if base is not None:
-        for name, setting in base.settings.items():
-            origin = replace(setting.origin, kind="extends", source=base.name)
-            inherited[name] = Given(setting.value, origin)
+    base, inherited = None, dict[str, Given]()
+    if program.base is not None:
+        base, inherits, mistakes = _merge_base(program.base, _learns_task(program.settings))
+        inherited |= inherits
+        for mistake in mistakes:
+            diagnostics.record(mistake)
     if _have_steps(program.stages):
         inherited.pop("steps", None)  # it was the length of other stages
     settings = {**inherited, **program.settings}
@@ -50,6 +47,23 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
         return replace(program, stages=stages)
     stages = stages or _override_stages(base.stages, base.settings, program.settings)
     return Program(name=program.name, settings=settings, stages=stages)
+
+
+@once
+def _merge_base(
+    base: Program, for_task: bool
+) -> tuple[Program, Mapping[str, Given], Sequence[Diagnostic]]:
+    """The base merged with its own, what is inherited of it, and mistakes: for all points."""
+    findings = Diagnostics()
+    base = extends(base, findings)
+    blocks = (base.settings, *(stage.settings for stage in base.stages))
+    if for_task and any("objective" in of for of in blocks) and not any(map(_learns_task, blocks)):
+        base = _network_of(base)
+    inherited = {
+        name: Given(setting.value, replace(setting.origin, kind="extends", source=base.name))
+        for name, setting in base.settings.items()
+    }
+    return base, inherited, tuple(findings.found)
 
 
 def _without_budgets(program: Program, diagnostics: Diagnostics) -> Program:

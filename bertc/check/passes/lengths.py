@@ -43,9 +43,12 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
             rules = (rule for rule in (*_OF_TASKS, *of_methods) if rule.at in named)
             Checker[CompleteSettings](stage, diagnostics).rules(rules)
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
-    blocks = tuple(map(_counted, blocks, stages))
-    counted = type_settings(replace(program, stages=blocks)).stages
-    paces = [_paces(stage, stage.steps) for stage in counted]
+    changes = tuple(map(_counted, stages))
+    if any(changes):
+        pairs = zip(blocks, changes, strict=True)
+        blocks = tuple(replace(block, settings={**block.settings, **new}) for block, new in pairs)
+        stages = type_settings(replace(program, stages=blocks)).stages
+    paces = [_paces(stage, stage.steps) for stage in stages]
     blocks = tuple(
         replace(block, settings=_timed(block.settings, of_stage))
         for block, of_stage in zip(blocks, paces, strict=True)
@@ -55,8 +58,8 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
         return replace(program, settings={**timed, **blocks[0].settings})
     first = {**program.settings, **blocks[0].settings}
     of_tokens = {n: first[n] for n, setting in timed.items() if _in_tokens(setting.value)}
-    total = sum(stage.steps for stage in counted)
-    if all("steps" in stage.own for stage in counted) and total != known.steps:
+    total = sum(stage.steps for stage in stages)
+    if all("steps" in stage.own for stage in stages) and total != known.steps:
         of_tokens["steps"] = Given(total, Origin("default", source="the sum of its stages"))
     return replace(program, settings={**timed, **of_tokens}, stages=blocks)
 
@@ -68,7 +71,12 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
     for unit in (Epochs, Words):
         if all(isinstance(stage.steps, unit) for stage in named):
             return [getattr(stage.steps, unit.number_unit) for stage in named]
-    counted = type_settings(Program("", settings, tuple(map(_counted, stages, named)))).stages
+    changes = map(_counted, named)
+    in_steps = tuple(
+        replace(block, settings={**block.settings, **new})
+        for block, new in zip(stages, changes, strict=True)
+    )
+    counted = type_settings(Program("", settings, in_steps)).stages
 
     def share(stage: CompleteStage, length: object) -> float:
         if tokens and isinstance(length, Tokens):
@@ -85,26 +93,27 @@ def _in_tokens(value: Any) -> bool:
     return isinstance(getattr(value, "over", value), Tokens | Epochs | Words)
 
 
-def _counted(block: StageGiven, stage: CompleteSettings) -> StageGiven:
-    """The stage with its ``steps`` and its methods in steps, not in tokens."""
-    in_block, length, tokens = dict(block.settings), stage.steps, _tokens_of(stage)
+def _counted(stage: CompleteSettings) -> dict[str, Given]:
+    """The ``steps`` and methods of a stage that are in tokens, in steps."""
+    changes, length, tokens = dict[str, Given](), stage.steps, _tokens_of(stage)
     steps = length if isinstance(length, int) else 0
     for method in stage.methods:
         if has_tasks(stage.objective) and method.reads == "text":  # the run says it of its text
-            in_block[method.setting] = CONSTANT[method.setting]
+            changes[method.setting] = CONSTANT[method.setting]
         elif (timed := method.over_steps(stage.batch, stage.seq, steps, tokens)) is not method:
-            in_block[method.setting] = Given(timed, stage.origins[method.setting])
-    stage = stage.model_copy(update={name: setting.value for name, setting in in_block.items()})
+            changes[method.setting] = Given(timed, stage.origins[method.setting])
+    if changes:
+        stage = stage.model_copy(update={n: setting.value for n, setting in changes.items()})
     if tokens is not None:
         to = round if isinstance(length, Tokens) else reaching
         steps = max(1, steps_at(tokens, _paces(stage, FOREVER), to)) if tokens else MOST_STEPS
-        in_block["steps"] = Given(steps, stage.origins["steps"])
+        changes["steps"] = Given(steps, stage.origins["steps"])
     paces = _paces(stage, steps)
     for method in stage.methods:
         if method.in_tokens:
             counted = method.in_steps(lambda tokens: steps_at(tokens.tokens, paces))
-            in_block[method.setting] = Given(counted, stage.origins[method.setting])
-    return replace(block, settings=in_block)
+            changes[method.setting] = Given(counted, stage.origins[method.setting])
+    return changes
 
 
 def _paces(stage: CompleteSettings, steps: int) -> Paces:

@@ -12,7 +12,7 @@ from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.network.sharing import SharedPart, Sharing, owners_of
 from bertc.ir.program.complete import Complete, CompleteStage
-from bertc.ir.program.written import DEFAULT_STAGE, Given, Program, StageGiven
+from bertc.ir.program.written import DEFAULT_STAGE, Given, Origin, Program, StageGiven
 
 MOST_STEPS = 10**9
 """Steps of a run by the clock, of which it makes as many as it has time for."""
@@ -24,15 +24,15 @@ _STAGE = CompleteStage.model_construct(**_NOTHING)
 
 def type_settings(program: Program) -> Complete:
     """Settings of a program as attributes, by stage; a spec without stages has one, ``main``."""
-    run = program.settings
+    values, origins = _parts(program.settings)
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
     update = {
         "name": program.name,
-        "stages": tuple(_stage(block, {**run, **block.settings}) for block in blocks),
+        "stages": tuple(_stage(block, values, origins) for block in blocks),
         "program": program,
-        "origins": {name: setting.origin for name, setting in run.items()},
+        "origins": origins,
     }
-    return _RUN.model_copy(update=_values(run) | update)
+    return _RUN.model_copy(update=values | update)
 
 
 def with_derived(program: Complete, settings: Mapping[str, Given]) -> Complete:
@@ -40,24 +40,21 @@ def with_derived(program: Complete, settings: Mapping[str, Given]) -> Complete:
     return type_settings(program.program.with_settings(settings))
 
 
-def _stage(block: StageGiven, all_: dict[str, Given]) -> CompleteStage:
-    values = _values(all_)
-    if "format" not in all_ or all_["format"].origin.kind == "derived":
+def _stage(block: StageGiven, values: dict[str, Any], origins: dict[str, Origin]) -> CompleteStage:
+    changed, written = _parts(block.settings)
+    values, origins = values | changed, origins | written
+    if "format" not in origins or origins["format"].kind == "derived":
         values["format"] = default_format(values["objective"], values["pack"])
-    update = {
-        "name": block.name,
-        "own": {name: setting.origin for name, setting in block.settings.items()},
-        "origins": {name: setting.origin for name, setting in all_.items()},
-    }
+    update = {"name": block.name, "own": written, "origins": origins}
     return _STAGE.model_copy(update=values | update)
 
 
-def _values(settings: Mapping[str, Given]) -> dict[str, Any]:
-    """The values of settings; ``steps=24h`` is a clock, and more steps than there is time for."""
+def _parts(settings: Mapping[str, Given]) -> tuple[dict[str, Any], dict[str, Origin]]:
+    """Values and origins of settings; ``steps=24h`` is a clock, and more steps than it needs."""
     values = {name: setting.value for name, setting in settings.items()}
     if isinstance(steps := values.get("steps"), Hours):
         values |= {"steps": MOST_STEPS, "clock": steps.hours}
-    return values
+    return values, {name: setting.origin for name, setting in settings.items()}
 
 
 def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
