@@ -57,12 +57,6 @@ def kept_by(operations: op.Operations, how: Execution) -> int:
     return sum(cost(operation, how).kept for operation in operations)
 
 
-def largest_scores(operations: op.Operations) -> int:
-    """Number of scores of the largest loss over a vocabulary, or over a cluster of it."""
-    losses = (operation for operation in operations if isinstance(operation, op.VocabularyLoss))
-    return max((operation.rows * operation.vocab for operation in losses), default=0)
-
-
 def forward_bytes(operation: op.Operation, how: Execution, unrounded: int, drops: bool) -> int:
     """Bytes while one operation without backward is computed, if that may be more than is kept."""
     match operation:

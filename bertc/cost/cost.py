@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bertc.cost import figures, spent
 from bertc.cost.blocks import kept_by
-from bertc.cost.execution import FP32, DeviceBudget
+from bertc.cost.execution import FP32, Bf16, DeviceBudget
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
@@ -17,7 +17,6 @@ from bertc.cost.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.cost.planning.world import ALONE, Layout, World
 from bertc.cost.processes import layout_on, process_fit, process_memory, spread_over
 from bertc.cost.table import Estimate
-from bertc.ir.base import DeviceKind
 from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
@@ -60,7 +59,7 @@ def _kept(step: Step) -> Counter[str]:
     return saved
 
 
-def _weights(step: Step) -> dict[str, int]:
+def _weights(step: Step) -> Counter[str]:
     """Weights and gradients of embeddings and layers by part; the others belong to heads."""
     by_owner = {
         (at, block.owner): (block.part, 2 * block.weights - block.frozen)
@@ -70,10 +69,10 @@ def _weights(step: Step) -> dict[str, int]:
         for block in layer
     }
     once = 1 if step.parameters.untrained else 2
-    weights: Counter[str] = Counter(embeddings=once * step.parameters.by_part.get("embeddings", 0))
+    weights = Counter(embeddings=once * step.parameters.by_part.get("embeddings", 0))
     for part, number in by_owner.values():
         weights[part] += number
-    return dict(weights)
+    return weights
 
 
 PER_HOST = 8
@@ -104,8 +103,11 @@ def estimate(
     target = device if isinstance(device, Device) else device_named(device, world.per_host)
     target = replace(target, memory_bytes=int(min(target.memory_bytes, memory_bytes)))
     layout = layout_on(resolved, target.memory_bytes, world)
-    bf16 = target.bf16_flops > 0, target.loops_bf16
-    budget = _budget(resolved, target.kind, target.memory_bytes, *bf16, layout)
+    machine = Machine(
+        target.kind, target.name, target.memory_bytes, target.bf16_flops > 0, int(target.cores),
+        target.loops_bf16,
+    )  # fmt: skip
+    budget = _budget(resolved, machine, layout)
     lengths = lengths or [stage.seq for stage in resolved.stages]
     counts = [count(stage, resolved.terms()) for stage in resolved.stages]
     stages = tuple(
@@ -113,7 +115,10 @@ def estimate(
         for stage, counted, length in zip(resolved.stages, counts, lengths, strict=True)
     )
     pruned = expected(resolved)
-    cut = estimate(pruned, target, convention, devices, lengths) if pruned else None
+    left = None
+    if pruned:
+        cut = estimate(pruned, target, convention, devices, lengths)
+        left = figures.Pruned(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
     return Estimate(
         name=resolved.name,
         fingerprint=resolved.fingerprint(),
@@ -123,9 +128,7 @@ def estimate(
         time=spent.run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
         spread=_spread(resolved, stages),
-        pruned=figures.Pruned(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
-        if cut
-        else None,
+        pruned=left,
     )
 
 
@@ -144,24 +147,21 @@ def largest_microbatches(
     resolved: Resolved, machine: Machine, layout: Layout = ALONE
 ) -> tuple[Fit, ...]:
     """Largest micro-batch that fits on a machine, in examples, per stage; 0 if none fits."""
-    bf16 = machine.fast_bf16, machine.loops_bf16
-    budget = _budget(resolved, machine.device, machine.memory_bytes, *bf16, layout)
-    begun = budget._replace(begun=True)
+    begun = _budget(resolved, machine, layout)._replace(begun=True)
     return tuple(
         process_fit(stage, count(stage, resolved.terms()), begun, layout)
         for stage in resolved.stages
     )
 
 
-def _budget(
-    resolved: Resolved, kind: DeviceKind, memory_bytes: int, fast: bool, loops: bool, layout: Layout
-) -> DeviceBudget:
-    precision = resolved.run.precision
+def _budget(resolved: Resolved, machine: Machine, layout: Layout) -> DeviceBudget:
+    precision, kind = resolved.run.precision, machine.device
     if precision == "auto":
-        precision = "bf16" if fast else "fp32"
+        precision = "bf16" if machine.fast_bf16 else "fp32"
+    slow: Bf16 = "looped" if machine.loops_bf16 else "rounded"
     return DeviceBudget(
-        memory_bytes, kind, precision, compiles(resolved, kind), resolved.run.recompute,
-        strategy=layout.strategy, bf16="native" if fast else "looped" if loops else "rounded",
+        machine.memory_bytes, kind, precision, compiles(resolved, kind), resolved.run.recompute,
+        strategy=layout.strategy, bf16="native" if machine.fast_bf16 else slow,
     )  # fmt: skip
 
 
@@ -174,12 +174,10 @@ def _stage(
     convention: figures.Convention,
     length: int,
 ) -> figures.StageEstimate:
-    trained = count(stage, stage.objective, trained=True)
-    full = stage
+    trained, full = count(stage), stage
     memory = process_memory(full, counts, budget, layout)
     stage = stage if length == stage.seq else stage.model_copy(update={"seq": length})
     executed = executed_flops(stage, memory.microbatch)
-    share = layout.world.share(stage.batch)
     parts, rounds = _of_directions(stage, memory, budget, target, layout)
     update = spent.step_spent(stage, trained.trained // layout.shards, target)
     parts, seconds = spent.step_time(parts | update, target)
@@ -189,6 +187,7 @@ def _stage(
         spread = spread_over(stage, trained, parts, rounds, budget.execution, layout, target)
         seconds += spread.exposed_seconds
         where = (*where, figures.PartCost("messages", spread.exposed_seconds, *[0] * 5))
+    share = layout.world.share(stage.batch)
     mfu = executed.train * share / (seconds * target.peak_flops(budget.precision))
     return figures.StageEstimate(
         name=stage.name, steps=stage.steps, batch=stage.batch, seq=full.seq, row_tokens=length,

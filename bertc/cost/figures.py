@@ -1,6 +1,6 @@
 """The estimate as a value, and as the JSON of ``bertc estimate --json``."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, NamedTuple
 
 from bertc.base.diagnostics import UsageError
@@ -205,15 +205,13 @@ class Pruned(NamedTuple):
     forward_per_example: int
 
 
-def plain(figures: Mapping[str, Any], *, where: bool) -> dict[str, object]:
-    """Figures under the names of the published schema; ``where`` adds the cost of each part."""
-    shown = ((name, value) for name, value in figures.items() if value or name not in IF_ANY)
-    return {name: _plain(value, where) for name, value in shown if where or name != "where"}
-
-
-def _plain(value: Any, where: bool) -> Any:
-    if not isinstance(value, tuple):
-        return value
-    if hasattr(value, "_asdict"):
-        return plain(value._asdict(), where=where)
-    return [_plain(one, where) for one in value]
+def plain(figures: Any, left_out: Collection[str] = ()) -> Any:
+    """Figures under the names of the published schema, but for those that are left out."""
+    if hasattr(figures, "_asdict"):
+        figures = figures._asdict()
+    if isinstance(figures, tuple):
+        return [plain(one, left_out) for one in figures]
+    if not isinstance(figures, Mapping):
+        return figures
+    shown = ((name, one) for name, one in figures.items() if one or name not in IF_ANY)
+    return {name: plain(one, left_out) for name, one in shown if name not in left_out}

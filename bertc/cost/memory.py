@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from bertc.cost.blocks import MemoryPoint, NetworkPass, block_bytes, largest_scores
+from bertc.cost.blocks import MemoryPoint, NetworkPass, block_bytes
 from bertc.cost.execution import FP32, DeviceBudget, passes_of
 from bertc.cost.figures import Memory, Parameters
 from bertc.cost.parameters import methods_bytes, state_bytes, temporary_bytes
 from bertc.cost.planning.plan import Fit, batches_at_once, choose_fit, largest_divisor
+from bertc.ir.operation import VocabularyLoss
 from bertc.ir.program.reading import adaptive_unit, by_direction
 from bertc.ir.program.stage import Stage, TaskStage
 
@@ -127,8 +128,9 @@ class Step:
             at_once = 1 if budget.precision == "fp32" else 2
             scores = (stage.microbatch or stage.batch) * one.scores
             chunks = min((at_once + 1) * CHUNK[budget.device], at_once * scores) * FP32
-            unrounded = budget.unrounded_bytes(one.how)
-            unrounded *= largest_scores(one.network.head_operations(1))
+            losses = (o for o in one.network.head_operations(1) if isinstance(o, VocabularyLoss))
+            largest = max((loss.rows * loss.vocab for loss in losses), default=0)
+            unrounded = budget.unrounded_bytes(one.how) * largest
             yield MemoryPoint(fixed + max(slope, chunks), one.kept + unrounded)
         if budget.precision == "bf16":
             # The bf16 copy of the table is freed by then; its gradient replaces it.
@@ -199,7 +201,7 @@ to 0.3 of what a step needs (docs/measured.md)."""
 def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Memory:
     """Memory of one stage; ``parameters`` counts the whole run's weights."""
     undivided = whole_step(stage, parameters, budget)
-    fit = _fit(undivided)
+    fit = fit_of(undivided)
     microbatch = stage.microbatch or largest_divisor(stage.batch, fit.examples)
     accumulating = undivided.accumulating or microbatch < stage.batch
     step = undivided
@@ -221,11 +223,6 @@ def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> 
     )  # fmt: skip
 
 
-def stage_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Fit:
-    """The largest micro-batch that fits, and whether that takes recomputing the layers."""
-    return _fit(whole_step(stage, parameters, budget))
-
-
 def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Step:
     """The step with its batch as one micro-batch, nothing recomputed; DDP accumulates.
 
@@ -237,7 +234,8 @@ def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> St
     return Step(most, parameters, budget, accumulating, recompute=False)
 
 
-def _fit(step: Step) -> Fit:
+def fit_of(step: Step) -> Fit:
+    """The largest micro-batch that fits, and whether that takes recomputing the layers."""
     setting, device = step.budget.recompute, step.budget.device
     recomputed = partial(_most, replace(step, recompute=True))
     return choose_fit(step.stage, setting, device, _most(step), recomputed)

@@ -22,12 +22,13 @@ Tally = Counter[str]
 """Number of weights by part."""
 
 
-def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Parameters:
-    """Count a stage's networks, or those that it trains, and the heads of ``terms``."""
-    bodies = ((term, stage.learner(term.objective).body) for term in terms)
+def count(stage: Stage, terms: Iterable[Term] = ()) -> Parameters:
+    """Count a stage's networks and the heads of ``terms``; without any what it trains alone."""
+    terms = [*terms]
+    bodies = ((term, stage.learner(term.objective).body) for term in terms or stage.objective)
     heads = _tally(_heads(bodies))
     learning = {network.name for network in networks_of(stage) if network.terms}
-    counted = [one for one in stage.learned if one.name in learning or not trained]
+    counted = [one for one in stage.learned if one.name in learning or terms]
     names = {one.name for one in counted}
     encoder, generator, applied = Tally(), Tally(), Tally()
     for network in counted:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from bertc.cost.execution import FP32, DeviceBudget, Execution
 from bertc.cost.figures import Memory, Parameters, Spread
 from bertc.cost.machines.device import Device
-from bertc.cost.memory import USABLE, stage_fit, stage_memory
+from bertc.cost.memory import USABLE, fit_of, stage_memory, whole_step
 from bertc.cost.parameters import count, state_bytes
 from bertc.cost.planning.plan import Fit
 from bertc.cost.planning.world import ALONE, Layout, World, lay_out
@@ -49,7 +49,7 @@ def process_memory(
 def process_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> Fit:
     """The largest micro-batch of one stage in the process with the most examples."""
     held = _held(stage, parameters, budget, layout)
-    return stage_fit(_own(stage, layout), parameters, held.wider(budget))
+    return fit_of(whole_step(_own(stage, layout), parameters, held.wider(budget)))
 
 
 class _Held(NamedTuple):

@@ -43,13 +43,11 @@ class Estimate(InNotebooks):
         """The table that ``bertc estimate`` prints."""
         return as_table([self])
 
-    def __repr__(self) -> str:
-        """The same table, for a Python shell."""
-        return str(self)
+    __repr__ = __str__
 
     def as_json(self, *, where: bool = False) -> dict[str, object]:
         """The estimate as plain values; ``where`` adds the cost of each part of a stage."""
-        return {"schema": 1, **figures.plain(vars(self), where=where)}
+        return {"schema": 1, **figures.plain(vars(self), () if where else ("where",))}
 
     def tables(self) -> tuple[Table]:
         """The same figures as a table, for notebooks."""

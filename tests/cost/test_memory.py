@@ -6,7 +6,7 @@ import torch
 from bertc.api import resolve
 from bertc.cost import estimate, largest_microbatches
 from bertc.cost.execution import DeviceBudget
-from bertc.cost.memory import CHUNK, stage_fit, stage_memory, whole_step
+from bertc.cost.memory import CHUNK, fit_of, stage_memory, whole_step
 from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Machine
 from bertc.cost.planning.world import Strategy
@@ -280,7 +280,7 @@ def test_a_gpu_is_not_all_free() -> None:
         DeviceBudget(15 * GIB + GIB // 2, "cuda", "bf16", True, "off"),
     ]
     sharing, more, alone, whole = (
-        stage_fit(stage, parameters, budget).examples for budget in rooms
+        fit_of(whole_step(stage, parameters, budget)).examples for budget in rooms
     )
     assert sharing == alone == whole < more
 

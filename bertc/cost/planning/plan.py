@@ -99,7 +99,9 @@ def plan(
     precision = run.precision
     if precision == "auto":
         precision = "bf16" if machine.fast_bf16 else "fp32"
-        reasons.append(_precision_reason(machine))
+        has = f"{precision}: {machine.name} has{'' if machine.fast_bf16 else ' no'}"
+        instructions = "bf16 instructions, which halve the time of a step"
+        reasons.append(f"{has} {instructions if machine.device == 'cpu' else 'fast bf16'}")
     if machine.device != "cpu":
         reasons.append(_SUMS[run.deterministic])
     if (idle := machine.devices - layout.world.per_host) > 0:
@@ -107,14 +109,13 @@ def plan(
         reasons.append(f"{idle} of {machine.devices} GPUs are idle: --nproc {most}")
     compiled, why = _compilation(resolved, machine)
     reasons += [why] if why else []
-    if run.recompute == "auto":
-        reasons += [
-            f"recompute=on in stage {stage.name}: memory holds the activations of "
-            f"{fit.kept} examples, or of {fit.examples} whose layers are computed twice"
-            for stage, fit in zip(resolved.stages, fits, strict=True)
-            if fit.recompute
-        ]
-    of_stages = zip(resolved.stages, fits, strict=True)
+    of_stages = [*zip(resolved.stages, fits, strict=True)]
+    reasons += [
+        f"recompute=on in stage {stage.name}: memory holds the activations of "
+        f"{fit.kept} examples, or of {fit.examples} whose layers are computed twice"
+        for stage, fit in of_stages
+        if fit.recompute and run.recompute == "auto"
+    ]
     microbatches = (_microbatch(stage, fit.examples, layout.world) for stage, fit in of_stages)
     return Plan(
         machine.device, precision, tuple(microbatches), tuple(fit.recompute for fit in fits),
@@ -141,13 +142,6 @@ def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:
     if machine.device == "cuda":
         return False, "compile=off: a task this short is over before compiling pays"
     return False, "compile=off: on a CPU a compiled step is not faster"
-
-
-def _precision_reason(machine: Machine) -> str:
-    has = f"bf16: {machine.name} has" if machine.fast_bf16 else f"fp32: {machine.name} has no"
-    if machine.device == "cpu":
-        return f"{has} bf16 instructions, which halve the time of a step"
-    return f"{has} fast bf16"
 
 
 def batches_at_once(tokens: int, device: str) -> int:
@@ -216,17 +210,13 @@ def largest_divisor(batch: int, limit: int) -> int:
     return largest
 
 
-def checkpoint_bytes(resolved: Resolved, stage: Stage) -> int:
-    """Bytes of a checkpoint in a stage: weights, moments, and what methods have."""
-    table = model_weights(resolved.as_in(stage))
-    moments = moments_of(stage.optimizer, table).values()
-    copies = 1 + sum(method.holds is not None for method in stage.methods)
-    return FP32 * sum(w.numel for w in (*table * copies, *moments))
-
-
 def next_bytes(resolved: Resolved, step: int) -> int:
     """Bytes of the first checkpoint after a step, and of the model that a run ends with."""
-    model = sum(weight.numel for weight in model_weights(resolved.as_in(resolved.stages[-1])))
-    unfinished = step < resolved.steps
-    saved = unfinished * checkpoint_bytes(resolved, resolved.trained_at(step))
-    return FP32 * model + saved
+    stored = model_weights(resolved.as_in(resolved.stages[-1]))
+    if step < resolved.steps:
+        stage = resolved.trained_at(step)
+        table = model_weights(resolved.as_in(stage))
+        moments = moments_of(stage.optimizer, table).values()
+        copies = 1 + sum(method.holds is not None for method in stage.methods)
+        stored = (*stored, *table * copies, *moments)
+    return FP32 * sum(weight.numel for weight in stored)

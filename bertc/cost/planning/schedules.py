@@ -1,10 +1,17 @@
 """Learning-rate schedules, as pure functions of the step."""
 
 import math
-from typing import Literal
+from collections.abc import Callable, Mapping
 
 from bertc.ir.learning import optimizer
 from bertc.ir.program.stage import Stage
+
+REMAINING: Mapping[str, Callable[[float], float]] = {
+    "1-sqrt": lambda progress: 1 - math.sqrt(progress),
+    "linear": lambda progress: 1 - progress,
+    "cosine": lambda progress: (1 + math.cos(math.pi * progress)) / 2,
+}
+"""Decays from 1 to 0, at a progress from 0 to 1."""
 
 
 def rate(stage: Stage, step: float) -> float:
@@ -45,18 +52,7 @@ def _decay(stage: Stage, updates: float) -> float:
         case optimizer.WarmupStableDecay(shape=shape, end=end):
             if left >= last or not last:
                 return 1.0
-            return end + (1 - end) * _remaining_share(shape, (last - left) / last)
-
-
-def _remaining_share(shape: Literal["1-sqrt", "linear", "cosine"], progress: float) -> float:
-    """A decay from 1 to 0, at this progress."""
-    match shape:
-        case "1-sqrt":
-            return 1 - math.sqrt(progress)
-        case "linear":
-            return 1 - progress
-        case "cosine":
-            return (1 + math.cos(math.pi * progress)) / 2
+            return end + (1 - end) * REMAINING[shape]((last - left) / last)
 
 
 def _end(stage: Stage, schedule: optimizer.Decay) -> float:
