@@ -5,8 +5,9 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bertc import cli
+from bertc import cli, lang
 from bertc.api import points
 from bertc.base.diagnostics import StoppedError
 from bertc.check.passes import resolve
-from bertc.ir.data import Files, Share
-from bertc.ir.learning.custom_task import Classify
-from bertc.ir.learning.objective import Mlm, Term
-from bertc.ir.learning.optimizer import Adam, Polynomial
-from bertc.ir.network.layer import Dropout
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
-from bertc.ir.vocabulary import WordPiece
+from bertc.lang import show_value
 from bertc.learn.step.step import TrainStep
-from bertc.run.train import loop
+from bertc.run.train import loop, phase
 from bertc.run.train.loop import train
 from bertc.run.train.report import Report
+from bertc.run.train.session import Session
 from tests.net.programs import FARM
 
 WORDS = (
@@ -64,6 +61,13 @@ def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache for the runs of tiny programs."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """Run commands in this folder, with the cache of all tests."""
+    monkeypatch.setenv("BERTC_CACHE", str(cache))
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -110,50 +114,72 @@ def text(settings: dict[str, str], **changed: str) -> str:
     return " ".join(f"{name}={value}" for name, value in {**settings, **changed}.items() if value)
 
 
+def tensors_at(run: Path, step: int, name: str = "weights") -> dict[str, torch.Tensor]:
+    """Weights, or another table, of the checkpoint of a step."""
+    return load_file(run / "checkpoints" / f"step-{step:08d}" / f"{name}.safetensors")
+
+
 def weights(run: Path) -> dict[str, torch.Tensor]:
     """The weights of the newest checkpoint."""
     return load_file(max((run / "checkpoints").glob("step-*")) / "weights.safetensors")
 
 
 def given(values: dict[str, object]) -> dict[str, Given]:
-    return {name: Given(value, Origin("written")) for name, value in values.items()}
+    """Settings by their texts, or by values that no text has, such as the size of a tokenizer."""
+    texts = {n: v if isinstance(v, str) else show_value(v) for n, v in values.items()
+             if isinstance(v, str | int | float)}  # fmt: skip
+    (program,) = lang.load(text(texts))
+    others = {name: Given(v, Origin("written")) for name, v in values.items() if name not in texts}
+    return {**program.settings, **others}
 
 
 @pytest.fixture(scope="session")
 def tiny(corpus_file: Path) -> Callable[..., Resolved]:
-    """Two layers of width 32 on the tiny corpus, with settings of one's own."""
+    """Two layers of width 32 on the tiny corpus, with settings and stages of one's own.
 
-    def make(*, stages: dict[str, dict[str, object]] | None = None, **settings: object) -> Resolved:
-        values: dict[str, object] = {
-            "layers": 2, "hidden": 32, "heads": 2, "seq": 24, "batch": 8, "steps": 12,
-            "vocab": WordPiece(size=120),
-            "data": (Share(corpus=Files(path=str(corpus_file), sentences="lines")),),
-            "objective": (Term(objective=Mlm()),),
-            "optimizer": Adam(lr=1e-3, warmup=2, schedule=Polynomial()),
-            "dropout": Dropout(hidden=0.1, attention=0.1),
-            "holdout": 0.2, "eval_examples": 16, "precision": "fp32", "compile": "off",
-            "save_every": 4, "eval_every": 6, "log_every": 3, "device": "cpu",
-            **settings,
-        }  # fmt: skip
-        if stages and all("steps" in own for own in stages.values()):
-            values.pop("steps")  # the stages say how long they last
+    A later text counts of settings that are written twice, and what is given by name of all.
+    """
+    usual = {
+        "layers": 2, "hidden": 32, "heads": 2, "seq": 24, "batch": 8, "steps": 12, "dropout": "0.1",
+        "vocab": "wordpiece(120)", "data": f"files('{corpus_file}', sentences=lines)",
+        "objective": "mlm", "optimizer": "adamw(1e-3, warmup=2)", "holdout": 0.2,
+        "eval_examples": 16, "precision": "fp32", "compile": "off", "save_every": 4,
+        "eval_every": 6, "log_every": 3, "device": "cpu",
+    }  # fmt: skip
+
+    def make(
+        *texts: str, stages: dict[str, dict[str, object]] | None = None, **settings: object
+    ) -> Resolved:
+        values = given(usual)
         blocks = tuple(StageGiven(name, given(own)) for name, own in (stages or {}).items())
-        return resolve(Program("tiny", given(values), blocks))
+        for program in (lang.load(text)[0] for text in texts):
+            values, blocks = values | {**program.settings}, blocks + program.stages
+        values |= given(settings)
+        if blocks and all("steps" in block.settings for block in blocks):
+            values.pop("steps")  # the stages say how long they last
+        return resolve(Program("tiny", values, blocks))
 
     return make
 
 
-def leave_run(
-    folder: Path, resolved: Resolved, evaluated: Iterable[object], step: int, finished: bool
-) -> Path:
-    """Leave what a run leaves, but for weights: lines of metrics, and a checkpoint of a step."""
-    (folder / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
-    (folder / "resolved.json").write_text(resolved.model_dump_json())
-    (folder / "lock.json").write_text("{}")
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in evaluated))
-    if finished:
-        (folder / "digests.json").write_text(json.dumps({"weights": {"step": step}}))
-    return folder
+@pytest.fixture
+def first_weights(go: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """A call that tells what a run begins with, by name: it is ended before its first step."""
+
+    def run(resolved: Resolved, name: str = "run") -> dict[str, torch.Tensor]:
+        found = {}
+
+        def end(self: Session, stage: object) -> None:
+            found.update({n: p.detach().clone() for n, p in self.model.named_parameters()})
+            raise KeyError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "enter", end)
+            with pytest.raises(KeyError):
+                go(resolved, name)
+        return found
+
+    return run
 
 
 def final_tensors(run: Path) -> dict[str, torch.Tensor]:
@@ -199,18 +225,33 @@ def lines(run: Path, kind: str = "") -> list[dict[str, Any]]:
     return [line for line in found if kind in ("", line["kind"])]
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, step: int, run: Callable[[], object]) -> None:
-    """Run until it stops, as it is asked to in the middle of update ``step``."""
+def after_updates(patch: pytest.MonkeyPatch, act: Callable[[TrainStep, int], object]) -> None:
+    """Let ``act`` come after the sums of each update: with its step, and its number from 1 on."""
     real = TrainStep.__call__
 
-    def stopping(self: TrainStep, inputs: Any, at: int, *others: Any) -> Any:
+    def call(self: TrainStep, inputs: Any, at: int, *others: Any) -> Any:
         result = real(self, inputs, at, *others)
-        if at == step - 1:
-            signal.raise_signal(signal.SIGTERM)
+        act(self, at + 1)
         return result
 
+    patch.setattr(TrainStep, "__call__", call)
+
+
+def change_losses(patch: pytest.MonkeyPatch, change: Callable[..., object]) -> None:
+    """Let objectives return what ``change`` makes of their stage, the number of calls and sums."""
+    real, calls = phase.make_objective, count(1)
+
+    def made(model: Any, stage: Any, *others: Any) -> Callable[..., object]:
+        objective = real(model, stage, *others)
+        return lambda *batch: change(stage, next(calls), *objective(*batch))
+
+    patch.setattr(phase, "make_objective", made)
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, step: int, run: Callable[[], object]) -> None:
+    """Run until it stops, as it is asked to in the middle of update ``step``."""
     with monkeypatch.context() as patch:
-        patch.setattr(TrainStep, "__call__", stopping)
+        after_updates(patch, lambda _, at: at == step and signal.raise_signal(signal.SIGTERM))
         with pytest.raises(StoppedError):
             run()
 
@@ -256,11 +297,10 @@ def resumes(go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def barn(tmp_path: Path) -> Classify:
+def barn(tmp_path: Path) -> str:
     """A task of two labels that a few words give away."""
-    rows = [("hens cackle", "a"), ("ducks quack", "b"), ("geese hiss", "a"), ("old pond", "b")]
-    text = "text\tlabel\n" + "".join(f"{words}\t{label}\n" for words, label in rows * 4)
+    rows = "hens cackle\ta\nducks quack\tb\ngeese hiss\ta\nold pond\tb\n" * 4
     for part in ("train", "dev"):
-        (tmp_path / f"{part}.tsv").write_text(text)
-    train_file, dev = str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv")
-    return Classify(train=train_file, dev=dev, labels=("a", "b"), examples=16)
+        (tmp_path / f"{part}.tsv").write_text(f"text\tlabel\n{rows}")
+    files = f"'{tmp_path}/train.tsv', '{tmp_path}/dev.tsv'"
+    return f"classify({files}, labels=[a, b], examples=16)"

@@ -1,4 +1,7 @@
-"""Runs with an adapter: what learns, what a run ends with, and what later runs make of it."""
+"""Runs whose network is frozen, with an adapter or with heads over its layers.
+
+What learns, what a run ends with, and what later runs make of it.
+"""
 
 import json
 
@@ -9,10 +12,12 @@ from bertc.api import points
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.ir.methods.adapter import OF_PAIRS
 from bertc.ir.program.resolved import Resolved
+from bertc.model import build
 from bertc.run.evaluation.tasks import evaluate_files
 from bertc.run.models.loading import adapted_after, load, read_model
 from bertc.run.models.runs import export_adapter_of, export_run
 from bertc.use.card import export_adapter_with_card
+from bertc.use.graph import graph_of
 from tests.net.programs import TOY
 from tests.run.conftest import text, weights
 
@@ -83,3 +88,66 @@ def test_later_runs_begin_with_the_merged_network_or_go_on_with_the_pairs(farm_r
     # Its frozen network is that of the first base, not of the run that it went on from.
     with pytest.raises(DataError, match="holds other weights"):
         export_adapter_of(tmp_path / "carried", tmp_path / "adapter")
+
+
+FROZEN = {**TOY, "recipe": "bert", "seq": "24", "steps": "3", "layers": "3", "dropout": "0.1"}
+CASES = {
+    "mixed": (
+        'glue(rte, "RTE", head=bilstm(6)) + glue(sst2, "SST-2", dropout=0)',
+        "weighted-sum(all)",
+    ),
+    "tags": ('tagging("tags", head=bilstm(6, 2), dropout=0)', "second-to-last"),
+    "spans": ('squad(".", version=2)', "concat(2)"),
+    "pooled": ('glue(rte, "RTE", dropout=0)', "last"),
+}
+
+
+def featured(kind: str, **changed: str) -> str:
+    task, features = CASES[kind]
+    own = {"objective": task, "features": features, "freeze": "all"}
+    return text(FROZEN, **{**own, **changed})
+
+
+def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(tmp_path, resumes, go):
+    (resolved,) = points(featured("tags", features="concat(last=2)"))
+    resumes(resolved, 2)
+    report, one = go(resolved, "straight", resume=True), weights(tmp_path / "straight")
+    begun = build(resolved).state_dict()
+    assert all(torch.equal(one[name], begun[name]) for name in one if name.startswith("encoder."))
+    assert not torch.equal(one["heads.ner.weight"], begun["heads.ner.weight"])
+    again, _ = evaluate_files(tmp_path / "straight", "")
+    assert again.losses == pytest.approx(report.evaluation.losses)
+    elsewhere, _ = evaluate_files(tmp_path / "straight", 'tagging("tags")')
+    assert elsewhere.losses == again.losses
+    with pytest.raises(DataError, match="head=bilstm"):
+        graph_of(load(tmp_path / "straight")).refuse_unsayable()
+
+
+@pytest.mark.parametrize(
+    ("extra", "layers"),
+    [
+        ("features=last", ()), ("features=second-to-last", (11,)), ("features=embeddings", (0,)),
+        ("features=sum(last=4)", (9, 10, 11, 12)), ("features=concat(all)", tuple(range(1, 13))),
+    ],
+)  # fmt: skip
+def test_layers_are_named_from_the_top(extra, layers):
+    (stage,) = points(f'extends bert-base task=tag("-", labels=[x, y], examples=9) {extra}')[
+        0
+    ].stages
+    assert stage.tasks[0].layers == layers
+
+
+@pytest.mark.parametrize("kind", ["mixed", "spans", "pooled"])
+def test_a_frozen_network_stays_as_it_is_and_heads_learn(kind, farm_run):
+    (resolved,), run = points(featured(kind)), farm_run(featured(kind))
+    learned, begun = weights(run), build(resolved).state_dict()
+    changed = {name for name in learned if not torch.equal(learned[name], begun[name])}
+    assert changed
+    assert all(name.startswith(("heads.", "encoder.pooler.")) for name in changed)
+
+
+def test_a_program_with_settings_that_are_gone_loads_and_stays_the_same():
+    content = points(featured("pooled"))[0].model_dump(mode="json")
+    content["stages"][0] |= {"features_cache": "fp16", "teacher_cache": "fp32"}
+    again = Resolved.model_validate(content)
+    assert again.model_dump(mode="json") == content

@@ -1,4 +1,7 @@
-"""``average``: means of weights equal their closed forms, and stand where they are to be used."""
+"""The weights that a stage ends with: their means (``average``), or the best (``patience``).
+
+Means equal their closed forms, and both survive kill and resume.
+"""
 
 import json
 import shutil
@@ -7,25 +10,23 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from bertc.api import resolve
-from bertc.base.diagnostics import DataError
+from bertc.base.diagnostics import DataError, StoppedError
 from bertc.cost import as_json, estimate
-from bertc.ir.learning.optimizer import Adam, ConstantRate
-from bertc.ir.methods.average import Ema
-from bertc.ir.methods.pruning import Neurons
 from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.methods import ending
 from bertc.run.models.loading import read_checkpoint, read_model
+from bertc.run.train import phase
 from bertc.run.train.loop import train
-from tests.run.conftest import lines, same_run
+from tests.run.conftest import lines, same_run, same_tensors, tensors_at
 
 STAGES: dict[str, dict[str, object]] = {
-    "moving": {"steps": 6, "layers": 1, "average": Ema(half_life=1.5 / 6)},
-    "longer": {"steps": 4, "average": Ema(half_life=4)},
+    "moving": {"steps": 6, "layers": 1, "average": "ema(25%)"},  # 1.5 of 6 steps, so 2
+    "longer": {"steps": 4, "average": "ema(4)"},
     "plain": {"steps": 1},
 }
-FAST = Adam(lr=1e-2, warmup=0, schedule=ConstantRate())
+FAST = "adamw(1e-2, warmup=0, schedule=constant)"
 
 
 def made(tiny: Any) -> Any:
@@ -40,10 +41,6 @@ def run(tiny: Any, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return found
 
 
-def tensors(run: Path, step: int, name: str = "weights") -> dict[str, torch.Tensor]:
-    return load_file(run / "checkpoints" / f"step-{step:08d}" / f"{name}.safetensors")
-
-
 def averaged_steps(run: Path) -> list[int]:
     found = (run / "checkpoints").glob("*/average.safetensors")
     return sorted(int(path.parent.name[5:]) for path in found)
@@ -52,10 +49,10 @@ def averaged_steps(run: Path) -> list[int]:
 def test_averages_equal_their_closed_forms(run):
     """In fp64; with a half-life of h, weights count 2^(-1/h) of those a step later."""
     assert averaged_steps(run) == [*range(1, 11)]
-    for first, end, half_life in ((1, 6, 2), (7, 10, 4)):  # 1.5 steps are 2
+    for first, end, half_life in ((1, 6, 2), (7, 10, 4)):
         keep = 0.5 ** (1 / half_life)
-        for name, last in tensors(run, end, "average").items():
-            after = {step: tensors(run, step)[name].double() for step in range(first, end + 1)}
+        for name, last in tensors_at(run, end, "average").items():
+            after = {step: tensors_at(run, step)[name].double() for step in range(first, end + 1)}
             wanted = keep ** (end - first) * after.pop(first)
             wanted += sum((1 - keep) * keep ** (end - step) * of for step, of in after.items())
             assert torch.allclose(last.double(), wanted, rtol=0, atol=1e-6), name
@@ -75,12 +72,12 @@ def test_the_average_is_what_is_evaluated_and_loaded(run, cache):
     shown = {line["step"]: line["losses"] for line in lines(run, "eval")}
     for step, kind in ((6, "average"), (9, "average"), (11, "weights")):
         read = read_model(stood_at(run, step))[1]
-        assert all(torch.equal(read[n], t) for n, t in tensors(run, step, kind).items())
+        assert all(torch.equal(read[n], t) for n, t in tensors_at(run, step, kind).items())
         again = evaluate_run(stood_at(run, step), cache=cache, quiet=True)
         assert again.evaluation.losses == pytest.approx(shown[step], rel=1e-6)
         assert any("of the average" in note for note in again.notes) == (kind == "average")
     raw = read_checkpoint(run, 6, raw=True)[1]
-    assert all(torch.equal(raw[name], weight) for name, weight in tensors(run, 6).items())
+    assert all(torch.equal(raw[name], weight) for name, weight in tensors_at(run, 6).items())
 
 
 @pytest.mark.parametrize("step", [6, 8])
@@ -95,30 +92,29 @@ def test_a_stage_begins_anew_with_the_average_and_goes_on_with_the_weights(
     tiny, go, tmp_path, run, settings, kind
 ):
     """Its rate is too small to move a weight; those of the stage before are no average's."""
-    first = {**STAGES["moving"], "average": Ema(half_life=3), "optimizer": FAST}
-    still = {"layers": 1, "steps": 1, "optimizer": Adam(lr=1e-30, warmup=0)}
+    first = {**STAGES["moving"], "average": "ema(3)", "optimizer": FAST}
+    still = {"layers": 1, "steps": 1, "optimizer": "adamw(1e-30, warmup=0)"}
     stages = {"moving": first, "next": {**still, **settings}}
     resolved = tiny(stages=stages, save_every=6, keep="all", eval_every=9)
     go(resolved, kind)
-    before, after = tensors(tmp_path / kind, 6, kind), tensors(tmp_path / kind, 7)
+    before, after = tensors_at(tmp_path / kind, 6, kind), tensors_at(tmp_path / kind, 7)
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
     assert averaged_steps(tmp_path / kind) == [6]
-    raw = tensors(tmp_path / kind, 6)
-    assert all(torch.equal(raw[name], weight) for name, weight in tensors(run, 6).items())
+    raw = tensors_at(tmp_path / kind, 6)
+    assert all(torch.equal(raw[name], weight) for name, weight in tensors_at(run, 6).items())
 
 
 def test_what_is_pruned_is_gone_of_the_average_too(tiny, go, tmp_path, cache):
-    prune = Neurons(share=0.5, every=0.25, examples=8)
-    resolved = tiny(prune=prune, average=Ema(half_life=3), steps=6, save_every=6)
-    report = go(resolved, "pruned")
+    prune = "neurons(50%, every=25%, examples=8)"
+    report = go(tiny(prune=prune, average="ema(3)", steps=6, save_every=6), "pruned")
     again = evaluate_run(tmp_path / "pruned", cache=cache, quiet=True)
     assert again.evaluation.loss == pytest.approx(report.evaluation.loss, rel=1e-5)
     assert "parameters are left" in report.notes[0]
 
 
 def test_an_average_takes_what_the_estimate_says(run, tiny):
-    with_it, without = estimate(tiny(average=Ema(half_life=2))), estimate(tiny())
-    held = sum(mean.nbytes for mean in tensors(run, 10, "average").values())
+    with_it, without = estimate(tiny(average="ema(2)")), estimate(tiny())
+    held = sum(mean.nbytes for mean in tensors_at(run, 10, "average").values())
     assert with_it.memory.average_bytes == held
     assert with_it.memory.peak_bytes - without.memory.peak_bytes == held
     assert "averages, of it" in str(with_it)
@@ -141,3 +137,98 @@ def test_a_run_with_another_average_is_refused_by_name(run):
     file.write_text(json.dumps(content))
     with pytest.raises(DataError, match=r"average is missing or unknown"):
         read_model(file.parent)
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """Make evaluations show scores of one's own, by their step."""
+
+    def make(scores):
+        monkeypatch.setattr(ending, "mean_score", lambda stage, found: scores[steps[-1]])
+
+    steps = []
+    act = ending.Waiting.after_evaluation
+
+    def after_evaluation(self, evaluation):
+        steps.append(self.session.progress.step)
+        act(self, evaluation)
+
+    monkeypatch.setattr(ending.Waiting, "after_evaluation", after_evaluation)
+    return make
+
+
+@pytest.fixture
+def tuned(tiny, barn):
+    def make(**settings):
+        usual = {"objective": barn, "steps": 20, "eval_every": 2, "save_every": 4, "patience": 2}
+        return tiny(**{**usual, **settings})
+
+    return make
+
+
+RISE_AND_FALL = {2: 0.5, 4: 0.7, 6: 0.7, 8: 0.6, 10: 0.9, 20: 0.1}
+
+
+def test_a_stage_ends_early_with_its_best_weights(tuned, scored, tmp_path, options, go):
+    scored(RISE_AND_FALL)
+    report = go(tuned(keep=9))
+    found = lines(tmp_path / "run", "eval")
+    assert [line["step"] for line in found] == [2, 4, 6, 8, 20]
+    assert found[-1]["best"] == {"step": 4, "ended": 8, "end": 20}
+    assert found[-1]["scores"] == found[1]["scores"]
+    assert "stage main stopped early at step 8 of 20: best at step 4" in report.notes
+    same_tensors(*(tensors_at(tmp_path / "run", step) for step in (4, 20)))
+    again = evaluate_run(tmp_path / "run", **options)
+    assert again.evaluation.losses == report.evaluation.losses == found[1]["losses"]
+    assert not list((tmp_path / "run" / "checkpoints" / "step-00000020").glob("best*"))
+
+
+def test_a_stage_that_was_never_stopped_ends_with_its_best_weights(tuned, scored, tmp_path, go):
+    scored({2: 0.5, 4: 0.7, 6: 0.6})
+    report = go(tuned(steps=6))
+    assert "stage main ended at step 6 of 6: best at step 4" in report.notes
+    same_tensors(*(tensors_at(tmp_path / "run", step) for step in (4, 6)))
+    scored({2: 0.5, 4: 0.6, 6: 0.7})
+    report = go(tuned(steps=6), "last")
+    assert not any("best" in note for note in report.notes)
+    assert [line["step"] for line in lines(tmp_path / "last", "eval")] == [2, 4, 6]
+
+
+def test_stopped_and_resumed_it_is_the_same(tuned, scored, resumes):
+    scored(RISE_AND_FALL)
+    resumes(tuned(stages={"one": {}, "two": {"steps": 6, "patience": 0}}), 2, 6, 7, 8, 23)
+
+
+def test_an_evaluation_cut_short_at_the_end_is_made_again(tuned, scored, tmp_path, monkeypatch, go):
+    scored({2: 0.5, 4: 0.7, 6: 0.6})
+    resolved = tuned(steps=6)
+    go(resolved, "straight")
+    evaluate = phase.evaluate_tasks
+    with monkeypatch.context() as patch:
+
+        def stop(model, stage, data, stop, within, progress):
+            if stop is not None and len(lines(tmp_path / "cut", "eval")) == 2:
+                stop.agree(15)
+            return evaluate(model, stage, data, stop, within, progress)
+
+        patch.setattr(phase, "evaluate_tasks", stop)
+        with pytest.raises(StoppedError):
+            go(resolved, "cut")
+    go(resolved, "cut", resume=True)
+    same_run(tmp_path / "straight", tmp_path / "cut")
+
+
+def test_the_next_stage_begins_where_it_would_have(tuned, barn, scored, tmp_path, go):
+    scored(RISE_AND_FALL)
+    stages = {"one": {"objective": barn, "steps": 20}, "text": {"steps": 4}}
+    resolved = tuned(objective="mlm", stages=stages)
+    assert [stage.patience for stage in resolved.stages] == [2, 0]
+    report = go(resolved)
+    assert (report.step, report.steps) == (8 + 4, 24), "what was made, of what was planned"
+    assert [line["step"] for line in lines(tmp_path / "run", "train")] == [3, 6, 21, 24]
+
+
+def test_nothing_to_be_judged_by_is_refused(tuned, barn, tmp_path, go):
+    alone = barn.replace(f", '{tmp_path}/dev.tsv'", "")
+    with pytest.raises(DataError, match="none of its tasks has a dev part to score"):
+        go(tuned(objective=alone))

@@ -1,28 +1,38 @@
-"""``init``: a run that begins with the weights of another, of an import or of a folder."""
+"""``init``: a run that begins with the weights of another, an import or a folder.
+
+With all of them, with chosen layers, or with the embeddings alone.
+"""
 
 import json
+import re
 import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import bertc
-from bertc.api import resolve
-from bertc.base.diagnostics import BertcError, DataError, MissingInputError, ResumeRefusedError
-from bertc.ir.changing.growth import FromRun, Identity, Interleave, Tile
-from bertc.ir.learning.objective import Mlm, Sop, Term
-from bertc.ir.network.norm import PreNorm
-from bertc.ir.network.positions import LearnedPositions
-from bertc.ir.network.sharing import ShareAll
-from bertc.ir.vocabulary import TokenizerFile, WordPiece
+from bertc.api import points, resolve
+from bertc.base.diagnostics import (
+    BertcError,
+    DataError,
+    MissingInputError,
+    ResumeRefusedError,
+    SpecError,
+)
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.vocabulary import TokenizerFile
+from bertc.run.beginning.init_from import source_of
 from bertc.run.models.loading import read_model
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.train import session, start
 from bertc.run.train.loop import train
-from bertc.run.train.session import Session
-from tests.run.conftest import same_run, weights
+from tests.net.programs import TOY
+from tests.run.conftest import same_run, text, weights
 
-BOTH = (Term(objective=Mlm()), Term(objective=Sop()))
+BOTH = "mlm + sop"
 
 
 @pytest.fixture(scope="module")
@@ -37,90 +47,74 @@ def first(tiny, tmp_path_factory, cache):
 def follow(tiny, first):
     """A program that begins from a run, ``first`` unless named, with its vocabulary."""
 
-    def make(source=first, **settings):
+    def make(written="", source=first, **settings):
         kept = source / "tokenizer"
-        vocab = TokenizerFile(path=str(kept if kept.is_dir() else source), size=120)
-        return tiny(**{"vocab": vocab, "init": FromRun(path=str(source)), **settings})
+        if "vocab" not in written:
+            vocab = TokenizerFile(path=str(kept if kept.is_dir() else source), size=120)
+            settings["vocab"] = vocab
+        return tiny(written, **{"init": f"'{source}'", **settings})
 
     return make
 
 
-def first_weights(resolved, out, options, monkeypatch):
-    """What a run begins with, by name: it is ended before its first step."""
-    found = {}
-
-    def end(self, stage):
-        found.update({n: p.detach().clone() for n, p in self.model.named_parameters()})
-        raise KeyError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Session, "enter", end)
-        with pytest.raises(KeyError):
-            train(resolved, out, **options)
-    return found
-
-
-def test_training_goes_on_from_a_finished_run(follow, first, tmp_path, options, monkeypatch):
+def test_training_goes_on_from_a_finished_run(follow, first, tmp_path, first_weights, go):
     before = weights(first)
-    begun = first_weights(follow(steps=20), tmp_path / "second", options, monkeypatch)
+    begun = first_weights(follow(steps=20), "second")
     assert begun.keys() == before.keys()
     assert all(torch.equal(begun[name], before[name]) for name in begun)
-    report = train(follow(steps=20), tmp_path / "second", resume=True, **options)
+    report = go(follow(steps=20), "second", resume=True)
     assert report.step == 20
     lock = json.loads((tmp_path / "second" / "lock.json").read_text())
     assert len(lock["init"]) == 64
 
 
-def test_unreadable_weights_are_reported_before_text_is_prepared(
-    follow, first, tmp_path, options, monkeypatch
-):
+def test_unreadable_weights_are_told_before_text(follow, first, tmp_path, monkeypatch, go):
     damaged = shutil.copytree(first, tmp_path / "damaged")
     for path in (damaged / "checkpoints").glob("*/weights.safetensors"):
         path.write_bytes(b"damaged")
     monkeypatch.setattr(start, "prepare", lambda *_: pytest.fail("text was prepared"))
     with pytest.raises(DataError, match="undamaged"):
-        train(follow(damaged, steps=20), tmp_path / "second", **options)
+        go(follow(source=damaged, steps=20), "second")
 
 
-def test_heads_are_taken_where_both_have_them(tiny, follow, first, tmp_path, options, monkeypatch):
-    train(tiny(objective=BOTH, steps=2), tmp_path / "both", **options)
-    only = follow(tmp_path / "both", objective=(Term(objective=Mlm()),))
-    begun = first_weights(only, tmp_path / "less", options, monkeypatch)
+def test_heads_are_taken_where_both_have_them(tiny, follow, first, tmp_path, first_weights, go):
+    go(tiny(objective=BOTH, steps=2), "both")
+    only = follow(source=tmp_path / "both", objective="mlm")
+    begun = first_weights(only, "less")
     assert all(torch.equal(begun[n], weights(tmp_path / "both")[n]) for n in begun)
-    begun = first_weights(follow(objective=BOTH), tmp_path / "more", options, monkeypatch)
-    drawn = first_weights(tiny(objective=BOTH), tmp_path / "drawn", options, monkeypatch)
+    begun = first_weights(follow(objective=BOTH), "more")
+    drawn = first_weights(tiny(objective=BOTH), "drawn")
     assert torch.equal(begun["heads.sop.weight"], drawn["heads.sop.weight"])
     assert torch.equal(begun["heads.mlm.bias"], weights(first)["heads.mlm.bias"])
 
 
-def test_deeper_than_the_source_it_grows(tiny, follow, first, tmp_path, options, monkeypatch):
-    shared = tmp_path / "shared"
-    train(tiny(steps=2, share=ShareAll()), shared, **options)
-    before = weights(shared)
-    begun = first_weights(follow(shared, layers=4), tmp_path / "unshared", options, monkeypatch)
+def test_deeper_than_the_source_it_grows(tiny, follow, first, tmp_path, first_weights, go):
+    go(tiny("steps=2 share=all"), "shared")
+    before = weights(tmp_path / "shared")
+    begun = first_weights(follow("layers=4", source=tmp_path / "shared"), "unshared")
     for number in range(4):
         name = "encoder.ffn.{}.inner.weight"
         assert torch.equal(begun[name.format(number)], before[name.format(0)])
     before = weights(first)
-    deep = follow(stages={"a": {"layers": 3, "grow": Interleave()}, "b": {"layers": 6}})
-    begun = first_weights(deep, tmp_path / "deep", options, monkeypatch)
+    deep = follow('stage "a" { layers=3 grow=interleave } stage "b" { layers=6 }')
+    begun = first_weights(deep, "deep")
     assert [
         source
         for number in range(3)
         for source in range(2)
         if torch.equal(begun[name.format(number)], before[name.format(source)])
     ] == [0, 0, 1]
-    train(deep, tmp_path / "deep", resume=True, **options)
+    go(deep, "deep", resume=True)
     assert len(read_model(tmp_path / "deep")[0].encoder.layers) == 6
 
 
-def test_folders_of_either_layout_serve(follow, first, tmp_path, options, monkeypatch):
+def test_folders_of_either_layout_serve(follow, first, tmp_path, first_weights):
     export_run(first, tmp_path / "hf")
     import_run(tmp_path / "hf", tmp_path / "imported")
     before = weights(first)
     for source in ("hf", "imported"):
-        resolved = follow(tmp_path / source)
-        begun = first_weights(resolved, tmp_path / f"of {source}", options, monkeypatch)
+        resolved = follow(source=tmp_path / source)
+        begun = first_weights(resolved, f"of {source}")
         assert all(torch.equal(begun[name], before[name]) for name in before)
 
 
@@ -141,31 +135,34 @@ def test_the_vocabulary_is_that_of_the_source_unless_written(first, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"layers": 1}, "it has 2 layers, but this network 1"),
-        ({"hidden": 48, "ffn": 64, "heads": 2},
-         "encoder.embeddings.token.weight is 120 x 32 there and 120 x 48 here"),
-        ({"embedding": 16}, "encoder.embeddings.token.weight is 120 x 32 there and 120 x 16 here"),
-        ({"share": ShareAll()}, "its encoder.attention.1.key.bias has no place here"),
-        ({"norm": PreNorm()}, "it has no encoder.norm.bias"),
-        ({"segments": 0}, "its encoder.embeddings.segment.weight has no place here"),
-        ({"layers": 4, "grow": Identity()}, "grow=identity needs norm=pre"),
-        ({"positions": LearnedPositions(rows=30)}, "position.weight is 24 x 32"),
+        ("layers=1", "it has 2 layers, but this network 1"),
+        ("hidden=48 ffn=64", "embeddings.token.weight is 120 x 32 there and 120 x 48 here"),
+        ("embedding=16", "embeddings.token.weight is 120 x 32 there and 120 x 16 here"),
+        ("share=all", "its encoder.attention.1.key.bias has no place here"),
+        ("norm=pre", "it has no encoder.norm.bias"),
+        ("segments=0", "its encoder.embeddings.segment.weight has no place here"),
+        ("layers=4 grow=identity", "grow=identity needs norm=pre"),
+        ("positions=learned(30)", "position.weight is 24 x 32"),
+        ("vocab=wordpiece(60)", "tokens and this run's .* there and .* here"),
+        ("vocab=wordpiece(120, lower=false)", "tokens and this run's .* there and .* here"),
     ],
-)  # fmt: skip
-def test_what_does_not_fit_is_named(follow, tmp_path, options, settings, message):
-    with pytest.raises(DataError) as refused:
-        train(follow(**settings), tmp_path / "second", **options)
-    assert message in refused.value.message
+)
+def test_what_does_not_fit_is_named(follow, tmp_path, settings, message, go):
+    with pytest.raises(DataError, match=message) as refused:
+        go(follow(settings), "second")
+    ways = {"layers=1": "layers=2, as it has", "vocab": "leave vocab out"}
+    way = next((way for of, way in ways.items() if settings.startswith(of)), "")
     assert refused.value.help
+    assert way in refused.value.help
     assert not (tmp_path / "second" / "resolved.json").exists()
 
 
-def test_a_wider_network_begins_as_the_tiled_one(follow, first, tmp_path, options, monkeypatch):
+def test_a_wider_network_begins_as_the_tiled_one(follow, first, first_weights, go):
     before = weights(first)
-    wide = follow(layers=3, hidden=48, ffn=160, heads=3, grow=Tile())
-    begun = first_weights(wide, tmp_path / "second", options, monkeypatch)
-    hidden, ffn, heads = ((torch.arange(n) - (n - m) // 2) % m for n, m in
-                          ((48, 32), (160, 128), (48, 32)))  # fmt: skip
+    wide = follow("layers=3 hidden=48 ffn=160 heads=3 grow=tile")
+    begun = first_weights(wide, "second")
+    sizes = ((48, 32), (160, 128), (48, 32))
+    hidden, ffn, heads = ((torch.arange(n) - (n - m) // 2) % m for n, m in sizes)
     for part, rows, columns in (
         ("attention.{}.value", heads, hidden),
         ("ffn.{}.inner", ffn, hidden),
@@ -178,40 +175,29 @@ def test_a_wider_network_begins_as_the_tiled_one(follow, first, tmp_path, option
         assert torch.equal(begun[name], before[name][hidden])
     assert torch.equal(begun["heads.mlm.bias"], before["heads.mlm.bias"])
     with pytest.raises(DataError, match="there and 48 x 24 here"):  # never narrower
-        train(follow(layers=3, hidden=48, ffn=24, heads=3, grow=Tile()),
-              tmp_path / "third", **options)  # fmt: skip
-
-
-def test_other_tokens_are_refused(follow, tmp_path, options):
-    for vocab in (WordPiece(size=60), WordPiece(size=120, lower=False)):
-        with pytest.raises(DataError, match="tokens and this run's .* there and .* here") as found:
-            train(follow(vocab=vocab), tmp_path / "second", **options)
-        assert "leave vocab out" in found.value.help
+        go(follow("layers=3 hidden=48 ffn=24 heads=3 grow=tile"), "third")
 
 
 def test_from_python_too_a_module_begins_from_its_source(follow, first):
     before = weights(first)
     begun = dict(bertc.build(follow()).named_parameters())
     assert all(torch.equal(begun[name], before[name]) for name in before)
-    deep = follow(stages={"a": {"layers": 3}, "b": {"layers": 6}})
+    deep = follow('stage "a" { layers=3 } stage "b" { layers=6 }')
     assert len(bertc.build(deep).encoder.node.layers) == 3  # as training begins
 
 
-def test_sources_that_are_deeper_or_not_there_are_refused(follow, first, tmp_path, options):
-    with pytest.raises(DataError) as refused:
-        train(follow(layers=1), tmp_path / "second", **options)
-    assert refused.value.help.startswith("layers=2, as it has")
+def test_a_source_that_is_not_there_is_refused(follow, tmp_path, go):
     with pytest.raises(MissingInputError):
-        train(follow(init=FromRun(path=str(tmp_path / "none"))), tmp_path / "run", **options)
+        go(follow(init=f"'{tmp_path}/none'"), "run")
 
 
 def test_resuming_needs_the_source_only_before_the_first_checkpoint(
-    tiny, follow, first, tmp_path, options, monkeypatch
+    tiny, follow, first, tmp_path, monkeypatch, first_weights, go
 ):
     source = shutil.copytree(first, tmp_path / "source")
-    resolved = follow(source)
-    train(resolved, tmp_path / "straight", **options)
-    first_weights(resolved, tmp_path / "early", options, monkeypatch)
+    resolved = follow(source=source)
+    go(resolved, "straight")
+    first_weights(resolved, "early")
 
     def stop_after_the_first(parent, newest, keep, stay):
         raise DataError("stopped")
@@ -219,10 +205,105 @@ def test_resuming_needs_the_source_only_before_the_first_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr(session.checkpoints, "remove_older", stop_after_the_first)
         with pytest.raises(BertcError):
-            train(resolved, tmp_path / "late", **options)
+            go(resolved, "late")
     shutil.rmtree(source)
-    train(tiny(steps=5), source, **options)
+    go(tiny(steps=5), "source")
     with pytest.raises(ResumeRefusedError, match="the weights of init: sha256"):
-        train(resolved, tmp_path / "early", resume=True, **options)
-    train(resolved, tmp_path / "late", resume=True, **options)
+        go(resolved, "early", resume=True)
+    go(resolved, "late", resume=True)
     same_run(tmp_path / "straight", tmp_path / "late")
+
+
+DEEP = {**TOY, "layers": "4", "heads": "[1, 2, 2, 1]", "objective": "mlm", "steps": "2"}
+SMALL = {**TOY, "vocab": "", "steps": "4", "objective": "mlm"}
+pytestmark = pytest.mark.usefixtures("in_the_farm")
+OF_NETWORK = ("layers", "hidden", "heads", "ffn", "segments")
+
+
+@pytest.fixture
+def deep(farm_run: Callable[[str], Path]) -> Path:
+    """A network of four layers, not all with as many heads, that learned mlm."""
+    return farm_run(text(DEEP))
+
+
+def student(init: str, **changed: str) -> Resolved:
+    open_ = dict.fromkeys(OF_NETWORK, "")
+    return points(text({**SMALL, **open_, "init": init, **changed}))[0]
+
+
+def begun(resolved: Resolved) -> dict[str, torch.Tensor]:
+    return dict(bertc.build(resolved).named_parameters())
+
+
+def layer_of(weights: Any, number: int) -> list[torch.Tensor]:
+    parts = (f"encoder.attention.{number}.", f"encoder.ffn.{number}.")
+    return [weights[name] for name in sorted(weights) if name.startswith(parts)]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "own", "taken"),
+    [
+        ("[3, 0]", "", [3, 0]),
+        ("[1, 1, 2]", "", [1, 1, 2]),
+        ("uniform", "2", [1, 3]),
+        ("first", "3", [0, 1, 2]),
+        ("top", "2", [2, 3]),
+        ("top", "", [0, 1, 2, 3]),
+    ],
+)
+def test_layers_are_the_chosen_ones(deep, chosen, own, taken):
+    resolved = student(f'layers("{deep}", {chosen})', layers=own)
+    old, there = read_model(deep)
+    here = begun(resolved)
+    layers = resolved.stages[0].encoder.layers  # type: ignore[union-attr]
+    assert [layer.heads for layer in layers] == [old.encoder.layers[n].heads for n in taken]  # type: ignore[union-attr]
+    for number, source in enumerate(taken):
+        pairs = zip(layer_of(here, number), layer_of(there, source), strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs)
+    rest = [n for n in here if not n.startswith(("encoder.attention.", "encoder.ffn."))]
+    assert all(torch.equal(here[name], there[name]) for name in rest)
+
+
+def test_weights_without_a_place_are_left_out_and_listed(deep):
+    source = source_of(student(f'layers("{deep}", [0, 2])', segments="0"))
+    assert source is not None
+    lines = [line.partition(": ")[2] for line in source.lines()]
+    assert "layers 0, 2" in lines
+    assert "its encoder.embeddings.segment.weight is left out" in lines
+
+
+def test_the_layers_of_the_teacher_need_no_path_of_their_own(deep):
+    changed = {"teacher": f'"{deep}"', "objective": "kd(logits)+mlm"}
+    one = student("layers(teacher, [0, 3])", **changed)
+    other = student(f'layers("{deep}", [0, 3])', **changed)
+    assert one.fingerprint() == other.fingerprint()
+
+
+def test_a_run_with_chosen_layers_goes_on_to_the_same_bits(deep, resumes):
+    resumes(student(f'layers("{deep}", [0, 2])'), 2)
+
+
+@pytest.mark.parametrize(
+    ("init", "changed", "problem"),
+    [
+        ("layers({}, [0, 1, 2])", {"layers": "2"}, "names 3 layers, and this network has 2"),
+        ("layers({}, [0, 4])", {}, "names layer 4 of 4, counted from 0"),
+        ("layers({}, first)", {"layers": "5"}, "there are 4 layers, and this network has 5"),
+        ("layers({}, uniform)", {"layers": "3"}, "4 layers are no multiple of the 3"),
+        ("layers({}, first)", {"hidden": "16", "heads": "1"}, "hidden is 32 there and 16 here"),
+        ("layers({}, [0, 1])", {"share": "all", "heads": "1"}, "layers 1 and 0 share their"),
+        ("{}", {"layers": "2", "heads": "1"}, r"begin with some of them, as in init=layers\("),
+    ],
+)
+def test_layers_that_are_not_there_or_do_not_fit_are_refused(deep, init, changed, problem):
+    with pytest.raises((SpecError, DataError)) as refused:
+        bertc.build(student(init.format(f'"{deep}"'), **changed))
+    error: Any = refused.value
+    error_text = str(error) if isinstance(error, SpecError) else f"{error.message} {error.help}"
+    assert re.search(problem, error_text), error_text
+
+
+def test_memory_is_refused_where_one_init_replaces_another(deep):
+    """The attention of an ``init`` replaced no attention, and the help still says one."""
+    with pytest.raises(SpecError, match="attention=relative"):
+        points(f'init="{deep}"', [f'init=layers("{deep}", [0, 1]) memory=4'])

@@ -6,8 +6,6 @@ from safetensors.torch import load_file
 
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
-from bertc.ir.learning.objective import Mlm, Term
-from bertc.ir.terms.masking import AdaptiveUnit
 from bertc.learn.objectives import corrupt
 from bertc.learn.step.memory import MEMORY
 from bertc.learn.step.micro_batches import corruption
@@ -92,8 +90,8 @@ def test_tokens_are_masked_by_chances_in_proportion_to_the_weights_of_their_type
 
 
 def test_a_run_with_changing_masks_resumes_to_the_bit(tiny, resumes, tmp_path):
-    masks = Mlm(p=0.4, p_end=0.15, unit=AdaptiveUnit(every=3, smooth=0.2))
-    resumes(tiny(objective=(Term(objective=masks),), microbatch=4, steps=10, save_every=5), 2, 4)
+    masks = "objective=mlm(40%, p_end=15%, unit=adaptive(every=3, smooth=0.2))"
+    resumes(tiny(f"{masks} microbatch=4 steps=10 save_every=5"), 2, 4)
     *_, newest = sorted((tmp_path / "straight" / "checkpoints").glob("step-*"))
     state, other = (
         load_file(run / newest.name / MEMORY)

@@ -1,7 +1,8 @@
-"""The compiled step's gradients are the eager step's, as in tests/campaigns/compiled.py.
+"""Gradients are the same: compiled and eager, of layers computed once or twice, on any machine.
 
-One is compiled whole. Of the others the graphs are traced and run as they are: two streams and
-recomputation show in those, and what kernels make of them the campaign holds.
+One step is compiled whole, as in tests/campaigns/compiled.py. Of the others the graphs are traced
+and run as they are: two streams and recomputation show in those, and what kernels make of them the
+campaign holds.
 
 A kernel of these toys takes g++ 0.2 s, and starting it with Inductor's header 0.5 s. So kernels
 wait until the first of them is called, and are compiled with all the others that wait: their text
@@ -11,6 +12,7 @@ and flags stay Inductor's own.
 import ctypes
 from collections import Counter
 from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -19,7 +21,15 @@ from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.codecache import CppPythonBindingsCodeCache
 from torch.fx import GraphModule
 
+from bertc.api import resolve
+from bertc.learn.objectives import MicroBatch
+from bertc.learn.step.feed import to_inputs
+from bertc.learn.step.step import TrainStep
+from bertc.run.beginning.synthetic import RandomText
+from tests.bench.estimates import allocated_bytes
+from tests.bench.rig import make_step, random_rows
 from tests.campaigns.compiled import differing
+from tests.kinds import OBJECTIVES
 from tests.traced import traced
 
 TOY = "hidden=64 heads=2 ffn=128 vocab=300 seq=32 batch=8 steps=10 dropout=0 precision=fp32 "
@@ -114,3 +124,77 @@ def test_gradients_of_compiled_graphs_are_those_of_the_eager_step(spec, scattere
     assert names
     places = (name for name in names if any(part in name for part in SCATTERS))
     assert Counter(name for name in places if name not in PLACED) == scattered
+
+
+def gradients(spec: str) -> dict[str, torch.Tensor]:
+    """Of one step in two micro-batches, by weight."""
+    resolved = resolve(spec)
+    step = make_step(resolved, 4)
+    step.gradients(step.read(random_rows(resolved)).micro_batches, 0)
+    return {
+        name: weight.grad for name, weight in step.parameters.items() if weight.grad is not None
+    }
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "", "share=all", "norm=pre", "share=attention format=segment-pair",
+        "objective=rtd*50+mlm generator=0.5",
+    ],
+)  # fmt: skip
+def test_gradients_are_the_same_to_the_bit(extra):
+    spec = f"layers=3 hidden=32 heads=4 vocab=300 seq=32 batch=8 steps=100 precision=fp32 {extra}"
+    once, twice = gradients(f"{spec} recompute=off"), gradients(f"{spec} recompute=on")
+    assert once.keys() == twice.keys()
+    assert resolve(spec).encoder.dropout.hidden > 0
+    for name, gradient in once.items():
+        assert torch.equal(gradient, twice[name]), name
+
+
+def test_depth_costs_little_memory():
+    spec = "hidden=32 heads=4 vocab=300 seq=64 batch=16 microbatch=16 steps=100"
+    grown = {
+        recompute: allocated_bytes(resolve(f"layers=6 {spec} recompute={recompute}"))
+        - allocated_bytes(resolve(f"layers=3 {spec} recompute={recompute}"))
+        for recompute in ("off", "on")
+    }
+    assert grown["on"] < grown["off"] / 5
+
+
+SMALL = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 precision=fp32 dropout=0"
+
+
+def step_and_micro_batches(extra: str) -> tuple[TrainStep, list[MicroBatch]]:
+    """The step of a toy and its first batch."""
+    resolved = resolve(f"{SMALL} {extra}", ["microbatch=4"])
+    step = make_step(resolved, 4)
+    stage = resolved.stages[0]
+    return step, step.read(
+        to_inputs(RandomText(stage, 500).train(0), torch.device("cpu"))
+    ).micro_batches
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_the_branches_of_other_machines_compute_the_same(objective):
+    def gradients() -> dict[str, torch.Tensor]:
+        step, micro_batches = step_and_micro_batches(objective)
+        sums, *_ = step.gradients(micro_batches, 0)
+        grown = {n: p.grad for n, p in step.parameters.items() if p.grad is not None}
+        return {"losses": torch.stack(sums), **grown}
+
+    here = gradients()
+    others = {
+        "a GPU": patch("bertc.model.attention.attend.eager_cpu", lambda x: False),
+        "compiled": patch.object(torch.compiler, "is_compiling", lambda: True),
+    }
+    for machine, pretended in others.items():
+        with pretended:
+            there = gradients()
+        assert here.keys() == there.keys()
+        for name, tensor in here.items():
+            most = tensor.abs().max().item()
+            near = {"atol": 1e-4 * most + 1e-9, "rtol": 1e-4}
+            torch.testing.assert_close(
+                there[name], tensor, **near, msg=lambda text, machine=machine: f"{machine}: {text}"
+            )

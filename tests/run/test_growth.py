@@ -4,14 +4,7 @@ import pytest
 import torch
 
 from bertc.base.diagnostics import ResumeRefusedError, StoppedError
-from bertc.ir.changing.growth import Identity, Interleave, Stack, Tile
-from bertc.ir.learning.objective import Clm, Mlm, Rtd, Sop, Term
-from bertc.ir.learning.optimizer import Adam, Lamb, Muon
-from bertc.ir.network.attention import RelativeAttention
-from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.network.norm import PreNorm
-from bertc.ir.network.positions import NoPositions
-from bertc.ir.network.sharing import ShareAll, ShareFfn, ShareGroups
+from bertc.ir.changing.growth import Tile
 from bertc.ir.program.model import model_weights
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.model import build
@@ -22,11 +15,15 @@ from bertc.run.records.changes import refuse_another_program
 from bertc.run.train import session
 from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
-from tests.run.conftest import same_run
+from tests.run.conftest import same_run, same_tensors
 
-RTD = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
+RTD = "objective=50*rtd+mlm generator=0.5"
 STAGES = {"flat": {"layers": 1, "steps": 6}, "deep": {"layers": 2, "steps": 6}}
-OFTEN = {"save_every": 2, "eval_every": 4}
+
+
+def staged(before, after):
+    """Two stages of so many layers."""
+    return f'stage "a" {{ layers={before} }} stage "b" {{ layers={after} }}'
 
 
 def begun(resolved, seed=3):
@@ -55,13 +52,13 @@ def layer(model, number):
 @pytest.mark.parametrize(
     ("grow", "before", "after", "sources"),
     [
-        (Stack(), 2, 4, [0, 1, 0, 1]), (Stack(), 2, 5, [0, 1, 0, 1, 0]),
-        (Interleave(), 2, 4, [0, 0, 1, 1]), (Interleave(), 2, 3, [0, 0, 1]),
-        (Tile(), 2, 3, [0, 1, 1]),
+        ("stack", 2, 4, [0, 1, 0, 1]), ("stack", 2, 5, [0, 1, 0, 1, 0]),
+        ("interleave", 2, 4, [0, 0, 1, 1]), ("interleave", 2, 3, [0, 0, 1]),
+        ("tile", 2, 3, [0, 1, 1]),
     ],
 )  # fmt: skip
 def test_a_layer_begins_as_an_exact_copy(tiny, grow, before, after, sources):
-    resolved = tiny(stages={"a": {"layers": before}, "b": {"layers": after, "grow": grow}})
+    resolved = tiny(f"{staged(before, after)} grow={grow}")
     old, _, new, moments = begun(resolved)
     for number, source in enumerate(sources):
         theirs = layer(old, source)
@@ -69,8 +66,7 @@ def test_a_layer_begins_as_an_exact_copy(tiny, grow, before, after, sources):
             assert torch.equal(parameter, theirs[name])
             assert parameter.data_ptr() != theirs[name].data_ptr()
     assert torch.equal(new.encoder.embeddings.token.weight, old.encoder.embeddings.token.weight)
-    assert all(torch.equal(p, dict(old.heads.named_parameters())[n]) for n, p in
-               new.heads.named_parameters())  # fmt: skip
+    same_tensors(*(dict(model.heads.named_parameters()) for model in (old, new)))
     assert not any(moment.any() for moment in moments.values())
 
 
@@ -83,8 +79,7 @@ def test_tile_takes_the_layers_that_modernbert_large_took():
 
 
 def test_a_norm_that_the_first_layer_lacks_is_new_in_its_copies(tiny):
-    stages = {"a": {"layers": 2}, "b": {"layers": 4, "grow": Stack()}}
-    _, _, new, _ = begun(tiny(stages=stages, norm=PreNorm(first=False)))
+    _, _, new, _ = begun(tiny(f"{staged(2, 4)} norm=pre(first=false)"))
     copied, own = layer(new, 2), layer(new, 0)
     assert "attention.norm.weight" not in own
     assert (copied["attention.norm.weight"] == 1).all()
@@ -92,8 +87,7 @@ def test_a_norm_that_the_first_layer_lacks_is_new_in_its_copies(tiny):
 
 
 def test_moments_can_be_carried_along(tiny):
-    stages = {"a": {"layers": 1}, "b": {"layers": 2, "grow": Stack(moments="carry")}}
-    _, before, new, moments = begun(tiny(stages=stages))
+    _, before, new, moments = begun(tiny(f"{staged(1, 2)} grow=stack(moments=carry)"))
     for name in dict(new.named_parameters()):
         source = name.replace("attention.1.", "attention.0.").replace("ffn.1.", "ffn.0.")
         assert torch.equal(moments[f"m.{name}"], before[f"m.{source}"])
@@ -101,8 +95,7 @@ def test_moments_can_be_carried_along(tiny):
 
 
 def test_identity_layers_change_nothing_at_first_and_learn(tiny):
-    stages = {"a": {"layers": 1}, "b": {"layers": 3, "grow": Identity()}}
-    old, _, new, _ = begun(tiny(stages=stages, norm=PreNorm()))
+    old, _, new, _ = begun(tiny(f"{staged(1, 3)} grow=identity norm=pre"))
     ids = torch.randint(5, 100, (2, 12))
     assert torch.equal(old.eval().encode(ids), new.eval().encode(ids))
     new.encode(ids).square().sum().backward()
@@ -113,24 +106,23 @@ def test_identity_layers_change_nothing_at_first_and_learn(tiny):
 
 @pytest.mark.parametrize(
     ("share", "owners"),
-    [(ShareAll(), {0}), (ShareGroups(groups=2), {0, 2}), (ShareFfn(), {0, 1, 2, 3})],
+    [("all", {0}), ("groups(2)", {0, 2}), ("ffn", {0, 1, 2, 3})],
 )
 def test_what_is_shared_has_one_owner(tiny, share, owners):
-    stages = {"a": {"layers": 2}, "b": {"layers": 4, "grow": Interleave(moments="carry")}}
-    old, _, new, moments = begun(tiny(stages=stages, share=share))
+    program = tiny(f"{staged(2, 4)} grow=interleave(moments=carry) share={share}")
+    old, _, new, moments = begun(program)
     assert {name[2:] for name in moments} == dict(new.named_parameters()).keys()
     assert {int(name) for name in new.encoder.attention} == owners
-    if isinstance(share, ShareAll):
-        assert all(torch.equal(p, q) for p, q in
-                   zip(old.parameters(), new.parameters(), strict=True))  # fmt: skip
-    if isinstance(share, ShareGroups):  # layers 0 0 2 2 after 0 1: layer 2 is layer 1
+    if share == "all":
+        same_tensors(dict(old.named_parameters()), dict(new.named_parameters()))
+    if share == "groups(2)":  # layers 0 0 2 2 after 0 1: layer 2 is layer 1
         for name, parameter in layer(new, 2).items():
             assert torch.equal(parameter, layer(old, 1)[name])
 
 
 def test_a_generator_grows_with_its_encoder(tiny):
-    settings = {"objective": RTD, "stages": {"a": {"layers": 1}, "b": {"layers": 2}}}
-    resolved = tiny(**settings, generator=GeneratorNetwork(size=0.5))
+    settings = f"{RTD} {staged(1, 2)}"
+    resolved = tiny(settings)
     assert [len(stage.generator.layers) for stage in resolved.stages] == [1, 2]
     old, _, new, _ = begun(resolved)
     weights, before = dict(new.named_parameters()), dict(old.named_parameters())
@@ -138,7 +130,7 @@ def test_a_generator_grows_with_its_encoder(tiny):
         for layer in (0, 1):
             name = f"{network}.ffn.{{}}.outer.weight"
             assert torch.equal(weights[name.format(layer)], before[name.format(0)])
-    fixed = tiny(**settings, generator=GeneratorNetwork(size=0.5, layers=2))
+    fixed = tiny(settings, generator="network(0.5, layers=2)")
     assert [len(stage.generator.layers) for stage in fixed.stages] == [2, 2]
     _, _, kept, _ = begun(fixed)
     weights = dict(kept.named_parameters())
@@ -160,20 +152,15 @@ def stop_at(monkeypatch, step):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"optimizer": Adam(lr=1e-3, warmup=2), "grow": Interleave(moments="carry"),
-         "objective": (Term(objective=Mlm()), Term(objective=Sop())), "embedding": 16,
-         "recompute": "on", "share": ShareFfn()},
-        {"grow": Identity(), "norm": PreNorm(), "pack": True,
-         "optimizer": Lamb(lr=1e-2, warmup=2, bias_correction=True)},
-        {"objective": RTD, "generator": GeneratorNetwork(size=0.5),
-         "optimizer": Muon(lr=1e-2, warmup=2)},
-        {"objective": (Term(objective=Clm()),), "memory": 16, "attention": RelativeAttention(),
-         "positions": NoPositions()},
+        "grow=interleave(moments=carry) objective=mlm+sop embedding=16 recompute=on share=ffn",
+        "grow=identity norm=pre pack=true optimizer=lamb(1e-2, warmup=2, bias_correction=true)",
+        f"{RTD} optimizer=muon(1e-2, warmup=2)",
+        "objective=clm memory=16 attention=relative positions=none",
     ],
     ids=["carry", "identity", "electra", "memory"],
-)  # fmt: skip
+)
 def test_a_run_that_grows_is_the_same_however_resumed(tiny, tmp_path, monkeypatch, settings, cache):
-    resolved = tiny(stages=STAGES, **OFTEN, **settings)
+    resolved = tiny(f"{settings} save_every=2 eval_every=4", stages=STAGES)
     options = {"cache": cache, "quiet": True}
     train(resolved, tmp_path / "straight", **options)
     run = tmp_path / "stopped"
@@ -187,7 +174,7 @@ def test_a_run_that_grows_is_the_same_however_resumed(tiny, tmp_path, monkeypatc
         reached, tensors = read_model(run)
         assert len(reached.encoder.layers) == depth
         assert ("encoder.ffn.1.norm.weight" in tensors) == (
-            depth == 2 and not isinstance(settings.get("share"), ShareFfn)
+            depth == 2 and "share=ffn" not in settings
         )
         assert evaluate_run(run, **options).step == step
         assert fill(run, "hens cackle in the [MASK]").masks
@@ -196,15 +183,15 @@ def test_a_run_that_grows_is_the_same_however_resumed(tiny, tmp_path, monkeypatc
 
 
 def test_the_count_of_updates_begins_again_with_the_moments(tiny):
-    stages = {"a": {"layers": 1}, "b": {"layers": 2}, "c": {"seq": 16}}
-    assert [s.counted_from for s in tiny(stages=stages).stages] == [0, 12, 12]
-    other = {"a": {}, "b": {"optimizer": Muon()}, "c": {"optimizer": Muon()}, "d": {}}
-    assert [s.counted_from for s in tiny(stages=other).stages] == [0, 12, 12, 36]
+    grown = tiny(f'{staged(1, 2)} stage "c" {{ seq=16 }}')
+    assert [stage.counted_from for stage in grown.stages] == [0, 12, 12]
+    other = {"a": {}, "b": {"optimizer": "muon"}, "c": {"optimizer": "muon"}, "d": {}}
+    assert [stage.counted_from for stage in tiny(stages=other).stages] == [0, 12, 12, 36]
 
 
 def test_what_changed_in_growing_is_named(tiny):
     old = tiny(stages=STAGES)
-    other = {**STAGES, "deep": {"layers": 3, "steps": 6, "grow": Interleave()}}
+    other = {**STAGES, "deep": {"layers": 3, "steps": 6, "grow": "interleave"}}
     with pytest.raises(ResumeRefusedError) as refused:
         refuse_another_program(old, tiny(stages=other))
     assert "deep.layers: 2 -> 3" in refused.value.message

@@ -3,11 +3,7 @@
 import pytest
 import torch
 
-from bertc.ir.learning.objective import Mlm, Nsp, Sbo, Term
-from bertc.ir.learning.optimizer import Adam
-from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit, WordUnit, by_kind
-from bertc.ir.terms.rtd import Rtd
+from bertc.ir.terms.masking import by_kind
 from bertc.lab.results.figures import values_of
 from bertc.lab.results.runs import read_run
 from bertc.learn.objectives.term import Predicted
@@ -27,26 +23,25 @@ PARTS = by_kind("mlm")
 def go(tiny, tmp_path, go):
     """Train for two steps, and return the report and the lines of its evaluations."""
 
-    def run(name="run", **settings):
-        settings = {"steps": 2, "eval_examples": 64, **settings}
-        report = go(tiny(**settings), name)
-        return report, lines(tmp_path / name, "eval")
+    def run(written=""):
+        report = go(tiny(f"{written} steps=2 eval_examples=64"))
+        return report, lines(tmp_path / "run", "eval")
 
     return run
 
 
 OBJECTIVES = {
-    "tokens": (Mlm(),), "words": (Mlm(unit=WordUnit()), Nsp()),
-    "spans": (Mlm(unit=SpanUnit()), Sbo()), "ngrams": (Mlm(p=0.3, unit=NgramUnit(max=3)),),
-    "electra": (Rtd(), Mlm(replace=Replace(mask=85, random=0, keep=15), distinct=False)),
-}  # fmt: skip
+    "tokens": "2*mlm",
+    "words": "2*mlm(unit=word)+2*nsp",
+    "spans": "2*mlm(unit=span)+2*sbo",
+    "ngrams": "2*mlm(30%, unit=ngram)",
+    "electra": "2*rtd+2*mlm(replace=85/0/15, distinct=false) generator=0.5",
+}
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_the_parts_make_the_whole(go, tmp_path, cache, name):
-    generator = {"generator": GeneratorNetwork(size=0.5)} if name == "electra" else {}
-    terms = tuple(Term(objective=each, weight=2) for each in OBJECTIVES[name])
-    report, lines = go(objective=terms, **generator)
+    report, lines = go(f"objective={OBJECTIVES[name]}")
     found = report.evaluation
     parts = {part: found.positions[part] for part in PARTS if part in found.positions}
     assert parts.keys() == {*PARTS} - ({"mlm_replaced"} if name == "electra" else set())
@@ -93,9 +88,7 @@ def test_a_model_that_copies_knows_nothing_of_masked_positions(go, tmp_path, cac
 
 
 def test_with_masked_positions_alone_there_is_one_figure(go):
-    report, (line,) = go(
-        objective=(Term(objective=Mlm(replace=Replace(mask=100, random=0, keep=0))),)
-    )
+    report, (line,) = go("objective=mlm(replace=100/0/0)")
     assert line["losses"]["mlm_masked"] == line["losses"]["mlm"] == line["loss_masked"]
     assert line["positions"].keys() == {"mlm_masked"}
     summary = report.summary()
@@ -105,8 +98,7 @@ def test_with_masked_positions_alone_there_is_one_figure(go):
 
 def test_without_masked_positions_that_is_said(go, tmp_path, cache):
     """Among other tokens that are drawn at random, [MASK] is one of them."""
-    mlm = Mlm(p=1.0, replace=Replace(mask=0, random=100, keep=0))
-    report, (line,) = go(objective=(Term(objective=mlm),))
+    report, (line,) = go("objective=mlm(100%, replace=0/100/0)")
     assert "loss_masked" not in line
     assert {*line["positions"]} <= {"mlm_replaced", "mlm_visible"}
     assert "mlm, all predicted" in report.summary()
@@ -116,8 +108,8 @@ def test_without_masked_positions_that_is_said(go, tmp_path, cache):
 
 
 def test_a_plateau_is_remarked_once_in_a_run(tiny, tmp_path, cache, capsys):
-    late = Adam(lr=1e-3, warmup=3)
-    train(tiny(steps=8, eval_every=2, optimizer=late), tmp_path / "run", cache=cache)
+    late = tiny("steps=8 eval_every=2 optimizer=adamw(1e-3, warmup=3)")
+    train(late, tmp_path / "run", cache=cache)
     said = capsys.readouterr().err.splitlines()
     (at,) = [number for number, line in enumerate(said) if line.startswith("masked positions are")]
     assert said[at - 1].startswith("step 4: held-out mlm, masked ")

@@ -1,3 +1,5 @@
+"""Updates and rates follow the published formulas."""
+
 import math
 
 import pytest
@@ -5,6 +7,7 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
+from bertc.cost.planning import schedules
 from bertc.ir.base import ONES, ZEROS, Normal, Weight
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, Polynomial, StableAdam, moments_of
 from bertc.learn.optim import muon
@@ -353,3 +356,94 @@ def test_a_guarded_update_is_that_of_clipped_gradients(limit):
     for infinite in (math.inf, -math.inf, math.nan):
         assert guard(torch.zeros(2), torch.tensor(infinite), limit).bad == 1
         assert guard(torch.tensor([0.0, infinite]), torch.tensor(1.0), limit).bad == 1
+
+
+PLANS = {
+    # BERT's decay has run since step 0: the rate jumps down by 1% where warm-up ends.
+    "bert": (
+        1_000_000, "1e-4, warmup=10k, schedule=polynomial(decay_from=start)",
+        {0: 0.0, 1: 1e-8, 5_000: 5e-5, 9_999: 9.999e-5, 10_000: 9.9e-5, 500_000: 5e-5,
+         999_999: 1e-10},
+    ),
+    # ELECTRA's decays within warm-up too.
+    "electra": (
+        1_000_000, "2e-4, warmup=10k, schedule=polynomial(decay_from=throughout)",
+        {0: 0.0, 1: 2e-8 * (1 - 1e-6), 5_000: 1e-4 * 0.995, 10_000: 2e-4 * 0.99, 999_999: 2e-10},
+    ),
+    "from warm-up": (100, "1, warmup=12", {0: 0.0, 6: 0.5, 12: 1.0, 56: 0.5, 99: 1 / 88}),
+    # Past the end the rate stays.
+    "power and end": (
+        10, "2, warmup=0, schedule=polynomial(power=2, end=10%)",
+        {0: 2.0, 5: 2 * (0.1 + 0.9 * 0.25), 10: 0.2, 11: 0.2},
+    ),
+    "cosine": (
+        120, "1, warmup=20, schedule=cosine(end=10%)", {10: 0.5, 20: 1, 70: 0.55, 120: 0.1},
+    ),
+    # Transformer-XL, train.py: CosineAnnealingLR gets the number of the step.
+    "cosine from the start": (
+        120, "1, warmup=20, schedule=cosine(decay_from=start)",
+        {10: 0.5, 40: 0.75, 60: 0.5, 120: 0},
+    ),
+    # GPT-BERT, utils.py: the last step of ten has a tenth of the final rate.
+    "cool-down": (
+        120, "1, warmup=20, schedule=cosine(end=10%, cooldown=10%)",
+        {20: 1, 70: 0.55, 107: 0.1 + 0.45 * (1 + math.cos(0.87 * math.pi)), 108: 0.1, 114: 0.05,
+         119: 0.1 / 12, 121: 0},
+    ),
+    "constant": (9, "0.3, warmup=2, schedule=constant", {0: 0, 1: 0.15, 2: 0.3, 3: 0.3}),
+    "inverse square root": (
+        100, "1, warmup=16, schedule=inverse-sqrt", {4: 0.25, 16: 1, 64: 0.5},
+    ),
+    # The decay of a run ends above zero, and before its schedule.
+    "half of a cosine": (20, "1, warmup=0, schedule=cosine(end_lr=0.2, over=40)", {20: 0.6}),
+    "no decay": (12, "1e-4, warmup=0, schedule=wsd(0)", {99: 1e-4}),
+}  # fmt: skip
+# ModernBERT, warmup_stable_decay.py: one_minus_sqrt(.25) to .001 is .5005.
+for _schedule, _end, _quarter, _half in (
+    ("end=0.001", 0.001, 0.5005, 0.001 + 0.999 * (1 - 0.5**0.5)),
+    ("end=0.5", 0.5, 0.75, 1 - 0.5 * 0.5**0.5),
+    ("20, shape=linear, end=0.04", 0.04, 0.76, 0.52),
+    ("shape=cosine", 0, (1 + 0.5**0.5) / 2, 0.5),
+):
+    _rates = {0: 0, 5: 0.5, 10: 1, 79: 1, 80: 1, 85: _quarter, 90: _half, 100: _end, 200: _end}
+    PLANS[f"wsd({_schedule})"] = (100, f"1, warmup=10, schedule=wsd({_schedule})", _rates)
+
+
+def rates_at(stage, steps):
+    return {step: schedules.rate(stage, step) for step in steps}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_rates_of_steps(tiny, name):
+    steps, rule, rates = PLANS[name]
+    stage = tiny(optimizer=f"adamw({rule})", steps=steps).stages[0]
+    assert rates_at(stage, rates) == pytest.approx(rates, rel=1e-11)
+
+
+def test_a_stage_may_end_above_zero_and_before_its_schedule(tiny):
+    """The three rates of StackingBERT's reproduce_bert.sh."""
+    plans = (
+        (50_000, "8e-4, warmup=10k", "end_lr=5.5e-4", {5_000: 4e-4, 10_000: 8e-4, 50_000: 5.5e-4}),
+        (70_000, "5.5e-4, warmup=1", "end_lr=3e-4", {50_001: 5.5e-4, 120_000: 3e-4}),
+        (280_000, "3e-4, warmup=1", "over=800k", {120_001: 3e-4, 400_000: 1.95e-4}),
+    )
+    stages = " ".join(
+        f'stage "{n}" {{ steps={n} optimizer=adamw({rule}, schedule=polynomial({end})) }}'
+        for n, rule, end, _ in plans
+    )
+    for stage, (*_, rates) in zip(tiny(stages).stages, plans, strict=True):
+        assert rates_at(stage, rates) == pytest.approx(rates, rel=2e-6)
+
+
+def test_before_its_decay_the_rate_of_a_longer_run_is_the_same(tiny):
+    rule = "optimizer=adamw(1, warmup=3, schedule=wsd(10))"
+    short, long = (tiny(rule, steps=steps).stages[0] for steps in (20, 1000))
+    assert rates_at(short, range(11)) == rates_at(long, range(11))
+
+
+def test_one_schedule_spans_the_stages_unless_one_brings_its_own(tiny):
+    stages = 'optimizer=adamw(1, warmup=0) stage "a" { steps=30 } stage "b" { steps=10 }'
+    assert rates_at(tiny(stages).stages[1], [30]) == pytest.approx({30: 0.25})
+    own = tiny(stages.replace("steps=10", "steps=10 optimizer=adamw(4, warmup=2)"))
+    wanted = {30: 0, 31: 2, 32: 4, 36: 2}
+    assert rates_at(own.stages[1], wanted) == pytest.approx(wanted)

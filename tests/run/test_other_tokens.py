@@ -10,56 +10,48 @@ from transformers import AutoTokenizer
 import bertc
 from bertc.api import points
 from bertc.base.diagnostics import DataError, Diagnostics, ResumeRefusedError
-from bertc.ir.changing.growth import Focus, FromRun, Mean, Redrawn
-from bertc.ir.data import Files, Share
-from bertc.ir.learning.objective import Mlm, Rtd, Term
-from bertc.ir.learning.optimizer import Adam
-from bertc.ir.methods.adapter import Lora
-from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.network.head import LinearHead
 from bertc.ir.program.model import model_weights
-from bertc.ir.vocabulary import ByteBpe, Extended, TokenizerFile, Trimmed
+from bertc.ir.vocabulary import TokenizerFile
 from bertc.run.models.runs import export_adapter_of, export_run
 from bertc.run.train.loop import train
 from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.run.conftest import final_tensors, same_run, stop_after, weights
-from tests.run.test_beginning import first_weights
 
 LISTED = [
     f"{a}{b}{c}" for a in ("hen", "barn", "geese") for b in ("pond", "gate", "old") for c in "aeodn"
 ]
-DETECTED = (Term(objective=Rtd()), Term(objective=Mlm()))
+DETECTED = "rtd + mlm"
 NETWORKS = {
     "tied": {},
-    "untied": {"head": LinearHead(tied=False)},
-    "generator": {"objective": DETECTED, "generator": GeneratorNetwork(size=0.5, heads=1)},
-    "gdes": {"objective": DETECTED, "generator": GeneratorNetwork(size=1, heads=1, tie="gdes")},
+    "untied": {"head": "linear(tied=false)"},
+    "generator": {"objective": DETECTED, "generator": "network(size=0.5, heads=1)"},
+    "gdes": {"objective": DETECTED, "generator": "network(size=1, heads=1, tie=gdes)"},
 }
 
 
 @pytest.fixture
-def follow(tiny, tmp_path, options):
+def follow(tiny, tmp_path, go):
     """A program that begins from a run of two steps with the same settings, and its folder."""
 
-    def made(vocab, embeddings=Mean(), moments="reset", **settings):  # noqa: B008
+    def made(vocab, embeddings="mean", moments="reset", **settings):
         folder = tmp_path / "source"
         if not folder.exists():
-            train(tiny(steps=2, **settings), folder, **options)
+            go(tiny(steps=2, **settings), "source")
             (tmp_path / "words.txt").write_text("\n".join(LISTED))
-        init = FromRun(path=str(folder), embeddings=embeddings, moments=moments)
+        init = f"run('{folder}', embeddings={embeddings}, moments={moments})"
         return tiny(vocab=vocab, init=init, **settings), folder
 
     return made
 
 
 def listed(tmp_path):
-    return Extended(path="init", words=str(tmp_path / "words.txt"))
+    return f"extend(init, '{tmp_path}/words.txt')"
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_every_tensor_with_a_row_a_token_follows(network, follow, tmp_path, options, monkeypatch):
+def test_every_tensor_with_a_row_a_token_follows(network, follow, tmp_path, first_weights, go):
     resolved, folder = follow(listed(tmp_path), moments="carry", **NETWORKS[network])
-    begun = first_weights(resolved, tmp_path / "run", options, monkeypatch)
+    begun = first_weights(resolved, "run")
     before, old = weights(folder), vocabulary_of(folder, 120)
     new = vocabulary_of(tmp_path / "run", 0)
     assert resolved.encoder.vocab_size == new.size == old.size + len(LISTED) > 120
@@ -77,13 +69,13 @@ def test_every_tensor_with_a_row_a_token_follows(network, follow, tmp_path, opti
             row = here[new.tokenizer.token_to_id(word)]
             assert torch.allclose(row, there[ids].mean(0), atol=1e-6)
     assert {"encoder.embeddings.token.weight", "heads.mlm.bias"} <= carried
-    train(resolved, tmp_path / "run", resume=True, **options)
+    go(resolved, "run", resume=True)
     assert final_tensors(tmp_path / "run")["m.heads.mlm.bias"].shape == (new.size,)
 
 
-def test_text_without_new_words_gives_equal_outputs_there_and_exported(follow, tmp_path, options):
-    resolved, folder = follow(listed(tmp_path), optimizer=Adam(lr=1e-30))
-    train(resolved, tmp_path / "run", **options)
+def test_text_without_new_words_gives_equal_outputs_there_and_exported(follow, tmp_path, go):
+    resolved, folder = follow(listed(tmp_path), optimizer="adamw(lr=1e-30)")
+    go(resolved, "run")
     texts = ["The hens cackle on the old barn.", "geese and a henponda"]
     export_run(tmp_path / "run", tmp_path / "hf")
     theirs = AutoTokenizer.from_pretrained(tmp_path / "hf")
@@ -97,13 +89,13 @@ def test_text_without_new_words_gives_equal_outputs_there_and_exported(follow, t
     assert torch.allclose(states[0][:1, : known.shape[1]], known, atol=1e-5)
 
 
-def test_an_adapter_of_other_tokens_is_exported_merged_alone(follow, tmp_path, options):
-    resolved, source = follow(listed(tmp_path), adapt=Lora())
+def test_an_adapter_of_other_tokens_is_exported_merged_alone(follow, tmp_path, go):
+    resolved, source = follow(listed(tmp_path), adapt="lora")
     diagnostics = Diagnostics()
     vocab = f"vocab=extend(init, '{tmp_path / 'words.txt'}')"
     points(f"init='{source}' {vocab} adapt=lora objective=mlm seq=16", (), diagnostics)
     assert [r.code for r in diagnostics.remarks if "new tokens" in r.message] == ["R126"]
-    train(resolved, tmp_path / "run", **options)
+    go(resolved, "run")
     with pytest.raises(DataError, match="has another vocabulary than") as refused:
         export_adapter_of(tmp_path / "run", tmp_path / "pairs")
     assert "leave out --adapter" in refused.value.help
@@ -111,47 +103,45 @@ def test_an_adapter_of_other_tokens_is_exported_merged_alone(follow, tmp_path, o
 
 def copied_text(tmp_path, corpus_file):
     shutil.copy(corpus_file, tmp_path / "farm.txt")
-    return (Share(corpus=Files(path=str(tmp_path / "farm.txt"), sentences="lines")),)
+    return f"files('{tmp_path}/farm.txt', sentences=lines)"
 
 
 def test_vocabularies_made_of_text_are_resumed_to_the_same_bits_without_what_made_them(
-    follow, tiny, tmp_path, corpus_file, options, monkeypatch
+    follow, tiny, tmp_path, corpus_file, monkeypatch, go
 ):
     data = copied_text(tmp_path, corpus_file)
     _, folder = follow(listed(tmp_path))
-    ways = (Extended(path="init", words=5), Trimmed(path="init"), Trimmed(path="init", tokens=60))
+    ways = ("extend(init, 5)", "trim(init)", "trim(init, tokens=60)")
     for name, vocab in zip("abc", ways, strict=True):
-        resolved = tiny(vocab=vocab, init=FromRun(path=str(folder)), data=data)
-        train(resolved, tmp_path / name, **options)
+        resolved = tiny(vocab=vocab, init=f"'{folder}'", data=data)
+        go(resolved, name)
         broken = tmp_path / f"{name}-b"
-        stop_after(monkeypatch, 5, partial(train, resolved, broken, **options))
+        stop_after(monkeypatch, 5, partial(go, resolved, broken.name))
         shutil.move(folder, tmp_path / "gone")
-        another = {**options, "cache": tmp_path / "empty"}
-        train(resolved, broken, resume=True, **another)
+        train(resolved, broken, resume=True, cache=tmp_path / "empty", quiet=True)
         same_run(tmp_path / name, broken)
         shutil.move(tmp_path / "gone", folder)
 
 
 def test_text_that_changed_cannot_change_a_vocabulary_unseen(
-    follow, tiny, tmp_path, corpus_file, options, monkeypatch
+    follow, tiny, tmp_path, corpus_file, monkeypatch, go
 ):
     data = copied_text(tmp_path, corpus_file)
     _, folder = follow(listed(tmp_path))
-    resolved = tiny(vocab=Trimmed(path="init"), init=FromRun(path=str(folder)), data=data)
-    stop_after(monkeypatch, 5, partial(train, resolved, tmp_path / "run", **options))
+    resolved = tiny(vocab="trim(init)", init=f"'{folder}'", data=data)
+    stop_after(monkeypatch, 5, partial(go, resolved))
     (tmp_path / "farm.txt").write_text(corpus_file.read_text().replace("hens", "zebra"))
     with pytest.raises(ResumeRefusedError, match="the text: fingerprint"):
-        train(resolved, tmp_path / "run", resume=True, **options)
+        go(resolved, "run", resume=True)
 
 
-def test_another_tokenizer_takes_the_rows_of_equal_tokens(follow, tmp_path, options, monkeypatch):
+def test_another_tokenizer_takes_the_rows_of_equal_tokens(follow, tmp_path, first_weights, go):
     table = "encoder.embeddings.token.weight"
     begun = {}
-    for kind in (Mean(), Focus(), Redrawn()):
-        resolved, folder = follow(ByteBpe(size=300), embeddings=kind)
-        out = tmp_path / kind.kind
-        begun[kind.kind] = first_weights(resolved, out, options, monkeypatch)[table]
-    new, old = vocabulary_of(out, 300), vocabulary_of(folder, 120)
+    for kind in ("mean", "focus", "random"):
+        resolved, folder = follow("bpe(300)", embeddings=kind)
+        begun[kind] = first_weights(resolved, kind)[table]
+    new, old = vocabulary_of(tmp_path / kind, 300), vocabulary_of(folder, 120)
     before = weights(folder)[table]
     for kind, rows in begun.items():
         mask = torch.equal(rows[new.mask], before[old.mask])
@@ -163,5 +153,5 @@ def test_another_tokenizer_takes_the_rows_of_equal_tokens(follow, tmp_path, opti
     (tmp_path / "vocab.txt").write_text(names.replace(" ", "\n"))
     resolved, _ = follow(TokenizerFile(path=str(tmp_path / "vocab.txt"), size=7))
     with pytest.raises(DataError, match="special tokens alone in common") as refused:
-        train(resolved, tmp_path / "none", **options)
+        go(resolved, "none")
     assert "embeddings=random" in refused.value.help

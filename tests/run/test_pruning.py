@@ -1,4 +1,7 @@
-"""Stages that prune: what is removed stays so, the network left computes the same, runs resume."""
+"""Stages that prune, and what is inside a run: attention maps, models without some heads.
+
+What is removed stays so, the network left computes the same, runs resume.
+"""
 
 import json
 from pathlib import Path
@@ -6,42 +9,40 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from einops import rearrange
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 from bertc.api import resolve
 from bertc.check.facts.networks import network_of
+from bertc.cli.app import app
 from bertc.cost import estimate
-from bertc.hub.leaving.pruned import removed_units
-from bertc.ir.changing.growth import FromRun
-from bertc.ir.learning.objective import Mlm, Sop, Term
-from bertc.ir.learning.optimizer import Lamb
-from bertc.ir.methods.pruning import Heads, Neurons
-from bertc.ir.network.attention import DisentangledAttention, RelativeAttention
-from bertc.ir.network.ffn import Activation, Glu
-from bertc.ir.network.norm import PreNorm
-from bertc.ir.network.positions import NoPositions
-from bertc.ir.network.sharing import ShareAll, ShareAttention
+from bertc.hub.leaving.pruned import remove_units, removed_units
+from bertc.ir.methods.pruning import Heads
+from bertc.ir.network.ffn import Activation
 from bertc.ir.weight_maps.pruned import chosen_by_score, expected, pruned
 from bertc.lab.bench.latency import of_folder
 from bertc.lab.results.compare import results
 from bertc.learn.step.gates import put_gates
-from bertc.model import build
+from bertc.model import EncoderInputs, Model, build
+from bertc.model.inputs import Memory, PermutationMask
 from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.without import without_heads
 from bertc.run.models.loading import load
 from bertc.run.records.checkpoints import WEIGHTS
-from bertc.run.train.loop import train
+from bertc.use.attention import see_maps
 from tests.run.conftest import weights
 
-STEPWISE = Heads(share=0.5, every=0.25, examples=16)
+STEPWISE = "heads(50%, every=25%, examples=16)"
 
 
 @pytest.fixture
 def pruning(tiny: Any) -> Any:
     """A program that prunes for six steps, and trains for six more."""
 
-    def make(kind: Any, **settings: object) -> Any:
-        stages = {"prune": {"prune": kind, "steps": 6}, "again": {"steps": 6}}
-        return tiny(stages=stages, **{"heads": 4, "ffn": 24, **settings})
+    def make(prune: str, more: str = "") -> Any:
+        stages = f'stage "prune" {{ prune={prune} steps=6 }} stage "again" {{ steps=6 }}'
+        return tiny(f"heads=4 ffn=24 {more} {stages}")
 
     return make
 
@@ -57,31 +58,25 @@ def size(model: Any) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-KINDS: dict[str, tuple[Any, dict[str, object]]] = {
-    "heads": (STEPWISE, {}),
-    "heads of each layer": (Heads(share=0.5, within="layer"), {"norm": PreNorm()}),
-    "heads by weights": (Heads(share=0.4, by="magnitude"), {"optimizer": Lamb(lr=1e-3, warmup=2)}),
-    "heads at random": (Heads(share=0.4, by="random"), {"share": ShareAttention()}),
-    "neurons": (Neurons(share=0.5, every=0.25, examples=16), {"activation": "relu"}),
-    "gated neurons": (Neurons(share=0.5), {"activation": Glu(bias="outer")}),
-    "neurons of any layer": (Neurons(share=0.3, within="network"), {"norm": PreNorm()}),
-    "neurons of a shared layer": (Neurons(share=0.5), {"share": ShareAll()}),
-    "heads by distance": (
-        STEPWISE,
-        {"attention": RelativeAttention(untie=True, segments=True), "positions": NoPositions()},
-    ),
-    "heads beside distances": (
-        STEPWISE,
-        {"attention": DisentangledAttention(buckets=8, distance=16), "positions": NoPositions()},
-    ),
+DISTANCES = "attention=relative(untie=true, segments=true) positions=none"
+KINDS = {
+    "heads": (STEPWISE, ""),
+    "heads of each layer": ("heads(50%, within=layer)", "norm=pre"),
+    "heads by weights": ("heads(40%, by=magnitude)", "optimizer=lamb(1e-3, warmup=2)"),
+    "heads at random": ("heads(40%, by=random)", "share=attention"),
+    "neurons": ("neurons(50%, every=25%, examples=16)", "activation=relu"),
+    "gated neurons": ("neurons(50%)", "activation=geglu(bias=outer)"),
+    "neurons of any layer": ("neurons(30%, within=network)", "norm=pre"),
+    "neurons of a shared layer": ("neurons(50%)", "share=all"),
+    "heads by distance": (STEPWISE, DISTANCES),
+    "heads beside distances": (STEPWISE, "attention=disentangled(8, 16) positions=none"),
 }
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_network_that_is_left_computes_the_same(name, pruning, tmp_path, cache):
-    kind, settings = KINDS[name]
-    resolved, run = pruning(kind, **settings), tmp_path / "run"
-    report = train(resolved, run, cache=cache, quiet=True)
+def test_the_network_that_is_left_computes_the_same(name, pruning, tmp_path, go):
+    resolved, run = pruning(*KINDS[name]), tmp_path / "run"
+    report = go(resolved)
     whole, left = masked(resolved, run), load(run)
     ids = torch.randint(5, 100, (3, 20))
     assert torch.allclose(whole.encode(ids), left.encode(ids), atol=1e-5)
@@ -93,9 +88,9 @@ def test_the_network_that_is_left_computes_the_same(name, pruning, tmp_path, cac
     assert estimate(expected(resolved)).pruned is None
 
 
-def test_a_pruned_run_is_evaluated_exported_and_begun_from(pruning, tiny, tmp_path, cache):
+def test_a_pruned_run_is_evaluated_exported_and_begun_from(pruning, tiny, tmp_path, cache, go):
     run = tmp_path / "run"
-    report = train(pruning(Neurons(share=0.5)), run, cache=cache, quiet=True)
+    report = go(pruning("neurons(50%)"))
     again = evaluate_run(run, cache=cache, quiet=True)
     assert again.evaluation.loss == pytest.approx(report.evaluation.loss, rel=1e-5)
     config = json.loads((run / "model" / "config.json").read_text())
@@ -103,17 +98,15 @@ def test_a_pruned_run_is_evaluated_exported_and_begun_from(pruning, tiny, tmp_pa
     network = network_of(run)
     assert (network["heads"], network["ffn"]) == (4, 12)
     assert of_folder(run).resolved.encoder.layers[0].ffn == 12  # what latency is predicted of
-    widths = {"heads": 4, "ffn": 12}
-    further = tiny(**widths, init=FromRun(path=str(run)), steps=4)
-    train(further, tmp_path / "further", cache=cache, quiet=True)
+    go(tiny(f"heads=4 ffn=12 init='{run}' steps=4"), "further")
     (row,) = json.loads(results([run]).as_json())["groups"]
     assert row["runs"][0]["parameters_left"] == size(load(run))
     assert f"{size(load(run)):,}" in results([run]).as_table()
 
 
-def test_heads_that_do_not_divide_the_width_are_begun_from(pruning, tmp_path, cache):
+def test_heads_that_do_not_divide_the_width_are_begun_from(pruning, tmp_path, go):
     run = tmp_path / "run"
-    train(pruning(Heads(share=0.25, within="layer", by="magnitude")), run, cache=cache, quiet=True)
+    go(pruning("heads(25%, within=layer, by=magnitude)"))
     begun = resolve(f"init='{run}' objective=mlm").encoder.layers
     assert {(layer.heads, layer.head_dim) for layer in begun} == {(3, 8)}
 
@@ -122,9 +115,9 @@ def test_a_pruning_run_resumes_to_the_same_bits(pruning, resumes):
     resumes(pruning(STEPWISE), 1, 3, 4, 8)
 
 
-def test_what_is_removed_stays_removed(pruning, tmp_path, cache):
-    resolved, run = pruning(STEPWISE, keep=9, save_every=1), tmp_path / "run"
-    train(resolved, run, cache=cache, quiet=True)
+def test_what_is_removed_stays_removed(pruning, tmp_path, go):
+    resolved, run = pruning(STEPWISE, "keep=9 save_every=1"), tmp_path / "run"
+    go(resolved)
     gone = []
     for checkpoint in sorted((run / "checkpoints").glob("step-*")):
         removed = removed_units(resolved.encoder, load_file(checkpoint / WEIGHTS))
@@ -145,20 +138,17 @@ def test_removed_neurons_have_no_gradient(activation, tiny):
     with torch.no_grad():
         part.inner.weight[3], part.inner.bias[3], part.outer.weight[:, 3] = 0, 0, 0
     model.encode(torch.randint(5, 100, (2, 12))).square().sum().backward()
-    for gradient in (
-        part.inner.weight.grad[3],
-        part.inner.bias.grad[3],
-        part.outer.weight.grad[:, 3],
-    ):
-        assert not gradient.any()
-    assert part.inner.weight.grad[2].any()
+    inner, outer = part.inner, part.outer
+    assert not any(g.any() for g in (inner.weight.grad[3], inner.bias.grad[3]))
+    assert not outer.weight.grad[:, 3].any()
+    assert inner.weight.grad[2].any()
 
 
-@pytest.mark.parametrize("share", [{}, {"share": ShareAll()}], ids=["own", "shared"])
+@pytest.mark.parametrize("share", ["none", "all"])
 @pytest.mark.parametrize("part", ["attention", "ffn"])
 def test_gates_have_the_gradient_of_each_row(part, share, tiny):
     """|dL/dgate| of one row at a time, from what the output projection's weights say of it."""
-    model = build(tiny(heads=4, ffn=24, **share))
+    model = build(tiny(heads=4, ffn=24, share=share))
     ids, expected_u = torch.randint(5, 100, (3, 12)), []
     with put_gates(model, part) as gates:
         model.encode(ids).square().sum().backward()
@@ -189,15 +179,119 @@ def test_low_scores_go_and_every_layer_keeps_one():
 
 
 def test_rounds_are_spread_over_the_stage():
-    found = {step: STEPWISE.share_gone(step, 7) for step in range(8)}
+    found = {step: Heads(share=0.5, every=0.25).share_gone(step, 7) for step in range(8)}
     assert {step: share for step, share in found.items() if share} == {0: 0.25, 3: 0.5}
     assert Heads(share=0.4, every=0.1).rounds == 4
 
 
-def test_several_objectives_score_together(pruning, tmp_path, cache):
-    terms = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
-    resolved = pruning(STEPWISE, objective=terms, recompute="on")
-    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+def test_several_objectives_score_together(pruning, tmp_path, go):
+    resolved = pruning(STEPWISE, "objective=mlm+0.5*sop recompute=on")
+    go(resolved)
     removed = removed_units(resolved.encoder, dict(masked(resolved, tmp_path / "run").state_dict()))
     left = pruned(resolved, removed).encoder
     assert sum(layer.heads for layer in left.layers) == 4
+
+
+RELATIVE = "attention=relative(untie=true, segments=true) positions=none"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "", "norm=pre", "share=all", "attention=local(4) positions=rotary", "positions=alibi",
+        "positions=bucketed(32)", RELATIVE, "attention=disentangled positions=none",
+    ],
+)  # fmt: skip
+def test_maps_are_what_attention_weighs_values_by(settings, tiny):
+    model = build(tiny(settings, heads=4)).eval()
+    mask = torch.arange(12) < torch.tensor([[12], [7]])
+    reading = EncoderInputs(torch.randint(5, 100, (2, 12)), attention_mask=mask)
+    assert_maps_weigh_values(model, reading)
+
+
+def test_maps_of_two_streams_and_of_a_memory(tiny):
+    model = build(tiny(f"{RELATIVE} heads=4 objective=plm")).eval()
+    order = torch.stack([torch.randperm(12) for _ in range(2)])
+    permutation = PermutationMask(order, order, torch.tensor([[3, 5], [0, 11]]))
+    ids = torch.randint(5, 100, (2, 12))
+    memory = Memory(torch.zeros(2, 2, 6, 32), torch.tensor(0))
+    first = model.read_on(EncoderInputs(ids, memory=memory)).memory
+    found = assert_maps_weigh_values(model, EncoderInputs(ids, None, memory=first))
+    assert found[0].shape == (2, 4, 12, 18)
+    found = assert_maps_weigh_values(model, EncoderInputs(ids, ids * 0, permutation=permutation))
+    assert found[1].shape == (2, 4, 14, 12)
+    # The query stream does not see what it predicts.
+    assert found[1][0, :, 12, 3].abs().max() == 0
+
+
+def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch.Tensor]:
+    """The maps of all layers; with each, values add up to what the layer makes of them."""
+    seen: list[torch.Tensor] = []
+    values: list[torch.Tensor] = []
+    hooks = [
+        hook
+        for part in model.encoder.attention.values()
+        for hook in (
+            part.output.register_forward_pre_hook(lambda _, x: seen.append(x[0])),
+            part.register_forward_pre_hook(lambda part, x: values.append(part.project(*x).values)),
+        )
+    ]
+    with torch.no_grad():
+        last = model.read_on(reading).last
+    for hook in hooks:
+        hook.remove()
+    again, found = see_maps(model, reading)
+    assert torch.allclose(last, again.last, atol=1e-6)
+    for mixed, value, map_bnqk in zip(seen, values, found, strict=True):
+        value_bnkd = rearrange(value, "b k (n d) -> b n k d", n=4)
+        expected = rearrange(map_bnqk @ value_bnkd, "b n q d -> b q (n d)")
+        assert torch.allclose(expected, mixed, atol=1e-5)
+        totals = map_bnqk.sum(-1)
+        assert torch.all((totals - 1).abs().minimum(totals) < 1e-5)
+    return found
+
+
+def test_the_command_shows_what_is_inside_a_run(tiny, barn, tmp_path, go):
+    run = tmp_path / "run"
+    go(tiny(objective=barn, heads=4))
+
+    def inspect(what: str, *options: str, exit_code: int = 0) -> str:
+        answer = CliRunner().invoke(app, ["inspect", what, str(run), *options])
+        assert answer.exit_code == exit_code, answer.output
+        progress = f"evaluating {run} without each head ...\n"
+        assert answer.stderr == progress * (what == "heads" and not exit_code)
+        return answer.stdout if not exit_code else str(answer.exception)
+
+    of_heads = json.loads(inspect("heads", "--json"))
+    names = [f"{layer}.{head}" for layer in range(2) for head in range(4)]
+    assert [*of_heads["without"]] == names
+    less = evaluate_run(run, without=[(1, 2)], quiet=True).evaluation
+    assert less is not None
+    assert of_heads["without"]["1.2"] == less.scores["classify"]["dev"]["accuracy"]
+    table = inspect("heads", "--examples", "3").splitlines()
+    assert table[0].endswith("its change without each head")
+    assert [line.split()[0] for line in table[1:]] == ["head", *names]
+
+    page = tmp_path / "a.html"
+    inspect("attention", "--text", "hens lay", "--pair", "cows", "-o", str(page))
+    assert "heatmap" in page.read_text()
+    refused = {
+        ("heads", "--text", "hens"): "--text has no effect on heads",
+        ("attention",): "attention is of a text",
+    }
+    for words, message in refused.items():
+        assert message in inspect(*words, exit_code=1)
+
+
+def test_a_model_without_heads_is_one_that_lost_them(tiny):
+    model, ids = build(tiny(heads=4)).eval(), torch.randint(5, 100, (2, 12))
+    before = model.encode(ids)
+    with without_heads(model, [(0, 1), (1, 0), (1, 3)]):
+        gone = model.encode(ids)
+        removed = removed_units(model.encoder.node, dict(model.named_parameters()))
+        resolved, left = remove_units(model.resolved, dict(model.named_parameters()))
+    assert removed["attention"] == {0: [1], 1: [0, 3]}
+    smaller = build(resolved)
+    smaller.load_state_dict(left)
+    assert torch.allclose(smaller.eval().encode(ids), gone, atol=1e-5)
+    assert torch.equal(model.encode(ids), before)

@@ -11,10 +11,7 @@ from bertc.api import resolve
 from bertc.cost import estimate
 from bertc.cost.planning.world import World
 from bertc.ir.changing.growth import Turned
-from bertc.ir.learning.objective import Clm, Mlm, Term
-from bertc.ir.network.head import TransformHead
 from bertc.ir.program.reading import by_direction
-from bertc.ir.terms.masked import Mntp
 from bertc.learn.objectives import token_logits
 from bertc.learn.step.feed import Feed
 from bertc.learn.step.micro_batches import corruption
@@ -36,7 +33,6 @@ from tests.run.test_minimal_pairs import ROWS, pairs_in
 
 CPU = torch.device("cpu")
 LINE = "layers=2 hidden=32 heads=2 ffn=64 seq=24 vocab=100 dropout=0 steps=10 precision=fp32"
-GPT_BERT = (Term(objective=Mntp(), weight=3), Term(objective=Clm()))
 
 
 @pytest.mark.parametrize(("batch", "causal"), [(32, 2), (20, 1), (250, 16)])
@@ -102,7 +98,7 @@ def test_the_loss_is_that_of_a_masked_and_a_causal_network_in_their_shares(objec
 
 
 def test_a_run_evaluates_both_and_resumes_to_the_bit(tiny, resumes, tmp_path):
-    resumes(tiny(objective=GPT_BERT, microbatch=4, steps=6, eval_every=3, save_every=2), 3)
+    resumes(tiny("objective=3*mntp+clm microbatch=4 steps=6 eval_every=3 save_every=2"), 3)
     *_, last = lines(tmp_path / "straight", "eval")
     shares = 0.75 * last["losses"]["mntp"] + 0.25 * last["losses"]["clm"]
     assert last["loss"] == pytest.approx(shares)
@@ -134,12 +130,9 @@ def test_text_and_pairs_are_scored_in_either_direction(farm_run, tmp_path):
     assert causal.loss == pytest.approx(sum(nats) / len(nats), rel=1e-5)
 
 
-NEXT, MASKED = (Term(objective=Clm()),), (Term(objective=Mlm()),)
-STAGES = {
-    "decoder": {"objective": NEXT, "steps": 3},
-    "encoder": {"objective": MASKED, "steps": 3},
-    "back": {"objective": NEXT, "steps": 3},
-}
+DECODER = 'stage "decoder" { objective=clm steps=3 } '
+ENCODER = 'stage "encoder" { objective=mlm steps=3 } '
+STAGES = DECODER + ENCODER + DECODER.replace("decoder", "back")
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +144,7 @@ def run(tiny: Any, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def made(tiny: Any) -> Any:
-    return tiny(stages=STAGES, save_every=1, eval_every=3, keep="all")
+    return tiny(f"{STAGES} save_every=1 eval_every=3 keep=all")
 
 
 def test_only_directions_differ_and_the_optimiser_goes_on(tiny):
@@ -196,7 +189,7 @@ def test_each_stage_is_evaluated_used_and_exported_in_its_direction(run, cache, 
 
 
 def test_the_head_over_the_vocabulary_goes_on_under_its_other_name(tiny):
-    old, moments, new, after = begun(tiny(stages={n: STAGES[n] for n in ("decoder", "encoder")}))
+    old, moments, new, after = begun(tiny(DECODER + ENCODER))
     before, now = dict(old.named_parameters()), dict(new.named_parameters())
     assert before.keys() == now.keys()
     for name, weight in now.items():
@@ -207,7 +200,7 @@ def test_the_head_over_the_vocabulary_goes_on_under_its_other_name(tiny):
 
 def test_a_stage_costs_what_its_objective_does(tiny):
     stages = estimate(made(tiny)).stages
-    for stage, objective in zip(stages, (NEXT, MASKED, NEXT), strict=True):
-        alone = estimate(tiny(objective=objective, head=TransformHead())).stages[0]
+    for stage, objective in zip(stages, ("clm", "mlm", "clm"), strict=True):
+        alone = estimate(tiny(objective=objective, head="transform")).stages[0]
         assert stage.flops.forward_per_example == alone.flops.forward_per_example
         assert stage.parameters.encoder == alone.parameters.encoder
