@@ -11,17 +11,8 @@ from bertc.ir.base import NAME_RULE, is_plain
 from bertc.ir.methods.batches import MOST_STAGES
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Given, Origin, OriginKind, Program
+from bertc.lang.lowering import grids
 from bertc.lang.lowering.convert import Converter
-from bertc.lang.lowering.grids import (
-    GridAxis,
-    Scope,
-    alternatives,
-    combine,
-    is_too_large,
-    num_parts,
-    num_points,
-    too_many_points,
-)
 from bertc.lang.lowering.ranges import check_ranges, refuse_ranges
 from bertc.lang.lowering.scalars import BAD
 from bertc.lang.lowering.unknown import SpecContext, unknown_setting
@@ -58,7 +49,7 @@ def lower_tree(
     every = [(a.written, a.value) for scope in (main, *stages) for a in scope.axes.values()]
     if not searched:
         refuse_ranges(every, diagnostics)
-    return combine(name, main, stages, base, diagnostics, searched)
+    return grids.combine(name, main, stages, base, diagnostics, searched)
 
 
 class _Lowering:
@@ -69,9 +60,9 @@ class _Lowering:
 
     def scope(
         self, items: Iterable[Item], block: str = "", origin: OriginKind = "written"
-    ) -> Scope:
+    ) -> grids.Scope:
         """Lower the settings among some items; in a stage only STAGE_SETTINGS are allowed."""
-        scope, items, context = Scope(), list(items), self.context
+        scope, items, context = grids.Scope(), list(items), self.context
         if block:
             context = replace(context, written={**context.written, **self.named(items)})
         for item in items:
@@ -94,7 +85,12 @@ class _Lowering:
         return by_name
 
     def setting(
-        self, item: Setting, scope: Scope, block: str, origin: OriginKind, context: SpecContext
+        self,
+        item: Setting,
+        scope: grids.Scope,
+        block: str,
+        origin: OriginKind,
+        context: SpecContext,
     ) -> None:
         written = item.name.text
         setting = self.canonical.get(written)
@@ -128,15 +124,15 @@ class _Lowering:
         if axis.choices or origin == "written":
             scope.axes[setting] = axis
 
-    def axis(self, item: Setting, setting: str, origin: OriginKind) -> GridAxis:
+    def axis(self, item: Setting, setting: str, origin: OriginKind) -> grids.GridAxis:
         name, grid = item.name.text, isinstance(item.value, Grid)
-        axis = GridAxis(setting, name, item.span, [], grid, item.value)
+        axis = grids.GridAxis(setting, name, item.span, [], grid, item.value)
         check_ranges(item.value, name, self.diagnostics)
-        points, size = num_points(item.value), num_parts(item.value)
-        if is_too_large(points, size):
-            too_many_points(points, size, item.span, self.diagnostics)
+        points, size = grids.num_points(item.value), grids.num_parts(item.value)
+        if grids.is_too_large(points, size):
+            grids.too_many_points(points, size, item.span, self.diagnostics)
             return axis
-        values = alternatives(item.value)
+        values = grids.alternatives(item.value)
         axis.grid = axis.grid or len(values) > 1
         for value in values:
             if len(self.diagnostics.found) > MOST_MISTAKES:
@@ -171,7 +167,7 @@ class _Lowering:
         call = Call(item.span, Name(item.name.span, kind), tuple(call_arguments))
         return Setting(item.span, item.name, call)
 
-    def stages(self, blocks: list[Block]) -> list[Scope]:
+    def stages(self, blocks: list[Block]) -> list[grids.Scope]:
         if len(blocks) > MOST_STAGES:
             message = f"{len(blocks):,} blocks; at most {MOST_STAGES} are read"
             self.diagnostics.error("E011", message, blocks[MOST_STAGES].name.span)
@@ -180,7 +176,7 @@ class _Lowering:
         self.stage_names(stages)
         return stages
 
-    def block(self, block: Block) -> Scope | None:
+    def block(self, block: Block) -> grids.Scope | None:
         """Lower a block to a stage; report any other block."""
         if block.label and block_kind(self.canonical.get(block.name.text, ""))[1]:
             self.diagnostics.error(
@@ -220,9 +216,9 @@ class _Lowering:
             fix=Fix(item.span, ""),
         )
 
-    def stage_names(self, stages: list[Scope]) -> None:
+    def stage_names(self, stages: list[grids.Scope]) -> None:
         """Report stages without a name, with one that is not plain, and two with the same."""
-        first: dict[str, Scope] = {}
+        first: dict[str, grids.Scope] = {}
         for index, stage in enumerate(stages):
             assert stage.span is not None, "a stage was written somewhere"
             after = Span(stage.span.source, stage.span.end, stage.span.end)
@@ -252,9 +248,9 @@ class _Lowering:
                 )
             first.setdefault(stage.name, stage)
 
-    def overrides(self, trees: Sequence[Tree]) -> Scope:
+    def overrides(self, trees: Sequence[Tree]) -> grids.Scope:
         """Lower the settings of ``--set`` arguments; later ones replace earlier ones."""
-        scope = Scope()
+        scope = grids.Scope()
         for tree in trees:
             for item in tree.items:
                 if not isinstance(item, Setting):

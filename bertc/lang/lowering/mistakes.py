@@ -7,31 +7,20 @@ from bertc.ir.base import Node, call_text
 from bertc.ir.learning.custom_task import TASKS
 from bertc.lang.lowering.scalars import Slot, describe_value
 from bertc.lang.lowering.unknown_argument import removal, rest_of_line
+from bertc.lang.read import tree
 from bertc.lang.read.parse import OVERRIDE
 from bertc.lang.read.shapes import KindShape, ListShape, WholeShape, arguments, required
-from bertc.lang.read.tree import (
-    Argument,
-    Call,
-    Name,
-    Number,
-    Ratio,
-    Scaled,
-    Series,
-    String,
-    Sum,
-    Value,
-)
 
 
-def wrong_form(value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics) -> None:
+def wrong_form(value: tree.Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report a value that is no kind where a kind is expected."""
     instead, help = "", ""
-    if isinstance(value, String):
+    if isinstance(value, tree.String):
         instead = nearest(value.value, shape.options)
-    elif isinstance(value, Sum | Scaled):
+    elif isinstance(value, tree.Sum | tree.Scaled):
         help = "only objective and data are sums"
-    elif isinstance(value, Number | Series):
-        if isinstance(value, Number) and value.value is None:
+    elif isinstance(value, tree.Number | tree.Series):
+        if isinstance(value, tree.Number) and value.value is None:
             return
         instead = _taking(value, shape)
     problem, note = describe_value(value), f"it is one of: {listed(_words_of(slot.name, shape))}"
@@ -39,7 +28,7 @@ def wrong_form(value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnost
 
 
 def unknown_kind(
-    name: Name, value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics
+    name: tree.Name, value: tree.Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics
 ) -> None:
     """Report a word that names no kind, or a path without quotes."""
     if shape.bare("bare_string") and os.path.lexists(name.text):
@@ -47,8 +36,10 @@ def unknown_kind(
         return
     known, wrong, before, after = _words_of(slot.name, shape), name, "", ""
     if family := [word for word in known if word.startswith(f"{name.text}(")]:  # `kd(logits)`
-        first = value.arguments[0].value if isinstance(value, Call) and value.arguments else None
-        wrong = first if isinstance(first, Name) else Name(value.span, "")
+        first = (
+            value.arguments[0].value if isinstance(value, tree.Call) and value.arguments else None
+        )
+        wrong = first if isinstance(first, tree.Name) else tree.Name(value.span, "")
         known, before, after = family, f"{name.text}(", ")"
     names = [word.removeprefix(before).removesuffix(after) for word in known]
     near = nearest(wrong.text, names) if wrong.text else ""
@@ -76,7 +67,7 @@ def _words_of(setting: str, shape: KindShape) -> list[str]:
     return tasks if setting == "task" and tasks else shape.words
 
 
-def _report_unquoted_path(name: Name, slot: Slot, diagnostics: Diagnostics) -> None:
+def _report_unquoted_path(name: tree.Name, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report an existing path without quotes, which a shell removes after ``--set``."""
     override = name.span.source.name.startswith(OVERRIDE)
     instead = f"./{name.text}" if override else f'"{name.text}"'
@@ -85,7 +76,7 @@ def _report_unquoted_path(name: Name, slot: Slot, diagnostics: Diagnostics) -> N
     slot.refuse(name, "E103", problem, diagnostics, instead, label=label)
 
 
-def list_of_terms(value: Series, slot: Slot, diagnostics: Diagnostics) -> None:
+def list_of_terms(value: tree.Series, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report terms in brackets instead of a sum."""
     instead = " + ".join(item.span.text for item in value.items)
     problem, label = "is a sum, not a list", "terms are joined by +"
@@ -93,7 +84,7 @@ def list_of_terms(value: Series, slot: Slot, diagnostics: Diagnostics) -> None:
 
 
 def missing_argument(
-    name: str, kind: str, node: type[Node], value: Value, diagnostics: Diagnostics
+    name: str, kind: str, node: type[Node], value: tree.Value, diagnostics: Diagnostics
 ) -> None:
     """Report a missing argument that has no default."""
     diagnostics.error(
@@ -105,7 +96,12 @@ def missing_argument(
 
 
 def argument_twice(
-    name: str, again: Argument, first: Argument, call: Value, free: bool, diagnostics: Diagnostics
+    name: str,
+    again: tree.Argument,
+    first: tree.Argument,
+    call: tree.Value,
+    free: bool,
+    diagnostics: Diagnostics,
 ) -> None:
     """Report two arguments of one name; ``free``: the name is chosen by the user."""
     diagnostics.error(
@@ -119,7 +115,7 @@ def argument_twice(
 
 
 def too_many_arguments(
-    argument: Argument, call: Value, node: type[Node], kind: str, diagnostics: Diagnostics
+    argument: tree.Argument, call: tree.Value, node: type[Node], kind: str, diagnostics: Diagnostics
 ) -> None:
     """Report more unnamed arguments than the kind takes."""
     count = len(node.positional)
@@ -134,24 +130,24 @@ def too_many_arguments(
     )
 
 
-def wrong_parts(value: Value, node: type[Node], slot: Slot, diagnostics: Diagnostics) -> None:
+def wrong_parts(value: tree.Value, node: type[Node], slot: Slot, diagnostics: Diagnostics) -> None:
     """Report a ratio with the wrong number of parts, or what is none: ``[80, 10, 10]``."""
     names, instead = "/".join(node.positional), ""
     problem = f"cannot be {describe_value(value)}"
-    if isinstance(value, Ratio):
+    if isinstance(value, tree.Ratio):
         problem = f"has {len(node.positional)} parts, not {len(value.parts)}"
     else:
-        items = value.items if isinstance(value, Series) else ()
-        numbers = [item.value for item in items if isinstance(item, Number) and item.value]
+        items = value.items if isinstance(value, tree.Series) else ()
+        numbers = [item.value for item in items if isinstance(item, tree.Number) and item.value]
         if len(numbers) == len(node.positional):
             percent = 100 if sum(numbers) <= 1 else 1
             instead = "/".join(f"{percent * number:g}" for number in numbers)
     slot.refuse(value, "E108", problem, diagnostics, instead, label=names)
 
 
-def _taking(value: Number | Series, shape: KindShape) -> str:
+def _taking(value: tree.Number | tree.Series, shape: KindShape) -> str:
     """A kind whose one needed argument it may be: ``groups(4)`` of 4, ``map([0, 0])`` of a list."""
-    number = value.value if isinstance(value, Number) else None
+    number = value.value if isinstance(value, tree.Number) else None
     if number == 0 and "none" in shape.options:
         return "none"
     form = WholeShape if isinstance(number, int) else ListShape

@@ -2,38 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from bertc.base.diagnostics import Source, Span
-from bertc.lang.read import numbers
+from bertc.lang.read import numbers, tree
 from bertc.lang.read.grammar import END, grammar
 from bertc.lang.read.scan import Token
-from bertc.lang.read.tree import (
-    Argument,
-    Block,
-    Call,
-    Extends,
-    Grid,
-    Item,
-    Name,
-    Number,
-    Placed,
-    Range,
-    Ratio,
-    Scaled,
-    Series,
-    Setting,
-    String,
-    Sum,
-    Value,
-)
 
-Child = Token | Placed
+Child = Token | tree.Placed
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)")
 _ESCAPED = {"n": "\n", "t": "\t"}
 LEAVES = ("NUMBER", "RANGE", "NAME", "STRING")
 """Terminals that are values by themselves."""
-NODES = (Number, Name, String, Call, Series, Ratio, Scaled, Sum, Range, Grid)
+NODES = get_args(tree.Value)
 
 
 class Builder:
@@ -42,64 +23,68 @@ class Builder:
     def __init__(self, source: Source) -> None:
         self.source = source
 
-    def node(self, rule: str, children: list[Child]) -> Placed:
+    def node(self, rule: str, children: list[Child]) -> tree.Placed:
         """The node of a rule, from its tokens and the nodes below it."""
         span = self.span(children[0], children[-1])
         values = [child for child in map(self.leaf, children) if isinstance(child, NODES)]
         match rule:
             case "setting":
-                return Setting(span, self.name(children[0]), values[-1])
+                return tree.Setting(span, self.name(children[0]), values[-1])
             case "extends":
                 target = values[-1]
-                assert isinstance(target, Name | String), "the grammar allows a name or a string"
-                return Extends(span, target)
+                assert isinstance(target, tree.Name | tree.String), (
+                    "the grammar allows a name or a string"
+                )
+                return tree.Extends(span, target)
             case "block":
                 return self.block(children)
             case "call":
                 inside = (c for c in children[2:] if not isinstance(c, Token) or c.kind in LEAVES)
                 arguments = map(self.argument, inside)
-                return Call(span, self.name(children[0]), tuple(arguments))
+                return tree.Call(span, self.name(children[0]), tuple(arguments))
             case "named":
-                return Argument(span, self.name(children[0]), values[-1])
+                return tree.Argument(span, self.name(children[0]), values[-1])
             case "list":
-                return Series(span, tuple(values))
+                return tree.Series(span, tuple(values))
             case "grid":
-                return Grid(span, tuple(values))
+                return tree.Grid(span, tuple(values))
             case "ratio":
-                return Ratio(span, tuple(v for v in values if isinstance(v, Number)))
+                return tree.Ratio(span, tuple(v for v in values if isinstance(v, tree.Number)))
             case "scaled":
                 first, second = values
-                swap = isinstance(second, Number) and not isinstance(first, Number)
-                return Scaled(span, second, first) if swap else Scaled(span, first, second)
+                swap = isinstance(second, tree.Number) and not isinstance(first, tree.Number)
+                return (
+                    tree.Scaled(span, second, first) if swap else tree.Scaled(span, first, second)
+                )
             case "sum":
-                return Sum(span, tuple(values))
+                return tree.Sum(span, tuple(values))
         raise AssertionError(f"the grammar has a rule {rule} that is not built")
 
-    def block(self, children: list[Child]) -> Block:
+    def block(self, children: list[Child]) -> tree.Block:
         """A block from its header, items and closing brace."""
         label = self.leaf(children[1])
-        items = tuple(c for c in children if isinstance(c, Item))
-        return Block(
+        items = tuple(c for c in children if isinstance(c, tree.Item))
+        return tree.Block(
             self.span(children[0], children[-1]),
             self.name(children[0]),
-            label if isinstance(label, String) else None,
+            label if isinstance(label, tree.String) else None,
             items,
         )
 
-    def argument(self, child: Child) -> Argument:
+    def argument(self, child: Child) -> tree.Argument:
         """An argument, named or not."""
-        if isinstance(child, Argument):
+        if isinstance(child, tree.Argument):
             return child
         value = self.leaf(child)
         assert isinstance(value, NODES), "the grammar allows values as arguments"
-        return Argument(value.span, None, value)
+        return tree.Argument(value.span, None, value)
 
-    def name(self, child: Child) -> Name:
+    def name(self, child: Child) -> tree.Name:
         """The word that begins a rule."""
         assert isinstance(child, Token), "a rule that needs a name begins with its token"
-        return Name(self.span(child, child), child.text)
+        return tree.Name(self.span(child, child), child.text)
 
-    def leaf(self, child: Child) -> Child | Value:
+    def leaf(self, child: Child) -> Child | tree.Value:
         """A token that is a value by itself, as the value; anything else unchanged."""
         if not isinstance(child, Token):
             return child
@@ -109,19 +94,19 @@ class Builder:
             case "RANGE":
                 return self.range(child)
             case "NAME":
-                return Name(self.span(child, child), child.text)
+                return tree.Name(self.span(child, child), child.text)
             case "STRING":
                 value = _ESCAPE.sub(_unescape, child.text[1:-1])
-                return String(self.span(child, child), value)
+                return tree.String(self.span(child, child), value)
         return child
 
-    def range(self, token: Token) -> Range:
+    def range(self, token: Token) -> tree.Range:
         """A range from its token: two numbers, and perhaps a scale."""
         low, high = (
             _number(Span(self.source, token.start + start, token.start + end))
             for start, end in numbers.range_ends(token.text)
         )
-        return Range(self.span(token, token), low, high, token.text.partition(":")[2].strip())
+        return tree.Range(self.span(token, token), low, high, token.text.partition(":")[2].strip())
 
     def span(self, first: Child, last: Child) -> Span:
         """The span from the start of one to the end of the other."""
@@ -130,14 +115,14 @@ class Builder:
         return Span(self.source, start, end)
 
 
-def _number(span: Span) -> Number:
+def _number(span: Span) -> tree.Number:
     text = span.text
     try:
         value = numbers.read_number(text)
     except numbers.NotANumberError:  # reported by the scanner
-        return Number(span, text, None)
+        return tree.Number(span, text, None)
     unit = numbers.counted_in(text)
-    return Number(
+    return tree.Number(
         span, text, value, text.endswith("%"), numbers.HOURS_UNIT if unit in numbers.HOURS else unit
     )
 
@@ -161,7 +146,7 @@ class Mistake(NamedTuple):
     expected: frozenset[str]
 
 
-def parse_items(tokens: Sequence[Token], source: Source) -> tuple[list[Item], Mistake | None]:
+def parse_items(tokens: Sequence[Token], source: Source) -> tuple[list[tree.Item], Mistake | None]:
     """The items of a correct token list, or none and its first mistake."""
     machine = _Machine(Builder(source))
     end = tokens[-1].end if tokens else 0
@@ -186,7 +171,7 @@ class _Machine:
         self.table = grammar()
         self.states = [self.table.start]
         self.values: list[Child | list[Child]] = []
-        self.items: list[Item] = []
+        self.items: list[tree.Item] = []
 
     def feed(self, token: Token) -> bool:
         """Advance over a token, building the rules that it completes; False if not allowed."""
@@ -214,7 +199,7 @@ class _Machine:
         if production.inline:
             self.values.append(_joined(parts))
         elif production.name == "start":
-            self.items = [child for child in _joined(parts) if isinstance(child, Item)]
+            self.items = [child for child in _joined(parts) if isinstance(child, tree.Item)]
         elif production.lone and len(parts) == 1:
             self.values.append(parts[0])
         else:
