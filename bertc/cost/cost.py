@@ -114,9 +114,8 @@ def estimate(
         _stage(stage, counted, target, budget, layout, convention, length)
         for stage, counted, length in zip(resolved.stages, counts, lengths, strict=True)
     )
-    pruned = expected(resolved)
     left = None
-    if pruned:
+    if pruned := expected(resolved):
         cut = estimate(pruned, target, convention, devices, lengths)
         left = figures.Pruned(cut.parameters.total, cut.stages[-1].flops.forward_per_example)
     return Estimate(

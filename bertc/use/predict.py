@@ -19,7 +19,7 @@ from bertc.run.evaluation.answers import Answers
 from bertc.run.evaluation.task_inference import answer
 from bertc.run.evaluation.task_lookup import columns_told, task_of
 from bertc.run.models.loading import load, placed
-from bertc.run.records.calibration import fit_of
+from bertc.run.records.calibration import fit_of_head
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskSet
 from bertc.tasks.examples.task_rows import notes_on_cuts
@@ -149,7 +149,7 @@ def predicted_parts(
     examples = examples_of(of_any_number(chosen), DataPart(file, labelled=False))
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
-    fit = fit_of(run, model, chosen.title)
+    fit = fit_of_head(run, model, chosen.title)
     with closing(choose(quiet)) as display:
         while True:
             with columns_told(chosen):

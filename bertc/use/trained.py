@@ -25,7 +25,7 @@ from bertc.run.evaluation.task_lookup import imported, task_of
 from bertc.run.evaluation.without import transformer_of
 from bertc.run.models.loading import load as load_model
 from bertc.run.models.vectors import batch_of_rows, embed
-from bertc.run.records.calibration import fit_of
+from bertc.run.records.calibration import fit_of_head
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task_rows import template_of
 from bertc.tasks.layouts import example
@@ -182,7 +182,7 @@ class Trained(Model):
         examples = [_example(task_read, number, row) for number, row in enumerate(rows)]
         if not examples:
             return []
-        vocabulary, fit = self.tokenizer.vocabulary, fit_of(self.folder, self, chosen.title)
+        vocabulary, fit = self.tokenizer.vocabulary, fit_of_head(self.folder, self, chosen.title)
         return [*answered(self, stage, chosen, examples, vocabulary, fit=fit).each()]
 
 

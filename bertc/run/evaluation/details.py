@@ -15,7 +15,7 @@ from bertc.ir.learning.answer import Several, label_names
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers, several_answers
-from bertc.run.records.calibration import fit_of, thresholds, write_fit
+from bertc.run.records.calibration import fit_of_head, thresholds, write_fit
 from bertc.tasks.layouts.example import Examples, TextExample, gold
 from bertc.tasks.metrics.calibration import (
     NO_FIT,
@@ -48,7 +48,7 @@ class Details:
             return
         where, several = f"{task.title} {part}", isinstance(task.answer, Several)
         right_nc = _right(task, examples)
-        fit = fit_of(self.run, model, task.title)
+        fit = fit_of_head(self.run, model, task.title)
         if self.fits:
             fit = fitted(answers.scores, right_nc, several)
             try:

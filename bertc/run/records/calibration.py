@@ -28,7 +28,7 @@ def write_fit(run: Path, model: Model, title: str, fit: HeadFit) -> None:
     durable.replace(run / CALIBRATION, json.dumps(known, indent=1).encode())
 
 
-def fit_of(run: Path, model: Model, title: str) -> HeadFit:
+def fit_of_head(run: Path, model: Model, title: str) -> HeadFit:
     """The fit of a task's head; none after more training, or without one."""
     known = _read(run).get(title)
     return _fit(known, _weights(model, title)) if known else NO_FIT
