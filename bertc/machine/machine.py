@@ -84,10 +84,9 @@ def refuse_too_few_devices(wanted: str, processes: int) -> None:
         return
     devices = torch.cuda.device_count()
     if processes > devices:
-        raise MachineError(
-            f"{processes} processes need a GPU each, but this machine has {devices}",
-            help=f"--nproc {devices}" if devices > 1 else "leave --nproc out",
-        )
+        message = f"{processes} processes need a GPU each, but this machine has {devices}"
+        help = f"--nproc {devices}" if devices > 1 else "leave --nproc out"
+        raise MachineError(message, help)
 
 
 def make_plan(

@@ -128,13 +128,11 @@ def out_of_memory(stage: Stage, micro: int, rehearse: Callable[[int], None] | No
     rows = next((n for n in smaller if rehearse is None or _fits(rehearse, n)), 0)
     what = f"stage {stage.name}: {micro} examples of {stage.seq} tokens at once do not fit"
     if not rows:
-        return MachineError(
-            f"{what}, nor does one", help="a smaller model, a shorter seq, or a larger device"
-        )
+        help = "a smaller model, a shorter seq, or a larger device"
+        return MachineError(f"{what}, nor does one", help)
     does = "do" if rehearse else "might"
-    return MachineError(
-        f"{what} in memory; {rows} {does}", help=f"--resume --set microbatch={rows}"
-    )
+    help = f"--resume --set microbatch={rows}"
+    return MachineError(f"{what} in memory; {rows} {does}", help)
 
 
 def _fits(rehearse: Callable[[int], None], rows: int) -> bool:

@@ -197,11 +197,7 @@ def sample(
                 characters = sum(len(text) for _, text, _, _ in entries)
             progress.advance(amount)
         progress.end()
-    sentences = [
-        (name, sentence)
-        for _, text, how, name in entries
-        for sentence in split_sentences(text, how)
-    ]
+    sentences = [(name, s) for _, text, how, name in entries for s in split_sentences(text, how)]
     return _thin_sentences(sentences, smoothing)
 
 
@@ -213,10 +209,7 @@ def _thin_sentences(sentences: list[tuple[str, str]], smoothing: float) -> list[
     for language, sentence in sentences:
         size[language] += len(sentence)
     rarest = min(size.values(), default=1.0)
-    rank_limit = {
-        name: (rarest / characters) ** (1 - smoothing) * _HASHES
-        for name, characters in size.items()
-    }
+    rank_limit = {name: (rarest / n) ** (1 - smoothing) * _HASHES for name, n in size.items()}
     return [sentence for name, sentence in sentences if _rank(f"{sentence}\0") < rank_limit[name]]
 
 

@@ -168,15 +168,14 @@ class FolderAt:
                 return [self._files.info(self.root)]
             return list(self._files.glob(self.root, detail=True).values())
 
-        return [
-            (
-                name if "://" in (name := str(entry["name"])) else f"{scheme}://{name}",
-                int(entry["size"] or 0),
-                str(next((entry[key] for key in VERSIONS if entry.get(key)), "")),
-            )
-            for entry in self._if_there(listed, "", [])
-            if entry["type"] == "file"
-        ]
+        files = list[tuple[str, int, str]]()
+        for entry in self._if_there(listed, "", []):
+            if entry["type"] == "file":
+                version = next((entry[key] for key in VERSIONS if entry.get(key)), "")
+                name = str(entry["name"])
+                address = name if "://" in name else f"{scheme}://{name}"
+                files.append((address, int(entry["size"] or 0), str(version)))
+        return files
 
     def _at(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
@@ -265,9 +264,8 @@ class FolderAt:
         text = "" if isinstance(error, AttributeError) else str(error)
         said = (text or "no whole answer came in time").splitlines()[0][:200]
         kind = CannotWriteError if access == "write" else missing
-        return kind(
-            f"cannot {access} {self.address}{f'/{name}' * bool(name)}: {tries}{said}", remedy
-        )
+        address = f"{self.address}/{name}" if name else self.address
+        return kind(f"cannot {access} {address}: {tries}{said}", remedy)
 
 
 @contextmanager

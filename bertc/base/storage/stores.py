@@ -42,14 +42,12 @@ def opened(address: str) -> tuple[Any, str]:
         files, root = fsspec.core.url_to_fs(address, use_listings_cache=False, **options)
     except ImportError:
         package = LIBRARIES.get(scheme, f"the package of fsspec for {scheme}://")
-        raise MissingInputError(
-            f"{address}: {scheme}:// needs another package", f"pip install {package}"
-        ) from None
+        message = f"{address}: {scheme}:// needs another package"
+        raise MissingInputError(message, f"pip install {package}") from None
     except ValueError:
-        raise MissingInputError(
-            f"{address}: no store has addresses with {scheme}://",
-            "a folder, or an address such as s3://bucket/folder",
-        ) from None
+        message = f"{address}: no store has addresses with {scheme}://"
+        help = "a folder, or an address such as s3://bucket/folder"
+        raise MissingInputError(message, help) from None
     files.retries = 1  # those of s3fs, and of botocore, would multiply the tries of FolderAt
     return files, root
 

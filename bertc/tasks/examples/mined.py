@@ -72,10 +72,7 @@ def mined(
     facts = obtain(folder, make, progress)
     told = f"{title}: {facts['false']:,} texts above {node.margin:g} of their positive's score"
     progress.note(f"{told} are no negatives; {facts['drawn']:,} of the negatives are random")
-    return [
-        tuple(written[passages[number]] for number in row)
-        for row in np.load(folder / FILE).tolist()
-    ]
+    return [tuple(written[passages[n]] for n in row) for row in np.load(folder / FILE).tolist()]
 
 
 def _positives(

@@ -46,10 +46,9 @@ class _TextRows:
         if not (mark := getattr(late, name)):
             return []
         if (token := self.token(mark)) is None:
-            raise DataError(
-                f"the vocabulary has no token {mark!r}, which {name} puts before texts",
-                f"{name}=... with a token that it has, as [unused0] in BERT's, or leave it out",
-            )
+            message = f"the vocabulary has no token {mark!r}, which {name} puts before texts"
+            help = f"{name}=... with a token that it has, as [unused0] in BERT's, or leave it out"
+            raise DataError(message, help)
         return [token]
 
 

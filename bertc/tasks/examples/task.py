@@ -179,9 +179,8 @@ def _laid_out(
         numbers_t *= (rows.uses[from_t] & ATTENDED) > 0
     if kind == "span":
         ends_n2 = first_n[:, None] + rows.targets[chosen_n]
-        positions, targets, weights = _by_row(
-            (first_n, ends_n2, rows.there[chosen_n]), num_rows, row_n, nth_n
-        )
+        values = (first_n, ends_n2, rows.there[chosen_n])
+        positions, targets, weights = _by_row(values, num_rows, row_n, nth_n)
     elif kind == "tags":
         positions, targets, weights = _words(rows, chosen_n, row_n, first_n)
     else:

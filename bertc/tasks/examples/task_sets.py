@@ -80,10 +80,9 @@ def draw_learned_examples(task: AnyTask, examples: Examples) -> Examples:
         swapped = (replace(e, key=f"{e.key}, swapped", texts=e.texts[::-1]) for e in pairs)
         examples = [*examples, *swapped]
     if task.examples > len(examples):
-        raise DataError(
-            f"{task.title} has {len(examples):,} training examples, not {task.examples:,}",
-            help="without examples=... all are counted; fewer are drawn from them",
-        )
+        message = f"{task.title} has {len(examples):,} training examples, not {task.examples:,}"
+        help = "without examples=... all are counted; fewer are drawn from them"
+        raise DataError(message, help)
     return _drawn(examples, task.examples, "examples", task.title)
 
 

@@ -112,13 +112,11 @@ def _pair(
         case [good, bad] if columns[0] == "good":
             groups = {"UID": named("phenomenon").get("phenomenon", stem)}
             before = text(row["context"], place, "context") if row["context"] else ""
-            return _read_continuations(
-                place, [" " * bool(before) + end for end in (good, bad)], groups, before
-            )
+            ends = [" " * bool(before) + end for end in (good, bad)]
+            return _read_continuations(place, ends, groups, before)
         case [good, bad]:
-            return MinimalPair(
-                place, (good, bad), (0, 0), {"UID": stem} | named(*LAYOUTS[*columns,])
-            )
+            groups = {"UID": stem} | named(*LAYOUTS[*columns,])
+            return MinimalPair(place, (good, bad), (0, 0), groups)
     raise AssertionError("a layout without pairs")
 
 

@@ -54,9 +54,7 @@ def _answer(
         return None
     if isinstance(task, Regress):
         by_column = zip(cells, names, strict=True)
-        scores = tuple(
-            read.number(cell, place, name, text_column=task.text) for cell, name in by_column
-        )
+        scores = tuple(read.number(c, place, name, text_column=task.text) for c, name in by_column)
         return scores[0] if isinstance(task.label, str) else scores
     if isinstance(task.labels, Many) and several:
         if first is None:
@@ -103,10 +101,9 @@ def _right(name: str, choices: tuple[str, ...], place: str) -> int:
     at = int(name) if name.isdecimal() else letter
     if not 0 <= at < len(choices):
         last = len(choices) - 1
-        raise DataError(
-            f"{place}: the right one is {name[:60]!r}, there are {len(choices)} choices",
-            f"a number from 0 to {last}, or a letter from A to {chr(ord('A') + last)}",
-        )
+        message = f"{place}: the right one is {name[:60]!r}, there are {len(choices)} choices"
+        help = f"a number from 0 to {last}, or a letter from A to {chr(ord('A') + last)}"
+        raise DataError(message, help)
     return at
 
 
@@ -118,11 +115,8 @@ def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
     rows = rows_of(part, (task.words,), (task.tags,))
     for key, place, (cell, tags_cell) in rows:
         sentence = read.words(cell, place, task.words)
-        tags = (
-            read.words(tags_cell, place, task.tags)
-            if part.labelled or tags_cell is not None
-            else ()
-        )
+        known = part.labelled or tags_cell is not None
+        tags = read.words(tags_cell, place, task.tags) if known else ()
         if not sentence:
             raise DataError(f"{place}: {task.words!r} has no words")
         if len(tags) != len(sentence) and (part.labelled or tags):
@@ -145,10 +139,8 @@ def read_questions(task: Read, part: DataPart) -> Iterator[example.QuestionExamp
         if answer is None and not part.labelled:
             yield example.QuestionExample(key, context, question_text, (), None)
             continue
-        answers = tuple(
-            checked_answer(answer_text, first, context, place)
-            for answer_text, first in _answers(task, answer, start, place)
-        )
+        read_answers = _answers(task, answer, start, place)
+        answers = tuple(checked_answer(*each, context, place) for each in read_answers)
         if not answers and not task.unanswerable:
             raise DataError(f"{place}: an empty answer", "unanswerable=true allows them")
         yield example.QuestionExample(key, context, question_text, answers, bool(answers))

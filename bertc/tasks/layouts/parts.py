@@ -9,27 +9,19 @@ from bertc.base.storage.paths import check_path, is_file, is_taken, names_in, us
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.learning.vector_task import Embed, Rerank
-from bertc.tasks.layouts import own
+from bertc.tasks.layouts import official, own
 from bertc.tasks.layouts.conll import read_tagging, tagging_parts
 from bertc.tasks.layouts.example import Example
-from bertc.tasks.layouts.official import (
-    glue_parts,
-    race_parts,
-    read_glue,
-    read_race,
-    read_squad,
-    read_xnli,
-    squad_parts,
-    xnli_parts,
-)
 from bertc.tasks.layouts.related import read_ranked, related
 from bertc.tasks.layouts.table import DataPart, DataParts, ExampleSource, source_name
 
 LAYOUTS: Mapping[
     type, tuple[Callable[[Any], DataParts], Callable[[Any, DataPart], Iterable[Example]]]
 ] = {
-    Glue: (glue_parts, read_glue), Xnli: (xnli_parts, read_xnli),
-    Squad: (squad_parts, read_squad), Race: (race_parts, read_race),
+    Glue: (official.glue_parts, official.read_glue),
+    Xnli: (official.xnli_parts, official.read_xnli),
+    Squad: (official.squad_parts, official.read_squad),
+    Race: (official.race_parts, official.read_race),
     Tagging: (tagging_parts, read_tagging),
     Classify: (own.own_parts, own.read_answered), Regress: (own.own_parts, own.read_answered),
     Choose: (own.own_parts, own.read_choices), Tag: (own.own_parts, own.read_tagged),
@@ -76,11 +68,8 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataP
         return {data: DataPart(user_path(data))}
     parts = named_parts(task)
     stem = part or "dev"
-    chosen = {
-        name: where
-        for name, where in parts.items()
-        if name == stem or name.startswith((f"{stem}-", f"{stem}_"))
-    }
+    variants = (f"{stem}-", f"{stem}_")
+    chosen = {n: p for n, p in parts.items() if n == stem or n.startswith(variants)}
     if part and not chosen:
         named = f"--task \"{task.kind}({part}='...')\""
         part_named(task, part, named if part in CUSTOM_PARTS else "check its name")

@@ -92,9 +92,8 @@ def related(task: Embed, part: DataPart) -> Iterator[Example]:
     for key, place, (*cells, cell) in table.rows_of(part, columns, (task.score,)):
         texts = read_texts(cells[:2], columns[:2], place)
         texts += tuple(chain(*(_negatives(task, c, texts[-1], place) for c in cells[2:])))
-        yield TextExample(
-            key, texts, None if cell in hidden else _scores_in(task, cell, texts, place)
-        )
+        answer = None if cell in hidden else _scores_in(task, cell, texts, place)
+        yield TextExample(key, texts, answer)
 
 
 def read_ranked(task: Rerank, part: DataPart) -> Iterator[Example]:

@@ -84,10 +84,9 @@ def only(files: dict[str, Path], pattern: str, data: str) -> Path | None:
     """The only file whose name matches, None if there is none."""
     matches = [path for name, path in files.items() if re.search(pattern, name.lower())]
     if len(matches) > 1:
-        raise DataError(
-            f"{data}: {listed(path.name for path in matches)} could each be the one part",
-            "write how the names of the right files begin after the folder, as in wikiann/en",
-        )
+        message = f"{data}: {listed(path.name for path in matches)} could each be the one part"
+        help = "write how the names of the right files begin after the folder, as in wikiann/en"
+        raise DataError(message, help)
     return matches[0] if matches else None
 
 

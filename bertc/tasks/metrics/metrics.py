@@ -52,9 +52,8 @@ def judge(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str,
     as 0 then, so that a model that learned nothing has a number to compare and average.
     """
     if not examples:
-        raise DataError(
-            "there are no examples to score", "name a part with labels and at least one row"
-        )
+        message = "there are no examples to score"
+        raise DataError(message, "name a part with labels and at least one row")
     assert len(examples) == len(answers), f"{len(answers)} answers to {len(examples)} examples"
     if isinstance(task, Rerank):
         return _measure_reranked(task, examples, answers)
@@ -87,9 +86,8 @@ def _measure_reranked(task: Rerank, examples: Examples, answers: AnswerValues) -
         of[passage] = score, max(grade, of.get(passage, (0.0, 0.0))[1])
     right = [of for of in passages.values() if any(grade > 0 for _, grade in of.values())]
     if not right:
-        raise DataError(
-            f"no query has a passage with a {task.label} above 0", "each query needs a right one"
-        )
+        message = f"no query has a passage with a {task.label} above 0"
+        raise DataError(message, "each query needs a right one")
     by_score = [sorted(of.items(), key=lambda item: -item[1][0]) for of in right]
     ranked = [[text for text, _ in of] for of in by_score]
     grades = [{text: grade for text, (_, grade) in of.items() if grade > 0} for of in right]
@@ -257,7 +255,7 @@ def by_class(task: AnyTask, examples: Examples, answers: AnswerValues) -> ByClas
             hits[name] / (right[name] or 1),
             2 * hits[name] / (answered[name] + right[name]),
             right[name],
-        )  # fmt: skip
+        )
         for name in sorted({*right, *answered})
     }
     return ByClass(fmean(score.f1 for score in classes.values()), classes) if classes else None

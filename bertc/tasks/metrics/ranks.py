@@ -15,11 +15,9 @@ def ranked_scores(
     relevant: Sequence[Mapping[str, float]],
 ) -> dict[str, float]:
     """Means over queries, each with its documents by rank and the grades of relevant ones."""
-    values = {
-        metric: [_value(metric, *pair) for pair in zip(ranked, relevant, strict=True)]
-        for metric in metrics
-    }
-    return {metric: math.fsum(of) / len(of) for metric, of in values.items()}
+    pairs = [*zip(ranked, relevant, strict=True)]
+    sums = {metric: math.fsum(_value(metric, *pair) for pair in pairs) for metric in metrics}
+    return {metric: total / len(pairs) for metric, total in sums.items()}
 
 
 def _value(metric: Metric, ranked: Sequence[str], grades: Mapping[str, float]) -> float:

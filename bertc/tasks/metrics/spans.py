@@ -73,9 +73,8 @@ def decode_plain(
     null = float((start_ws[:, 0] + end_ws[:, 0]).min())
     text_ws = offsets_ws2[..., 0] >= 0
     start_ws = np.where(text_ws & _most_context(windows, offsets_ws2), start_ws, -np.inf)
-    end_ws = np.pad(
-        np.where(text_ws, end_ws, -np.inf), ((0, 0), (0, longest - 1)), constant_values=-np.inf
-    )
+    end_ws = np.where(text_ws, end_ws, -np.inf)
+    end_ws = np.pad(end_ws, ((0, 0), (0, longest - 1)), constant_values=-np.inf)
     end_wsf = np.lib.stride_tricks.sliding_window_view(end_ws, longest, axis=1)
     score_wsf = start_ws[..., None] + end_wsf
     scored_places = (

@@ -183,10 +183,9 @@ def _arrange_shards(
     stage, slow = place[0], any(shard.slow for shard in shards)
     key = how(arrangement, stage)
     if slow and len(shards) > WINDOW and not all(key in shard.counts for shard in shards):
-        raise DataError(
-            f"the text of stage {stage.name} is prepared for other rows: how many is unknown",
-            "prepare it with the format, pairs, seq, pack and seed of this spec, or copy it here",
-        )
+        message = f"the text of stage {stage.name} is prepared for other rows: how many is unknown"
+        help = "prepare it with the format, pairs, seq, pack and seed of this spec, or copy it here"
+        raise DataError(message, help)
     indexed = [_index(shard, shard.counts.get(key), arrangement, place) for shard in shards]
     total = Counter[str]()
     for one in indexed:

@@ -130,10 +130,8 @@ class RunningRows(ABC):
 
     def heldout_rows(self, batch: int, examples: int) -> int:
         """The number of rows that ``heldout`` yields."""
-        return batch * sum(
-            min(batches, self._batches_of(_size(texts), batch))
-            for _, texts, batches in self._heldout_parts(batch, examples)
-        )
+        parts = self._heldout_parts(batch, examples)
+        return batch * sum(min(n, self._batches_of(_size(texts), batch)) for _, texts, n in parts)
 
     def _heldout_parts(self, batch: int, examples: int) -> Iterator[tuple[int, Texts, int]]:
         """Each language with its held-out texts and the number of batches to read."""

@@ -154,10 +154,8 @@ class StageData:
 
     def _quotas(self) -> list[int]:
         largest = max(self.weights)
-        return [
-            max(1, round(len(source.copies[0]) * weight / largest))
-            for source, weight in zip(self.train_sources, self.weights, strict=True)
-        ]
+        pairs = zip(self.train_sources, self.weights, strict=True)
+        return [max(1, round(len(source.copies[0]) * w / largest)) for source, w in pairs]
 
     def _places(self, positions: NDArray[np.int64]) -> Places:
         """The places of positions in the endless sequence of examples; caches the current block."""
@@ -195,10 +193,8 @@ class StageData:
         sources, draws = np.empty_like(positions), np.empty_like(positions)
         for number, group in enumerate(groups):
             here, address = chosen == number, ("mix", number) if number else ("mix",)
-            group_quotas = [quotas[source] for source in group]
-            nth_sources, draws[here] = order.mixed(
-                positions[here], group_quotas, self.seed, *address
-            )
+            of_group = [quotas[source] for source in group]
+            nth_sources, draws[here] = order.mixed(positions[here], of_group, self.seed, *address)
             sources[here] = np.array(group)[nth_sources]
         result = Places(sources, *(np.zeros_like(positions) for _ in range(3)))
         for number, source in enumerate(self.train_sources):
@@ -217,9 +213,9 @@ class StageData:
             batch.languages[entries.rows] = drawn[entries.source].languages
         groups = places.sources << COPY_BITS | places.copies
         batch.example_ids[:] = groups << ROW_BITS | places.rows
-        batch.copies[:] = (
-            places.epochs % self.static_copies if self.static_copies else places.epochs
-        )
+        batch.copies[:] = places.epochs
+        if self.static_copies:
+            batch.copies[:] %= self.static_copies
         return batch
 
     def origins(self, step: int) -> Iterator[ShardEntries]:
@@ -251,10 +247,7 @@ class StageData:
             return
         shuffled = order.shards_in_order(len(copy.sizes), self.seed, "order", source, epoch)
         first = int(np.flatnonzero(shuffled == shard)[0]) // copy.window * copy.window
-        here, following = (
-            shuffled[first:][: copy.window],
-            shuffled[first + copy.window :][: copy.window],
-        )
+        here, following = (shuffled[at:][: copy.window] for at in (first, first + copy.window))
         # A batch reads of two windows at most.
         self._ahead[source] = [*windows[-1:], {(epoch, other) for other in here.tolist()}]
         shards = [*here.tolist(), *following.tolist()]

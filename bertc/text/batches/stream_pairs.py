@@ -56,13 +56,10 @@ class StreamPairs(RunningRows):
         """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each."""
         chosen, text = rows or slice(None), self.text
         first = self._lanes(text, self.batch)
-        lanes = Lanes(
-            np.concatenate(
-                [first.places[chosen] + k * self.reuse for k in range(step, step + steps)]
-            ),
-            np.tile(first.backward[chosen], steps),
-        )
-        bits_bn = [self._bits(self.batch, "train", k)[chosen] for k in range(step, step + steps)]
+        numbers = range(step, step + steps)
+        places_b = np.concatenate([first.places[chosen] + k * self.reuse for k in numbers])
+        lanes = Lanes(places_b, np.tile(first.backward[chosen], steps))
+        bits_bn = [self._bits(self.batch, "train", k)[chosen] for k in numbers]
         batch = self._rows(text, lanes, np.concatenate(bits_bn))
         if self.static_copies:
             batch.copies[:] %= self.static_copies
@@ -101,9 +98,8 @@ class StreamPairs(RunningRows):
         a_b, place_b, _, elsewhere_b = cut_segments(text, begins, room, bits_bn)
         lane_s, middle_b1 = np.arange(seq), (reuse + a_b)[:, None]
         in_b_bs = lane_s > middle_b1
-        places_bs = np.where(
-            in_b_bs, place_b[:, None] + lane_s - middle_b1 - 1, lanes.places[:, None] + lane_s
-        )
+        second_bs = place_b[:, None] + lane_s - middle_b1 - 1
+        places_bs = np.where(in_b_bs, second_bs, lanes.places[:, None] + lane_s)
         batch = empty_batch(len(a_b), seq, 1, self.vocabulary.pad)
         batch.token_ids[:] = text.read(lanes.of_tokens(places_bs))
         batch.token_ids[lane_s == middle_b1] = self.vocabulary.sep

@@ -12,15 +12,9 @@ from bertc.base.cores import available_cores
 from bertc.base.diagnostics import DataError, UsageError, several
 from bertc.base.storage.place import FolderAt
 from bertc.text.cache.store import MANIFEST_FILE, Facts, Progress, clear
+from bertc.text.prepared import opening
 from bertc.text.prepared.making import rows_of
-from bertc.text.prepared.opening import (
-    PreparedPart,
-    PreparedText,
-    copy_part,
-    part_at,
-    put_folder,
-    write_corpus,
-)
+from bertc.text.prepared.opening import PreparedPart, part_at, put_folder
 from bertc.text.prepared.plan import HELD_OUT, TOKENIZER, PreparationPlan, read_plan
 from bertc.text.rows import rewriting
 from bertc.text.rows.cleaning import copies, keys_in
@@ -30,7 +24,7 @@ STORE_READERS = 16
 """Requests to a store at once, where parts are looked at."""
 
 
-def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
+def finish_preparing(place: FolderAt, progress: Progress) -> opening.PreparedText:
     """Write the manifest of a place whose parts are all there.
 
     Another process may do so at once: a change of a part changes nothing the second time.
@@ -56,7 +50,7 @@ def finish_preparing(place: FolderAt, progress: Progress) -> PreparedText:
     put_folder(place, HELD_OUT, lambda folder: _join_parts(folder, place, plan, parts), anew=True)
     heldout = part_at(place, HELD_OUT)
     assert heldout is not None
-    corpus = write_corpus(place, plan, parts, heldout)
+    corpus = opening.write_corpus(place, plan, parts, heldout)
     if place.folder:
         clear(place.folder)
     return corpus
@@ -111,7 +105,7 @@ def _change(
 
     def fill(folder: Path) -> Facts:
         now = part_at(place, part.name, plan) or part  # changed meanwhile by another process
-        facts = rewriting.rewrite(folder, copy_part(place, now, folder), dtype, change)
+        facts = rewriting.rewrite(folder, opening.copy_part(place, now, folder), dtype, change)
         return {**facts, "rows": rows_of(plan, folder), "plan": plan.fingerprint}
 
     put_folder(place, part.name, fill, anew=True)
@@ -131,9 +125,8 @@ def _join_parts(
             files = [f"heldout.{file}" for file in TOKEN_FILES]
             return open_tokens(_copied(place, part, files, aside), "heldout", dtype)
 
-        facts = rewriting.join_held_out(
-            folder, (opened(p) for p in parts if p.facts["heldout"]["tokens"])
-        )
+        held = (part for part in parts if part.facts["heldout"]["tokens"])
+        facts = rewriting.join_held_out(folder, map(opened, held))
     (folder / "train.counts").write_bytes(total.tobytes())
     return facts
 

@@ -137,10 +137,9 @@ def only_text(resolved: Resolved) -> CorpusText:
     """The text of a program that can be prepared; refuse several, and one that is prepared."""
     texts = dict.fromkeys(text for stage in resolved.stages for _, text in texts_of(stage))
     if len(texts) != 1:
-        raise UsageError(
-            f"the spec reads {several(len(texts), 'text')}; one is prepared at a time",
-            "--set 'data=files(\"...\")' names it; mix prepared ones in the spec that trains",
-        )
+        message = f"the spec reads {several(len(texts), 'text')}; one is prepared at a time"
+        help = "--set 'data=files(\"...\")' names it; mix prepared ones in the spec that trains"
+        raise UsageError(message, help)
     (text,) = texts
     if not text.corpus.is_text:
         message = f"{text.corpus.kind}(...) is not prepared ahead"
@@ -150,10 +149,7 @@ def only_text(resolved: Resolved) -> CorpusText:
 
 def _content(identity: Iterable[Any]) -> list[Any]:
     """The parts of an identity that every machine has alike: sizes and samples."""
-    return [
-        [Path(str(value[0])).name, value[1], value[3]] if identifies_file(value) else value
-        for value in identity
-    ]
+    return [[Path(str(v[0])).name, v[1], v[3]] if identifies_file(v) else v for v in identity]
 
 
 def make_parts(

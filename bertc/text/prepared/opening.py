@@ -20,16 +20,8 @@ from bertc.cost.units import bytes_text
 from bertc.ir.data import Prepared, Share
 from bertc.text.cache import store
 from bertc.text.cache.copies import copied
-from bertc.text.prepared.plan import (
-    CORPUS_FILE,
-    LARGEST_FILE_BYTES,
-    TOKENIZER,
-    PreparationPlan,
-    add_digest,
-    json_at,
-    plan_from,
-    read_plan,
-)
+from bertc.text.prepared import plan as plans
+from bertc.text.prepared.plan import PreparationPlan, read_plan
 from bertc.text.rows.index import ROW
 from bertc.text.rows.rewriting import held_out_remark, together
 from bertc.text.rows.tokens import SPLITS, Tokens, open_tokens
@@ -75,7 +67,7 @@ def part_at(
     in_folder = store.CHECKED_BYTES if checked_bytes is None else checked_bytes
     if place.folder and store.intact(place.folder / name, in_folder) is None:
         return None
-    raw = place.read(f"{name}/{store.MANIFEST_FILE}", LARGEST_FILE_BYTES, lambda _: True)
+    raw = place.read(f"{name}/{store.MANIFEST_FILE}", plans.LARGEST_FILE_BYTES, lambda _: True)
     manifest = store.unseal(raw.decode("utf-8", "replace")) if raw else None
     if raw is None or manifest is None:
         return None
@@ -112,24 +104,20 @@ def write_corpus(
     place: FolderAt, plan: PreparationPlan, parts: Sequence[PreparedPart], heldout: PreparedPart
 ) -> PreparedText:
     """Put the manifest of text whose parts are all there."""
-    fields = {
-        "plan": asdict(plan),
-        "parts": [asdict(part) for part in parts],
-        "heldout": asdict(heldout),
-    }
-    place.write(CORPUS_FILE, add_digest(fields))
+    fields = {"plan": asdict(plan), "parts": [*map(asdict, parts)], "heldout": asdict(heldout)}
+    place.write(plans.CORPUS_FILE, plans.add_digest(fields))
     return PreparedText(plan, tuple(parts), heldout, store.fingerprint(fields))
 
 
 def read_corpus(place: FolderAt) -> PreparedText:
     """The manifest of prepared text, read once while it stays as it is."""
-    return _corpus(place.address, place.state(CORPUS_FILE))
+    return _corpus(place.address, place.state(plans.CORPUS_FILE))
 
 
 @lru_cache(4)
 def _corpus(address: str, _: str) -> PreparedText:
     place = FolderAt(address)
-    fields = json_at(place, CORPUS_FILE)
+    fields = plans.json_at(place, plans.CORPUS_FILE)
     if fields is None:
         if read_plan(place) is None:
             raise MissingInputError(
@@ -144,9 +132,8 @@ def _corpus(address: str, _: str) -> PreparedText:
         )
     digest = fields.pop("digest")
     parts = tuple(PreparedPart(**part) for part in fields["parts"])
-    return PreparedText(
-        plan_from(place, fields["plan"]), parts, PreparedPart(**fields["heldout"]), digest
-    )
+    plan, heldout = plans.plan_from(place, fields["plan"]), PreparedPart(**fields["heldout"])
+    return PreparedText(plan, parts, heldout, digest)
 
 
 def put_folder(
@@ -242,10 +229,12 @@ def tokenizer_at(address: str, cache: Path) -> Path:
     place = FolderAt(address)
     corpus = read_corpus(place)
     if place.folder:
-        return place.folder / _there(place, TOKENIZER).name
+        return place.folder / _there(place, plans.TOKENIZER).name
     folder = cache / "tokenizers" / store.fingerprint(address, corpus.plan.fingerprint)
     store.obtain(
-        folder, lambda folder: copy_part(place, _there(place, TOKENIZER), folder), store.Silent()
+        folder,
+        lambda folder: copy_part(place, _there(place, plans.TOKENIZER), folder),
+        store.Silent(),
     )
     return folder
 
@@ -263,7 +252,7 @@ def copy_part(place: FolderAt, part: PreparedPart, folder: Path) -> store.Facts:
     """Copy the files of a part but its manifest, all of one state; return its facts."""
     raw = place.read(
         f"{part.name}/{store.MANIFEST_FILE}",
-        LARGEST_FILE_BYTES,
+        plans.LARGEST_FILE_BYTES,
         lambda raw: hashlib.sha256(raw).hexdigest() == part.sha256,
     )
     manifest = store.unseal(raw.decode()) if raw else None

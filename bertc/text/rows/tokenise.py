@@ -94,12 +94,8 @@ def _write(writer: CleanWriter, runs: list[Run], encoded: Encoded) -> None:
     for (first, part, traits), count in zip(runs, counts, strict=True):
         if first:
             writer.begin(part)
-        sentence_lengths = lengths[sentence : sentence + count]
-        writer.add(
-            ids[ends[sentence] : ends[sentence + count]],
-            sentence_lengths[sentence_lengths > 0],
-            traits,
-        )
+        sizes = lengths[sentence : sentence + count]
+        writer.add(ids[ends[sentence] : ends[sentence + count]], sizes[sizes > 0], traits)
         sentence += count
 
 

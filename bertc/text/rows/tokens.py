@@ -84,11 +84,8 @@ def _cut(bounds: Offsets, longest: int) -> list[int]:
 
 def open_tokens(folder: Path, part: str, dtype: DType) -> Tokens:
     """Map the files of a part; an empty one gives empty arrays."""
-    return Tokens(
-        ids=mapped(folder / f"{part}.ids", dtype),
-        sentences=mapped(folder / f"{part}.sentences", np.int64),
-        documents=mapped(folder / f"{part}.documents", np.int64),
-    )
+    kinds = zip(TOKEN_FILES, (dtype, np.int64, np.int64), strict=True)
+    return Tokens(*(mapped(folder / f"{part}.{name}", kind) for name, kind in kinds))
 
 
 def mapped(path: Path, dtype: Any) -> NDArray[Any]:

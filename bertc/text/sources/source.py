@@ -158,9 +158,5 @@ def split_sentences(text: str, how: Sentences) -> list[str]:
         raw_sentences = text.split("\n")
     else:
         end = _PARAGRAPH_END if "\u2029" in text else _BLANK_LINE
-        raw_sentences = [
-            sentence
-            for paragraph in end.split(text)
-            for sentence in sentencex.segment("en", paragraph)
-        ]
+        raw_sentences = [s for part in end.split(text) for s in sentencex.segment("en", part)]
     return [clean for sentence in raw_sentences if (clean := " ".join(sentence.split()))]

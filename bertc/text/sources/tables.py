@@ -99,10 +99,9 @@ def _commas(file: OpenFile) -> Iterator[Record]:
                 yield begins, record
             begins = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(
-            f"{file.path}:{begins}: no row of comma-separated values: {error}",
-            'put a field with a comma, a quote or a line break in "...", and double its quotes',
-        ) from None
+        message = f"{file.path}:{begins}: no row of comma-separated values: {error}"
+        help = 'put a field with a comma, a quote or a line break in "...", and double its quotes'
+        raise DataError(message, help) from None
 
 
 def _fields(records: Iterator[Record], path: AnyFile, which: ColumnSelection) -> Iterator[TableRow]:

@@ -190,9 +190,8 @@ def _settle_class(folder: Path, files: set[str]) -> None:
     generic = not named or named in GENERIC_CLASSES
     theirs = None if generic else auto.tokenizer_class_from_name(named)
     if theirs is None and "AutoTokenizer" in str(config.get("auto_map")):
-        raise UnsafeError(
-            "its tokenizer is code of the folder, which bertc does not run", FAST_ONLY
-        )
+        message = "its tokenizer is code of the folder, which bertc does not run"
+        raise UnsafeError(message, FAST_ONLY)
     slow = theirs and not issubclass(theirs, TokenizersBackend)
     if slow or (theirs is None and not generic and "tokenizer.json" not in files):
         reason = "a class of Python without a fast backend" if slow else "which transformers lacks"

@@ -19,17 +19,8 @@ from bertc.base.diagnostics.errors import as_data_error
 from bertc.base.storage import durable
 from bertc.base.storage.paths import cache_folder, is_file, is_folder, is_taken
 from bertc.base.storage.plain_file import read_bytes, read_json, read_text, refuse_pointer
-from bertc.text.tokenizers.by_transformers import (
-    ANOTHER,
-    FILE_NAMES,
-    GENERIC_CLASSES,
-    LARGEST_FILE_BYTES,
-    NOT_PASSED_ON,
-    OTHER_FILES,
-    SENTENCEPIECE_FILES,
-    TOKEN_ROLES,
-    checked_size,
-)
+from bertc.text.tokenizers import by_transformers as known
+from bertc.text.tokenizers.by_transformers import ANOTHER, FILE_NAMES, LARGEST_FILE_BYTES
 
 READING_VERSION = 2
 """Changes with what is stored of a tokenizer, so that those read before are read anew."""
@@ -69,7 +60,7 @@ class ReadTokenizer:
     @property
     def sentencepiece_files(self) -> dict[str, bytes]:
         """The files of SentencePiece next to it, by name."""
-        paths = [self.file.with_name(name) for name in SENTENCEPIECE_FILES]
+        paths = [self.file.with_name(name) for name in known.SENTENCEPIECE_FILES]
         return {path.name: read_bytes(path, LARGEST_FILE_BYTES) for path in paths if is_file(path)}
 
 
@@ -100,7 +91,8 @@ def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:
 
 def vocabulary_size(read: ReadTokenizer) -> int:
     """The number of token ids, those of added tokens too."""
-    return checked_size(read.tokenizer.get_vocab(with_added_tokens=True), str(read.file))
+    ids = read.tokenizer.get_vocab(with_added_tokens=True)
+    return known.checked_size(ids, str(read.file))
 
 
 def _file(path: Path) -> Path:
@@ -111,9 +103,8 @@ def _file(path: Path) -> Path:
         help = "copy the tokenizer's files into it: without them nothing can be read"
         raise MissingInputError(f"{path} has no {', '.join(FILE_NAMES)}", help)
     if not is_file(path):
-        raise MissingInputError(
-            f"{path}: there is no such file", f"name a folder or one of {', '.join(FILE_NAMES)}"
-        )
+        message = f"{path}: there is no such file"
+        raise MissingInputError(message, f"name a folder or one of {', '.join(FILE_NAMES)}")
     if path.suffix not in (".json", ".txt", ".model"):
         message = f"{path}: a {path.suffix or 'file without ending'} is no vocabulary"
         raise DataError(message, f"bertc reads {', '.join(FILE_NAMES)}")
@@ -122,10 +113,11 @@ def _file(path: Path) -> Path:
 
 def _of_run(file: Path) -> ReadTokenizer:
     config = settings_in(file.with_name("tokenizer_config.json"))
-    settings = {name: value for name, value in config.items() if name not in NOT_PASSED_ON}
-    if settings.get("tokenizer_class") in GENERIC_CLASSES:
+    settings = {name: value for name, value in config.items() if name not in known.NOT_PASSED_ON}
+    if settings.get("tokenizer_class") in known.GENERIC_CLASSES:
         del settings["tokenizer_class"]
-    named = {role: t for role in TOKEN_ROLES if isinstance(t := config.get(f"{role}_token"), str)}
+    tokens = {role: config.get(f"{role}_token") for role in known.TOKEN_ROLES}
+    named = {role: token for role, token in tokens.items() if isinstance(token, str)}
     written = read_text(file, LARGEST_FILE_BYTES)
     return ReadTokenizer(file, written, named, settings, settings.get("do_lower_case", True))
 
@@ -166,7 +158,7 @@ def _seen(path: Path, file: Path) -> dict[str, bytes]:
     folder, named = file.parent, file.name
     if named not in FILE_NAMES:
         named = {".txt": "vocab.txt", ".json": "tokenizer.json"}.get(file.suffix, "spiece.model")
-    others = OTHER_FILES if path == file else (*OTHER_FILES, *FILE_NAMES)
+    others = known.OTHER_FILES if path == file else (*known.OTHER_FILES, *FILE_NAMES)
     names = {name: folder / name for name in others if is_taken(folder / name)} | {named: file}
     files = {name: read_bytes(place, LARGEST_FILE_BYTES) for name, place in names.items()}
     if "vocab.txt" in files:  # transformers counts empty lines at its end as a token

@@ -123,17 +123,14 @@ def bert_tokenizer(tokens: Sequence[str], lower: bool) -> Tokenizer:
 def _mark_ends(tokenizer: Tokenizer, ids: dict[str, int]) -> None:
     """Set the template of [CLS] and [SEP], or for RoBERTa's special tokens that of XLM-R."""
     if "[CLS]" in ids and "[SEP]" in ids:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single="[CLS]:0 $A:0 [SEP]:0",
-            pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-            special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
-        )
+        ends, single, pair = ("[CLS]", "[SEP]"), "[CLS]:0 $A:0 [SEP]:0", " $B:1 [SEP]:1"
     elif tuple(ids)[: len(ROBERTA_SPECIALS)] == ROBERTA_SPECIALS:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single="<s> $A </s>",
-            pair="<s> $A </s> </s> $B </s>",
-            special_tokens=[("<s>", ids["<s>"]), ("</s>", ids["</s>"])],
-        )
+        ends, single, pair = ("<s>", "</s>"), "<s> $A </s>", " </s> $B </s>"
+    else:
+        return
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=single + pair, special_tokens=[(end, ids[end]) for end in ends]
+    )
 
 
 def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
@@ -144,9 +141,8 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
     draft = Tokenizer(models.BPE())
     split: pre_tokenizers.PreTokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     if node.digits:
-        split = pre_tokenizers.Sequence(
-            [pre_tokenizers.Split(Regex(r" ?\p{N}"), "isolated"), split]
-        )
+        digits = pre_tokenizers.Split(Regex(r" ?\p{N}"), "isolated")
+        split = pre_tokenizers.Sequence([digits, split])
     draft.pre_tokenizer = split
     trainer = trainers.BpeTrainer(
         vocab_size=node.size - 1, min_frequency=2, special_tokens=list(ROBERTA_SPECIALS),

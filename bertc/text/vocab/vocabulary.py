@@ -227,9 +227,8 @@ def _role(role: str, has: Mapping[str, int], ids: Mapping[str, int], name: str, 
     number = has.get(role, next(spelled, has.get(stand_in)))
     if number is not None:
         return number
-    raise DataError(
-        f"{name}: no token for {role}", f"add one of {' '.join(ROLES[role])} to the vocabulary"
-    )
+    message = f"{name}: no token for {role}"
+    raise DataError(message, f"add one of {' '.join(ROLES[role])} to the vocabulary")
 
 
 def _starts_word(token: str, model: str) -> bool:
