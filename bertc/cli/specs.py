@@ -64,7 +64,7 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
 @app.command()
 def explain(code: str = argument("", "a code, E201, or how codes begin: E2")) -> None:
     """Explain a diagnostic: its meaning, a wrong and a right example; or list the codes."""
-    from bertc.base.diagnostics.codes import explain as text
+    from bertc.base.diagnostics.diagnostic import explain as text
 
     say(text(code))
 

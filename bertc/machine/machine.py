@@ -26,6 +26,25 @@ from bertc.cost.planning.world import ALONE, World
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.model.native import missing
 
+ONE_ORDER = "TORCHINDUCTOR_DETERMINISTIC"
+SUMS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MKL_CBWR": "AUTO", ONE_ORDER: "1"}
+"""Environment variables that make sums deterministic, read when the libraries are first used.
+
+cuBLAS: fixed buffers, fixed results. MKL: no scheduling by load, and no choice of a kernel by
+address (Developer Guide, "Obtaining Numerically Reproducible Results"). The compiler has a mode
+of its own.
+"""
+MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8)}
+"""Width of the timed products, and their number between two looks at the clock."""
+MATMUL_SECONDS = 0.3
+COPIED_NUMBERS = 1 << 26
+SHARE_OF_MEASURED = PRODUCTS_OF_A_STEP / 0.79
+"""Fraction of the measured rate that a step's products reach.
+
+An A100's large products reach 0.79 of the peak on its data sheet, so that steps get a larger
+fraction of a measured rate than of a published one.
+"""
+
 
 def detect(wanted: str = "auto", processes: int = 1) -> Machine:
     """Detect the device for a run: CUDA if there is one, unless ``wanted`` names another.
@@ -140,16 +159,6 @@ def determinism(enabled: bool = True) -> Iterator[None]:
         yield
 
 
-ONE_ORDER = "TORCHINDUCTOR_DETERMINISTIC"
-SUMS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MKL_CBWR": "AUTO", ONE_ORDER: "1"}
-"""Environment variables that make sums deterministic, read when the libraries are first used.
-
-cuBLAS: fixed buffers, fixed results. MKL: no scheduling by load, and no choice of a kernel by
-address (Developer Guide, "Obtaining Numerically Reproducible Results"). The compiler has a mode
-of its own.
-"""
-
-
 @contextmanager
 def _deterministic_libraries() -> Iterator[None]:
     """Set the variables of ``SUMS`` inside this block, but for those that the user has set."""
@@ -220,18 +229,6 @@ def _single_draws() -> AbstractContextManager[object]:
         return nullcontext()
     patched: AbstractContextManager[object] = config.patch(align_random_eager=True)
     return patched
-
-
-MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8)}
-"""Width of the timed products, and their number between two looks at the clock."""
-MATMUL_SECONDS = 0.3
-COPIED_NUMBERS = 1 << 26
-SHARE_OF_MEASURED = PRODUCTS_OF_A_STEP / 0.79
-"""Fraction of the measured rate that a step's products reach.
-
-An A100's large products reach 0.79 of the peak on its data sheet, so that steps get a larger
-fraction of a measured rate than of a published one.
-"""
 
 
 def device_here(machine: Machine, processes: int = 1) -> Device:

@@ -17,7 +17,7 @@ from bertc.ir.learning.vector_task import Embed
 from bertc.learn.objectives.softmax.similarities import related_losses
 from bertc.run.models.runs import export_run, import_run
 from bertc.tasks.layouts.parts import part_examples
-from bertc.tasks.metrics.ranks import ranked_scores
+from bertc.tasks.metrics.metrics import ranked_scores
 from tests.hub.test_sentences import TEXTS, folder_of, modules, pooling
 
 PAIR = {"text": "a", "positive": "b"}
@@ -117,12 +117,11 @@ def test_several_sets_are_learned_and_a_search_is_scored_as_the_library_does(tmp
 
 
 def test_metrics_of_ranks_by_hand():
-    ranked, grades = (
-        [["x", "a", "y", "b"], ["y", "x"]],
-        [{"a": 1.0, "b": 2.0, "c": 1.0}, {"a": 1.0}],
-    )
+    queries = [
+        (["x", "a", "y", "b"], {"a": 1.0, "b": 2.0, "c": 1.0}), (["y", "x"], {"a": 1.0}),
+    ]  # fmt: skip
     best = 2 + 1 / np.log2(3) + 1 / 2
-    assert ranked_scores(("ndcg@10", "mrr@10", "recall@100", "map"), ranked, grades) == {
+    assert ranked_scores(("ndcg@10", "mrr@10", "recall@100", "map"), queries) == {
         "ndcg@10": pytest.approx((1 / np.log2(3) + 2 / np.log2(5)) / best / 2),
         "mrr@10": pytest.approx(1 / 4),
         "recall@100": pytest.approx(1 / 3),

@@ -7,7 +7,7 @@ import pytest
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics, UsageError, codes, explain
-from bertc.base.diagnostics.codes import GROUPS
+from bertc.base.diagnostics.diagnostic import GROUPS
 from bertc.check import passes
 from bertc.check.equal import equalise
 from bertc.check.facts import counts

@@ -307,7 +307,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         from bertc.text.cache.store import Silent
         from bertc.text.vocab.learned import learn
         from bertc.text.sources.source import Piece, TextSource
-        from bertc.text.rows.tokenise import tokenise
+        from bertc.text.shards import tokenise
         from bertc.text.vocab.vocabulary import from_tokenizer
         from bertc.ir.vocabulary import WordPiece
 

@@ -23,7 +23,7 @@ from bertc.base.diagnostics import (
     SpecError,
 )
 from bertc.base.diagnostics.render import render
-from bertc.base.storage import place, remote
+from bertc.base.storage import place
 from bertc.ir.data import Docstrings, Files, Hf
 from bertc.tasks.layouts.survey import survey
 from bertc.text.sources import docstrings, source, streams
@@ -177,13 +177,13 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of an empty folder in a store."""
     fsspec.register_implementation("faulty", Faulty, clobber=True)
     monkeypatch.setattr(place, "FIRST_WAIT_SECONDS", 0.001)
-    monkeypatch.setattr(remote, "BLOCK_BYTES", 40)
+    monkeypatch.setattr("bertc.base.storage.files.BLOCK_BYTES", 40)
     yield f"faulty://{tmp_path.name}"
     Faulty.faults.clear()
 
 
 def test_text_in_a_store_is_read_where_it_lies(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(remote, "LARGEST_RANGE_BYTES", 64)
+    monkeypatch.setattr("bertc.base.storage.files.LARGEST_RANGE_BYTES", 64)
     files = {f"a{suffix}": content for suffix, content in ROWS.items()} | {
         f"b{suffix}{packing}": packed(content, packing)
         for suffix, content in ROWS.items()

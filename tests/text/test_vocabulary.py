@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from bertc import resolve
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
-from bertc.text.rows.tokenise import Encode
+from bertc.text.shards import Encode
 from bertc.text.vocab import changed
 from bertc.text.vocab.learned import ALBERT_SPECIALS, _alphabet, learn
 from bertc.text.vocab.vocabulary import Vocabulary, _starts_word, from_tokenizer, load_vocabulary

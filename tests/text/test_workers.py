@@ -8,9 +8,9 @@ import pytest
 
 from bertc.base.diagnostics import MachineError
 from bertc.ir.data import Docstrings, Files
+from bertc.text import shards
 from bertc.text.cache.store import Silent
 from bertc.text.cache.workers import JOBS_AHEAD, processes, spread
-from bertc.text.rows import tokenise
 from bertc.text.sources import docstrings
 from bertc.text.sources.opening import open_source
 
@@ -44,14 +44,14 @@ def test_ends_of_processes_are_noticed_and_signals_to_all_are_left_to_the_first(
 
 def test_tokens_do_not_depend_on_the_number_of_processes(made, farm, tmp_path, monkeypatch):
     vocabulary = made("vocab=bpe(400) objective=mlm seq=64 batch=4").vocabulary
-    monkeypatch.setattr(tokenise, "BATCH_CHARACTERS", 2000)
+    monkeypatch.setattr(shards, "BATCH_CHARACTERS", 2000)
     contents = []
     for number in (1, 2):
-        monkeypatch.setattr(tokenise, "processes", lambda *_, many=number: many)
+        monkeypatch.setattr(shards, "processes", lambda *_, many=number: many)
         folder = tmp_path / str(number)
         folder.mkdir()
         source = open_source(Files(path=str(farm)))
-        facts = tokenise.tokenise(folder, source, vocabulary, 0.2, Silent())
+        facts = shards.tokenise(folder, source, vocabulary, 0.2, Silent())
         files = {path.name: path.read_bytes() for path in folder.iterdir()}
         contents.append((facts, files))
     assert contents[0] == contents[1]

@@ -1,6 +1,5 @@
 """Diagnostics: mistakes as data, errors with exit codes, and their rendering."""
 
-from bertc.base.diagnostics.codes import codes, explain
 from bertc.base.diagnostics.diagnostic import (
     Diagnostic,
     Diagnostics,
@@ -9,6 +8,8 @@ from bertc.base.diagnostics.diagnostic import (
     Source,
     Span,
     SpecError,
+    codes,
+    explain,
 )
 from bertc.base.diagnostics.errors import (
     BertcError,

@@ -4,6 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
+MOST_LINES = 20
+MOST_LAST = 2
+"""Names after the limit of a list that are shown all the same."""
+
 
 class BertcError(Exception):
     """An error that a user can act on: ``message`` says cause and place, ``help`` the remedy."""
@@ -28,9 +32,6 @@ class DataError(BertcError):
     exit_code = 65
     lines: Sequence[str] = ()
     """The errors that it lists, if several."""
-
-
-MOST_LINES = 20
 
 
 def refuse_all(errors: Sequence[DataError]) -> None:
@@ -107,10 +108,6 @@ def as_data_error(message: str, help: str) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise DataError(message, help) from None
-
-
-MOST_LAST = 2
-"""Names after the limit of a list that are shown all the same."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

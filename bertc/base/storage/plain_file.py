@@ -24,6 +24,7 @@ _REASONS = {
     errno.ELOOP: "it is a link that leads to itself", errno.ENAMETOOLONG: "its name is too long",
     errno.EISDIR: "it is a folder",
 }  # fmt: skip
+MAX_INTEGER_DIGITS = 40  # transformers writes int(1e30), of 31 digits, for no limit
 
 
 @contextmanager
@@ -134,9 +135,6 @@ def _no_plain_file(name: str) -> tuple[str, str] | None:
 
 def _kind(mode: int) -> str:
     return "it is a folder" if stat.S_ISDIR(mode) else "it is no plain file"
-
-
-MAX_INTEGER_DIGITS = 40  # transformers writes int(1e30), of 31 digits, for no limit
 
 
 def read_json(path: Path, max_bytes: int) -> dict[str, Any]:

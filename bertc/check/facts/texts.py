@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingInputError, Span
+from bertc.base.storage.files import is_address
 from bertc.base.storage.place import FolderAt
-from bertc.base.storage.remote import is_address
 from bertc.ir.data import Corpus, Docstrings, Hf, Prepared, named_files
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved

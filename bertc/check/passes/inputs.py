@@ -14,10 +14,9 @@ from bertc.base.diagnostics import (
     Span,
     UnsafeError,
 )
-from bertc.base.storage.formats import NO_TEXT, no_text, suffix
+from bertc.base.storage.files import NO_TEXT, files_anywhere, no_text, suffix
 from bertc.base.storage.paths import cache_folder, check_path, is_folder, is_taken, user_path
 from bertc.base.storage.plain_file import no_file, no_folder, no_match
-from bertc.base.storage.remote import files_anywhere
 from bertc.check.passes.settings.stages import with_derived
 from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, vector_file

@@ -32,7 +32,7 @@ from bertc.tasks.layouts.example import (
     TextExample,
 )
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit, probabilities
-from bertc.tasks.metrics.ranks import MOST_RANKED
+from bertc.tasks.metrics.metrics import MOST_RANKED
 from bertc.tasks.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
 
 NEAR = 1e-9

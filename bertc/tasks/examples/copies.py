@@ -52,6 +52,11 @@ _WRITTEN = """
 """
 FUNCTION_WORDS = frozenset(_WRITTEN.split())
 """English words without a meaning of their own, which stay."""
+VERSION = 1
+COPIES_FILE = "copies.jsonl"
+MOST_VECTORS = 100_000  # TinyBERT, data_augmentation.py: the words of the file that are read
+TURNS = ((0,), (1,), (0, 1))
+"""Texts of a pair that its copies change, in turns."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +116,6 @@ def edit(node: augmentation.EditedCopies, text: SplitText, mask: str, random: Ra
         count = min(len(words), 1 + int(random.random() * node.longest))
         first = int(random.random() * (len(words) - count + 1))
     return text.with_words(words, first, count, mask)
-
-
-VERSION = 1
-COPIES_FILE = "copies.jsonl"
-MOST_VECTORS = 100_000  # TinyBERT, data_augmentation.py: the words of the file that are read
-TURNS = ((0,), (1,), (0, 1))
-"""Texts of a pair that its copies change, in turns."""
 
 
 class WordNetworks(VectorNetworks, Protocol):

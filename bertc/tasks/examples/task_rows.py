@@ -18,6 +18,10 @@ from bertc.text.vocab.vocabulary import FAILS, Vocabulary
 
 Ends = tuple[tuple[int, ...], tuple[int, ...]]
 """Token ids and segment ids of consecutive special tokens."""
+MATCHED, ATTENDED = 1, 2
+"""Uses of a token whose text has vectors of tokens."""
+TEXTS_AT_ONCE = 4096
+"""Texts in a batch of the tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +70,6 @@ def fill_template(
         return [template.before, first_part, template.after]
     second_part = second, [template.second] * len(second)
     return [template.before, first_part, template.between, second_part, template.behind]
-
-
-MATCHED, ATTENDED = 1, 2
-"""Uses of a token whose text has vectors of tokens."""
-TEXTS_AT_ONCE = 4096
-"""Texts in a batch of the tokenizer."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,10 @@ from bertc.text.vocab.vocabulary import Vocabulary
 
 MAX_LABELS, MANY_LABELS = 10_000, 100
 """Most labels of a task, which else are names or texts; many have two examples or are row ids."""
+RARE = 0.05
+"""The share of the examples below which a label is rare."""
+SAMPLE_EXAMPLES = 1000
+"""Examples from which the mean length is estimated."""
 
 
 def found_labels(task: AnyTask, examples: Examples) -> tuple[str, ...]:
@@ -65,12 +69,6 @@ def found_labels(task: AnyTask, examples: Examples) -> tuple[str, ...]:
     if None not in map(finite, names):
         return tuple(sorted(names, key=lambda name: (finite(name) or 0.0, name)))
     return tuple(sorted(names))
-
-
-RARE = 0.05
-"""The share of the examples below which a label is rare."""
-SAMPLE_EXAMPLES = 1000
-"""Examples from which the mean length is estimated."""
 
 
 def draw_learned_examples(task: AnyTask, examples: Examples) -> Examples:

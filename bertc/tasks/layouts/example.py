@@ -5,6 +5,13 @@ from dataclasses import dataclass
 
 from bertc.base.diagnostics import DataError
 
+AnswerValue = str | int | float | tuple[str, ...] | tuple[float, ...]
+"""An answer: a label, several, the number of a choice, scores, a tag for each word, or a text.
+
+The text of a span is "" for no answer; of pairs without a score it is how many texts are more like
+the first than its positive. Of a query it is the keys of documents, the nearest first.
+"""
+
 
 @dataclass(frozen=True)
 class TextExample:
@@ -66,14 +73,6 @@ Examples = Sequence[Example]
 def asked(examples: Examples) -> Examples:
     """Examples that are scored: of a search its queries, which come before the documents."""
     return [e for e in examples if not isinstance(e, SearchExample) or e.relevant is not None]
-
-
-AnswerValue = str | int | float | tuple[str, ...] | tuple[float, ...]
-"""An answer: a label, several, the number of a choice, scores, a tag for each word, or a text.
-
-The text of a span is "" for no answer; of pairs without a score it is how many texts are more like
-the first than its positive. Of a query it is the keys of documents, the nearest first.
-"""
 
 
 def gold(example: Example) -> AnswerValue:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed
-from bertc.base.storage.formats import suffix
+from bertc.base.storage.files import suffix
 from bertc.base.storage.paths import check_path, is_file, is_folder, user_path
 from bertc.tasks.layouts.table import names_of_columns, table
 from bertc.text.sources.cells import label, text

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bertc.base.diagnostics import DataError, listed, nearest
-from bertc.base.storage.formats import no_text, suffix
+from bertc.base.storage.files import no_text, suffix
 from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.ir.learning.task import GLUE_LABELS, Glue, Race, Squad, Xnli
 from bertc.tasks.layouts.example import ChoiceExample, QuestionExample, TextExample
@@ -58,6 +58,10 @@ _XNLI_SPELLINGS = {
     "sentence1": "premise", "sentence2": "hypothesis", "gold_label": "label",  # xnli.dev.tsv
     "hypo": "hypothesis",  # multinli.train.de.tsv
 }  # fmt: skip
+JsonValue = TypeVar("JsonValue", str, int, list[Any], dict[str, Any])
+
+_NAMES = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
+LETTERS = ("A", "B", "C", "D")
 
 
 def glue_parts(task: Glue) -> DataParts:
@@ -143,11 +147,6 @@ def _with_labels(
         name = label_in(cell, place, columns[-1], labels, () if part.labelled else WITHHELD)
         examples.append(TextExample(str(i), texts, name))
     return examples
-
-
-JsonValue = TypeVar("JsonValue", str, int, list[Any], dict[str, Any])
-
-_NAMES = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 
 
 def read_document(path: Path) -> Any:
@@ -247,9 +246,6 @@ def _answers(question: dict[str, Any], passage: str, place: str) -> Iterator[tup
         inner = f"{place}.answers[{i}]"
         start = member(answer, "answer_start", int, inner)
         yield checked_answer(member(answer, "text", str, inner), start, passage, inner)
-
-
-LETTERS = ("A", "B", "C", "D")
 
 
 def race_parts(task: Race) -> DataParts:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError, several
-from bertc.base.storage.formats import suffix
+from bertc.base.storage.files import suffix
 from bertc.base.storage.paths import check_path, is_taken, user_path
 from bertc.ir.learning.answer import Choice
 from bertc.ir.learning.task import Glue
@@ -22,6 +22,8 @@ from bertc.text.sources.tables import ColumnSelection
 _KEYS = ("_id", "id")
 RELEVANT = ("query-id", "corpus-id", "score")
 """Columns of the file of relevant documents; the first two alone mean a score of 1."""
+LINES = ".txt"
+"""The ending of files with a text a line to embed."""
 
 
 def read_search(task: Embed) -> list[SearchExample]:
@@ -63,10 +65,6 @@ def _texts(file: str) -> dict[str, str]:
             raise DataError(f"{place}: an earlier line has the {key} {name[:60]!r} too", help)
         texts[name] = " ".join([*parts, text(words, place, "text")])
     return texts
-
-
-LINES = ".txt"
-"""The ending of files with a text a line to embed."""
 
 
 def related(task: Embed, part: DataPart) -> Iterator[Example]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.formats import FORMATS, NO_TEXT, PACKED, AnyFile, no_text, suffix
+from bertc.base.storage.files import FORMATS, NO_TEXT, PACKED, AnyFile, no_text, suffix
 from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.tasks.layouts.official import read_document
 from bertc.tasks.layouts.table import is_tagged_file

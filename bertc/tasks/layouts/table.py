@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed
-from bertc.base.storage.formats import FORMATS, NO_TEXT, PACKED, no_text, suffix
+from bertc.base.storage.files import FORMATS, NO_TEXT, PACKED, no_text, suffix
 from bertc.base.storage.paths import check_path, is_file, is_folder, user_path
 from bertc.base.storage.plain_file import opened
 from bertc.ir.data import Hf
@@ -31,6 +31,10 @@ FEWEST_WORDS = 4
 
 _SPAN_TAG = re.compile(r"O|[BIESLU]-\S+")
 """Tags of spans: IOB, BIO, BIOES and BILOU."""
+_COLUMN = re.compile(r"\{([^{}]+)\}")
+"""A column in a text that is made of several: Question: {question} Answer: {answer}."""
+ExampleRow = tuple[str, str, tuple[Any, ...]]
+"""Key (``id`` or number), place and cells of a row."""
 
 
 class DataPart(NamedTuple):
@@ -124,10 +128,6 @@ def is_tagged_file(path: Path) -> bool:
     return tabs and one_word_each and 2 * len(set(tags)) <= len(tags)
 
 
-_COLUMN = re.compile(r"\{([^{}]+)\}")
-"""A column in a text that is made of several: Question: {question} Answer: {answer}."""
-
-
 def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRow]:
     """The rows of a table."""
     if isinstance(source, Hf):
@@ -145,10 +145,6 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
         )
     with opened_file(source) as file:
         yield from records(file, selection)
-
-
-ExampleRow = tuple[str, str, tuple[Any, ...]]
-"""Key (``id`` or number), place and cells of a row."""
 
 
 def rows_of(

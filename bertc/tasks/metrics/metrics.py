@@ -1,10 +1,10 @@
-"""Metrics of answers against gold, in all and by class, as scikit-learn, seqeval and conlleval."""
+"""Metrics of answers against gold: as scikit-learn, seqeval and conlleval, ranks as trec_eval."""
 
 import math
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
@@ -18,11 +18,14 @@ from bertc.ir.learning.answer import Labels, Metric, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.vector_task import Rerank
 from bertc.tasks.layouts.example import AnswerValue, Examples, SearchExample, TextExample, gold
-from bertc.tasks.metrics.ranks import ranked_scores
 
 AnswerValues = Sequence[AnswerValue]
 Spans = set[tuple[str, int, int]]
 """Spans of a sentence: kind, index of the first word, index of the last."""
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+MOST_RANKED = 100
+"""Documents that are ranked for a query."""
 
 
 def spans(tags: Sequence[str]) -> Spans:
@@ -39,10 +42,6 @@ def spans(tags: Sequence[str]) -> Spans:
         if not goes_on:
             first = place
     return complete
-
-
-ARTICLES = re.compile(r"\b(a|an|the)\b")
-NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def judge(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str, float]:
@@ -89,20 +88,21 @@ def _measure_reranked(task: Rerank, examples: Examples, answers: AnswerValues) -
         message = f"no query has a passage with a {task.label} above 0"
         raise DataError(message, "each query needs a right one")
     by_score = [sorted(of.items(), key=lambda item: -item[1][0]) for of in right]
-    ranked = [[text for text, _ in of] for of in by_score]
-    grades = [{text: grade for text, (_, grade) in of.items() if grade > 0} for of in right]
-    return ranked_scores(task.metrics, ranked, grades)
+    queries = [
+        ([text for text, _ in of], {text: grade for text, (_, grade) in of if grade > 0})
+        for of in by_score
+    ]
+    return ranked_scores(task.metrics, queries)
 
 
 def _measure_search(task: AnyTask, examples: Examples, answers: AnswerValues) -> dict[str, float]:
     """Metrics of a search, over its queries."""
-    ranked, relevant = list[tuple[str, ...]](), list[dict[str, float]]()
+    queries = list[tuple[tuple[str, ...], dict[str, float]]]()
     for example, answer in zip(examples, answers, strict=True):
         if isinstance(example, SearchExample) and example.relevant is not None:
             assert isinstance(answer, tuple), "a query is answered by keys of documents"
-            ranked.append(tuple(map(str, answer)))
-            relevant.append(dict(example.relevant))
-    return ranked_scores(task.metrics, ranked, relevant)
+            queries.append((tuple(map(str, answer)), dict(example.relevant)))
+    return ranked_scores(task.metrics, queries)
 
 
 def _value(metric: Metric, task: AnyTask, right: AnswerValues, answers: AnswerValues) -> float:
@@ -249,15 +249,11 @@ def by_class(task: AnyTask, examples: Examples, answers: AnswerValues) -> ByClas
         right.update(name for name, *_ in there)
         answered.update(name for name, *_ in claimed)
         hits.update(name for name, *_ in there & claimed)
-    classes = {
-        name: ClassScore(
-            hits[name] / (answered[name] or 1),
-            hits[name] / (right[name] or 1),
-            2 * hits[name] / (answered[name] + right[name]),
-            right[name],
-        )
-        for name in sorted({*right, *answered})
-    }
+    classes = dict[str, ClassScore]()
+    for name in sorted({*right, *answered}):
+        hit, said, known = hits[name], answered[name], right[name]
+        f1 = 2 * hit / (said + known)
+        classes[name] = ClassScore(hit / (said or 1), hit / (known or 1), f1, known)
     return ByClass(fmean(score.f1 for score in classes.values()), classes) if classes else None
 
 
@@ -269,3 +265,31 @@ def _items(task: AnyTask, value: AnswerValue) -> Spans:
         return spans(names)
     several = isinstance(task.answer, Several)
     return {(name, 0 if several else at, 0) for at, name in enumerate(names)}
+
+
+def ranked_scores(
+    metrics: Sequence[Metric], queries: Sequence[tuple[Sequence[str], Mapping[str, float]]]
+) -> dict[str, float]:
+    """Means over queries, each with its documents by rank and the grades of relevant ones."""
+    return {m: fmean(_ranked_value(m, *query) for query in queries) for m in metrics}
+
+
+def _ranked_value(metric: Metric, ranked: Sequence[str], grades: Mapping[str, float]) -> float:
+    hits = [rank for rank, key in enumerate(ranked, 1) if key in grades]
+    match metric:
+        case "mrr@10":
+            return 1 / hits[0] if hits and hits[0] <= 10 else 0.0
+        case "ndcg@10":
+            best = sorted(grades.values(), reverse=True)[:10]
+            return _gain([grades.get(key, 0.0) for key in ranked[:10]]) / _gain(best)
+        case "recall@100":
+            return sum(rank <= 100 for rank in hits) / len(grades)
+        case "map":
+            return math.fsum(nth / rank for nth, rank in enumerate(hits, 1)) / len(grades)
+        case _:
+            raise AssertionError(f"{metric} is not of ranks")
+
+
+def _gain(grades: Sequence[float]) -> float:
+    """Discounted cumulative gain (Jarvelin and Kekalainen 2002, grades as they are)."""
+    return math.fsum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))

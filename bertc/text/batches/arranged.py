@@ -198,10 +198,6 @@ def _arrange_shards(
     ), total  # fmt: skip
 
 
-WrittenRows = tuple[Facts, Path, Path | None]
-"""Counts of rows, and the folders of their index and of their packs."""
-
-
 class Indexed(NamedTuple):
     """The rows of a shard: counts of them, their number, the most examples in one."""
 
@@ -215,7 +211,8 @@ def _index(shard: Shard, known: Facts | None, arrangement: Arrangement, place: _
     """The rows of a shard, written to the cache; of ``known`` ones when they are first read."""
     stage, cache, progress = place
 
-    def write(text: Callable[[], Tokens]) -> WrittenRows:
+    # Counts of rows, and the folders of their index and of their packs.
+    def write(text: Callable[[], Tokens]) -> tuple[Facts, Path, Path | None]:
         name = fingerprint(VERSION, shard.name, shard.part, *_deciding(arrangement))
         # The rows of a copied shard go when it goes.
         folder = cache / (f"shards/{shard.name}-{name}" if shard.slow else f"rows/{name}")

@@ -14,6 +14,11 @@ from numpy.typing import NDArray
 from bertc.text.batches.order import permute
 from bertc.text.rows.index import TRANSLATION
 
+WINDOW_EXAMPLES = 1 << 16
+"""Packing window: examples are only packed with others of the same window."""
+
+MEMBERS_FILE, ENDS_FILE = "members", "ends"
+
 
 @dataclass(frozen=True)
 class RawBatch:
@@ -114,12 +119,6 @@ def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:
         languages=np.zeros((batch, 2), dtype=np.uint8),
         following=np.full(batch, -1, dtype=np.int32), backward=np.zeros(batch, dtype=np.uint8),
     )  # fmt: skip
-
-
-WINDOW_EXAMPLES = 1 << 16
-"""Packing window: examples are only packed with others of the same window."""
-
-MEMBERS_FILE, ENDS_FILE = "members", "ends"
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,10 +34,8 @@ class Progress:
         """Report a remark: a smaller vocabulary, text cut off, a damaged cache rebuilt."""
 
 
-class Silent(Progress):
-    """A receiver that ignores all reports."""
-
-
+Silent = Progress
+"""A receiver that ignores all reports."""
 MANIFEST_FILE = "manifest.json"
 CHECKED_BYTES = 64 << 20
 """Files up to this size are hashed at every opening; larger ones are checked by size."""

@@ -17,6 +17,14 @@ from bertc.base.diagnostics import BertcError, MachineError
 
 Advance = Callable[[int], None]
 """A receiver of amounts of work done."""
+MAX_PROCESSES = 16
+"""Most worker processes: more would wait for the reader, and each holds about 100 MB."""
+JOBS_AHEAD = 2
+"""Jobs queued for each worker, so that none waits for the reader."""
+
+ArgumentT = TypeVar("ArgumentT")
+ResultT = TypeVar("ResultT")
+TagT = TypeVar("TagT")
 
 
 class _Done(NamedTuple):
@@ -105,16 +113,6 @@ def serve() -> None:
             send(result)
         except BrokenPipeError:  # the parent was killed
             os._exit(1)
-
-
-MAX_PROCESSES = 16
-"""Most worker processes: more would wait for the reader, and each holds about 100 MB."""
-JOBS_AHEAD = 2
-"""Jobs queued for each worker, so that none waits for the reader."""
-
-ArgumentT = TypeVar("ArgumentT")
-ResultT = TypeVar("ResultT")
-TagT = TypeVar("TagT")
 
 
 def processes(size_bytes: int, worth_bytes: int, cores: int = 0) -> int:

@@ -26,9 +26,8 @@ from bertc.text.cache.store import Facts, Progress, Silent, fingerprint
 from bertc.text.cache.workers import Advance, spread
 from bertc.text.prepared.opening import copy_part, part_at, put_folder
 from bertc.text.prepared.plan import TOKENIZER, PreparationPlan, part_names, write_plan
-from bertc.text.rows.tokenise import tokenise
 from bertc.text.rows.tokens import open_tokens, token_dtype
-from bertc.text.shards import spelling
+from bertc.text.shards import spelling, tokenise
 from bertc.text.sources.files import open_files
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import CorpusText, TextSource, identifies_file

@@ -12,9 +12,18 @@ from typing import NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError
 from bertc.base.storage.encodings import controls_in
-from bertc.base.storage.formats import FORMATS, NO_TEXT, PACKED, AnyFile, FileAt, no_text, suffix
+from bertc.base.storage.files import (
+    FORMATS,
+    NO_TEXT,
+    PACKED,
+    AnyFile,
+    FileAt,
+    files_anywhere,
+    no_text,
+    size_of,
+    suffix,
+)
 from bertc.base.storage.plain_file import no_match
-from bertc.base.storage.remote import files_anywhere, size_of
 from bertc.ir.data import Files, Parallel, Sentences
 from bertc.text.sources.cells import text
 from bertc.text.sources.source import Piece, TextSource, all_of, grouped, pieces_of_text

@@ -12,6 +12,11 @@ from bertc.ir.data import Corpus, Parallel, Sentences
 
 PIECE_BYTES = 1 << 20
 """Size of the pieces of longer documents, so that memory stays bounded."""
+ItemT = TypeVar("ItemT")
+_LINE_END = re.compile(r"\r\n?|\x0b|\x0c|\x85|\u2028")
+_LINE_ENDS = "\r\x0b\x0c\x85\u2028"
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+_PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n|\u2029")
 
 
 class Piece(NamedTuple):
@@ -86,9 +91,6 @@ def identifies_file(value: Any) -> TypeGuard[tuple[Any, ...]]:
     return isinstance(value, tuple) and len(value) == 4
 
 
-ItemT = TypeVar("ItemT")
-
-
 def all_of(
     reads: Iterable[Callable[[], Iterable[ItemT]]],
     damaged: Callable[[DataError], object] | None = None,
@@ -136,12 +138,6 @@ def _cut(text: str, start: int) -> int:
         if (place := text.rfind(mark, start, limit)) > start:
             return place + len(mark)
     return limit
-
-
-_LINE_END = re.compile(r"\r\n?|\x0b|\x0c|\x85|\u2028")
-_LINE_ENDS = "\r\x0b\x0c\x85\u2028"
-_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
-_PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n|\u2029")
 
 
 def split_sentences(text: str, how: Sentences) -> list[str]:

@@ -10,8 +10,7 @@ from typing import BinaryIO, cast
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.encodings import not_utf8, refuse_utf_16
-from bertc.base.storage.formats import AnyFile
-from bertc.base.storage.remote import opened_anywhere, size_of
+from bertc.base.storage.files import AnyFile, opened_anywhere, size_of
 from bertc.text.sources.source import PIECE_BYTES
 
 LARGEST_LINE_BYTES = 256 * 2**20

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, as_data_error, listed, nearest
-from bertc.base.storage.formats import PACKED, AnyFile, suffix
+from bertc.base.storage.files import PACKED, AnyFile, suffix
 from bertc.text.sources.streams import OpenFile, lines
 
 ColumnNames = tuple[str, ...]

@@ -18,6 +18,13 @@ from bertc.text.vocab.vocabulary import Vocabulary
 FORMAT = "a line has a word and its numbers, as in `the 0.418 0.24968 -0.41242`"
 WORDS_AT_ONCE = 256
 """Words whose neighbours are found by one product."""
+NEIGHBOURS = 1000
+"""The most frequent tokens, of which neighbours are counted."""
+REACH = 5  # word2vec's and FOCUS's
+SMOOTHING = 0.75  # Levy, Goldberg and Dagan 2015, 3.2, as is the square root below
+DIMENSIONS = 200
+TOKENS_READ = 20_000_000
+TOKENS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +88,6 @@ def nearest_words(
         for row, columns in zip(part, best.tolist(), strict=True):
             nearest[vectors.words[row]] = tuple(vectors.words[column] for column in columns)
     return nearest
-
-
-NEIGHBOURS = 1000
-"""The most frequent tokens, of which neighbours are counted."""
-REACH = 5  # word2vec's and FOCUS's
-SMOOTHING = 0.75  # Levy, Goldberg and Dagan 2015, 3.2, as is the square root below
-DIMENSIONS = 200
-TOKENS_READ = 20_000_000
-TOKENS_AT_ONCE = 1 << 20
 
 
 def vectors_of_text(
