@@ -28,7 +28,6 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # proc(5)
 WORDS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 """Words of RuntimeErrors of the CPU's allocator, of CUDA outside its own, and of BLAS libraries."""
-
 BEYOND = 1.25
 """Estimated memory over what is free from which a plan is refused.
 

@@ -29,7 +29,6 @@ from bertc.text.vocab.vocabulary import FAILS, Vocabulary, splits
 BATCH_CHARACTERS = 1 << 19
 TEXT_BYTES_PER_PROCESS = 4 << 20
 """Text for which a worker process takes longer than to start."""
-
 RawPiece = tuple[str, bool]
 """A piece of a document, and whether text of the document precedes."""
 _Run = tuple[bool, str, Traits]

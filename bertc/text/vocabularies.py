@@ -27,7 +27,6 @@ MOST_UNFILLED = 500
 """Rows of a vocabulary for each token that its text gives, from which on its size is a slip."""
 FIRST_CHARACTERS = 1 << 19
 """Text of a source on which tokens a word are counted."""
-
 SAMPLE_CHARACTERS = 64 << 20
 MAX_PARTS = 64
 """Most parts of a source that are read for the sample, evenly spread."""

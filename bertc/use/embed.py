@@ -22,7 +22,7 @@ from bertc.run.models.vectors import Embedded, embed, likeness
 from bertc.tasks.layouts.related import read_texts
 from bertc.tasks.layouts.table import DataPart, rows_of
 from bertc.text.sources.files import has_columns, matching_files
-from bertc.text.sources.streams import lines, opened_stream
+from bertc.text.sources.source import lines, opened_stream
 from bertc.use.answer_files import AnswerRow
 
 

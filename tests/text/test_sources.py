@@ -26,7 +26,7 @@ from bertc.base.diagnostics.render import render
 from bertc.base.storage import place
 from bertc.ir.data import Docstrings, Files, Hf
 from bertc.tasks.layouts.survey import survey
-from bertc.text.sources import docstrings, source, streams
+from bertc.text.sources import docstrings, source
 from bertc.text.sources import files as text_files
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import split_sentences
@@ -98,7 +98,6 @@ def test_lines_are_sentences_and_blank_lines_part_documents(tmp_path: Path) -> N
 
 def test_long_documents_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "PIECE_BYTES", 200)
-    monkeypatch.setattr(streams, "PIECE_BYTES", 200)
     text = "\n\n".join(f"Sentence {n} of a longer text. Another one, süß." for n in range(100))
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}), encoding="utf-8")
@@ -112,8 +111,8 @@ def test_long_documents_come_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "PIECE_BYTES", 20)
-    monkeypatch.setattr(streams, "LARGEST_LINE_BYTES", 200)
+    monkeypatch.setattr(source, "PIECE_BYTES", 20)
+    monkeypatch.setattr(source, "LARGEST_LINE_BYTES", 200)
     path = tmp_path / "a.txt"
     path.write_text(f"One hen.\n{'two ' * 40}\n", encoding="utf-8")
     assert documents(path, sentences="lines")[0].count("two") == 40

@@ -18,7 +18,6 @@ from bertc.base.storage.plain_file import opened
 TOO_LITTLE_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TOO_LITTLE_ELSE = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 """Shortages of the machine, not of the place that is written: another place does not help."""
-
 ANOTHER_OUT = "choose another --out; what was saved before is intact"
 SAVED_BEFORE = ", and --resume goes on from there"
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -109,18 +108,12 @@ def writing(path: Path, needed_bytes: int = 0, elsewhere: str = ANOTHER_OUT) -> 
     except BertcError:
         raise
     except Exception as error:
-        number = system_error(error)
+        wrapped = _SYSTEM_ERROR.search(str(error))
+        number = int(wrapped[1]) if wrapped else None
+        number = error.errno if isinstance(error, OSError) else number
         if number is None or number in TOO_LITTLE_ELSE:
             raise
         raise _cannot_write(path, number, needed_bytes, elsewhere) from error
-
-
-def system_error(error: BaseException) -> int | None:
-    """The errno behind an error, also where a library wraps it; None if there is none."""
-    if isinstance(error, OSError):
-        return error.errno
-    match = _SYSTEM_ERROR.search(str(error))
-    return int(match[1]) if match else None
 
 
 def free_bytes(path: Path) -> int:

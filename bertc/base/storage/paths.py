@@ -12,7 +12,6 @@ from bertc.base.diagnostics import MissingInputError, listed, nearest
 StrPath = str | os.PathLike[str]
 _NAMES_READ = 5000
 """Names of a folder among which a mistyped one is looked for."""
-
 _ABSOLUTE = re.compile(
     r"""(?<=['"])(?:file://|~\w*)?/[^'"\n]*(?=['"])|(?<![^\s=(,])~?/[^\s'",()]+"""
 )

@@ -25,7 +25,6 @@ AnswerT = TypeVar("AnswerT")
 OtherT = TypeVar("OtherT")
 Access = Literal["read", "write"]
 _LOG = logging.getLogger(__name__)
-
 TRIES = 7
 FIRST_WAIT_SECONDS = 1.0  # before the second try; twice as long before each later one
 WRONG = "its content is not what the manifest says"

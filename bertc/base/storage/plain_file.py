@@ -17,7 +17,6 @@ from bertc.base.storage.encodings import not_utf8
 from bertc.base.storage.paths import StrPath
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-
 _REASONS = {
     errno.ENOENT: "it is not there", errno.ENOTDIR: "it is not there",
     errno.EACCES: "permission denied", errno.EPERM: "permission denied",
@@ -54,7 +53,9 @@ def read_bytes(path: StrPath, max_bytes: int) -> bytes:
             content = file.read(max_bytes + 1)
             if len(content) <= max_bytes:
                 return content
-    raise DataError(f"{path} is larger than {_amount(max_bytes)}")
+    mib, rest = divmod(max_bytes, 2**20)
+    most = f"{max_bytes:,} bytes" if rest or not mib else f"{mib:,} MiB"
+    raise DataError(f"{path} is larger than {most}")
 
 
 def read_text(path: StrPath, max_bytes: int) -> str:
@@ -93,11 +94,6 @@ def _unreadable(path: StrPath, why: str) -> MissingInputError:
     if not os.path.isabs(path) and not help.endswith("?"):
         help += f"; names of files begin in {paths.working_folder()}"
     return MissingInputError(message, help)
-
-
-def _amount(max_bytes: int) -> str:
-    mib, rest = divmod(max_bytes, 2**20)
-    return f"{max_bytes:,} bytes" if rest or not mib else f"{mib:,} MiB"
 
 
 def no_folder(name: str) -> tuple[str, str] | None:

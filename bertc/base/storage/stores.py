@@ -14,7 +14,6 @@ LIBRARIES = {
 """The package that reads addresses of each scheme."""
 SECONDS_OF_S3 = {"connect_timeout": 5, "read_timeout": 15}  # s3fs, core.py
 OPTIONS = {"s3": {"config_kwargs": {"retries": {"max_attempts": 0}, **SECONDS_OF_S3}}}
-
 PIECES = {"s3": {"chunksize": 8 << 20, "max_concurrency": 2}}  # s3fs, core.py
 IDLE_SECONDS = 30.0
 """Seconds without headway after which writing is given up; clients wait for a full socket."""

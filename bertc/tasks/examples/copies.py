@@ -35,7 +35,6 @@ WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 """Letters and digits, with apostrophes inside, or a single mark."""
 Candidates = Mapping[int, tuple[str, ...]]
 """Words that may stand at a place, by place."""
-
 ENGLISH = re.compile(r"[A-Za-z]+")
 _WRITTEN = """
     a an the this that these those such same other another each every all both any some no own

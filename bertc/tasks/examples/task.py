@@ -273,7 +273,14 @@ class TaskData:
 
     def drawn(self, step: int, rows: slice | None = None) -> tuple[TaskSet, NDArray[np.int64]]:
         """The task of a step, and its units: all of them, or ``rows``."""
-        number, nth = self._task_of(step)
+        number, nth = 0, step
+        if len(self.sets) > 1:
+            sizes = np.array([task_set.units for task_set in self.sets], dtype=np.float64)
+            shares = sizes**self.smoothing
+            shares *= sizes.sum() / shares.sum() / self.batch
+            quotas = [max(1, round(share)) for share in shares]
+            numbers, draws = mixed(np.array([step]), quotas, self.seed, "tasks")
+            number, nth = int(numbers[0]), int(draws[0])
         task_set = self.sets[number]
         positions = np.arange(nth * self.batch, (nth + 1) * self.batch, dtype=np.int64)
         epochs, within = np.divmod(positions[rows or slice(None)], task_set.units)
@@ -283,13 +290,3 @@ class TaskData:
             address = ("order", task_set.task.title, int(epoch))
             units[in_epoch] = permute(within[in_epoch], task_set.units, self.seed, *address)
         return task_set, units
-
-    def _task_of(self, step: int) -> tuple[int, int]:
-        if len(self.sets) == 1:
-            return 0, step
-        sizes = np.array([task_set.units for task_set in self.sets], dtype=np.float64)
-        shares = sizes**self.smoothing
-        shares *= sizes.sum() / shares.sum() / self.batch
-        quotas = [max(1, round(share)) for share in shares]
-        chosen, nth = mixed(np.array([step]), quotas, self.seed, "tasks")
-        return int(chosen[0]), int(nth[0])

@@ -12,22 +12,18 @@ from bertc.ir.learning.task import TagColumn, Tagging
 from bertc.tasks.layouts.example import TaggedExample
 from bertc.tasks.layouts.table import DataPart, DataParts, files_of, only, opened_file
 from bertc.text.sources.cells import known_label
-from bertc.text.sources.streams import lines
+from bertc.text.sources.source import lines
 
 CONLL_2003 = {"pos": 1, "chunk": 2, "ner": -1}
 """Columns of CoNLL-2003, from 0; name tags are in the last one."""
-
 CONLL_U = {"upos": 3, "xpos": 4, "deprel": 7}
 """Columns of CoNLL-U, from 0."""
-
 CONLL_U_COLUMNS = 10
-
 LAYOUT_HELP = (
     "a word a line with its tags behind it, an empty line after each sentence; in a file to "
     "predict perhaps no tags, or a sentence a line"
 )
 """Help for files that are not of this layout, such as plain text."""
-
 Numbered = list[tuple[int, str]]
 """The lines of a file with their numbers."""
 _PARTS = {"train": "train", "dev": "dev|testa", "test": "test|testb"}

@@ -22,13 +22,12 @@ from bertc.tasks.layouts.table import (
     table,
 )
 from bertc.text.sources.cells import label_in, number, text, texts
-from bertc.text.sources.streams import chunks, decode
+from bertc.text.sources.source import chunks, decode
 from bertc.text.sources.tables import ColumnNames, ColumnSelection, TableRow
 
 SCORES = (0.0, 5.0)
 WITHHELD = ("", "-", "hidden", "-1")
 """Values in place of a label that is withheld."""
-
 _PAIR, _STRINGS = ("sentence1", "sentence2"), ("#1 String", "#2 String")
 _QUESTIONS = ("question1", "question2")
 _NLI = ("index", *_PAIR, "label")
@@ -37,7 +36,6 @@ _MNLI = (
     *("sentence1_parse", "sentence2_parse", *_PAIR, "label1", "gold_label"),
 )
 _STSB = ("index", "genre", "filename", "year", "old_index", "source1", "source2", *_PAIR, "score")
-
 TASK_COLUMNS: dict[str, tuple[ColumnNames, ColumnNames, str]] = {
     "cola": (("source", "label", "mark", "sentence"), ("sentence",), "label"),
     "sst2": (("sentence", "label"), ("sentence",), "label"),
@@ -51,7 +49,6 @@ TASK_COLUMNS: dict[str, tuple[ColumnNames, ColumnNames, str]] = {
     "ax": (_NLI, _PAIR, "label"),
 }
 """All columns of a training file, those of the texts, and that of the label."""
-
 _AX = {"Premise": "sentence1", "Hypothesis": "sentence2", "Label": "label"}
 _XNLI = ("premise", "hypothesis", "label")
 _XNLI_SPELLINGS = {
@@ -59,7 +56,6 @@ _XNLI_SPELLINGS = {
     "hypo": "hypothesis",  # multinli.train.de.tsv
 }  # fmt: skip
 JsonValue = TypeVar("JsonValue", str, int, list[Any], dict[str, Any])
-
 _NAMES = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 LETTERS = ("A", "B", "C", "D")
 

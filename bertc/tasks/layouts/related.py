@@ -16,7 +16,7 @@ from bertc.tasks.layouts.example import ChoiceExample, Example, SearchExample, T
 from bertc.tasks.layouts.official import read_glue
 from bertc.tasks.layouts.table import DataPart
 from bertc.text.sources.cells import NO_ANSWER, label, number, text, texts
-from bertc.text.sources.streams import lines
+from bertc.text.sources.source import lines
 from bertc.text.sources.tables import ColumnSelection
 
 _KEYS = ("_id", "id")

@@ -16,7 +16,7 @@ from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.tasks.layouts.official import read_document
 from bertc.tasks.layouts.table import is_tagged_file
 from bertc.text.sources.files import begin_as_text, has_columns, matching_files, unpacked_bytes
-from bertc.text.sources.streams import opened_stream
+from bertc.text.sources.source import opened_stream
 from bertc.text.sources.tables import ColumnSelection, column_names, other_separator, records
 
 SURVEYED_ROWS, CELL_CHARACTERS = 1000, 1 << 12

@@ -14,7 +14,7 @@ from bertc.base.storage.paths import check_path, is_file, is_folder, user_path
 from bertc.base.storage.plain_file import opened
 from bertc.ir.data import Hf
 from bertc.text.sources.cells import label, text
-from bertc.text.sources.streams import OpenFile, opened_stream
+from bertc.text.sources.source import OpenFile, opened_stream
 from bertc.text.sources.tables import (
     ColumnSelection,
     TableRow,
@@ -28,7 +28,6 @@ BEGINNING_BYTES = 1 << 16
 """Bytes at the beginning of a file that are looked at."""
 FEWEST_WORDS = 4
 """Lines with a word that a file needs to be recognised."""
-
 _SPAN_TAG = re.compile(r"O|[BIESLU]-\S+")
 """Tags of spans: IOB, BIO, BIOES and BILOU."""
 _COLUMN = re.compile(r"\{([^{}]+)\}")

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating]
 Ints = NDArray[np.integer]
 ArrayIndex = tuple[int, ...]
-
 NOWHERE = 1e6
 """Null odds if no window has any text; in place of the unbounded number of the official scripts."""
 

@@ -29,10 +29,8 @@ from bertc.text.vocab.vocabulary import Vocabulary
 
 TextData = StageData | RunningData | StreamPairs
 """Batches of a stage that reads text."""
-
 ROW_COPIES = 10
 """Passes with different random rows under dynamic masking."""
-
 LOST_WORTH_A_NOTE = 0.001
 """Fraction of lost tokens from which it is reported."""
 _Place = tuple[Stage, Path, Progress]

@@ -16,7 +16,6 @@ from bertc.text.rows.index import TRANSLATION
 
 WINDOW_EXAMPLES = 1 << 16
 """Packing window: examples are only packed with others of the same window."""
-
 MEMBERS_FILE, ENDS_FILE = "members", "ends"
 
 

@@ -19,7 +19,6 @@ BLOCK_POSITIONS = 8192
 """Ints looked up at once: numpy's overhead is that of a thousand numbers."""
 MIXED_POSITIONS = 1 << 16
 """Ints in which sources of many shards are mixed, so that a batch is of few windows."""
-
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the multipliers of splitmix64's finaliser
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)

@@ -21,7 +21,6 @@ from bertc.text.vocab.vocabulary import Vocabulary
 
 SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
 """Bits of an example's address: source of the stage, stored copy, row of the copy."""
-
 READERS = 4
 """Threads that open shards ahead; a store answers several better than one."""
 IndexedIds = tuple[Ids, NDArray[Any] | Packs]

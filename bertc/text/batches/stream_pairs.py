@@ -18,8 +18,6 @@ from bertc.text.rows.index import overhangs
 
 SPECIAL_TOKENS = 3
 """Special tokens of a row: a separator after each segment, and [CLS]."""
-
-
 Segments = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]
 """Length of A, which continues the running text, place and length of B, and if B is random text."""
 

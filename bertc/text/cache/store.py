@@ -42,7 +42,6 @@ CHECKED_BYTES = 64 << 20
 WAIT_SECONDS = 0.2
 LARGEST_MANIFEST_BYTES = 64 << 20
 OTHER_CACHE_HELP = "choose another place with BERTC_CACHE=FOLDER"
-
 Facts = Mapping[str, Any]
 
 

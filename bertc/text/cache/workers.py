@@ -21,7 +21,6 @@ MAX_PROCESSES = 16
 """Most worker processes: more would wait for the reader, and each holds about 100 MB."""
 JOBS_AHEAD = 2
 """Jobs queued for each worker, so that none waits for the reader."""
-
 ArgumentT = TypeVar("ArgumentT")
 ResultT = TypeVar("ResultT")
 TagT = TypeVar("TagT")

@@ -25,7 +25,7 @@ from bertc.text.batches.order import texts_of
 from bertc.text.cache.store import Facts, Progress, Silent, fingerprint
 from bertc.text.cache.workers import Advance, spread
 from bertc.text.prepared.opening import copy_part, part_at, put_folder
-from bertc.text.prepared.plan import TOKENIZER, PreparationPlan, part_names, write_plan
+from bertc.text.prepared.plan import NAME_DIGITS, TOKENIZER, PreparationPlan, write_plan
 from bertc.text.rows.tokens import open_tokens, token_dtype
 from bertc.text.shards import spelling, tokenise
 from bertc.text.sources.files import open_files
@@ -102,7 +102,7 @@ def _plan(resolved: Resolved, source: TextSource, command: str) -> PreparationPl
     return PreparationPlan(
         source=fingerprint(inputs), tokenizer="", dtype="", separator=0,
         holdout=resolved.run.holdout, clean=resolved.run.clean.model_dump(exclude_defaults=True),
-        read=read, parts=part_names(len(parts)), rows=tuple(rows),
+        read=read, parts=tuple(f"{n:0{NAME_DIGITS}}" for n in range(len(parts))), rows=tuple(rows),
         vocab="" if isinstance(resolved.vocabulary, TokenizerFile) else tokenizer,
         program=resolved.model_dump(mode="json", exclude={"origins"}),
         inputs=tuple(map(fingerprint, inputs)),

@@ -111,11 +111,6 @@ def write_plan(place: FolderAt, plan: PreparationPlan) -> PreparationPlan:
     return known
 
 
-def part_names(count: int) -> tuple[str, ...]:
-    """The names of parts: their numbers."""
-    return tuple(f"{number:0{NAME_DIGITS}}" for number in range(count))
-
-
 def _differences(known: PreparationPlan, plan: PreparationPlan) -> dict[str, str]:
     differing = {}
     for name in SHARED:

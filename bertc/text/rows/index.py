@@ -20,14 +20,11 @@ ROW = np.dtype(
     [("a", "<i8"), ("b", "<i8"), ("a_length", "<i4"), ("b_length", "<i4"), ("label", "u1")]
 )
 """An entry of an index: starts and lengths of both texts, 0 without a second, the pair label."""
-
 TRANSLATION = 2
 """The pair label of a sentence and its translation."""
-
 BLOCK_ROWS = 1 << 16
 ROWS_FILE = "rows"
 TRIES = 10  # BERT create_pretraining_data.py: tries to find another document
-
 Pair = tuple[int, int, int, int, int]
 """(a, b, a_length, b_length, label), the fields of ``ROW``."""
 

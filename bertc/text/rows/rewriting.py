@@ -22,7 +22,6 @@ MAX_HELD_OUT_BYTES = 64 << 20
 """Token ids that are held out of many parts together; the first ones give them."""
 PER_TOKEN = "words"
 """Words, as white space separates them, for each token of a text; 0 of ids without text."""
-
 Rewriting = Callable[[Path, DType], int]
 """A change of the files in a folder, which returns the number of copies that it removes."""
 

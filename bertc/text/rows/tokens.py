@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 SPLITS = ("train", "heldout")
 TOKEN_FILES = ("ids", "sentences", "documents")
 SENTENCES_AT_ONCE = 1 << 20
-
 DType = type[np.uint16] | type[np.uint32]
 Ids = NDArray[np.uint16] | NDArray[np.uint32]
 Offsets = NDArray[np.int64]

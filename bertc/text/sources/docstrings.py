@@ -29,7 +29,6 @@ FILES_AT_ONCE = 32
 SOURCE_BYTES_PER_PROCESS = 16 << 20
 """Source code for which a worker process takes longer than to start."""
 SKIPPED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"}
-
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 

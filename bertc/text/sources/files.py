@@ -26,8 +26,18 @@ from bertc.base.storage.files import (
 from bertc.base.storage.plain_file import no_match
 from bertc.ir.data import Files, Parallel, Sentences
 from bertc.text.sources.cells import text
-from bertc.text.sources.source import Piece, TextSource, all_of, grouped, pieces_of_text
-from bertc.text.sources.streams import OpenFile, chunks, decode, lines, opened_stream
+from bertc.text.sources.source import (
+    OpenFile,
+    Piece,
+    TextSource,
+    all_of,
+    chunks,
+    decode,
+    grouped,
+    lines,
+    opened_stream,
+    pieces_of_text,
+)
 from bertc.text.sources.tables import ColumnNames, ColumnSelection, records
 
 SAMPLED_BYTES = 1 << 16
@@ -38,7 +48,6 @@ PART_BYTES = 128 << 20
 """Text of a part of a corpus; what is larger is cut where the format allows."""
 PACKED_BYTES = 3
 """Bytes of text in a byte of a compressed file, about."""
-
 _BLANK_LINE, _LINE_END = re.compile(rb"\n[ \t\r]*\n"), re.compile(rb"\n")
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, as_data_error, listed, nearest
 from bertc.base.storage.files import PACKED, AnyFile, suffix
-from bertc.text.sources.streams import OpenFile, lines
+from bertc.text.sources.source import OpenFile, lines
 
 ColumnNames = tuple[str, ...]
 Record = tuple[int, list[str]]

@@ -51,9 +51,7 @@ FAST_ONLY = (
     "bertc reads classes with a fast backend; a tokenizer.json that is named itself, as in "
     'vocab="folder/tokenizer.json", is read as it is written'
 )
-
 LARGEST_ID = 10_000_000
-
 TRIAL_TEXTS = (
     "",
     " ",

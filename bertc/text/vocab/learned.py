@@ -27,7 +27,6 @@ ALBERT_SPECIALS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ALBERT: pad 
 CLOSED_SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq dictionary.py; <mask> comes last
 MASK = ("<mask>",)
-
 LATIN_CHARACTERS = 1000  # bert-base-uncased has 997 single characters
 ALPHABET_COVERAGE = 0.9995
 """Fraction of the text that a WordPiece alphabet covers, if the vocabulary has room."""

@@ -11,7 +11,7 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import user_path
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.sources.cells import finite
-from bertc.text.sources.streams import lines, opened_stream
+from bertc.text.sources.source import lines, opened_stream
 from bertc.text.vocab.token_rows import spelling_of
 from bertc.text.vocab.vocabulary import Vocabulary
 

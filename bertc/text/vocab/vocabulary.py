@@ -25,7 +25,6 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 """Spellings of the five special tokens in published vocabularies, for files that name none.
 
 XLNet's has ``<s>`` and ``</s>`` too, and puts neither around a text."""
-
 STAND_INS = {"cls": "bos", "sep": "eos", "unk": "pad"}
 """Stand-ins for roles that nothing names, as in EuroBERT's, whose bytes leave none unknown."""
 BEGINS = "\u0120"  # a space, in byte-level vocabularies
