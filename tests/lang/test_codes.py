@@ -18,8 +18,6 @@ from bertc.check.passes.changing.beginning import vectors as vectors_fit
 from bertc.hub.leaving.target import remark_own_layout
 
 PACKAGE = Path(__file__).parents[2] / "bertc"
-
-
 LOOKS_FOR_FILES = ("E307", "E308")
 """Codes of ``bertc check`` alone: the other examples name files that are not there."""
 OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287")
@@ -48,9 +46,8 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
         known = filled_in(program, diagnostics) if code in OF_TEACHERS else program
         if code in OF_COUNTS:
             monkeypatch.setattr(counts, "LITTLE_BYTES", 0)
-            known = counts.with_text_counts(
-                program, diagnostics, sparing=code == "R127", too_much=set()
-            )
+            how = {"sparing": code == "R127", "too_much": set()}
+            known = counts.with_text_counts(program, diagnostics, **how)
         complete = passes.complete(known, diagnostics)
         if code in OF_VECTORS:
             vectors_fit(complete, diagnostics)
@@ -95,6 +92,5 @@ def test_explain_shows_both_examples_lists_codes_by_group_or_names_a_near_one():
     assert [line.split()[0] for line in listed if line.startswith(" ")] == sorted(pages)
     assert [line[:4] for line in listed if line[0] != " "] == [f"{g}xx" for g in GROUPS]
     assert explain("e20").startswith(f"E2xx: {GROUPS['E2']}\n  E201  {pages['E201'].title}\n  E202")
-    with pytest.raises(UsageError) as error:
-        explain("E2O1")
+    error = pytest.raises(UsageError, explain, "E2O1")
     assert error.value.help.startswith("bertc explain E2")

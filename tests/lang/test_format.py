@@ -57,12 +57,12 @@ A = [
 """
 
 
-def test_example():
-    assert lang.format_text(UNTIDY) == TIDY
-
-
 GOOD = [*(page.good for page in codes().values()), UNTIDY, ""]
 GOOD += [path.read_text(encoding="utf-8") for path in shipped_specs().values()]
+
+
+def test_example():
+    assert lang.format_text(UNTIDY) == TIDY
 
 
 @pytest.mark.parametrize("text", GOOD)
@@ -94,8 +94,7 @@ def test_any_sound_text(text):
 def test_files(tmp_path):
     path = tmp_path / "a.bertc"
     path.write_text("layers 12")
-    with pytest.raises(SpecError):
-        format_file(path, write=True)
+    pytest.raises(SpecError, format_file, path, write=True)
     assert path.read_text() == "layers 12"
     path.write_text("layers=12")
     assert format_file(path, write=False)

@@ -14,14 +14,7 @@ from pathlib import Path
 import pytest
 
 from bertc import lang
-from bertc.base.diagnostics import (
-    Diagnostic,
-    Diagnostics,
-    Fix,
-    Source,
-    Span,
-    codes,
-)
+from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, codes
 from bertc.check import passes
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
@@ -107,12 +100,8 @@ def changed(before: Program, after: Program) -> set[str]:
     """The settings that two programs say differently, of those that both say."""
     stages = zip(before.stages, after.stages, strict=False)
     pairs = [(before.settings, after.settings), *((a.settings, b.settings) for a, b in stages)]
-    return {
-        name
-        for old, new in pairs
-        for name in old.keys() & new.keys()
-        if old[name].value != new[name].value
-    }
+    both = ((name, *pair) for pair in pairs for name in pair[0].keys() & pair[1].keys())
+    return {name for name, old, new in both if old[name].value != new[name].value}
 
 
 def complaint(case: Written, diagnostic: Diagnostic) -> str:
@@ -150,9 +139,8 @@ def complaint(case: Written, diagnostic: Diagnostic) -> str:
 
 
 def overlap(one: Span, other: Span) -> bool:
-    return (
-        one.source.name == other.source.name and one.start <= other.end and other.start <= one.end
-    )
+    alike = one.source.name == other.source.name
+    return alike and one.start <= other.end and other.start <= one.end
 
 
 def tells(help: str, fix: Fix, made: str) -> bool:
@@ -175,9 +163,8 @@ def followed(case: Written, after: Written, diagnostic: Diagnostic, meant: Colle
     # What could not be read hid what is wrong behind it.
     if others and diagnostic.code >= "E2":
         return f"{after} has {sorted(others)}"
-    surplus = (
-        set().union(*map(changed, before, now)) - set(meant) if len(before) == len(now) else ()
-    )
+    pairs = zip(before, now, strict=True) if len(before) == len(now) else ()
+    surplus = {name for pair in pairs for name in changed(*pair)} - {*meant}
     return f"{after} changes {sorted(surplus)}" if surplus else ""
 
 
@@ -233,22 +220,17 @@ def complaints(cases: Sequence[Written]) -> list[str]:
 
 @pytest.mark.parametrize("setting", Settings.model_fields)
 def test_helps_on_every_setting_and_its_kinds(setting):
-    assert (
-        complaints([Written(spec, (), False) for spec in dict.fromkeys(of_setting(setting))]) == []
-    )
+    specs = dict.fromkeys(of_setting(setting))
+    assert complaints([Written(spec, (), False) for spec in specs]) == []
 
 
-def test_helps_of_goldens_and_of_pages():
+def test_helps_of_goldens_of_pages_and_on_slips():
+    """Slips that people make are a spec a line; ``--set`` arguments stand after ``@``."""
     cases = [Written(case.spec) for case in CASES]
     cases += [Written(page.bad) for page in codes().values() if not page.beside]
-    assert complaints(cases) == []
-
-
-def test_helps_on_slips():
-    """Slips that people make are a spec a line; ``--set`` arguments stand after ``@``."""
     lines = (Path(__file__).parent / "slips.txt").read_text(encoding="utf-8").splitlines()
     slips = (line.split(" @ ") for line in lines)
-    assert complaints([Written(spec, tuple(sets)) for spec, *sets in slips]) == []
+    assert complaints([*cases, *(Written(spec, tuple(sets)) for spec, *sets in slips)]) == []
 
 
 @pytest.mark.parametrize(

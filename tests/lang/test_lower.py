@@ -1,5 +1,6 @@
 """Tree to programs: names, types, grids, stages, overrides and bases."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,37 +55,26 @@ def test_the_first_line():
         ('vocab="a/vocab.txt"', TokenizerFile(path="a/vocab.txt")),
         ("share=groups(4)", ShareGroups(groups=4)),
         ("share=map([0, 0], ffn=[0, 1])", ShareMap(attention=(0, 0), ffn=(0, 1))),
-        ("heads=12", 12),
-        ("heads=[12, 6]", (12, 6)),
-        ("positions=512", LearnedPositions(rows=512)),
+        ("heads=12", 12), ("heads=[12, 6]", (12, 6)), ("positions=512", LearnedPositions(rows=512)),
         ("positions=learned(514, offset=2)", LearnedPositions(rows=514, offset=2)),
         ("dropout=0", Dropout(hidden=0, attention=0)),
         ("dropout=dropout(0.2, attention=0)", Dropout(hidden=0.2, attention=0)),
-        ("pooler=false", False),
-        ("steps=1e5", 100_000),
-        ("precision=bf16", "bf16"),
+        ("pooler=false", False), ("steps=1e5", 100_000), ("precision=bf16", "bf16"),
         ("data=docstrings([os, json])", (Share(corpus=Docstrings(packages=("os", "json"))),)),
         ("data='x/*.txt'", (Share(corpus=Files(path="x/*.txt")),)),
-        (
-            "data=0.7*files('x') + docstrings",
-            (Share(weight=0.7, corpus=Files(path="x")), Share(corpus=Docstrings())),
-        ),
+        ("data=0.7*files('x') + docstrings",
+         (Share(weight=0.7, corpus=Files(path="x")), Share(corpus=Docstrings()))),
         ("objective=sop*50", (Term(weight=50, objective=Sop()),)),
         ("objective=span(p=.3)", (Term(objective=Mlm(unit=SpanUnit(p=0.3))),)),
-        (
-            "objective=mlm(15%, ngram(max=2), replace=85/0/15)",
-            (Term(objective=Mlm(p=0.15, unit=NgramUnit(max=2), replace=KEPT)),),
-        ),
-        ("optimizer=adam", Adam(kind="adam")),
-        (
-            "optimizer=lamb(1.76e-3, warmup=3125, schedule=polynomial(decay_from=start))",
-            Lamb(lr=1.76e-3, warmup=3125, schedule=Polynomial(decay_from="start")),
-        ),
-        ("optimizer=adamw(warmup=6%)", Adam(warmup=0.06)),
+        ("objective=mlm(15%, ngram(max=2), replace=85/0/15)",
+         (Term(objective=Mlm(p=0.15, unit=NgramUnit(max=2), replace=KEPT)),)),
+        ("optimizer=lamb(1.76e-3, warmup=3125, schedule=polynomial(decay_from=start))",
+         Lamb(lr=1.76e-3, warmup=3125, schedule=Polynomial(decay_from="start"))),
+        ("optimizer=adam", Adam(kind="adam")), ("optimizer=adamw(warmup=6%)", Adam(warmup=0.06)),
         ("optimizer=adamw(warmup=1)", Adam(warmup=1)),
         ("optimizer=adamw(warmup=0%)", Adam(warmup=0.0)),
     ],
-)
+)  # fmt: skip
 def test_values(text, expected):
     """With their types: 1 is a step, and 0% a fraction."""
     assert repr(value(text)) == repr(expected)
@@ -96,21 +86,16 @@ def test_arguments_have_their_spans():
     assert origin.parts[(0, "weight")].text == "2"
 
 
-def test_a_grid_is_the_product_of_its_settings():
+def test_a_grid_is_the_product_of_its_settings_and_lowered_once_for_each_value():
     programs = lang.load("E={64,128} share={none,all} seq=128")
     points = [f"E={width} share={share}" for width in (64, 128) for share in ("none", "all")]
     assert [program.name for program in programs] == points
     assert {program.settings["seq"].value for program in programs} == {128}
-
-
-def test_a_grid_inside_an_argument():
     programs = lang.load("optimizer=lamb(lr={1e-3, 2e-3}, clip={1, 0})")
     rates = [program.settings["optimizer"].value for program in programs]
     assert [(r.lr, r.clip) for r in rates] == [(1e-3, 1), (1e-3, 0), (2e-3, 1), (2e-3, 0)]
     assert codes("optimizer=lamb(lr={1e-3, 2e-3}, clp=1)") == ["E104"], "once, for all points"
 
-
-def test_a_large_grid_is_lowered_once_for_each_value():
     ten = ",".join(str(64 * n) for n in range(1, 11))
     programs = lang.load(f"H={{{ten}}} E={{{ten}}} F={{{ten}}}")
     assert len(programs) == 1000
@@ -145,11 +130,8 @@ def test_wrong_settings_are_left_out_and_the_rest_is_kept():
     (program,) = lang.load("layers=0 hidden=256 chickens=3", (), diagnostics)
     assert list(program.settings) == ["hidden"]
     assert len(diagnostics.found) == 2
-
-
-def test_too_many_mistakes_are_cut_short():
-    text = " ".join(f"x{n}=1" for n in range(3000))
-    assert 100 <= len(codes(text)) < 110
+    many = " ".join(f"x{n}=1" for n in range(3000))
+    assert 100 <= len(codes(many)) < 110, "too many are cut short"
 
 
 def test_extends_reads_bases(tmp_path, monkeypatch):
@@ -159,29 +141,24 @@ def test_extends_reads_bases(tmp_path, monkeypatch):
     (tmp_path / "a.bertc").write_text("extends './below/b.bertc' seq=64")
     program = only(str(tmp_path / "a.bertc"))
     assert program.name == "a"
-    assert program.base is not None
-    assert program.base.base is not None
     assert program.base.base.settings["hidden"].value == 64
     monkeypatch.chdir(tmp_path)
-    assert only("extends './a.bertc'").base == program.__class__(
-        "./a.bertc", program.settings, program.stages, program.base
-    )
+    assert only("extends './a.bertc'").base == replace(program, name="./a.bertc")
 
 
 def test_a_mistake_in_a_base_is_shown_there_and_a_link_does_not_lead_out_of_the_folder(tmp_path):
     (tmp_path / "secret.bertc").write_text("the secret")
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "b.bertc").write_text("layers=0")
     (tmp_path / "in" / "link.bertc").symlink_to(tmp_path / "secret.bertc")
-    (tmp_path / "in" / "grid.bertc").write_text("layers={1, 2}")
-    (tmp_path / "in" / "two.bertc").write_text("extends './c.bertc' extends './c.bertc'")
-    (tmp_path / "in" / "c.bertc").write_text("layers=1")
+    two = "extends './c.bertc' extends './c.bertc'"
+    texts = {"b": "layers=0", "grid": "layers={1, 2}", "two": two, "c": "layers=1"}
+    for base, text in texts.items():
+        (tmp_path / "in" / f"{base}.bertc").write_text(text)
     bases = {"b": ("E109", "./b.bertc:1:8"), "link": ("E302", "a.bertc:1:9")}
     bases |= {"grid": ("E302", "a.bertc:1:9"), "two": ("E302", "./two.bertc:1:21")}
     for base, (code, place) in bases.items():
         (tmp_path / "in" / "a.bertc").write_text(f"extends './{base}.bertc'")
-        with pytest.raises(SpecError) as error:
-            lang.load(str(tmp_path / "in" / "a.bertc"))
+        error = pytest.raises(SpecError, lang.load, str(tmp_path / "in" / "a.bertc"))
         (mistake,) = error.value.diagnostics
         assert (mistake.code, str(mistake.span)[-len(place) :]) == (code, place)
 
@@ -189,8 +166,7 @@ def test_a_mistake_in_a_base_is_shown_there_and_a_link_does_not_lead_out_of_the_
 def test_what_is_not_there_or_no_file_is_not_read(tmp_path):
     names = {"bert-bsae": "bert-base", "no/such.bertc": "path", "my file.bertc": "path"}
     for spec, help in {**names, str(tmp_path): "", "/dev/zero": ""}.items():
-        with pytest.raises(MissingInputError) as error:
-            lang.load(spec)
+        error = pytest.raises(MissingInputError, lang.load, spec)
         assert error.value.exit_code == 66
         assert help in error.value.help
     (tmp_path / "binary.bertc").write_bytes(b"\xff\xfe\x00")
@@ -199,10 +175,8 @@ def test_what_is_not_there_or_no_file_is_not_read(tmp_path):
 
 
 def test_a_block_gives_the_arguments_of_the_kind_that_a_number_stands_for():
-    block = only("generator { H=64 A=1 tie=tokens }").settings["generator"].value
-    assert block == only("generator = network(hidden=64, heads=1, tie=tokens)").settings[
-        "generator"
-    ].value  # fmt: skip
+    called = "generator = network(hidden=64, heads=1, tie=tokens)"
+    assert value("generator { H=64 A=1 tie=tokens }") == value(called)
     assert only("dropout { hidden=0.2 }") == only("dropout = dropout(hidden=0.2)")
 
 
@@ -237,16 +211,13 @@ def middle(dimension):
 
 def test_dimensions_are_named_and_typed_by_what_holds_them():
     assert list(space(SPEC).dimensions.values()) == [
-        Interval("layers", 2, 12, False, True),
-        Interval("dropout", 0, 1, False, False),
-        Options("share", ("none", "all")),
-        Interval("optimizer.lr", 1e-5, 1e-3, True, False),
+        Interval("layers", 2, 12, False, True), Interval("dropout", 0, 1, False, False),
+        Options("share", ("none", "all")), Interval("optimizer.lr", 1e-5, 1e-3, True, False),
         Interval("optimizer.warmup", 0.01, 0.1, False, False),
         Options("objective", ("mlm(p={10%..40%})", "sop+mlm")),
-        Interval("objective.p", 0.1, 0.4, False, False),
-        Options("a.seq", ("64", "128")),
+        Interval("objective.p", 0.1, 0.4, False, False), Options("a.seq", ("64", "128")),
         Interval("a.steps", 10, 1000, True, True),
-    ]
+    ]  # fmt: skip
 
 
 def test_a_point_is_a_program_and_its_settings_as_written():
@@ -270,11 +241,9 @@ def test_overrides_replace_and_add_dimensions():
 
 def test_check_looks_at_both_ends_and_nothing_else_takes_a_range():
     assert api.check("layers={2..12} dropout={0..0.3}") == 4
-    with pytest.raises(SpecError) as caught:
-        api.check("heads={8..10}")
+    caught = pytest.raises(SpecError, api.check, "heads={8..10}")
     assert [each.code for each in caught.value.diagnostics] == ["E201"]
-    with pytest.raises(SpecError) as caught:
-        api.estimate("layers={2..12}")
+    caught = pytest.raises(SpecError, api.estimate, "layers={2..12}")
     assert [each.code for each in caught.value.diagnostics] == ["E116"]
 
 
@@ -282,6 +251,5 @@ def test_check_looks_at_both_ends_and_nothing_else_takes_a_range():
     "wrong", ["{12..2}", "{2..2}", "{2..4:lin}", "2..4", "{0..4:log}", "{2..4kb}"]
 )
 def test_ranges_that_are_none(wrong):
-    with pytest.raises(SpecError) as caught:
-        space(f"layers={wrong}")
+    caught = pytest.raises(SpecError, space, f"layers={wrong}")
     assert {each.code for each in caught.value.diagnostics} <= {"E116", "E010", "E109"}

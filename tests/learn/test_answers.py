@@ -4,23 +4,14 @@ import pytest
 import torch
 from transformers import PreTrainedConfig, XLNetConfig
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
-from transformers.models.xlnet.modeling_xlnet import (
-    XLNetPoolerAnswerClass,
-    XLNetPoolerEndLogits,
-    XLNetPoolerStartLogits,
-)
+from transformers.models.xlnet import modeling_xlnet
 
 import bertc
 from bertc.ir.learning.answer import Conditioned, answer_head
 from bertc.ir.learning.class_loss import BalancedLoss, FocalLoss, PlainLoss, WeightedLoss
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.learn.objectives import TaskTargets
-from bertc.learn.objectives.answers import (
-    TaskTensors,
-    answer_losses,
-    answer_scores,
-    span_scores,
-)
+from bertc.learn.objectives.answers import TaskTensors, answer_losses, answer_scores, span_scores
 from bertc.model.heads import make_head
 
 B, S, H = 3, 11, 8
@@ -76,18 +67,17 @@ def test_labels_and_scores(encoder):
 
 
 LOSSES = {
-    "plain": (PlainLoss(), 0),
-    "weights": (WeightedLoss(weights=(1, 5, 0.5)), 0),
-    "smoothed": (PlainLoss(smoothing=0.1), 0.1),
-    "weights smoothed": (WeightedLoss(weights=(1, 5, 0.5), smoothing=0.2), 0.2),
-    "balanced": (BalancedLoss(weights=(0.2, 0.1, 0.3)), 0),
-}
+    "plain": PlainLoss(), "weights": WeightedLoss(weights=(1, 5, 0.5)),
+    "smoothed": PlainLoss(smoothing=0.1), "balanced": BalancedLoss(weights=(0.2, 0.1, 0.3)),
+    "weights smoothed": WeightedLoss(weights=(1, 5, 0.5), smoothing=0.2),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_classes_weigh_as_in_torch_over_all_parts_of_a_batch(name, encoder):
     """The sums over two parts beside CrossEntropyLoss and BCEWithLogitsLoss of the whole batch."""
-    loss, smoothing = LOSSES[name]
+    loss = LOSSES[name]
+    smoothing = getattr(loss, "smoothing", 0)
     names, weights = ("a", "b", "c"), {"t.weight": rand(3, H), "t.bias": rand(3)}
     vector = torch.tensor(loss.weights) if loss.weights else None
     flags = (rand(4, 1, 3) > 0).float()
@@ -158,29 +148,19 @@ def conditioned():
     """transformers' modules of SQuAD 2.0's head, and their weights as ours are called."""
     config = XLNetConfig(d_model=H, n_head=1, n_layer=1, d_inner=8, start_n_top=4, end_n_top=4)
     torch.manual_seed(3)
-    modules = (
-        XLNetPoolerStartLogits(config),
-        XLNetPoolerEndLogits(config),
-        XLNetPoolerAnswerClass(config),
-    )
+    parts = ("StartLogits", "EndLogits", "AnswerClass")
+    modules = [getattr(modeling_xlnet, f"XLNetPooler{part}")(config) for part in parts]
     start, end, answered = modules
-    for module in modules:
-        for parameter in module.parameters():
-            torch.nn.init.normal_(parameter, std=0.5)
+    parts = {
+        "start": start.dense, "end.dense": end.dense_0, "end.norm": end.LayerNorm,
+        "end": end.dense_1, "answered.dense": answered.dense_0, "answered": answered.dense_1,
+    }  # fmt: skip
     weights = {
-        "t.start.weight": start.dense.weight,
-        "t.start.bias": start.dense.bias,
-        "t.end.dense.weight": end.dense_0.weight,
-        "t.end.dense.bias": end.dense_0.bias,
-        "t.end.norm.weight": end.LayerNorm.weight,
-        "t.end.norm.bias": end.LayerNorm.bias,
-        "t.end.weight": end.dense_1.weight,
-        "t.end.bias": end.dense_1.bias,
-        "t.answered.dense.weight": answered.dense_0.weight,
-        "t.answered.dense.bias": answered.dense_0.bias,
-        "t.answered.weight": answered.dense_1.weight,
+        f"t.{name}.{leaf}": torch.nn.init.normal_(parameter, std=0.5).detach()
+        for name, part in parts.items()
+        for leaf, parameter in part.named_parameters()
     }
-    return modules, {name: weight.detach() for name, weight in weights.items()}
+    return modules, weights
 
 
 def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
@@ -192,8 +172,7 @@ def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
     hidden_from = (~(passage | (torch.arange(S) == 0))).float()
     with torch.no_grad():
         starts = start(states, p_mask=hidden_from)
-        first = torch.tensor([5, 0, 7])
-        last = torch.tensor([6, 0, 7])
+        first, last = torch.tensor([[5, 0, 7], [6, 0, 7]])
         ends = end(states, start_positions=first, p_mask=hidden_from)
         none = answered(states, start_states=torch.einsum("bsh,bs->bh", states, starts.softmax(1)),
                         cls_index=torch.zeros(B).long())  # fmt: skip
@@ -207,19 +186,13 @@ def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
     torch.testing.assert_close(found.sum / B, wanted, rtol=1e-5, atol=1e-5)
     scores = span_scores(given, states, head)
     torch.testing.assert_close(scores.answered, none, rtol=1e-5, atol=1e-5)
-    for row in range(B):
-        for nth, place in enumerate(scores.likeliest[row].tolist()):
-            with torch.no_grad():
-                expected = end(
-                    states[row : row + 1],
-                    start_positions=torch.tensor([place]),
-                    p_mask=hidden_from[row : row + 1],
-                )[0]
-            allowed = hidden_from[row] == 0
-            torch.testing.assert_close(
-                scores.ends[row, nth][allowed], expected[allowed], rtol=1e-5, atol=1e-5
-            )
-            assert (scores.ends[row, nth][~allowed] == float("-inf")).all()
+    allowed = hidden_from == 0
+    for nth, places in enumerate(scores.likeliest.unbind(1)):
+        with torch.no_grad():
+            expected = end(states, start_positions=places, p_mask=hidden_from)
+        made = scores.ends[:, nth]
+        torch.testing.assert_close(made[allowed], expected[allowed], rtol=1e-5, atol=1e-5)
+        assert (made[~allowed] == float("-inf")).all()
 
 
 def test_a_conditioned_span_may_have_units_of_its_own(encoder):
@@ -245,9 +218,9 @@ def test_a_conditioned_span_may_have_units_of_its_own(encoder):
     wanted = wanted + 0.5 * torch.nn.functional.softplus(-answered)
     found = answer_loss(task, given, states, head)
     torch.testing.assert_close(found.sum, wanted)
-    (likeliest,) = span_scores(given, states, head).likeliest
-    scores = span_scores(given, states, head).ends[0]
-    torch.testing.assert_close(scores[likeliest.tolist().index(2)], ends)
+    scores = span_scores(given, states, head)
+    nth = scores.likeliest[0].tolist().index(2)
+    torch.testing.assert_close(scores.ends[0, nth], ends)
 
 
 def test_a_plain_span_competes_with_every_token(encoder):
@@ -260,9 +233,7 @@ def test_a_plain_span_competes_with_every_token(encoder):
     given = asked(targets[:, None], [[1]] * B, passage)
     found = answer_loss(task, given, states, head)
     logs = logits.log_softmax(1)
-    wanted = -sum(
-        (logs[row, targets[row, 0], 0] + logs[row, targets[row, 1], 1]) / 2 for row in range(B)
-    )
+    wanted = -sum(logs[row, targets[row, end], end] / 2 for row in range(B) for end in (0, 1))
     torch.testing.assert_close(found.sum, wanted)
     scores = span_scores(given, states, head)
     assert (scores.starts[:, 8:] == float("-inf")).all()

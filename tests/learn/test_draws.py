@@ -77,10 +77,6 @@ def tensors(batch: MicroBatch) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(batch) if leaf is not None]
 
 
-def some(inputs: Inputs, which: torch.Tensor) -> Inputs:
-    return Inputs(*(part[which] for part in inputs))
-
-
 @pytest.mark.parametrize("terms", TERMS)
 def test_a_row_does_not_depend_on_its_neighbours(terms):
     inputs, vocabulary = rows(24, 48), vocab()
@@ -88,7 +84,7 @@ def test_a_row_does_not_depend_on_its_neighbours(terms):
     whole = tensors(corrupt(stage, inputs, vocabulary, 3))
     shuffled = torch.randperm(24, generator=torch.Generator().manual_seed(0))
     for which in (shuffled, torch.arange(5), torch.tensor([17])):
-        part = tensors(corrupt(stage, some(inputs, which), vocabulary, 3))
+        part = tensors(corrupt(stage, Inputs(*(x[which] for x in inputs)), vocabulary, 3))
         assert all(torch.equal(a, b[which]) for a, b in zip(part, whole, strict=True))
 
 

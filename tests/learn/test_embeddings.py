@@ -3,8 +3,8 @@
 import random
 import weakref
 from collections.abc import Sequence
-from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from bertc.cost.planning.plan import Plan
 from bertc.ir.address import key
 from bertc.ir.learning.answer import TokenVectors
 from bertc.ir.learning.vector_task import Embed
+from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import MicroBatch
 from bertc.learn.objectives.softmax.similarities import cosent, info_nce, pooled, related_losses
 from bertc.learn.step.feed import to_micro_batch
@@ -77,10 +78,7 @@ def test_max_sim_adds_up_the_best_cosine_of_each_token_of_the_query():
     there = (torch.arange(7) < lengths[..., None])[..., None]
     vectors = ((units(6, 7).detach().view(3, 2, 7, 6) - 0.2) * there).requires_grad_()
     cosines = torch.nn.functional.normalize(vectors, dim=3)
-    tokens = [
-        [part[:n] for part, n in zip(*row, strict=True)]
-        for row in zip(cosines, lengths, strict=True)
-    ]
+    tokens = [[cosines[row, text, : lengths[row, text]] for text in (0, 1)] for row in range(3)]
     scores = [[sum(max(q @ t for t in b) for q in a) for _, b in tokens] for a, _ in tokens]
     table = torch.stack([torch.stack(row) for row in scores]) / 0.5
     losses = (table.logsumexp(1) + table.logsumexp(0)) / 2 - table.diagonal()
@@ -93,11 +91,8 @@ def test_max_sim_adds_up_the_best_cosine_of_each_token_of_the_query():
 def test_cosent_adds_up_the_pairs_in_the_wrong_order():
     vectors, scores = units(6, 2), torch.tensor([1.0, 3, 2, 3, 0, 5])
     cosines = (vectors[:, 0] * vectors[:, 1]).sum(1)
-    total = torch.ones(())
-    for i in range(6):
-        for j in range(6):
-            if scores[i] < scores[j]:
-                total = total + ((cosines[i] - cosines[j]) * 20).exp()
+    wrong = [(i, j) for i in range(6) for j in range(6) if scores[i] < scores[j]]
+    total = 1 + sum(((cosines[i] - cosines[j]) * 20).exp() for i, j in wrong)
     found = cosent((vectors[:, 0] * vectors[:, 1]).sum(1) * 20, scores.double())
     torch.testing.assert_close(found.losses, total.log().expand(6))
     expected = gradient(total.log(), vectors)
@@ -114,25 +109,25 @@ def test_padding_has_no_part_in_a_vector():
         torch.testing.assert_close(pooled("cls", states, real)[row], alone[0])
 
 
-def parts_of(kind: str, resolved: Any, at_once: int) -> list[MicroBatch]:
+def parts_of(kind: str, resolved: Resolved, at_once: int) -> list[MicroBatch]:
     """A batch of eight examples in parts of ``at_once``."""
-    draw, stage = random.Random(3), resolved.stages[0]
-    examples = [
-        TextExample(
-            str(n),
-            tuple(text(draw, 1, 9) for _ in range(TEXTS[kind])),
-            (n % 3, 0.5, -1.0)[: TEXTS[kind] - 1] if "taught" in kind else float(n % 3),
-        )
-        for n in range(8)
-    ]
-    (task,) = stage.tasks
+    draw, stage, examples = random.Random(3), resolved.stages[0], []
+    for n in range(8):
+        texts = tuple(text(draw, 1, 9) for _ in range(TEXTS[kind]))
+        score = (n % 3, 0.5, -1.0)[: TEXTS[kind] - 1] if "taught" in kind else float(n % 3)
+        examples.append(TextExample(str(n), texts, score))
+    (task,), each = stage.tasks, stage.rows_an_example
     rows = encode(task, examples, bert_vocabulary(word_tokenizer()), stage.seq, 2)
-    each = stage.rows_an_example
-    order = torch.arange(8).numpy()
-    return [
-        to_micro_batch(gather(task, rows, part, 0), torch.device("cpu"), stage)
-        for part in cut(rows.lengths, order, each, at_once * each)
-    ]
+    parts = cut(rows.lengths, np.arange(8), each, at_once * each)
+    cpu = torch.device("cpu")
+    return [to_micro_batch(gather(task, rows, part, 0), cpu, stage) for part in parts]
+
+
+def begun(settings: str, at_once: int) -> tuple[Resolved, TrainStep]:
+    """A task and its first step, in parts of so many examples."""
+    resolved = bertc.resolve(f"{NETWORK} {settings}")
+    plan = Plan("cpu", "fp32", (at_once,), (False,), False, ())
+    return resolved, synthetic.first_step(resolved, build(resolved), plan)
 
 
 def gradients(step: TrainStep, parts: Sequence[MicroBatch]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -143,10 +138,7 @@ def gradients(step: TrainStep, parts: Sequence[MicroBatch]) -> tuple[Tensor, dic
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_micro_batches_change_neither_loss_nor_gradient(kind):
-    resolved = bertc.resolve(f"{NETWORK} dropout=0 task={TASKS[kind].replace('0.2', '0')}")
-    step = synthetic.first_step(
-        resolved, build(resolved), Plan("cpu", "fp32", (8,), (False,), False, ())
-    )
+    resolved, step = begun(f"dropout=0 task={TASKS[kind].replace('0.2', '0')}", 8)
     whole, expected = gradients(step, parts_of(kind, resolved, 8))
     compared, made = step._batch_vectors, list[weakref.ref[Tensor]]()
 
@@ -166,38 +158,31 @@ def test_micro_batches_change_neither_loss_nor_gradient(kind):
 
 @pytest.mark.parametrize("kind", ["alone", "scored"])
 def test_parts_have_the_same_dropout_both_times(kind):
-    resolved = bertc.resolve(f"{NETWORK} dropout=0.3 task={TASKS[kind]}")
-    step = synthetic.first_step(
-        resolved, build(resolved), Plan("cpu", "fp32", (3,), (False,), False, ())
-    )
+    resolved, step = begun(f"dropout=0.3 task={TASKS[kind]}", 3)
     parts = parts_of(kind, resolved, 3)
     found, _ = gradients(step, parts)
-    vectors, scores = [], []
+    made = []
     for index, part in enumerate(parts):
         torch.manual_seed(key(0, "dropout", 0, index))
-        own, known = step._batch_vectors(part)
-        vectors.append(own)
-        scores.append(known)
+        made.append(step._batch_vectors(part))
     (task,) = resolved.stages[0].tasks
-    expected = related_losses(task, torch.cat(vectors), torch.cat(scores), scored=kind == "scored")
+    vectors, scores = map(torch.cat, zip(*made, strict=True))
+    expected = related_losses(task, vectors, scores, scored=kind == "scored")
     torch.testing.assert_close(found, expected.losses.sum()[None], rtol=1e-5, atol=1e-5)
     if kind == "alone":
-        first, second = vectors[0].unbind(1)
-        assert not torch.allclose(first, second), "a text is read twice, with other dropout"
+        first, second = vectors.unbind(1)
+        assert not torch.allclose(first[:3], second[:3]), "a text is read twice, with other dropout"
 
 
 def test_a_prompt_precedes_each_text_and_longest_cuts_it():
-    vocabulary, asked = bert_vocabulary(word_tokenizer()), ('prompt="w9 w8 ", longest=6', "")
-    texts = ("w10 w11 w12", "w13")
-    found = []
-    for arguments, before in zip(asked, ("", "w9 w8 "), strict=True):
+    vocabulary, found = bert_vocabulary(word_tokenizer()), []
+    for arguments, before in ((', prompt="w9 w8 ", longest=6', ""), ("", "w9 w8 ")):
         head = "layers=1 hidden=8 heads=1 vocab=64 seq=32"
-        spec = f"{head} task=embed('-', positive=b, examples=1{', ' * bool(arguments)}{arguments})"
+        spec = f"{head} task=embed('-', positive=b, examples=1{arguments})"
         stage = bertc.resolve(spec).stages[0]
-        example = TextExample("0", tuple(before + each for each in texts), None)
+        example = TextExample("0", tuple(before + each for each in ("w10 w11 w12", "w13")), None)
         found.append(encode(stage.tasks[0], [example], vocabulary, stage.seq, 2))
-    cut_to = [found[0].lengths.tolist(), found[1].lengths.tolist()]
-    assert cut_to == [[6, 5], [7, 5]]
-    first = [rows.token_ids[: cut_to[0][0] - 1].tolist() for rows in found]
-    assert first[0] == first[1]
-    assert found[0].token_ids[6:].tolist() == found[1].token_ids[7:].tolist()
+    one, other = found
+    assert (one.lengths.tolist(), other.lengths.tolist()) == ([6, 5], [7, 5])
+    assert one.token_ids[:5].tolist() == other.token_ids[:5].tolist()
+    assert one.token_ids[6:].tolist() == other.token_ids[7:].tolist()

@@ -1,6 +1,7 @@
 """Losses of distillation beside independent expressions, written from the papers."""
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,8 @@ from bertc.model.body import Outputs
 from bertc.run.beginning.teachers import frozen_networks
 from tests.learn.material import rows, vocab
 
+close = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-5)
+
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
@@ -37,7 +40,7 @@ def hinton(own: torch.Tensor, goal: torch.Tensor, T: float) -> torch.Tensor:
 
 def agree(model: Model, found: torch.Tensor, wanted: torch.Tensor, rtol: float = 1e-5) -> None:
     """Losses are equal, and their gradients by each weight."""
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    close(found, wanted)
     weights = [p for p in model.parameters() if p.requires_grad]
     ours, theirs = (
         torch.autograd.grad(loss, weights, allow_unused=True) for loss in (found, wanted)
@@ -70,11 +73,8 @@ def test_soft_targets_are_those_of_the_papers(loss, rows_at_once, monkeypatch):
         case _:
             each = (own - goal).square().sum(1)  # Tang et al. 2019, section 3.2
     wanted = (each * weights).sum()
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-    for ours, theirs in zip(
-        gradients, torch.autograd.grad(3 * wanted, (x, table, bias)), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    close(found, wanted)
+    close(gradients, torch.autograd.grad(3 * wanted, (x, table, bias)))
 
 
 def test_an_ensemble_averages_probabilities():
@@ -86,9 +86,8 @@ def test_an_ensemble_averages_probabilities():
     chances = [((t.features @ t.table.T + bias) / 2).softmax(1) for t in taught]
     mean = sum(s * p for s, p in zip(shares, chances, strict=True)) / 8
     wanted = 4 * F.kl_div(((x @ table.T + bias) / 2).log_softmax(1), mean, reduction="sum")
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-    one, other = (torch.autograd.grad(loss, x)[0] for loss in (found, wanted))
-    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    close(found, wanted)
+    close(*(torch.autograd.grad(loss, x) for loss in (found, wanted)))
 
 
 States = list[torch.Tensor]
@@ -156,7 +155,6 @@ def test_states_are_compared_as_in_the_papers(term, teacher, paper):
     maps = [p for name, p in model.named_parameters() if "kd" in name]
     each = paper([own[n] for n in range(3)], [goal[n] for n in range(5)], maps)
     real = batch.reading.attention_mask
-    assert real is not None
     wanted = each.mean() if each.ndim == 1 else (each * real).sum() / real.sum()
     agree(model, found, wanted)
 
@@ -179,7 +177,7 @@ def divergence(goal: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
     return (p * torch.log(p / q)).sum(-1).mean(0)
 
 
-Parts = tuple[torch.Tensor, ...]
+Parts = list[torch.Tensor]
 """Queries, keys and values of one text in one layer, (seq, width) each."""
 
 
@@ -227,21 +225,17 @@ def test_attention_is_compared_as_in_the_papers(term, teacher, paper, pairs, pac
     """Text by text, so that padding and the other texts of a row are not even there."""
     monkeypatch.setattr(relations, "CPU_SCORES", 3 * 4 * 12 * 12)
     wide = "initializer=normal(0.5)"
-    resolved = resolve(
-        f"{OWN} {wide} pack={pack} objective={term} teacher=spec('{teacher} {wide}')"
-    )
-    inputs = rows(4, 12, pairs=False)
+    taught = f"objective={term} teacher=spec('{teacher} {wide}')"
+    resolved, inputs = resolve(f"{OWN} {wide} pack={pack} {taught}"), rows(4, 12, pairs=False)
     if pack == "true":  # two texts in each row
-        inputs = inputs._replace(
-            starts=torch.tensor([[0, 3]] * 4), pair_labels=torch.zeros(4, 2, dtype=torch.long)
-        )
+        starts = torch.tensor([[0, 3]] * 4)
+        inputs = inputs._replace(starts=starts, pair_labels=torch.zeros_like(starts))
     model, teacher_read, batch, found = compared(resolved, inputs)
     every = Wanted(projections=(1, 2)), Wanted(projections=(2, 3, 4))
     own = model.read_on(batch.reading, wanted=every[0]).projections or {}
     goal = teacher_read(batch.reading, every[1]).projections or {}
     numbers = batch.reading.sequence_ids
     if numbers is None:
-        assert batch.reading.attention_mask is not None
         numbers = batch.reading.attention_mask.long()
     assert numbers.min() == 0
     assert numbers.max() == (2 if pack == "true" else 1)
@@ -249,14 +243,9 @@ def test_attention_is_compared_as_in_the_papers(term, teacher, paper, pairs, pac
     for row, ids in enumerate(numbers):
         for text in range(1, int(ids.max()) + 1):
             at = ids == text
-            cut = [
-                (tuple(x[row, at] for x in own[a]), tuple(x[row, at] for x in goal[b]))
-                for a, b in pairs
-            ]
+            cut = [([x[row, at] for x in own[a]], [x[row, at] for x in goal[b]]) for a, b in pairs]
             each.append(torch.stack([paper(*both) for both in cut]).sum(0))
-    wanted = torch.cat(each).mean()
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
-    agree(model, found, wanted, rtol=1e-4)
+    agree(model, found, torch.cat(each).mean(), rtol=1e-4)
 
 
 @pytest.mark.parametrize("classes", ["sum", "mean"])
@@ -266,21 +255,14 @@ def test_starts_and_ends_are_compared_within_their_examples(classes):
     node = KdLogits(T=T, classes=classes, head="squad", labels=2, spans=True)
     examples = torch.tensor([[1, 1, 1, 1, 2, 2, 2, 0, 0], [1, 1, 1, 1, 1, 1, 0, 0, 0]])
     zeros = torch.zeros(b, m)
-    own = TaskTargets(
-        zeros.long(), zeros, torch.tensor([[1.0, 1.0], [1.0, 0.0]]), examples > 0, examples
-    )
-    states, goal, head = (
-        drawn(b, s, 4).requires_grad_(),
-        drawn(b, s, 2, seed=1),
-        torch.nn.Linear(4, 2),
-    )
-    batch = MicroBatch(
-        EncoderInputs(examples), examples, {}, taught={node.title: (Taught(1.0, (goal,)),)}
-    )
+    there = torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+    own = TaskTargets(zeros.long(), zeros, there, examples > 0, examples)
+    states, goal = drawn(b, s, 4).requires_grad_(), drawn(b, s, 2, seed=1)
+    head, taught = torch.nn.Linear(4, 2), {node.title: (Taught(1.0, (goal,)),)}
+    batch = MicroBatch(EncoderInputs(examples), examples, {}, taught=taught)
     tensors: Any = tensors_of(node)
-    network = SimpleNamespace(
-        training=False, node=SimpleNamespace(pooled=SimpleNamespace(of_tokens=False))
-    )
+    pooled = SimpleNamespace(of_tokens=False)
+    network = SimpleNamespace(training=False, node=SimpleNamespace(pooled=pooled))
     predicted = tensors.score(own, HeadInput((states,), batch, head, network))
     found = tensors.loss(predicted, own).sum
 
@@ -290,6 +272,5 @@ def test_starts_and_ends_are_compared_within_their_examples(classes):
         both = [hinton(scores[row, at, e][None], goal[row, at, e][None], T) for e in (0, 1)]
         each.append(sum(both) / 2 / (at.sum() if classes == "mean" else 1))
     wanted = torch.cat(each).sum()
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-    one, other = (torch.autograd.grad(x, states, retain_graph=True)[0] for x in (found, wanted))
-    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    close(found, wanted)
+    close(*(torch.autograd.grad(loss, states, retain_graph=True) for loss in (found, wanted)))

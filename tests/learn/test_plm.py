@@ -18,9 +18,12 @@ SEQ = 96
 
 
 def order_of(batch: MicroBatch) -> PermutationMask:
-    order = batch.reading.permutation
-    assert order is not None
-    return order
+    return batch.reading.permutation
+
+
+def seeing(order: PermutationMask) -> torch.Tensor:
+    """Which token (b, s, s) sees which."""
+    return order.rank[:, None, :] < order.visible_below[:, :, None]
 
 
 def spans(objective: Plm, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
@@ -65,10 +68,8 @@ def test_spans_are_those_of_the_walk(unit_of, k):
     n_at = 1 + (unit(drawn)[..., None] * total >= reached).sum(2)
     left_at = below(another(drawn), k * n_at)
     for row in range(60):
-        expected = one_by_one(
-            objective, inputs.token_ids[row].tolist(), int(inputs.lengths[row]), n_at[row].tolist(),
-            left_at[row].tolist(),
-        )  # fmt: skip
+        columns = inputs.token_ids, inputs.lengths, n_at, left_at
+        expected = one_by_one(objective, *(column[row].tolist() for column in columns))
         assert set(marks[row].nonzero()[:, 0].tolist()) == expected
 
 
@@ -116,25 +117,20 @@ def test_special_tokens_are_never_predicted_and_come_in_the_order():
     assert (order.visible_below[first] == 0).all()
     assert (order.visible_below[predicted] == order.rank[predicted]).all()
     assert (order.visible_below[special & real] == order.rank[special & real] + 1).all()
-    sees = order.rank[:, None, :] < order.visible_below[:, :, None]
-    assert not sees.transpose(1, 2)[~real].any()
+    assert not seeing(order).transpose(1, 2)[~real].any()
 
 
-def test_every_row_is_a_permutation_of_its_own():
+def test_rows_are_permutations_of_their_own_and_blocks_shuffled_alike():
     places = shuffle_ranks(bits(1, torch.zeros(300, dtype=torch.long), torch.arange(300), 8), 8)
     assert torch.equal(places.sort(1).values, torch.arange(8).expand(300, 8))
     share = torch.stack([(places == i).float().mean(0) for i in range(8)])
     assert (share - 1 / 8).abs().max() < 0.06
-
-
-def test_blocks_are_shuffled_alike_one_after_the_other():
     places = shuffle_ranks(bits(1, torch.zeros(4, dtype=torch.long), torch.arange(4), 16), 48)
     assert torch.equal(places[:, :16] + 16, places[:, 16:32])
     assert torch.equal(places[:, :16] + 32, places[:, 32:])
     batch = corrupted("plm(block=16, k=2)", rows(50, 48, full=True))
     order, predicted = order_of(batch), chosen(batch)
-    sees = order.rank[:, None, :] < order.visible_below[:, :, None]
-    lane = torch.arange(48) // 16
+    lane, sees = torch.arange(48) // 16, seeing(order)
     earlier = (lane[:, None] > lane) & predicted[:, None, :] & predicted[:, :, None]
     assert sees[earlier].all()
 
@@ -174,7 +170,7 @@ def test_each_part_has_its_share_and_sees_nothing_of_the_next():
     order, predicted = order_of(batch), chosen(batch)
     special = inputs.token_ids < 10
     assert not (predicted & special).any()
-    sees = order.rank[:, None, :] < order.visible_below[:, :, None]
+    sees = seeing(order)
     assert not sees[:, :60, 60:].any()
     assert sees[:, 60:, :60].all()
     for part in (slice(0, 60), slice(60, 120)):
@@ -195,12 +191,14 @@ def test_parts_are_shuffled_each_on_its_own():
 
 
 def test_text_that_runs_backward_is_told_by_the_words_it_has_forward():
+    def turned(part_bs: torch.Tensor) -> torch.Tensor:
+        return part_bs.unflatten(1, (2, 60)).flip(2).flatten(1)
+
     inputs = text_of_two(60)
-    turned = torch.cat([inputs.token_ids[:, :60].flip(1), inputs.token_ids[:, 60:].flip(1)], 1)
-    backward = inputs._replace(token_ids=turned, backward=torch.ones_like(inputs.backward))
+    backward = inputs._replace(
+        token_ids=turned(inputs.token_ids), backward=torch.ones_like(inputs.backward)
+    )
     for unit_of in ("pieces", "words"):
         forward, other = (reused(i, f"plm(unit={unit_of})") for i in (inputs, backward))
-        found = torch.cat([chosen(other)[:, :60].flip(1), chosen(other)[:, 60:].flip(1)], 1)
-        assert torch.equal(found, chosen(forward))
-        assert other.reading.backward is not None
+        assert torch.equal(turned(chosen(other)), chosen(forward))
         assert other.reading.backward.all()

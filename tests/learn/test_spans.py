@@ -126,10 +126,8 @@ def test_the_earliest_cover_is_that_of_a_loop():
     end = (first + torch.randint(-2, 30, (50, 9), generator=generator)).clamp(0, 37)
     cover = earliest_cover(first, end, 37)
     for row in range(50):
-        intervals = list(zip(first[row].tolist(), end[row].tolist(), strict=True))
-        wanted = [
-            next((d for d, (a, b) in enumerate(intervals) if a <= at < b), 9) for at in range(37)
-        ]
+        intervals = [range(a, b) for a, b in zip(first[row], end[row], strict=True)]
+        wanted = [next((d for d, part in enumerate(intervals) if n in part), 9) for n in range(37)]
         assert cover[row].tolist() == wanted
     distinct = torch.rand(50, 37, generator=generator).argsort(1)[:, :9]
     reach = union(distinct, distinct + 3, 37)
@@ -192,9 +190,13 @@ def test_enough_words_are_tried_to_fill_rows():
 SPECIALS = ["<pad>", "<unk>", "<cls>", "<sep>", "<mask>"]
 
 # The same text three times: the pieces, and how each tokenizer writes that a word begins.
-WORDPIECE = "<cls> play ##ing chess <sep> ##s well ##known . <sep> <pad>"
-BYTE_BPE = "<cls> play ing Ġchess <sep> s Ġwell known . <sep> <pad>"
-SENTENCEPIECE = "<cls> ▁play ing ▁chess <sep> s ▁well known . <sep> <pad>"
+SPELLED = {
+    "wordpiece": ("<cls> play ##ing chess <sep> ##s well ##known . <sep> <pad>",
+                  "play chess well ."),
+    "byte-bpe": ("<cls> play ing Ġchess <sep> s Ġwell known . <sep> <pad>", "Ġchess Ġwell ."),
+    "sentencepiece": ("<cls> ▁play ing ▁chess <sep> s ▁well known . <sep> <pad>",
+                      "▁play ▁chess ▁well ."),
+}  # fmt: skip
 
 
 def spell(pieces: list[str], starts: set[str]) -> tuple[Text, Words]:
@@ -213,17 +215,10 @@ def spell(pieces: list[str], starts: set[str]) -> tuple[Text, Words]:
     return text, find_words(ids, text, known)
 
 
-@pytest.mark.parametrize(
-    ("pieces", "starts"),
-    [
-        (WORDPIECE, {"play", "chess", "well", "."}),
-        (BYTE_BPE, {"Ġchess", "Ġwell", "."}),
-        (SENTENCEPIECE, {"▁play", "▁chess", "▁well", "."}),
-    ],
-    ids=["wordpiece", "byte-bpe", "sentencepiece"],
-)
-def test_words_of_three_kinds_of_tokenizers(pieces: str, starts: set[str]) -> None:
-    text, words = spell(pieces.split(), starts)
+@pytest.mark.parametrize("name", SPELLED)
+def test_words_of_three_kinds_of_tokenizers(name: str) -> None:
+    pieces, starts = SPELLED[name]
+    text, words = spell(pieces.split(), {*starts.split()})
     # What follows a special token begins a word, whatever its mark; specials stand alone.
     assert words.number[0].tolist() == [1, 2, 2, 3, 4, 5, 6, 6, 7, 8, 9]
     assert words.begin[0, 1:].tolist() == [0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 11, 11]
@@ -243,11 +238,8 @@ def test_words_are_taken_in_random_order_while_they_fit(p: float) -> None:
 def whole(inputs: Inputs, marks: torch.Tensor, known: VocabTensors) -> bool:
     """Whether every word is marked as a whole or not at all."""
     case = sample(inputs, 0.15, known)
-    return all(
-        len({bool(marks[row, token]) for token in range(begin, end)}) == 1
-        for row, words in enumerate(case.words_of_row)
-        for begin, end in words
-    )
+    found = (marks[n, slice(*word)] for n, words in enumerate(case.words_of_row) for word in words)
+    return all(word.all() or not word.any() for word in found)
 
 
 @pytest.mark.parametrize("unit", ["word", "ngram(3)"])
