@@ -127,6 +127,7 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, ca
         assert kind not in LEARNED or scores[LEARNED[kind]] > 0.9
     first, *_ = lines(tmp_path / "run")
     assert report.evaluation.losses[title] < first["losses"][title]
+    assert (title in report.evaluation.accuracy) == (kind not in ("regress", "numbers"))
     again = evaluate_run(tmp_path / "run", cache=cache, quiet=True)
     assert again.evaluation.scores == report.evaluation.scores
     alone = evaluate_run(tmp_path / "run", task=_alone(tmp_path, kind), quiet=True)

@@ -69,7 +69,9 @@ def evaluate_tasks(
             continue
         title, count = task_set.task.title, sum(size for size, _ in parts)
         losses[title] = math.fsum(size * a.loss for size, a in parts) / count
-        accuracy[title] = math.fsum(size * a.accuracy for size, a in parts) / count
+        answer_node = task_set.task.answer
+        if not isinstance(answer_node, Score) or answer_node.logistic:  # numbers are near or far
+            accuracy[title] = math.fsum(size * a.accuracy for size, a in parts) / count
         scores[title] = by_part
     # A task that is learned from a teacher alone weighs nothing, and its loss is told all the same.
     weights = {term.name: term.weight or 1.0 for term in stage.objective}
