@@ -39,7 +39,7 @@ UNSPEAKING = {"found", "own", "told", "asked", "many", "one", "other", "apart", 
 IN_TWO_ROOMS = {
     "ALONE", "Block", "Call", "Candidate", "Count", "ENGLISH", "Ends", "IGNORED", "Ints",
     "LEGEND", "LONGEST_ROW", "MASK", "Name", "Plain", "Predicted", "Progress", "ROWS_AT_ONCE",
-    "Run", "STEPS", "Score", "Shape", "Source", "Span", "Step", "TABLE", "TITLES",
+    "STEPS", "Score", "Shape", "Source", "Span", "Step", "TABLE", "TITLES",
     "TOKENS_AT_ONCE", "TRIES", "Table", "Text", "Tokens", "VERSION", "Vocabulary", "Within",
     "choose", "counted", "finish", "laid_out", "load", "read_text", "rows_of", "show", "survey",
     "written",

@@ -140,7 +140,7 @@ def read_questions(task: Read, part: DataPart) -> Iterator[example.QuestionExamp
             yield example.QuestionExample(key, context, question_text, (), None)
             continue
         read_answers = _answers(task, answer, start, place)
-        answers = tuple(checked_answer(*each, context, place) for each in read_answers)
+        answers = tuple(checked_answer(*one, context, place) for one in read_answers)
         if not answers and not task.unanswerable:
             raise DataError(f"{place}: an empty answer", "unanswerable=true allows them")
         yield example.QuestionExample(key, context, question_text, answers, bool(answers))

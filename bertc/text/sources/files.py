@@ -11,18 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError
+from bertc.base.storage import files
 from bertc.base.storage.encodings import controls_in
-from bertc.base.storage.files import (
-    FORMATS,
-    NO_TEXT,
-    PACKED,
-    AnyFile,
-    FileAt,
-    files_anywhere,
-    no_text,
-    size_of,
-    suffix,
-)
 from bertc.base.storage.plain_file import no_match
 from bertc.ir.data import Files, Parallel, Sentences
 from bertc.text.sources.cells import text
@@ -54,7 +44,7 @@ _BLANK_LINE, _LINE_END = re.compile(rb"\n[ \t\r]*\n"), re.compile(rb"\n")
 class Span(NamedTuple):
     """The ``nth`` of ``of`` equal parts of a file, up to the next document."""
 
-    path: AnyFile
+    path: files.AnyFile
     nth: int = 0
     of: int = 1
 
@@ -76,7 +66,7 @@ def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = No
         return TextSource(
             name=name, identity=("files", corpus.column, corpus.sentences, *read, *cuts),
             sentences=corpus.sentences, unit="bytes",
-            total=sum(size_of(span.path) // span.of for span in spans),
+            total=sum(files.size_of(span.path) // span.of for span in spans),
             text_bytes=sum(sizes[span.path] // span.of for span in spans),
             read=partial(all_of, reads, damaged=damaged),
         )  # fmt: skip
@@ -89,66 +79,68 @@ def open_files(corpus: Files, damaged: Callable[[DataError], object] | None = No
     return replace(source, parts=tuple(map(opened, names, parts)))
 
 
-def _parts(sizes: dict[AnyFile, int], sentences: Sentences) -> list[list[Span]]:
+def _parts(sizes: dict[files.AnyFile, int], sentences: Sentences) -> list[list[Span]]:
     """Spans of files in parts of about ``PART_BYTES``."""
     spans = list[tuple[Span, int]]()
     for path, size in sizes.items():
         lines_only = path.suffix == ".jsonl" or (not has_columns(path) and sentences == "lines")
-        cuttable = path.suffix == ".parquet" or (lines_only and path.suffix not in PACKED)
+        cuttable = path.suffix == ".parquet" or (lines_only and path.suffix not in files.PACKED)
         count = max(1, round(size / PART_BYTES)) if cuttable else 1
         spans += [(Span(path, nth, count), size // count) for nth in range(count)]
     return grouped(spans, PART_BYTES)
 
 
-def unpacked_bytes(paths: Iterable[AnyFile]) -> int:
+def unpacked_bytes(paths: Iterable[files.AnyFile]) -> int:
     """Bytes of the text of files, uncompressed, about."""
-    packed = (*PACKED, ".parquet")
-    return sum(size_of(path) * PACKED_BYTES ** (path.suffix in packed) for path in paths)
+    packed = (*files.PACKED, ".parquet")
+    return sum(files.size_of(path) * PACKED_BYTES ** (path.suffix in packed) for path in paths)
 
 
-def matching_files(name: str) -> list[AnyFile]:
+def matching_files(name: str) -> list[files.AnyFile]:
     """The files that match a glob, in order of name."""
-    paths = sorted(files_anywhere(name), key=str)
+    paths = sorted(files.files_anywhere(name), key=str)
     if not paths:
         raise MissingInputError(*no_match(name))
     for path in paths:
-        if suffix(path) in NO_TEXT:
-            raise DataError(*no_text(path))
+        if files.suffix(path) in files.NO_TEXT:
+            raise DataError(*files.no_text(path))
     return paths
 
 
 def begin_as_text(
-    paths: Sequence[AnyFile], read: Callable[[OpenFile], Iterator[object]] | None = None
+    paths: Sequence[files.AnyFile], read: Callable[[OpenFile], Iterator[object]] | None = None
 ) -> tuple[DataError, ...]:
     """Decode the beginning of each file here, small ones whole; one has to have text.
 
     Of tables the first row is ``read`` too. Control characters that another encoding left are no
     error: these are returned.
     """
-    if paths and not any(map(size_of, paths)):
+    if paths and not any(map(files.size_of, paths)):
         raise DataError(f"{paths[0]} is empty", "name a file that has text")
     share = max(SAMPLED_BYTES, DECODED_BYTES // max(1, len(paths)))
 
     def begin(path: Path) -> Iterator[DataError]:
-        if suffix(path) != ".parquet":
+        if files.suffix(path) != ".parquet":
             with opened_stream(path) as file:
                 beginning = file.stream.read(share)
                 yield from controls_in(path, decode(beginning, path, 1, complete=False))
-        if read and has_columns(path) and size_of(path):
+        if read and has_columns(path) and files.size_of(path):
             with opened_stream(path) as file:
                 next(read(file), None)
 
-    return tuple(all_of(partial(begin, path) for path in paths if not isinstance(path, FileAt)))
+    return tuple(
+        all_of(partial(begin, path) for path in paths if not isinstance(path, files.FileAt))
+    )
 
 
-def has_columns(path: AnyFile) -> bool:
+def has_columns(path: files.AnyFile) -> bool:
     """True if the file has rows of columns; else it is plain text."""
-    return suffix(path) in FORMATS
+    return files.suffix(path) in files.FORMATS
 
 
-def file_identity(path: AnyFile) -> tuple[object, ...]:
+def file_identity(path: files.AnyFile) -> tuple[object, ...]:
     """Values that change when the file does."""
-    if isinstance(path, FileAt):
+    if isinstance(path, files.FileAt):
         return path.address, path.size, 0, path.version
     stat, digest = path.stat(), hashlib.sha256()
     try:
@@ -190,10 +182,10 @@ def _limit(file: OpenFile, span: Span, sentences: Sentences) -> int:
     """Read the documents that begin in a span alone; return the first byte."""
     if span.of == 1:
         return 0
-    if suffix(span.path) == ".parquet":
+    if files.suffix(span.path) == ".parquet":
         file.share = (span.nth, span.of)
         return 0
-    size, mark = size_of(span.path), _LINE_END if has_columns(span.path) else _BLANK_LINE
+    size, mark = files.size_of(span.path), _LINE_END if has_columns(span.path) else _BLANK_LINE
     ends = [size * nth // span.of for nth in (span.nth, span.nth + 1)]
     start, end = (_document_from(file, at, mark) if 0 < at < size else at for at in ends)
     file.limit(start, end)
@@ -264,7 +256,7 @@ def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
     name = f"{'-'.join(languages)} of {corpus.path or ' and '.join(wheres)}"
     if side is not None:
         name = f"{languages[side]} of {corpus.path or wheres[side]}"
-    size_bytes = sum(map(size_of, paths))
+    size_bytes = sum(map(files.size_of, paths))
     return TextSource(
         name=name,
         identity=("pairs", corpus.path and list(wheres), side, *(file_identity(p) for p in paths)),
@@ -274,7 +266,7 @@ def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
     )  # fmt: skip
 
 
-def _only(pattern: str) -> AnyFile:
+def _only(pattern: str) -> files.AnyFile:
     paths = matching_files(pattern)
     if len(paths) > 1:  # nothing says which lines belong together
         raise DataError(f"{pattern}: {len(paths)} files", "name one file for each language")
@@ -282,26 +274,26 @@ def _only(pattern: str) -> AnyFile:
 
 
 def _read_pairs(
-    paths: list[AnyFile], columns: ColumnNames | None, side: int | None
+    paths: list[files.AnyFile], columns: ColumnNames | None, side: int | None
 ) -> Iterator[Piece]:
     """Pairs without an empty side; one side is held out together with its pair."""
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(opened_stream(path)) for path in paths]
-        both = rows(files[0], columns) if columns else _align(files)
-        for pair in both:
+        both = [stack.enter_context(opened_stream(path)) for path in paths]
+        pairs = rows(both[0], columns) if columns else _align(both)
+        for pair in pairs:
             first, second = (" ".join(text.split()) for text in pair)
             if first and second:
                 text = f"{first}\n{second}"
                 chosen = text if side is None else (first, second)[side]
-                yield Piece(chosen, True, sum(file.amount() for file in files), text)
+                yield Piece(chosen, True, sum(file.amount() for file in both), text)
 
 
-def _align(files: list[OpenFile]) -> Iterator[ColumnNames]:
+def _align(both: list[OpenFile]) -> Iterator[ColumnNames]:
     ends = [0, 0]
-    for number, pair in enumerate(zip_longest(*map(lines, files)), 1):
+    for number, pair in enumerate(zip_longest(*map(lines, both)), 1):
         ends = [number if line else end for line, end in zip(pair, ends, strict=True)]
         if all(pair):
             yield pair[0][1], pair[1][1]
     if ends[0] != ends[1]:
-        message = f"{files[0].path} has {ends[0]:,} lines, {files[1].path} has {ends[1]:,}"
+        message = f"{both[0].path} has {ends[0]:,} lines, {both[1].path} has {ends[1]:,}"
         raise DataError(message, "line n of one must be the translation of line n of the other")
