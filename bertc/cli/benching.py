@@ -48,14 +48,14 @@ def bench(
     from bertc.api import resolve
 
     if latency:
-        from bertc.lab.bench.cases import chosen
+        from bertc.lab.bench.cases import read_choices
         from bertc.lab.bench.latency import latencies, of_folder, of_spec
 
         subjects = [
             of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, set or ()), name)
             for name in networks
         ]
-        cases = chosen(runtime, precision, threads, batch, length)
+        cases = read_choices(runtime, precision, threads, batch, length)
         table = latencies(subjects, cases, seconds=seconds)
         say(table.as_json() if json else table.as_table())
         return

@@ -34,7 +34,7 @@ class Subject:
 
 def answer_turns(pipe: Connection, subject: Subject, setup: Setup, shapes: Sequence[Shape]) -> None:
     """Load the network and warm up at every shape; then take a turn at each number received."""
-    run = _opened(subject, setup)
+    run = _open_subject(subject, setup)
     texts = [full_rows(subject.resolved, shape) for shape in shapes]
     for rows in texts:
         run(rows)
@@ -57,7 +57,7 @@ def full_rows(resolved: Resolved, shape: Shape) -> TextArrays:
     }
 
 
-def _opened(subject: Subject, setup: Setup) -> Run:
+def _open_subject(subject: Subject, setup: Setup) -> Run:
     """A function that answers rows."""
     match setup.runtime:
         case "torch":

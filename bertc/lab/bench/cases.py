@@ -80,11 +80,11 @@ class Choices:
         return tuple(Case(setup, shape) for shape, setup in pairs)
 
 
-def chosen(runtime: str, precision: str, threads: str, batch: str, length: str) -> Choices:
+def read_choices(runtime: str, precision: str, threads: str, batch: str, length: str) -> Choices:
     """Read lists as they are written on the command line: ``32,128``."""
     choices = Choices(
-        _named("--runtime", runtime, RUNTIMES),
-        _named("--precision", precision, PRECISIONS),
+        _read_names("--runtime", runtime, RUNTIMES),
+        _read_names("--precision", precision, PRECISIONS),
         _numbers("--threads", threads.replace(ALL_CORES, str(ceil(device_named("cpu").cores)))),
         _numbers("--batch", batch),
         _numbers("--length", length),
@@ -99,7 +99,7 @@ def chosen(runtime: str, precision: str, threads: str, batch: str, length: str) 
     return choices
 
 
-def _named(option: str, text: str, known: tuple[Name, ...]) -> tuple[Name, ...]:
+def _read_names(option: str, text: str, known: tuple[Name, ...]) -> tuple[Name, ...]:
     parts = _parts(option, text)
     if wrong := [part for part in parts if part not in known]:
         raise UsageError(f"{option} {wrong[0]}: unknown", help=f"{option} {','.join(known)}")

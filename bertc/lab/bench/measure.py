@@ -137,9 +137,9 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
     gc.collect()
     gauge = small.gauge()
     with contender.open() as step, contender.turn():
-        first, _ = _timed(step, 1, gauge)
+        first, _ = _time_steps(step, 1, gauge)
         compiled = gauge.graphs, gauge.graph_breaks
-        warm, _ = _timed(step, WARM_STEPS, gauge)
+        warm, _ = _time_steps(step, WARM_STEPS, gauge)
         steps = max(1, math.ceil(TURN_SECONDS / warm))
         pipe.send((first, *compiled, gauge.peak_bytes))
         while True:
@@ -148,11 +148,11 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
             graphs = gauge.graphs
             if device.type != "cpu":
                 step()  # takes the memory again
-            seconds, waited = _timed(step, steps, gauge)
+            seconds, waited = _time_steps(step, steps, gauge)
             pipe.send((seconds, waited, gauge.graphs - graphs))
 
 
-def _timed(step: Step, steps: int, gauge: Any) -> tuple[float, float]:
+def _time_steps(step: Step, steps: int, gauge: Any) -> tuple[float, float]:
     """Mean seconds of a step over ``steps``, and those of them spent waiting for data."""
     gauge.finish()
     started = time.perf_counter()

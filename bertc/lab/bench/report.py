@@ -47,7 +47,7 @@ class BenchReport:
     def fields(self) -> dict[str, Any]:
         """The report as plain values: times in seconds a step, shares as fractions of 1."""
         stage, machine = self.resolved.stages[0], self.machine
-        cost = estimated(self.stepper)
+        cost = estimate_step(self.stepper)
         return {
             "schema": 1,
             "name": self.resolved.name,
@@ -92,7 +92,7 @@ class BenchReport:
         stage, machine = self.resolved.stages[0], self.machine
         ours, best, rounds = self.timings[0], self.best_other, len(self.timings[0].seconds)
         lines = [
-            *map(self._described, count(1), self.steppers),
+            *map(self._describe, count(1), self.steppers),
             f"{machine.device}, {machine.name}, {torch.get_num_threads()} threads, torch "
             f"{torch.__version__}; medians of {rounds} rounds",
             "",
@@ -124,7 +124,7 @@ class BenchReport:
                 )
         return "\n".join(lines)
 
-    def _described(self, number: int, stepper: Stepper) -> str:
+    def _describe(self, number: int, stepper: Stepper) -> str:
         stage, microbatch = stepper.program.stages[0], stepper.plan.microbatches[0]
         return (
             f"({number}) " * bool(self.steppers[1:]) + f"{stepper.program.name}, stage "
@@ -134,7 +134,7 @@ class BenchReport:
 
     def _about_memory(self) -> tuple[str, ...]:
         """Lines on the meaning of the memory column, and of the estimate."""
-        peak = units.bytes_text(estimated(self.stepper).memory.peak_bytes)
+        peak = units.bytes_text(estimate_step(self.stepper).memory.peak_bytes)
         if self.plan.device == "cuda":
             return (f"memory +: the most that torch gave out at once; the estimate: {peak}",)
         return (
@@ -160,7 +160,7 @@ class BenchReport:
 
     def _contender(self, timing: Timing) -> dict[str, Any]:
         stepper = timing.contender.stepper
-        stage, flops = stepper.program.stages[0], estimated(stepper).flops.train_per_step
+        stage, flops = stepper.program.stages[0], estimate_step(stepper).flops.train_per_step
         rate, datasheet = flops / timing.median, self._datasheet(timing.contender.precision)
         first, third = quartiles(timing.seconds)
         ratio_first, ratio_third = quartiles(self._ratios(timing))
@@ -203,7 +203,7 @@ class BenchReport:
 
 
 @cache
-def estimated(stepper: Stepper) -> Estimate:
+def estimate_step(stepper: Stepper) -> Estimate:
     """The estimate of a step, for the micro-batch that was run."""
     resolved, plan = stepper.program, stepper.plan
     stage = resolved.stages[0].model_copy(update={"microbatch": plan.microbatches[0]})

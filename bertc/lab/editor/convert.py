@@ -87,7 +87,7 @@ def _diagnostic(finding: Diagnostic, reading: Reading, lines: TextLines) -> type
     ]
     parts += [f"help: {finding.help}"] * bool(finding.help)
     return types.Diagnostic(
-        shown_at(finding, reading, lines),
+        range_of(finding, reading, lines),
         _escape_lines("\n".join(parts)),
         _severity(finding.code),
         code=finding.code,
@@ -99,7 +99,7 @@ def _escape_lines(text: str) -> str:
     return "\n".join(map(escaped, text.split("\n")))
 
 
-def shown_at(finding: Diagnostic, reading: Reading, lines: TextLines) -> types.Range:
+def range_of(finding: Diagnostic, reading: Reading, lines: TextLines) -> types.Range:
     """The range of a diagnostic in the text that is edited."""
     if finding.span and reading.has(finding):
         return lines.range(finding.span.start, finding.span.end)
@@ -116,7 +116,7 @@ def actions(
 ) -> Iterator[types.CodeAction]:
     """An action for each help about the lines of a range that is an edit of the text."""
     for finding in reading.findings:
-        at = shown_at(finding, reading, lines)
+        at = range_of(finding, reading, lines)
         if at.end.line < within.start.line or at.start.line > within.end.line:
             continue
         for index, remedy in enumerate(remedies(finding, reading.text)):

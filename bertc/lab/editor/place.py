@@ -93,7 +93,7 @@ def _surroundings(before: str) -> tuple[Level, tuple[Bracket, ...], Expected]:
     walk = _Walk()
     for index, token in enumerate(tokens):
         walk.take(tokens[index - 1] if index else "", token, tokens[index + 1 : index + 3])
-    expected = _expected(tokens[-1] if tokens else "", walk.brackets)
+    expected = _expect_after(tokens[-1] if tokens else "", walk.brackets)
     if expected == "nothing" and before.endswith("\n"):  # a bracket that is not closed yet
         return walk.levels[-1], (), "item"
     return walk.levels[-1], tuple(walk.brackets), expected
@@ -148,7 +148,7 @@ def _is_word(token: str) -> bool:
     return token[:1].isalpha() or token[:1] in ("_", '"', "'")
 
 
-def _expected(last: str, brackets: list[Bracket]) -> Expected:
+def _expect_after(last: str, brackets: list[Bracket]) -> Expected:
     """The form of what may follow a token."""
     if last == "extends":
         return "base"

@@ -55,7 +55,7 @@ class Choice:
                 f"{budget.text(candidate.figures[budget.kind])} ({_share_text(share)})"
                 for budget, share in zip(self.budgets, candidate.shares(self.budgets), strict=True)
             ]
-            rows.append([*cells, self._named(candidate)])
+            rows.append([*cells, self._name(candidate)])
         return f"{Table(head, rows)}\n\n{self._reason()}"
 
     def _sizes(self, family: Family) -> str:
@@ -78,7 +78,7 @@ class Choice:
         comment = f"# {self.source}\n" if self.source else ""
         return comment + formatted(self.candidates[0].program)
 
-    def _named(self, candidate: Candidate) -> str:
+    def _name(self, candidate: Candidate) -> str:
         name = "" if candidate.program.name == self.source else candidate.program.name
         steps = f"steps={candidate.resolved.steps}" if self.searched else ""
         return f"{name} {steps}".strip()

@@ -62,16 +62,16 @@ def family_of(program: Program) -> Family:
     while above and not (above.stages or {"steps", "epochs"} & above.settings.keys()):
         above = above.base
     if base and above:
-        return _trained(base)
+        return _family_of(base)
     named = [
         name
         for name, file in shipped_specs().items()
         if base and f"extends {base.name}" in file.read_text().splitlines()
     ]
-    return _trained(*(programs(other)[0] for other in named or [OF_DEFAULTS]))
+    return _family_of(*(programs(other)[0] for other in named or [OF_DEFAULTS]))
 
 
-def _trained(*tried: Program) -> Family:
+def _family_of(*tried: Program) -> Family:
     """The training of that program which reads the most tokens."""
     known = [(program.name, points(program)[0]) for program in tried]
     name, resolved = max(known, key=lambda one: tokens_of(one[1]))
@@ -101,7 +101,7 @@ def _sizes(known: Sequence[Known], target: Target, family: Family) -> list[Candi
     A part of all sizes is looked at, and then those on both sides of the nearest.
     """
     known = sorted(known, key=_about)
-    places = _spread(len(known), ESTIMATED)
+    places = _spread_evenly(len(known), ESTIMATED)
     rough = {place: candidate(*known[place], target) for place in places}
 
     def away(one: Candidate) -> float:
@@ -118,11 +118,11 @@ def _sizes(known: Sequence[Known], target: Target, family: Family) -> list[Candi
     if not best:
         return []
     chosen = min(best, key=away)
-    others = [best[place] for place in _spread(len(best), SIZES)]
+    others = [best[place] for place in _spread_evenly(len(best), SIZES)]
     return [chosen, *(one for one in others if one is not chosen)]
 
 
-def _spread(count: int, most: int) -> list[int]:
+def _spread_evenly(count: int, most: int) -> list[int]:
     """Places from the first to the last of ``count``, evenly."""
     return sorted({at * (count - 1) // max(1, most - 1) for at in range(most)})
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bertc import Trained, UsageError, load
 from bertc.lab.onnx.runtime import package
-from bertc.lab.onnx.tracing import OPSET, Check, compared, quantise, to_onnx
+from bertc.lab.onnx.tracing import OPSET, Check, compare, quantise, to_onnx
 from bertc.lab_api import Graph, units
 
 NAME, INT8, DESCRIPTION = "model.onnx", "model.int8.onnx", "onnx.json"
@@ -57,16 +57,16 @@ def export_onnx(run: Path, to: Path, *, int8: bool = False) -> OnnxFolder:
     say("tracing the graph")
     files = {NAME: to_onnx(graph)}
     say("checking it in onnxruntime")
-    checked = compared(graph, files[NAME])
+    checked = compare(graph, files[NAME])
     if int8:
         say("quantising it")
         files[INT8] = quantise(files[NAME])
-    described = json.dumps(_described(graph, model, checked), indent=1, ensure_ascii=False)
+    described = json.dumps(_describe(graph, model, checked), indent=1, ensure_ascii=False)
     model.save_tokenizer(to, {**files, DESCRIPTION: f"{described}\n".encode()})
     return OnnxFolder(to, graph, checked, {name: len(content) for name, content in files.items()})
 
 
-def _described(graph: Graph, model: Trained, checked: Check) -> dict[str, Any]:
+def _describe(graph: Graph, model: Trained, checked: Check) -> dict[str, Any]:
     """Inputs, outputs and limits of a graph as plain values, for those who run it."""
     body = graph.model.encoder.node
     return {

@@ -94,7 +94,7 @@ def to_onnx(graph: Graph) -> bytes:
     return content
 
 
-def compared(graph: Graph, content: bytes) -> Check:
+def compare(graph: Graph, content: bytes) -> Check:
     """Compare an ONNX file in onnxruntime with the module, at several shapes."""
     session, largest = GraphSession(content), 0.0
     room = min(graph.model.encoder.node.room or LONGEST_CHECKED, LONGEST_CHECKED)

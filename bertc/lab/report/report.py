@@ -14,7 +14,7 @@ from bertc.lab.report.samples import samples_section
 from bertc.lab.report.search import search_section
 from bertc.lab.report.spec import spec_section
 from bertc.lab.results.curves import Curves, curves
-from bertc.lab.results.groups import grouped
+from bertc.lab.results.groups import group_runs
 from bertc.lab.results.runs import Run, find_folders, read_run
 from bertc.lab.search.store import has_search
 from bertc.lab_api import RunFolder, several
@@ -46,7 +46,7 @@ def _of_one(run: Run) -> str:
 
 
 def _of_several(runs: Sequence[Run], searches: Sequence[Path]) -> str:
-    groups = grouped(runs)
+    groups = group_runs(runs)
     by_folder = {run.folder: _curves(run.folder) for run in runs}
     drawn = [
         RunCurves(f"{label}, seed {run.resolved.run.seed}", label, of_run)

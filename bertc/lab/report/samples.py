@@ -26,20 +26,20 @@ def samples_section(run: Run) -> Sequence[Part]:
         columns = survey(file).columns if isinstance(file, str) and file else {}
         cells = zip(*columns.values(), strict=True)
         rows = [dict(zip(columns, row, strict=True)) for row in cells]
-        return [_answered(run.folder, task.title, rows[:SAMPLES], file)] if rows else []
+        return [_answer_rows(run.folder, task.title, rows[:SAMPLES], file)] if rows else []
     files = [getattr(share.corpus, "path", "") for share in stage.data]
     texts = [*islice(_sentences(files[0]), SAMPLES)] if files and files[0] else []
-    return _filled(run.folder, texts, files[0]) if texts else []
+    return _fill_masks(run.folder, texts, files[0]) if texts else []
 
 
-def _answered(folder: Path, task: str, rows: Sequence[dict[str, str]], file: str) -> Table:
+def _answer_rows(folder: Path, task: str, rows: Sequence[dict[str, str]], file: str) -> Table:
     """Rows of a file with the answer to each."""
     answers = load(folder).predict(rows, task)
-    table = [(*map(_cut, row.values()), _said(a)) for row, a in zip(rows, answers, strict=True)]
+    table = [(*map(_cut, row.values()), _say(a)) for row, a in zip(rows, answers, strict=True)]
     return Table((*rows[0], "answer"), table, notes=(f"The first rows of {file}.",))
 
 
-def _said(answer: dict[str, Any]) -> str:
+def _say(answer: dict[str, Any]) -> str:
     """The answer itself, and its probability if that is known."""
     given, likely = next(iter(answer.values())), answer.get("probabilities")
     if isinstance(likely, dict) and isinstance(given, str) and given in likely:
@@ -60,7 +60,7 @@ def _sentences(name: str) -> Iterator[str]:
             yield sentence
 
 
-def _filled(folder: Path, texts: Sequence[str], file: str) -> Sequence[Part]:
+def _fill_masks(folder: Path, texts: Sequence[str], file: str) -> Sequence[Part]:
     """Sentences of which the longest word is masked, and what the model has in its place."""
     model, rows = load(folder), list[tuple[str, ...]]()
     for text in texts:

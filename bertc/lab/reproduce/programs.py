@@ -108,7 +108,10 @@ class Jobs:
         self.table, self.name, self.files, self.out = table, scale, files, out
         self.scale: Scale = table.scales[scale]  # type: ignore[index]
         self.sketched, self.steps = sketched, dict[str, int]()
-        self.usual, self.sizes = f"{self.scale.spec} {self.scale.arrangement}", cache(self._sized)
+        self.usual, self.sizes = (
+            f"{self.scale.spec} {self.scale.arrangement}",
+            cache(self._sizes_of),
+        )
 
     def all(self, seeds: Sequence[int]) -> list[Job]:
         """All of them, each after those that it waits for."""
@@ -185,7 +188,7 @@ class Jobs:
         """The factors by which numbers of rows shrink."""
         return factors(self.scale, self.sizes(self.table.spec))
 
-    def _sized(self, text: str) -> Mapping[str, float]:
+    def _sizes_of(self, text: str) -> Mapping[str, float]:
         """Sizes and steps of a spec as it is written; none if it needs another run first."""
         if not text:
             return {}

@@ -57,7 +57,7 @@ def read_table(name: str) -> Table:
     table, usual = _parse_table(path), _parse_table(_folder() / f"{SCALES}{TOML}")
     scales = table.get("scales", {})
     if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
-        raise _mistaken(path, "scales", "tables [scales.NAME] expected")
+        raise _mistake(path, "scales", "tables [scales.NAME] expected")
     merged = {one: {**usual.get(one, {}), **scales.get(one, {})} for one in {**usual, **scales}}
     facts = {"name": path.stem, "file": name, "scales": merged}
     try:
@@ -65,10 +65,10 @@ def read_table(name: str) -> Table:
     except ValidationError as error:
         # A mistyped name explains another that is missing.
         first = min(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
-        raise _mistaken(path, _place(first["loc"], table), _said(first)) from None
+        raise _mistake(path, _place(first["loc"], table), _explain(first)) from None
 
 
-def _said(error: ErrorDetails) -> str:
+def _explain(error: ErrorDetails) -> str:
     """A mistake that pydantic reports, with the allowed values."""
     match error["type"]:
         case "extra_forbidden":
@@ -111,5 +111,5 @@ def _parse_table(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _mistaken(path: Path, place: str, what: str) -> DataError:
+def _mistake(path: Path, place: str, what: str) -> DataError:
     return DataError(f"{path}, {place}: {what}", help="docs/how-to/tables.md has all keys")

@@ -58,7 +58,7 @@ def train_table(
         if job.eval is None and not (job.after or job.lacks):
             job.check()
     device = "cpu" if scale == "tiny" else "h200"
-    jobs.steps = _begun(folder).get("steps") or with_equal_steps(jobs, device)
+    jobs.steps = _read_begun(folder).get("steps") or with_equal_steps(jobs, device)
     every, lines = jobs.all(range(1, seeds + 1)), jobs.files.missing.values()
     if not (runs := trainable(every)):
         raise MissingInputError(
@@ -76,7 +76,7 @@ def train_table(
     for line in (*lines, f"{len(runs):,} of {len(every):,} runs have their files"):
         say(line)
     failures = train_all(runs, say)
-    return _shown(jobs, range(1, seeds + 1)), failures
+    return _select_shown(jobs, range(1, seeds + 1)), failures
 
 
 def show_table(name: str, scale: str, out: Path | None) -> Shown:
@@ -90,12 +90,12 @@ def show_table(name: str, scale: str, out: Path | None) -> Shown:
     if scale not in begun:
         help = f"bertc reproduce {name} --scale {scale} trains them"
         raise MissingInputError(f"{table.name} has no runs in {folder}", help)
-    files, facts = data_files(table), _begun(folder)
+    files, facts = data_files(table), _read_begun(folder)
     files = replace(files, texts={**files.texts, **facts.get("needs", {})})
     jobs = Jobs(table, scale, files, folder)
     jobs.steps = facts.get("steps", {})
     names = {path.name.removeprefix(SEED) for path in folder.glob(f"*/{SEED}*")}
-    return _shown(jobs, sorted(int(name) for name in names if name.isdecimal()) or [1])
+    return _select_shown(jobs, sorted(int(name) for name in names if name.isdecimal()) or [1])
 
 
 def trainable(every: Sequence[Job]) -> list[Job]:
@@ -109,7 +109,7 @@ def trainable(every: Sequence[Job]) -> list[Job]:
     return jobs
 
 
-def _shown(jobs: Jobs, seeds: Sequence[int]) -> Shown:
+def _select_shown(jobs: Jobs, seeds: Sequence[int]) -> Shown:
     """The results of the runs that are of the table as it is now, and the names of others."""
     every = jobs.all(seeds)
     rows = {job.name.partition("/")[0] for job in every}
@@ -118,7 +118,7 @@ def _shown(jobs: Jobs, seeds: Sequence[int]) -> Shown:
     return Shown(jobs.table, results_of(jobs, seeds, left_out), left_out)
 
 
-def _begun(folder: Path) -> dict[str, Any]:
+def _read_begun(folder: Path) -> dict[str, Any]:
     """The facts in ``BEGUN``; old folders have none."""
     path = folder / BEGUN
     facts: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}

@@ -145,7 +145,7 @@ def results_of(jobs: Jobs, seeds: Sequence[int], left_out: Collection[str] = ())
     finished = [(job, _outcome(job)) for job in every if job.is_finished]
     figures = dict[str, str]()
     for measure in table.measures:
-        of = [done.values for job, done in finished if job.row and measure in _scored(table, job)]
+        of = [done.values for job, done in finished if job.row and measure in _measure(table, job)]
         figures[measure.name] = _figure(measure, of)
     rows = (
         _row(table, row, [pair for pair in finished if pair[0].row == row.name], figures)
@@ -166,7 +166,7 @@ def _row(
     scores: dict[str, dict[int, float]] = {measure.name: {} for measure in table.measures}
     same = dict[str, list[int]]()
     for job, outcome in finished:
-        for measure in _scored(table, job):
+        for measure in _measure(table, job):
             value = outcome.scored(measure, figures[measure.name])
             if value is not None:
                 scores[measure.name][job.seed] = value
@@ -193,7 +193,7 @@ def with_means(table: Table, scores: ByMeasure) -> dict[str, Mapping[int, float]
     return every
 
 
-def _scored(table: Table, job: Job) -> list[Measure]:
+def _measure(table: Table, job: Job) -> list[Measure]:
     """The measures that a job's run is scored by."""
     if job.measure:
         return [m for m in table.measures if job.measure in (m.name, "" if m.eval else m.of)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from bertc.lab.results.groups import Group, Score, Summary, grouped
+from bertc.lab.results.groups import Group, Score, Summary, group_runs
 from bertc.lab.results.intervals import SPREAD, mean_text
 from bertc.lab.results.runs import Run, find_folders, read_run
 from bertc.lab_api import Table, titled
@@ -80,7 +80,7 @@ def _table(groups: Sequence[Group]) -> Table:
 
 def results(folders: Sequence[Path]) -> Results:
     """Group the runs in these folders and below them."""
-    return Results(tuple(grouped([*map(read_run, find_folders(folders))])))
+    return Results(tuple(group_runs([*map(read_run, find_folders(folders))])))
 
 
 def heading(score: Score) -> str:
@@ -123,10 +123,10 @@ def _group(group: Group) -> dict[str, Any]:
 
 
 def _summary(score: Score, summary: Summary, steps: Sequence[int]) -> dict[str, Any]:
-    return {**_named(score), **asdict(summary), **({"steps": list(steps)} if steps else {})}
+    return {**_name_parts(score), **asdict(summary), **({"steps": list(steps)} if steps else {})}
 
 
-def _named(score: Score) -> dict[str, str]:
+def _name_parts(score: Score) -> dict[str, str]:
     if len(score) == 3:
         return dict(zip(("task", "part", "metric"), score, strict=True))
     return {"loss": score[0]}
@@ -148,5 +148,5 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _evaluation(step: int, scores: Mapping[Score, float]) -> dict[str, Any]:
-    values = [{**_named(score), "value": value} for score, value in scores.items()]
+    values = [{**_name_parts(score), "value": value} for score, value in scores.items()]
     return {"step": step, "values": values}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertc.lab.results.compare import Results
-from bertc.lab.results.groups import grouped
+from bertc.lab.results.groups import group_runs
 from bertc.lab.results.runs import find_folders, read_run
 from bertc.lab_api import Manner, RunFolder, evaluate_run
 
@@ -35,4 +35,4 @@ def evaluate_runs(
         runs.append(read_run(path).evaluated(report.step, values))
     common = [n for n in notes[runs[0].folder] if all(n in of_run for of_run in notes.values())]
     further = [f"{p}: {n}" for p, of_run in notes.items() for n in of_run if n not in common]
-    return Results(tuple(grouped(runs)), "of these evaluations", (*common, *further))
+    return Results(tuple(group_runs(runs)), "of these evaluations", (*common, *further))

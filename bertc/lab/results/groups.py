@@ -114,7 +114,7 @@ def _summaries(seen: Sequence[Mapping[Score, float]]) -> dict[Score, Summary]:
     return {s: Summary.of([e[s] for e in seen if s in e], len(s) == 3) for s in scores}
 
 
-def grouped(runs: Sequence[Run]) -> list[Group]:
+def group_runs(runs: Sequence[Run]) -> list[Group]:
     """The rows of a table, in the order of their first runs."""
     cells = _cells([run.resolved for run in runs])
     differ = [name for name in cells if len(set(cells[name])) > 1]

@@ -132,7 +132,7 @@ def list_runs(folders: Sequence[Path], where: Sequence[str] = (), order: str = "
     runs, damaged = list[Listed](), dict[Path, str]()
     for path in find_folders(folders):
         try:
-            runs.append(_listed(path))
+            runs.append(_list_run(path))
         except DataError as error:
             damaged[path] = error.message
     chosen = [run for run in runs if all(holds(run) for holds in conditions)]
@@ -140,7 +140,7 @@ def list_runs(folders: Sequence[Path], where: Sequence[str] = (), order: str = "
     return Listing(ordered, damaged, len(runs) - len(chosen))
 
 
-def _listed(path: Path) -> Listed:
+def _list_run(path: Path) -> Listed:
     folder = RunFolder(path)
     run = read_run(path)
     resolved = run.resolved

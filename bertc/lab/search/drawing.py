@@ -44,7 +44,7 @@ class Drawing:
         if self.grid is not None:
             values = next((point for point in self.grid if point not in tried), None)
         elif len([p for at, p in enumerate(tried) if p not in tried[:at]]) < self.trials:
-            values = self._drawn(store, tried)
+            values = self._draw_new(store, tried)
         else:
             values = None
         if values is None:
@@ -56,7 +56,7 @@ class Drawing:
             distributions={name: by_name[name] for name in values},
         )
 
-    def _drawn(self, store: Store, tried: Collection[Values]) -> Values:
+    def _draw_new(self, store: Store, tried: Collection[Values]) -> Values:
         """Values that no trial has: by Optuna's TPE; where these are known already, at random."""
         for attempt in count():
             values = _through(self.space, partial(_draw, store, len(tried), attempt))

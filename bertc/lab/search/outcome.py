@@ -134,7 +134,7 @@ def _numbers(values: list[float | str]) -> list[float] | list[float | str]:
 
 def outcome_of(store: Store, goal: Goal) -> Outcome:
     """The outcome of a store so far."""
-    trials = tuple(_tried(store, trial) for trial in store.trials)
+    trials = tuple(_read_trial(store, trial) for trial in store.trials)
     seconds, flops = (cost_of(store, name) for name in ("seconds", "flops"))
     return Outcome(goal, trials, seconds, flops, lambda: _importances(store))
 
@@ -159,7 +159,7 @@ def best_spec(outcome: Outcome, space: Space, source: str) -> str:
     )
 
 
-def _tried(store: Store, trial: Any) -> Tried:
+def _read_trial(store: Store, trial: Any) -> Tried:
     state = STATE_NAMES.get(trial.state.name, "unfinished")
     if "failed" in trial.user_attrs:
         state = "failed"

@@ -114,7 +114,7 @@ def start(seen: Survey, answers: Answers) -> str:
         findings(spec).raise_if_any()
     notes = _notes(seen, roles, purpose)
     if not _glue(seen, purpose):
-        notes += _unread(seen, roles, spec)
+        notes += _remark_unread(seen, roles, spec)
     notes += _cost(spec, answers.machine)
     notes += [chosen.why] * bool(chosen.why)
     head = "\n".join(f"# {note}" for note in notes)
@@ -194,15 +194,15 @@ def _task(seen: Survey, roles: Roles, purpose: Purpose, judge: str) -> str:
     if not roles.text:
         return f"embed({quoted(str(seen.files[0]))})"
     if purpose == "embed":  # only pairs have a score on the file that judges
-        columns = _named({"text": roles.text, **roles.alike})
+        columns = _write({"text": roles.text, **roles.alike})
         return f"embed({name}{dev * bool(roles.alike)}, {columns})"
     assert roles.label, "a purpose with labels is offered where there are some"
     kind = "regress" if roles.label.is_score else "classify"
     pair = {"pair": roles.pair} if roles.pair else {}
-    return f"{kind}({name}{dev}, {_named({'text': roles.text, **pair, 'label': roles.label})})"
+    return f"{kind}({name}{dev}, {_write({'text': roles.text, **pair, 'label': roles.label})})"
 
 
-def _named(columns: Mapping[str, Column]) -> str:
+def _write(columns: Mapping[str, Column]) -> str:
     return ", ".join(f"{argument}={quoted(column.name)}" for argument, column in columns.items())
 
 
@@ -224,10 +224,10 @@ def _notes(seen: Survey, roles: Roles, purpose: Purpose) -> list[str]:
     notes = [f"{escaped(seen.name)}: {seen.kind}, {there}, about {size}."]
     if seen.left_out:
         endings = seen.left_out.items()
-        others = _listed([f"{count:,} {ending or 'without ending'}" for ending, count in endings])
+        others = _list([f"{count:,} {ending or 'without ending'}" for ending, count in endings])
         notes.append(f"Other files of the folder are left out: {others}.")
     if roles.text:
-        notes.append(f"Columns {_listed([*seen.columns])}; the text is {escaped(roles.text.name)}.")
+        notes.append(f"Columns {_list([*seen.columns])}; the text is {escaped(roles.text.name)}.")
     if purpose == "embed":
         notes.append(_alike(roles))
     judge = f"{escaped(seen.dev)} judges" if seen.dev else NO_DEV
@@ -236,16 +236,16 @@ def _notes(seen: Survey, roles: Roles, purpose: Purpose) -> list[str]:
     if purpose == "tag":
         notes.append(f"Words and tags in columns; {judge}.")
     if purpose == "classify" and roles.label:
-        labels = f"{several(len(roles.label.labels), 'label')} ({_listed(roles.label.labels)})"
+        labels = f"{several(len(roles.label.labels), 'label')} ({_list(roles.label.labels)})"
         kinds = "numbers" if roles.label.is_score else labels
         notes.append(f"The answer is {escaped(roles.label.name)}, {kinds}; {judge}.")
         flags = [name for name, cells in seen.columns.items() if {*cells} == {"0", "1"}]
         if len(flags) > 1:
-            notes.append(f"label=[{_listed(flags)}] learns all columns of 0 and 1 at once.")
+            notes.append(f"label=[{_list(flags)}] learns all columns of 0 and 1 at once.")
     return notes
 
 
-def _unread(seen: Survey, roles: Roles, spec: str) -> list[str]:
+def _remark_unread(seen: Survey, roles: Roles, spec: str) -> list[str]:
     """A sentence on columns of text that the settings do not name."""
     columns = (Column(name, cells) for name, cells in seen.columns.items())
     texts = (c.name for c in columns if c.is_text and c != roles.text)
@@ -253,10 +253,10 @@ def _unread(seen: Survey, roles: Roles, spec: str) -> list[str]:
     if not names:
         return []
     holds = "hold" if len(names) > 1 else "holds"
-    return [f"{_listed(names)} {holds} text too, and the spec reads none of it."]
+    return [f"{_list(names)} {holds} text too, and the spec reads none of it."]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list(names: Sequence[str]) -> str:
     """Names in a line of a comment, the first of many."""
     line = ", ".join(names)
     return escaped(line if len(line) <= 60 else f"{line[:57]}...")

@@ -25,9 +25,9 @@ class MlflowSink:
         experiment = self._client.get_experiment_by_name(name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
         known = self._client.search_runs([number], f"tags.`{TAG}` = '{run.id}'", max_results=1)
-        self._id = known[0].info.run_id if known else self._created(number, run)
+        self._id = known[0].info.run_id if known else self._create(number, run)
 
-    def _created(self, experiment: str, run: TrackedRun) -> str:
+    def _create(self, experiment: str, run: TrackedRun) -> str:
         created = self._client.create_run(experiment, run_name=run.name, tags={TAG: run.id})
         number: str = created.info.run_id
         parameters = [Param(mlflow_name(n), t[:LONGEST_VALUE]) for n, t in run.settings.items()]

@@ -6,7 +6,7 @@ import pytest
 
 import bertc
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.lab.bench.cases import Case, Figures, Latencies, Row, Setup, Shape, chosen
+from bertc.lab.bench.cases import Case, Figures, Latencies, Row, Setup, Shape, read_choices
 from bertc.lab.bench.latency import latencies, of_folder, of_spec
 from bertc.lab.results.runs import read_run
 from tests.lab.onnx.conftest import run_of
@@ -68,7 +68,7 @@ def test_scores_are_of_the_weights_that_are_timed(tmp_path):
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def scores(runtime: str, precision: str) -> tuple[str, float] | None:
-        cases = chosen(runtime, precision, "1", "1", "8")
+        cases = read_choices(runtime, precision, "1", "1", "8")
         (row,) = latencies([of_spec(bertc.resolve(TOY)), of_folder(run)], cases,
                            seconds=1).rows[1:]  # fmt: skip
         return row.score
@@ -101,16 +101,16 @@ def test_the_table_has_no_empty_columns():
 )
 def test_what_cannot_be_run_is_refused(options, message):
     with pytest.raises(UsageError, match=message):
-        chosen(*options)
+        read_choices(*options)
 
 
 def test_rows_longer_than_positions_are_refused():
     spec = of_spec(bertc.resolve(TOY))
     with pytest.raises(UsageError, match="at most 16 tokens, not 32") as error:
-        latencies([spec], chosen("torch", "fp32", "1", "1", "8,32"), seconds=1)
+        latencies([spec], read_choices("torch", "fp32", "1", "1", "8,32"), seconds=1)
     assert error.value.help == "--length 8"
     with pytest.raises(UsageError, match="one name"):
-        latencies([spec, spec], chosen("torch", "fp32", "1", "1", "8"), seconds=1)
+        latencies([spec, spec], read_choices("torch", "fp32", "1", "1", "8"), seconds=1)
 
 
 @pytest.mark.usefixtures("unmeasured")
@@ -118,7 +118,7 @@ def test_specs_given_as_texts_are_named_by_them():
     texts = [TOY, TOY.replace("layers=2", "layers=4")]
     found = latencies(
         [of_spec(bertc.resolve(text), text) for text in texts],
-        chosen("torch", "fp32", "1", "1", "8"),
+        read_choices("torch", "fp32", "1", "1", "8"),
         seconds=1,
     )
     assert [row.case.setup.name for row in found.rows] == texts
@@ -127,4 +127,4 @@ def test_specs_given_as_texts_are_named_by_them():
 def test_a_network_that_no_graph_can_say_is_named():
     spec = of_spec(bertc.resolve(f"{TOY} attention=relative"))
     with pytest.raises(DataError, match="attention=relative"):
-        latencies([spec], chosen("onnx", "fp32", "1", "1", "8"), seconds=1)
+        latencies([spec], read_choices("onnx", "fp32", "1", "1", "8"), seconds=1)

@@ -17,7 +17,7 @@ from bertc.ir.learning.answer import Span, Tags
 from bertc.lab.onnx import runtime
 from bertc.lab.onnx.folder import export_onnx
 from bertc.lab.onnx.runtime import GraphSession
-from bertc.lab.onnx.tracing import compared, to_onnx
+from bertc.lab.onnx.tracing import compare, to_onnx
 from bertc.learn.objectives import MicroBatch, token_logits
 from bertc.model import EncoderInputs, gather_positions
 from bertc.run.evaluation import task_inference
@@ -85,12 +85,12 @@ def test_states_and_heads_are_those_of_the_module():
 def test_an_lstm_is_exported():
     graph = graph_of(model_of(f"{BILSTM} objective=mlm"))
     written = to_onnx(graph)
-    found = compared(graph, written)
+    found = compare(graph, written)
     assert (1, 1) in found.shapes
     assert found.difference < 1e-5
     of_more_tokens = graph_of(model_of(f"{BILSTM.replace('97', '970')} objective=mlm"))
     with pytest.raises(DataError, match="onnxruntime does not run the graph for"):
-        compared(of_more_tokens, written)
+        compare(of_more_tokens, written)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def scores_are_those_of_torch(run: Path, file: Path, monkeypatch: pytest.MonkeyP
     """Of every batch of a dev part, at the positions that are read."""
     session, real = GraphSession(file.read_bytes()), task_inference.outputs
 
-    def compared(model: Any, stage: Any, task: Any, micro_batch: MicroBatch) -> Any:
+    def compare(model: Any, stage: Any, task: Any, micro_batch: MicroBatch) -> Any:
         reading, (expected, loss) = micro_batch.reading, real(model, stage, task, micro_batch)
         mask, segments = reading.attention_mask.long(), reading.segment_ids
         given = {"input_ids": reading.token_ids, "attention_mask": mask, "token_type_ids": segments}
@@ -177,7 +177,7 @@ def scores_are_those_of_torch(run: Path, file: Path, monkeypatch: pytest.MonkeyP
         same(found.numpy(), scores[scores.isfinite()])
         return expected, loss
 
-    monkeypatch.setattr(task_inference, "outputs", compared)
+    monkeypatch.setattr(task_inference, "outputs", compare)
     learned = load_model(run).resolved.stages[-1].tasks
     assert session.outputs == tuple(task.title for task in learned)
     for task in learned:
