@@ -8,7 +8,7 @@ from bertc import homes
 if TYPE_CHECKING:
     from bertc.api import findings, formatted, points, programs
     from bertc.base.diagnostics import Diagnostic, Table, escaped, several
-    from bertc.base.resources import shipped_specs
+    from bertc.base.storage.paths import shipped_specs
     from bertc.check.equal import most_steps
     from bertc.cost import units
     from bertc.cost.flops import step_flops
@@ -36,7 +36,7 @@ PUBLIC = homes(
     {
         "api": "findings formatted points programs",
         "base.diagnostics": "Diagnostic Table escaped several",
-        "base.resources": "shipped_specs",
+        "base.storage.paths": "shipped_specs",
         "check.equal": "most_steps",
         "cost": "units",
         "cost.flops": "step_flops",

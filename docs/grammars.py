@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from bertc.base.resources import folder
+from bertc.base.storage.paths import folder
 from bertc.ir.program.settings import aliases
 from bertc.lang.write.schema import AllowedValues, schema
 

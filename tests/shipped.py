@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from bertc.api import points
-from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import shipped_specs
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 

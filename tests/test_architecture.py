@@ -304,9 +304,9 @@ def test_a_base_answers_few_questions(node: type[Node]) -> None:
 
 OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}
 OWN_FILES = (
-    "base/resources.py", "lang/read/grammar.py", "lang/read/table.py", "base/cores.py",
+    "lang/read/grammar.py", "lang/read/table.py", "base/cores.py",
     "base/diagnostics/diagnostic.py", "cost/machines/calibration.py", "machine/machine.py",
-    "machine/memory.py", "text/sources/docstrings.py", "text/cache/store.py", "lang/files.py",
+    "machine/memory.py", "text/sources/opening.py", "text/cache/store.py", "lang/files.py",
     "model/native/library.py",
 )  # fmt: skip
 """Files of the package, of the system, and those whose kind and size were looked at before."""

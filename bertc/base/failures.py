@@ -21,6 +21,11 @@ from bertc.base.diagnostics import BertcError, SpecError, StoppedError, for_term
 from bertc.base.storage.durable import TOO_LITTLE_ELSE, TOO_LITTLE_ROOM
 from bertc.base.storage.plain_file import reason
 
+FAULTS = {
+    "greater": "{} is too small; {ge} is the least", "less": "{} is too large; {le} is the most",
+    "int": "{} is no whole number", "float": "{} is no number",
+}  # fmt: skip
+"""Faults of the values of options, by the first word of pydantic's kind of error."""
 MISSING, INTERNAL, CANNOT_WRITE, NO_MEMORY, INTERRUPTED = 66, 70, 74, 78, 130
 
 
@@ -44,10 +49,8 @@ def exit_code(error: BaseException, color: bool) -> int:
             _say(f"error: {error.message}", error.help)
             return error.exit_code
         case KeyboardInterrupt() | typer.Abort():
-            _say(
-                "error: interrupted",
-                "what was saved is kept: go on with --resume, or run the same command again",
-            )
+            help = "what was saved is kept: go on with --resume, or run the same command again"
+            _say("error: interrupted", help)
             return INTERRUPTED
         case BrokenPipeError():
             # The reader of our output left: nothing may be flushed into the closed pipe at exit.
@@ -105,17 +108,8 @@ def _explain_value(cause: BaseException | None) -> str:
         return ""
     first = errors()[0]
     value, limits = str(first["input"])[:60], first.get("ctx", {})
-    match first["type"].partition("_")[0]:
-        case "greater":
-            return f"{value} is too small; {limits['ge']} is the least"
-        case "less":
-            return f"{value} is too large; {limits['le']} is the most"
-        case "int":
-            return f"{value} is no whole number"
-        case "float":
-            return f"{value} is no number"
-        case _:
-            return ""
+    fault = FAULTS.get(first["type"].partition("_")[0], "")
+    return fault.format(value, **limits)
 
 
 def _internal(error: BaseException) -> int:
@@ -129,10 +123,8 @@ def _internal(error: BaseException) -> int:
         report = f"with the file {Path(file.name)}"
     except OSError:
         report = f"with this:\n{text}"
-    _say(
-        f"error: internal error: {type(error).__name__}",
-        f"this is a mistake in bertc; please report it {report}",
-    )
+    help = f"this is a mistake in bertc; please report it {report}"
+    _say(f"error: internal error: {type(error).__name__}", help)
     return INTERNAL
 
 

@@ -15,8 +15,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from bertc.base.diagnostics import UsageError, for_terminal
-from bertc.base.resources import shipped_specs
-from bertc.base.storage.paths import is_folder, working_folder
+from bertc.base.storage.paths import is_folder, shipped_specs, working_folder
 
 HELP_GROUPS = {
     "Write a spec": {

@@ -108,8 +108,7 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
     """The run folder that ``spec`` names, if it names one to resume."""
     if not spec:
         raise UsageError("no spec given", help="bertc train SPEC, or bertc train --resume RUN")
-    from bertc.base.resources import shipped_specs
-    from bertc.base.storage.paths import is_folder, is_taken
+    from bertc.base.storage.paths import is_folder, is_taken, shipped_specs
     from bertc.hub.folders import RESOLVED
     from bertc.lang.files import STANDARD_INPUT
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from bertc.base.diagnostics import MissingInputError, Span, listed, nearest
-from bertc.base.resources import folder, shipped_specs
 from bertc.base.storage import durable
-from bertc.base.storage.paths import check_path, is_file, working_folder
+from bertc.base.storage.paths import check_path, folder, is_file, shipped_specs, working_folder
 from bertc.base.storage.plain_file import read_text
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.lang.write.format import format_text

@@ -8,8 +8,7 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 
 from bertc.base.diagnostics import BertcError, Diagnostics, Fix, Note, Source, UsageError, nearest
-from bertc.base.resources import shipped_specs
-from bertc.base.storage.paths import names_in, real_path
+from bertc.base.storage.paths import names_in, real_path, shipped_specs
 from bertc.ir.program.written import Program
 from bertc.lang.files import SUFFIX, SpecLocation, find_spec, shipped_place
 from bertc.lang.helps import written_settings

@@ -92,8 +92,7 @@ class Plain(Display):
     """A display for logs and pipes: a line every 30 seconds."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._last = -PLAIN_SECONDS
+        self._console, self._last = console, -PLAIN_SECONDS
         self._task, self._unit, self._done, self._total, self._began = "", "", 0, 0, 0.0
         self._training, self._stepped = False, self._last
 
@@ -128,10 +127,8 @@ class Plain(Display):
         if self._due():
             now = standing()
             time_left = "" if now.seconds_left is None else f", {clock_text(now.seconds_left)} left"
-            self._say(
-                f"step {now.step:,}/{now.steps:,} ({now.stage}): "
-                f"loss {now.loss:.3f}, {_figures(now)}{time_left}"
-            )
+            step = f"step {now.step:,}/{now.steps:,} ({now.stage})"
+            self._say(f"{step}: loss {now.loss:.3f}, {_figures(now)}{time_left}")
             self._stepped = self._last
 
     def _due(self) -> bool:

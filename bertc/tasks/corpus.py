@@ -93,9 +93,8 @@ def prepare(
     unigram = _unigram(resolved, tokenised, read, vocabulary.size)
     vocabulary = replace(vocabulary, unigram=unigram)
     stages = tuple(replace(data, vocabulary=vocabulary) for data in read)
-    return PreparedCorpus(
-        resolved, vocabulary, _content(resolved, vocabulary, tokenised, stages), tokenised, stages
-    )
+    content = _content(resolved, vocabulary, tokenised, stages)
+    return PreparedCorpus(resolved, vocabulary, content, tokenised, stages)
 
 
 def counts_of_rows(corpus: PreparedCorpus, index: int) -> dict[str, float]:

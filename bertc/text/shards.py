@@ -259,11 +259,9 @@ def _note_remarks(source: TextSource, facts: Facts, holdout: float, progress: Pr
         progress.note(f"{error.message}; {error.help}")
 
 
-def _change(
-    tokens: TokenFolder, how: str, change: rewriting.Rewriting, dtype: DType
-) -> TokenFolder:
+def _change(text: TokenFolder, how: str, change: rewriting.Rewriting, dtype: DType) -> TokenFolder:
     """A part of a source with its documents changed, in a folder of its own."""
-    before, facts = tokens
+    before, facts = text
     folder, manifest = before.parent / fingerprint(before.name, how), ignore_patterns(MANIFEST_FILE)
 
     def fill(folder: Path) -> Facts:

@@ -27,7 +27,7 @@ MOST_UNFILLED = 500
 """Rows of a vocabulary for each token that its text gives, from which on its size is a slip."""
 FIRST_CHARACTERS = 1 << 19
 """Text of a source on which tokens a word are counted."""
-SAMPLE_CHARACTERS = 64 << 20
+MOST_SAMPLED = 64 << 20
 MAX_PARTS = 64
 """Most parts of a source that are read for the sample, evenly spread."""
 _HASHES = 1 << 64
@@ -173,10 +173,7 @@ def _monolingual(sources: Sources) -> LanguageSources:
 
 
 def sample(
-    sources: LanguageSources,
-    progress: Progress,
-    smoothing: float = 1.0,
-    most: int = SAMPLE_CHARACTERS,
+    sources: LanguageSources, progress: Progress, smoothing: float = 1.0, most: int = MOST_SAMPLED
 ) -> list[str]:
     """Sentences of documents chosen by hash, at most about ``most`` characters of them."""
     entries: list[tuple[int, str, Sentences, str]] = []

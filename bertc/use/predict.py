@@ -24,8 +24,7 @@ from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskSet
 from bertc.tasks.examples.task_rows import notes_on_cuts
 from bertc.tasks.layouts import example
-from bertc.tasks.layouts.own import Own
-from bertc.tasks.layouts.parts import examples_of
+from bertc.tasks.layouts.parts import Own, examples_of
 from bertc.tasks.layouts.table import DataPart, is_table, names_of_columns, table
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit
 from bertc.text.cache.store import Progress, Silent

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from bertc.api import points
 from bertc.base.diagnostics import BertcError
-from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import shipped_specs
 from bertc.cost import estimate
 from bertc.ir.program.resolved import Resolved
 from bertc.model import build

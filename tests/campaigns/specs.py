@@ -29,7 +29,7 @@ from typing import Any
 import bertc
 from bertc import lab_api
 from bertc.base.diagnostics import BertcError, codes, render
-from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import shipped_specs
 from bertc.ir.base import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.lang.read import shapes

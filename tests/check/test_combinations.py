@@ -6,7 +6,7 @@ import pytest
 
 from bertc.api import points, resolve
 from bertc.base.diagnostics import Diagnostics, SpecError
-from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import shipped_specs
 from bertc.ir.changing.growth import Interleave, Stack, parted
 from bertc.ir.program.model import model_weights
 from bertc.ir.weight_maps.fit import fit

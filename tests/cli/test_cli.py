@@ -30,7 +30,7 @@ from bertc.base.diagnostics import (
     UsageError,
 )
 from bertc.base.failures import exit_code
-from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import shipped_specs
 from bertc.cli import main, options
 from bertc.cli.app import app as commands
 from bertc.cli.options import HELP_GROUPS

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bertc.api import points, resolve
-from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import shipped_specs
 from bertc.cli.emit import emit
 from bertc.ir.learning.objective import Mlm
 from bertc.ir.program.model import model_weights

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics, SpecError, codes
-from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import shipped_specs
 from bertc.lang.files import format_file, spec_text
 
 UNTIDY = """

@@ -10,7 +10,7 @@ from lark import Token as LarkToken
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics, Source, SpecError
-from bertc.base.resources import folder
+from bertc.base.storage.paths import folder
 from bertc.lang import parse
 from bertc.lang.read.grammar import END, grammar, table_path
 from bertc.lang.read.machine import Builder, parse_items

@@ -10,7 +10,7 @@ import pytest
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics, MissingInputError, codes, render
-from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import shipped_specs
 from bertc.check import passes
 from bertc.ir.base import call_text
 from bertc.ir.program.settings import Settings

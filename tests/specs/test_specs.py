@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bertc.api import points, resolve
-from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import shipped_specs
 from bertc.check.showing import show
 from bertc.hub.families import family_for
 from bertc.hub.families.family import Family

@@ -23,7 +23,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.tasks.corpus import prepare
 from bertc.text.cache.store import Silent, obtain
 from bertc.text.rows.rewriting import part_of_document
-from bertc.text.sources import docstrings
+from bertc.text.sources import opening
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import split_sentences
 from bertc.text.vocabularies import sample
@@ -176,7 +176,7 @@ def test_damage_is_detected_and_repaired(farm, tmp_path, program, how):
 def test_entries_of_the_cache_that_changed_places_are_made_again(tmp_path, program, monkeypatch):
     for number, name in enumerate(("hens", "ducks")):
         (tmp_path / f"{name}.py").write_text(f'"""{document(number, 90)}"""')
-    monkeypatch.setattr(docstrings, "_roots", lambda: [tmp_path])
+    monkeypatch.setattr(opening, "_roots", lambda: [tmp_path])
     how, cache = "vocab=wordpiece(150) objective=mlm seq=32 batch=4 pack=true", tmp_path / "cache"
     wanted = [program(f"data=docstrings([{name}]) {how}") for name in ("hens", "ducks")]
     first = [prepare(one, cache, Silent()).stages[0].train(3).token_ids for one in wanted]

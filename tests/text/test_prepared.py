@@ -430,15 +430,15 @@ def test_all_readers_give_a_store_up_together(monkeypatch: pytest.MonkeyPatch) -
     place, clock, calls = FolderAt("memory://nowhere"), [0.0], list[str]()
     reported = list[str]()
 
-    def slow(name: str, _: object) -> bytes:
-        calls.append(name)
+    def slow(path: str) -> bytes:
+        calls.append(path)
         clock.append(clock[-1] + 15)
         raise TimeoutError("slow")
 
     passing = {"monotonic": lambda: clock[-1], "sleep": lambda s: clock.append(clock[-1] + s)}
     monkeypatch.setattr(places, "time", SimpleNamespace(**{**vars(time), **passing}))
     monkeypatch.setattr(places, "FIRST_WAIT_SECONDS", 1.0)
-    monkeypatch.setattr(place, "_content", slow)
+    monkeypatch.setattr(place._files, "cat_file", slow)
     # What others have imported may handle what is logged, which else is printed.
     monkeypatch.setattr(places._LOG, "warning", lambda text, *args: reported.append(text % args))
     for pause, tries, said in ((0, 5, "5 tries in 75"), (50, 1, "6 tries in 140"), (100, 5, "5")):
@@ -472,7 +472,7 @@ def test_writing_to_a_store_ends_without_headway(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "IDLE_SECONDS", 0.01)
     (tmp_path / "a").write_bytes(b"content")
     place = FolderAt("stuck://x")
-    for putting in (partial(place.write, "a", b""), partial(place.send, tmp_path / "a", "a")):
+    for putting in (partial(place.write, "a", b""), partial(place.write, "a", tmp_path / "a")):
         with pytest.raises(CannotWriteError, match=r"cannot write stuck://x/a: .* was taken in 0"):
             putting()
 

@@ -26,8 +26,8 @@ from bertc.base.diagnostics.render import render
 from bertc.base.storage import place
 from bertc.ir.data import Docstrings, Files, Hf
 from bertc.tasks.layouts.survey import survey
-from bertc.text.sources import docstrings, source
 from bertc.text.sources import files as text_files
+from bertc.text.sources import opening, source
 from bertc.text.sources.opening import open_source
 from bertc.text.sources.source import split_sentences
 
@@ -308,7 +308,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(text, encoding="utf-8")
-    monkeypatch.setattr(docstrings, "_roots", lambda: [tmp_path])
+    monkeypatch.setattr(opening, "_roots", lambda: [tmp_path])
 
 
 @pytest.mark.usefixtures("installed")
@@ -381,5 +381,5 @@ def test_packages_of_users_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "site-packages").mkdir()
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
     monkeypatch.syspath_prepend(tmp_path)
-    assert tmp_path / "site-packages" in docstrings._roots()
-    assert tmp_path not in docstrings._roots()
+    assert tmp_path / "site-packages" in opening._roots()
+    assert tmp_path not in opening._roots()

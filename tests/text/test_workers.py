@@ -11,7 +11,7 @@ from bertc.ir.data import Docstrings, Files
 from bertc.text import shards
 from bertc.text.cache.store import Silent
 from bertc.text.cache.workers import JOBS_AHEAD, processes, spread
-from bertc.text.sources import docstrings
+from bertc.text.sources import opening
 from bertc.text.sources.opening import open_source
 
 
@@ -60,7 +60,7 @@ def test_tokens_do_not_depend_on_the_number_of_processes(made, farm, tmp_path, m
 def test_docstrings_do_not_depend_on_the_number_of_processes(monkeypatch):
     read = []
     for number in (1, 2):
-        monkeypatch.setattr(docstrings, "processes", lambda *_, many=number: many)
+        monkeypatch.setattr(opening, "processes", lambda *_, many=number: many)
         read.append(list(open_source(Docstrings(packages=("json", "email"))).read()))
     assert read[0] == read[1]
     assert any(piece.text for piece in read[0])

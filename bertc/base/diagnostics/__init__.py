@@ -30,8 +30,14 @@ from bertc.base.diagnostics.errors import (
     refuse_all,
     several,
 )
-from bertc.base.diagnostics.render import escaped, for_terminal, html_text, render
-from bertc.base.diagnostics.table import InNotebooks, Table
+from bertc.base.diagnostics.render import (
+    InNotebooks,
+    Table,
+    escaped,
+    for_terminal,
+    html_text,
+    render,
+)
 
 __all__ = [
     "BertcError", "CannotWriteError", "DataError", "Diagnostic", "Diagnostics", "Fix",

@@ -127,16 +127,14 @@ def _cannot_write(path: Path, number: int, needed: int, elsewhere: str) -> Canno
         return CannotWriteError(f"cannot write {path}: {os.strerror(number).lower()}", elsewhere)
     disk = os.statvfs(existing_folder(path))
     if number == errno.ENOSPC and disk.f_files and not disk.f_favail:
-        return CannotWriteError(
-            f"cannot write {path}: the disk holds no more files", f"remove some, or {elsewhere}"
-        )
+        message = f"cannot write {path}: the disk holds no more files"
+        return CannotWriteError(message, f"remove some, or {elsewhere}")
     free = free_bytes(path)
     space = f"{needed:,} bytes needed, {free:,} free" if needed else f"{free:,} bytes free"
     reason = "the disk is full" if number == errno.ENOSPC else os.strerror(number).lower()
     resume_hint = SAVED_BEFORE if elsewhere == ANOTHER_OUT else ""
-    return CannotWriteError(
-        f"cannot write {path}: {reason} ({space})", help=f"make room, or {elsewhere}{resume_hint}"
-    )
+    message = f"cannot write {path}: {reason} ({space})"
+    return CannotWriteError(message, f"make room, or {elsewhere}{resume_hint}")
 
 
 def lock(descriptor: int, how: int = fcntl.LOCK_EX) -> None:

@@ -1,9 +1,10 @@
-"""Paths from users: questions about them never raise."""
+"""Paths from users: questions about them never raise; the text files that ship with bertc."""
 
 import glob
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
@@ -15,6 +16,7 @@ _NAMES_READ = 5000
 _ABSOLUTE = re.compile(
     r"""(?<=['"])(?:file://|~\w*)?/[^'"\n]*(?=['"])|(?<![^\s=(,])~?/[^\s'",()]+"""
 )
+_PACKAGE = Path(__file__).parents[2]
 
 
 def without_folders(text: str) -> str:
@@ -112,3 +114,15 @@ def cache_folder() -> Path:
     if chosen := os.environ.get("BERTC_CACHE"):
         return user_path(chosen)
     return user_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "bertc"
+
+
+def folder(name: str) -> Path:
+    """The folder ``grammar`` or ``specs``, in an installed package or beside it in a checkout."""
+    inside = _PACKAGE / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+@cache
+def shipped_specs() -> dict[str, Path]:
+    """Shipped specs: files by name."""
+    return {path.stem: path for path in sorted(folder("specs").glob("*.bertc"))}

@@ -78,9 +78,8 @@ class FolderAt:
             path = real_path(self.folder / name)
             facts = path.stat() if is_file(path) else None
             return f"{path} {facts.st_mtime_ns} {facts.st_size}" if facts else ""
-        return self._if_there(
-            lambda: f"{self.address} {self._files.ukey(self._at(name))}", name, ""
-        )
+        at = self._at(name)
+        return self._if_there(lambda: f"{self.address} {self._files.ukey(at)}", name, "")
 
     def write(self, name: str, content: bytes | Path) -> None:
         """Put content, or a file's; a reader finds the old content or the new, never a part."""

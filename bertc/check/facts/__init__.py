@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.base.resources import shipped_specs
-from bertc.base.storage.paths import is_taken
+from bertc.base.storage.paths import is_taken, shipped_specs
 from bertc.check.facts.examples import counted
 from bertc.check.facts.networks import embedding_as_there, network_of, program_of, taken
 from bertc.check.passes import resolve

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from bertc.base.resources import folder
+from bertc.base.storage.paths import folder
 
 END = "$END"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Source, Span
-from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import shipped_specs
 from bertc.lang.read.grammar import END
 from bertc.lang.read.machine import Mistake, parse_items
 from bertc.lang.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, Token, scan

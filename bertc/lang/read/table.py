@@ -7,7 +7,7 @@ from typing import Any
 from lark import Lark
 from lark.parsers.lalr_analysis import Shift
 
-from bertc.base.resources import folder
+from bertc.base.storage.paths import folder
 from bertc.lang.read.grammar import END, table_path
 
 

@@ -139,7 +139,7 @@ def _tagged(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
         [f" {word}" if spaced and place else word for place, word in enumerate(example.words)]
         for example in sentences
     ]
-    encodings = encodings_of(rows.vocabulary, texts, is_pretokenized=True)
+    encodings = encodings_of(rows.vocabulary.tokenizer.encode_batch, texts, is_pretokenized=True)
     for number, (example, encoding) in enumerate(zip(sentences, encodings, strict=True)):
         of_word = np.array(encoding.word_ids, dtype=np.int64)
         firsts = np.flatnonzero(np.diff(of_word, prepend=-1))
@@ -167,9 +167,10 @@ def _windows(task: AnyTask, examples: Examples, rows: RowBuilder) -> None:
     assert isinstance(task, Squad | Read)
     with_question = [e for e in examples if isinstance(e, kinds.QuestionExample)]
     passages = list(dict.fromkeys(e.passage for e in with_question))
+    encodings = encodings_of(rows.vocabulary.tokenizer.encode_batch, passages)
     tokens = {
         passage: (np.array(encoding.ids, np.int32), np.array(encoding.offsets, np.int32))
-        for passage, encoding in zip(passages, encodings_of(rows.vocabulary, passages), strict=True)
+        for passage, encoding in zip(passages, encodings, strict=True)
     }
     questions = ids_of(rows.vocabulary, [e.question for e in with_question])
     room, longest = rows.max_tokens(2), max(questions, key=len)

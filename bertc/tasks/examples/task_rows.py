@@ -3,7 +3,7 @@
 Axes: r rows, t tokens of all rows, w words of all rows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -117,13 +117,12 @@ class RowBuilder:
     """A builder of ``TaskRows``, with rows of at most ``seq`` tokens."""
 
     def __init__(self, vocabulary: Vocabulary, seq: int, segments: int, spans: bool) -> None:
-        self.vocabulary, self.seq = vocabulary, seq
+        self.vocabulary, self.seq, self._spans = vocabulary, seq, spans
         self.template = template_of(vocabulary)
         self._last_segment = max(0, segments - 1)
         self._ids: list[NDArray[np.int32]] = []
         self._segments: list[NDArray[np.uint8]] = []
         self._offsets: list[NDArray[np.int32]] = []
-        self._spans = spans
         self.owners: list[int] = []
         self.targets: list[tuple[float, ...]] = []
         self.there: list[bool] = []
@@ -203,26 +202,20 @@ def cut(ids: list[int], count: int, rows: RowBuilder) -> list[int]:
 
 
 def encodings_of(
-    vocabulary: Vocabulary, texts: Sequence[str | list[str]], **how: bool
+    encode: Callable[..., list[Encoding]], texts: Sequence[str | list[str]], **how: bool
 ) -> Iterator[Encoding]:
     """The encodings of texts without special tokens; ``is_pretokenized``: of lists of words."""
     for at in range(0, len(texts), TEXTS_AT_ONCE):
         with as_data_error(*FAILS):
-            encodings = vocabulary.tokenizer.encode_batch(
-                texts[at : at + TEXTS_AT_ONCE], add_special_tokens=False, **how
-            )
+            encodings = encode(texts[at : at + TEXTS_AT_ONCE], add_special_tokens=False, **how)
         yield from encodings
 
 
 def ids_of(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
     """The token ids of texts, without special ones; equal texts are encoded once."""
     unique = list(dict.fromkeys(texts))
-    ids_by_text: dict[str, list[int]] = {}
-    for at in range(0, len(unique), TEXTS_AT_ONCE):
-        part = unique[at : at + TEXTS_AT_ONCE]
-        with as_data_error(*FAILS):
-            encodings = vocabulary.tokenizer.encode_batch_fast(part, add_special_tokens=False)
-        ids_by_text.update(zip(part, (encoding.ids for encoding in encodings), strict=True))
+    encodings = encodings_of(vocabulary.tokenizer.encode_batch_fast, unique)
+    ids_by_text = {text: one.ids for text, one in zip(unique, encodings, strict=True)}
     return [ids_by_text[text] for text in texts]
 
 

@@ -134,9 +134,8 @@ def read_tasks(
 def _one_per_row(stage: Stage) -> bool:
     """True if a network or head of the stage reads one example at a time, or pools a row."""
     bodies = [network.body for network in stage.networks()]
-    return any(task.recurrent for task in stage.tasks) or any(
-        body.pooled.of_rows or not body.packs for body in bodies
-    )
+    alone = any(body.pooled.of_rows or not body.packs for body in bodies)
+    return alone or any(task.recurrent for task in stage.tasks)
 
 
 def _read_task(
@@ -151,16 +150,10 @@ def _read_task(
     copies = copier.copies(task.title, learned, stage.augment)
     progress.begin(f"encoding {task.title}", 0, "rows")
     parts = {part: draw_scored_sample(task, part, examples) for part, examples in all_parts.items()}
-    segments = stage.encoder.kinds_of_segments
-    task_set = TaskSet(
-        task,
-        encode(task, [*learned, *copies], vocabulary, stage.seq, segments),
-        {
-            part: (examples, encode(task.judged, examples, vocabulary, stage.seq, segments))
-            for part, examples in parts.items()
-        },
-        one_per_row=_one_per_row(stage),
-    )
+    how = vocabulary, stage.seq, stage.encoder.kinds_of_segments
+    learned_rows = encode(task, [*learned, *copies], *how)
+    encoded = {part: (some, encode(task.judged, some, *how)) for part, some in parts.items()}
+    task_set = TaskSet(task, learned_rows, encoded, _one_per_row(stage))
     progress.end()
     count = len(learned) + len(copies)
     notes = [] if parts else ["no dev part: no scores will be reported"]
@@ -248,8 +241,6 @@ def class_counts(examples: Examples) -> Counter[str]:
                 counts[label] += 1
             case TextExample(answer=tuple(several)) | TaggedExample(tags=several):
                 counts.update(map(str, several))
-            case _:
-                pass
     return counts
 
 

@@ -10,17 +10,9 @@ from bertc.base.diagnostics import DataError, listed, nearest
 from bertc.base.storage.files import no_text, suffix
 from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.ir.learning.task import GLUE_LABELS, Glue, Race, Squad, Xnli
+from bertc.tasks.layouts import table as tables
 from bertc.tasks.layouts.example import ChoiceExample, QuestionExample, TextExample
-from bertc.tasks.layouts.table import (
-    DataPart,
-    DataParts,
-    files_of,
-    first,
-    only,
-    opened_file,
-    packed,
-    table,
-)
+from bertc.tasks.layouts.table import DataPart, DataParts, packed
 from bertc.text.sources.cells import label_in, number, text, texts
 from bertc.text.sources.source import chunks, decode
 from bertc.text.sources.tables import ColumnNames, ColumnSelection, TableRow
@@ -62,7 +54,7 @@ LETTERS = ("A", "B", "C", "D")
 
 def glue_parts(task: Glue) -> DataParts:
     """The official files, compressed or not, and csv files of STS-B in other languages."""
-    files = files_of(task.data)
+    files = tables.files_of(task.data)
     parts: tuple[str, ...] = ("train", "dev", "test")
     if task.task == "mnli":
         parts = ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
@@ -70,7 +62,7 @@ def glue_parts(task: Glue) -> DataParts:
     names = {name: [name + ending for ending in endings] for name in parts}
     if task.task == "ax":
         names = {"dev": ["diagnostic-full.tsv"], "test": ["diagnostic.tsv"]}
-    there = ((name, first(files, stems)) for name, stems in names.items())
+    there = ((name, tables.first(files, stems)) for name, stems in names.items())
     return {name: DataPart(path) for name, path in there if path}
 
 
@@ -86,7 +78,7 @@ def read_glue(task: Glue, part: DataPart) -> list[TextExample]:
         spellings=_AX if task.task == "ax" else {},
         short=task.task == "qqp",  # the official train.tsv breaks a few rows
     )
-    rows = table(part.file, selection)
+    rows = tables.table(part.file, selection)
     if task.task != "stsb":
         return _with_labels(rows, (*texts, label_column), GLUE_LABELS[task.task], part)
     hidden = () if part.labelled else (None, *WITHHELD)
@@ -99,16 +91,16 @@ def read_glue(task: Glue, part: DataPart) -> list[TextExample]:
 
 def xnli_parts(task: Xnli) -> DataParts:
     """Files such as ``dev-de.tsv``, or ``xnli.dev.tsv`` with all languages."""
-    files = files_of(task.data)
+    files = tables.files_of(task.data)
     language = task.language
-    train = first(files, (f"train-{language}.tsv", f"multinli.train.{language}.tsv"))
+    train = tables.first(files, (f"train-{language}.tsv", f"multinli.train.{language}.tsv"))
     parts: DataParts = {"train": DataPart(train)} if train else {}
     for part in ("dev", "test"):
         for name, path in files.items():
             if match := re.match(packed(rf"{part}-([A-Za-z]+)\.tsv"), name):
                 parts[f"{part}-{match[1]}"] = DataPart(path)
-        if official := first(files, (f"xnli.{part}.tsv",)):
-            rows = table(official, ColumnSelection(("language",)))
+        if official := tables.first(files, (f"xnli.{part}.tsv",)):
+            rows = tables.table(official, ColumnSelection(("language",)))
             for of_rows in sorted({str(cells[0]) for _, cells in rows}):
                 parts.setdefault(f"{part}-{of_rows}", DataPart(official, of_rows))
     dev_part = f"dev-{language}"
@@ -123,7 +115,7 @@ def read_xnli(_: Xnli, part: DataPart) -> list[TextExample]:
     unnamed = (_XNLI,) if part.labelled else (_XNLI, _XNLI[:2])
     if language := part.language:
         required = ("language", *required)
-    rows = table(part.file, ColumnSelection(required, optional, unnamed, _XNLI_SPELLINGS))
+    rows = tables.table(part.file, ColumnSelection(required, optional, unnamed, _XNLI_SPELLINGS))
     if language:
         rows = (row._replace(cells=row.cells[1:]) for row in rows if row.cells[0] == language)
     return _with_labels(rows, _XNLI, GLUE_LABELS["mnli"], part)
@@ -147,7 +139,7 @@ def _with_labels(
 
 def read_document(path: Path) -> Any:
     """The value in a JSON file."""
-    with opened_file(path) as file:
+    with tables.opened_file(path) as file:
         content = decode(b"".join(chunks(file)), path, 1)
     if not content.strip():
         raise DataError(f"{path}:1: the file is empty", "a JSON object")
@@ -182,10 +174,10 @@ def squad_parts(task: Squad) -> DataParts:
     if is_file(data):
         parts["train"] = DataPart(data)
     else:
-        files = files_of(task.data)
+        files = tables.files_of(task.data)
         version = (r"1\.1", r"2\.0")[task.version - 1]
         for part in ("train", "dev", "test"):
-            if path := only(files, packed(rf"{part}-v{version}(\..*)?\.json"), task.data):
+            if path := tables.only(files, packed(rf"{part}-v{version}(\..*)?\.json"), task.data):
                 parts[part] = DataPart(path)
     if task.dev:
         parts["dev"] = DataPart(user_path(task.dev))
@@ -246,7 +238,7 @@ def _answers(question: dict[str, Any], passage: str, place: str) -> Iterator[tup
 
 def race_parts(task: Race) -> DataParts:
     """The folders ``train``, ``dev`` and ``test``."""
-    files = files_of(task.data)
+    files = tables.files_of(task.data)
     return {part: DataPart(files[part]) for part in ("train", "dev", "test") if part in files}
 
 

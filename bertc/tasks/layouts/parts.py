@@ -1,19 +1,168 @@
-"""The parts of each task and their examples; the only file that knows all layouts."""
+"""The parts of each task and their examples, also of custom files; only this knows all layouts."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import DataError, MissingInputError, listed
+from bertc.base.diagnostics import DataError, MissingInputError, listed, several
 from bertc.base.storage.paths import check_path, is_file, is_taken, names_in, user_path
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.data import Hf
+from bertc.ir.learning.answer import Several, names_spans
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.learning.vector_task import Embed, Rerank
-from bertc.tasks.layouts import official, own
-from bertc.tasks.layouts.conll import read_tagging, tagging_parts
+from bertc.tasks.layouts import example, official, table
+from bertc.tasks.layouts.conll import bio, in_columns, read_tagging, tagging_parts
 from bertc.tasks.layouts.example import Example
-from bertc.tasks.layouts.related import read_ranked, related
+from bertc.tasks.layouts.official import checked_answer, member
+from bertc.tasks.layouts.related import read_ranked, read_texts, related
 from bertc.tasks.layouts.table import DataPart, DataParts, ExampleSource, source_name
+from bertc.text.sources import cells as read
+
+Own = Classify | Regress | Choose | Tag | Read | Embed | Rerank
+
+
+def own_parts(task: Own) -> DataParts:
+    """The parts that the task names; that of ``sts`` is called ``dev-sts``, of a search as well."""
+    named = {"train": task.train, "dev": task.dev, "test": task.test}
+    parts = {
+        part: DataPart(rows if isinstance(rows, Hf) else user_path(rows))
+        for part, rows in named.items()
+        if rows
+    }
+    if isinstance(task, Embed) and task.sts:
+        parts["dev-sts"] = DataPart(user_path(task.sts), sts=True)
+    if isinstance(task, Embed) and task.corpus:
+        parts["dev-corpus"] = DataPart(user_path(task.corpus), search=True)
+    return parts
+
+
+def read_answered(task: Classify | Regress, part: DataPart) -> Iterator[example.TextExample]:
+    """Read texts or pairs with labels or scores."""
+    columns = (task.text, task.pair) if task.pair else (task.text,)
+    for key, place, cells in table.rows_of(part, columns, task.columns):
+        texts, answers = cells[: len(columns)], cells[len(columns) :]
+        answer = _answer(task, answers, place, part)
+        yield example.TextExample(key, read_texts(texts, columns, place), answer)
+
+
+def _answer(
+    task: Classify | Regress, cells: Sequence[Any], place: str, part: DataPart
+) -> str | float | tuple[str, ...] | tuple[float, ...] | None:
+    """The label, labels, score or scores in the cells of a row."""
+    names, first, hidden = task.columns, cells[0], () if part.labelled else read.NO_ANSWER
+    several = isinstance(task.answer, Several)
+    if not part.labelled and any(cell is None or (cell == "" and not several) for cell in cells):
+        return None
+    if isinstance(task, Regress):
+        by_column = zip(cells, names, strict=True)
+        scores = tuple(read.number(c, place, name, text_column=task.text) for c, name in by_column)
+        return scores[0] if isinstance(task.label, str) else scores
+    if isinstance(task.labels, Many) and several:
+        if first is None:
+            raise DataError(f"{place}: no labels in {names[0]!r}", "an empty list for none of them")
+        return read.labels_in(first, place, names[0], task.labels.separator, task.names)
+    if several:
+        flags = zip(cells, names, strict=True)
+        return tuple(name for cell, name in flags if read.flag(cell, place, name))
+    return read.label_in(first, place, names[0], task.names, hidden, task.text)
+
+
+def read_choices(task: Choose, part: DataPart) -> Iterator[example.ChoiceExample]:
+    """Read questions with choices."""
+    rows = table.rows_of(part, (task.passage, task.text, *task.choices), (task.label,))
+    for key, place, (passage, question, *cells, cell) in rows:
+        choices = _choices(task, cells, place)
+        name = read.label(cell, place, task.label)
+        yield example.ChoiceExample(
+            key, read.text(passage, place, task.passage) if task.passage else "",
+            read.text(question, place, task.text), choices,
+            _right(name, choices, place) if name or part.labelled else None,
+        )  # fmt: skip
+
+
+def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:
+    """The choices of a row; the last columns may be empty."""
+    if len(task.choices) == 1:
+        choices = read.texts(cells[0], place, task.choices[0])
+    else:
+        choices = read_texts(["" if cell is None else cell for cell in cells], task.choices, place)
+        while choices and not choices[-1].strip():
+            choices = choices[:-1]
+    most = task.answer.most
+    if not 2 <= len(choices) <= most:
+        message = f"{place}: {len(choices)} choices, 2 to {most} expected"
+        raise DataError(message, f"most={len(choices)}" if len(choices) > most else "")
+    return choices
+
+
+def _right(name: str, choices: tuple[str, ...], place: str) -> int:
+    if not name:
+        raise DataError(f"{place}: no label", "the number or the letter of the right one")
+    letter = ord(name) - ord("A") if len(name) == 1 else -1
+    at = int(name) if name.isdecimal() else letter
+    if not 0 <= at < len(choices):
+        last = len(choices) - 1
+        message = f"{place}: the right one is {name[:60]!r}, there are {len(choices)} choices"
+        help = f"a number from 0 to {last}, or a letter from A to {chr(ord('A') + last)}"
+        raise DataError(message, help)
+    return at
+
+
+def read_tagged(task: Tag, part: DataPart) -> Iterator[example.TaggedExample]:
+    """Read sentences with a tag for each word."""
+    if isinstance(part.source, Path) and table.is_tagged_file(part.source):
+        yield from read_tagging(in_columns(task, part.source), part)
+        return
+    rows = table.rows_of(part, (task.words,), (task.tags,))
+    for key, place, (cell, tags_cell) in rows:
+        sentence = read.words(cell, place, task.words)
+        known = part.labelled or tags_cell is not None
+        tags = read.words(tags_cell, place, task.tags) if known else ()
+        if not sentence:
+            raise DataError(f"{place}: {task.words!r} has no words")
+        if len(tags) != len(sentence) and (part.labelled or tags):
+            message = f"{place}: {several(len(sentence), 'word')} and {several(len(tags), 'tag')}"
+            raise DataError(message, "a tag for each word")
+        if not task.labels or names_spans(task.labels):
+            tags = bio(tags)
+        for tag in tags:
+            if task.labels or not tag:
+                read.known_label(tag, task.labels, place, "tag")
+        yield example.TaggedExample(key, sentence, tags)
+
+
+def read_questions(task: Read, part: DataPart) -> Iterator[example.QuestionExample]:
+    """Read questions about passages."""
+    rows = table.rows_of(part, (task.passage, task.text), (task.target, task.start))
+    for key, place, (passage, question, answer, start) in rows:
+        context = read.text(passage, place, task.passage)
+        question_text = read.text(question, place, task.text)
+        if answer is None and not part.labelled:
+            yield example.QuestionExample(key, context, question_text, (), None)
+            continue
+        read_answers = _answers(task, answer, start, place)
+        answers = tuple(checked_answer(*pair, context, place) for pair in read_answers)
+        if not answers and not task.unanswerable:
+            raise DataError(f"{place}: an empty answer", "unanswerable=true allows them")
+        yield example.QuestionExample(key, context, question_text, answers, bool(answers))
+
+
+def _answers(task: Read, answer: Any, start: Any, place: str) -> Iterator[tuple[str, int]]:
+    if task.start:
+        answer_texts: tuple[str, ...] = tuple(filter(None, [read.text(answer, place, task.target)]))
+        starts = [start] * len(answer_texts)
+    else:
+        answer_texts = read.texts(member(answer, "text", list, place), place, "text")
+        starts = member(answer, "answer_start", list, place)
+    if len(answer_texts) != len(starts):
+        raise DataError(f"{place}: {len(answer_texts)} answers with {len(starts)} beginnings")
+    for answer_text, cell in zip(answer_texts, starts, strict=True):
+        first = read.number(cell, place, task.start or "answer_start")
+        if first != int(first):
+            raise DataError(f"{place}: an answer begins at {first:g}, a whole number expected")
+        yield answer_text, int(first)
+
 
 LAYOUTS: Mapping[
     type, tuple[Callable[[Any], DataParts], Callable[[Any, DataPart], Iterable[Example]]]
@@ -23,10 +172,10 @@ LAYOUTS: Mapping[
     Squad: (official.squad_parts, official.read_squad),
     Race: (official.race_parts, official.read_race),
     Tagging: (tagging_parts, read_tagging),
-    Classify: (own.own_parts, own.read_answered), Regress: (own.own_parts, own.read_answered),
-    Choose: (own.own_parts, own.read_choices), Tag: (own.own_parts, own.read_tagged),
-    Read: (own.own_parts, own.read_questions), Embed: (own.own_parts, related),
-    Rerank: (own.own_parts, read_ranked),
+    Classify: (own_parts, read_answered), Regress: (own_parts, read_answered),
+    Choose: (own_parts, read_choices), Tag: (own_parts, read_tagged),
+    Read: (own_parts, read_questions), Embed: (own_parts, related),
+    Rerank: (own_parts, read_ranked),
 }  # fmt: skip
 """The parts of each kind of task, by name, and the reading of one."""
 CUSTOM_PARTS = ("train", "dev", "test")
@@ -94,8 +243,8 @@ def examples_of(task: AnyTask, part: DataPart) -> Iterator[Example]:
     """The same one by one, of a user's own file while it is read."""
     _, read = LAYOUTS[type(task)]
     empty = True
-    for example in read(task, part):
-        yield example
+    for row in read(task, part):
+        yield row
         empty = False
     if empty:
         name = source_name(part.source)
@@ -108,7 +257,7 @@ def part_named(task: AnyTask, name: str, help: str = "") -> DataPart:
     if name in parts:
         return parts[name]
     known = f"; there are {listed(parts)}" if parts else ""
-    if isinstance(task, own.Own):
+    if isinstance(task, Own):
         where, remedy = "", help or f"none is named: {task.kind}({name}=...)"
     else:
         where, remedy = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"

@@ -90,7 +90,7 @@ def related(task: Embed, part: DataPart) -> Iterator[Example]:
     for key, place, (*cells, cell) in table.rows_of(part, columns, (task.score,)):
         texts = read_texts(cells[:2], columns[:2], place)
         texts += tuple(chain(*(_negatives(task, c, texts[-1], place) for c in cells[2:])))
-        answer = None if cell in hidden else _scores_in(task, cell, texts, place)
+        answer = None if cell in hidden else _scores_in(task, cell, len(texts), place)
         yield TextExample(key, texts, answer)
 
 
@@ -128,19 +128,17 @@ def _negatives(task: Embed | Rerank, cell: Any, positive: str, place: str) -> tu
     return negatives[:number]
 
 
-def _scores_in(
-    task: Embed, cell: Any, read: Sequence[str], place: str
-) -> float | tuple[float, ...]:
+def _scores_in(task: Embed, cell: Any, texts: int, place: str) -> float | tuple[float, ...]:
     """The score of a pair, or the scores of all texts but the first, of which a lead is two."""
     if task.loss == "order":
         return number(cell, place, task.score)
-    if not isinstance(cell, list) and task.loss == "margin" and len(read) == 3:
+    if not isinstance(cell, list) and task.loss == "margin" and texts == 3:
         return number(cell, place, task.score), 0.0
     scores = cell if isinstance(cell, list) else [cell]
-    if len(scores) != len(read) - 1:
+    if len(scores) != texts - 1:
         raise DataError(
             f"{place}: {several(len(scores), 'score')} in {task.score!r}, and "
-            f"{several(len(read) - 1, 'text')} to score",
+            f"{several(texts - 1, 'text')} to score",
             "a list of scores: the positive's, then those of the negatives",
         )
     return tuple(number(score, place, task.score) for score in scores)

@@ -138,10 +138,8 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
             help = no_text(source)[1]
         elif is_tagged_file(source):
             help = f'words and tags a line are read by task=tag("{source}")'
-        raise DataError(
-            f"{source}: unknown format {suffix(source)!r} of a table, and no tabs part columns",
-            help,
-        )
+        said = f"{source}: unknown format {suffix(source)!r} of a table, and no tabs part columns"
+        raise DataError(said, help)
     with opened_file(source) as file:
         yield from records(file, selection)
 
@@ -208,7 +206,7 @@ def names_of_columns(path: Path) -> list[str]:
 
 
 def _hf(source: Hf, selection: ColumnSelection) -> Iterator[TableRow]:
-    from bertc.text.sources.hub import guard_errors, load_rows, tables
+    from bertc.text.sources.opening import guard_errors, load_rows, tables
 
     rows = load_rows(source)
     where = source_name(source)

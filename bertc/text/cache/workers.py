@@ -39,10 +39,9 @@ class Worker:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, **serial, "PYTHONPATH": path},
-        )
+        )  # fmt: skip
         self._jobs = cast(IO[bytes], self._process.stdin)
         self._results = cast(IO[bytes], self._process.stdout)
         self._send((work, report is not None))

@@ -69,10 +69,8 @@ def begin_preparing(
 
     def completed() -> tuple[Vocabulary, PreparationPlan]:
         vocabulary = vocabulary_for(resolved, {text: source}, cache, progress, None)
-        dtype = np.dtype(token_dtype(vocabulary.size)).name
-        return vocabulary, replace(
-            plan, tokenizer=spelling(vocabulary), dtype=dtype, separator=vocabulary.sep
-        )
+        dtype, digest = np.dtype(token_dtype(vocabulary.size)).name, spelling(vocabulary)
+        return vocabulary, replace(plan, tokenizer=digest, dtype=dtype, separator=vocabulary.sep)
 
     first = plan if plan.vocab else completed()[1]
     agreed = write_plan(place, first)

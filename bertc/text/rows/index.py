@@ -93,13 +93,9 @@ class Arrangement:
                 return True
             case data.SentencePair():
                 return self.pairs in ("random-next", "swapped")
-            case (
-                data.FullSentences()
-                | data.Blocks()
-                | data.DocSentences()
-                | data.Stream()
-                | data.StreamPair()
-            ):
+            case data.FullSentences() | data.Blocks() | data.DocSentences():
+                return False
+            case data.Stream() | data.StreamPair():
                 return False
 
 

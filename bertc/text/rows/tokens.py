@@ -98,11 +98,9 @@ class TokenWriter:
     """Writer of one part, sentence by sentence; documents without sentences are skipped."""
 
     def __init__(self, folder: Path, part: str, dtype: DType, separator: int) -> None:
-        self._ids, self._sentences, self._documents = (
-            (folder / f"{part}.{name}").open("wb") for name in TOKEN_FILES
-        )
-        self._dtype = dtype
-        self._separator = separator
+        files = [(folder / f"{part}.{name}").open("wb") for name in TOKEN_FILES]
+        self._ids, self._sentences, self._documents = files
+        self._dtype, self._separator = dtype, separator
         self._inside = self._begun = False
         self.tokens = self.sentences = self.documents = 0
         self._start = 0, 0, 0

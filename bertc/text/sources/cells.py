@@ -26,9 +26,8 @@ def text(cell: Any, place: str, column: str) -> str:
         try:
             cell.encode()
         except UnicodeEncodeError:
-            raise DataError(
-                f"{place}: {column!r} has half of a surrogate pair, whole characters expected"
-            ) from None
+            message = f"{place}: {column!r} has half of a surrogate pair, whole characters expected"
+            raise DataError(message) from None
     return cell
 
 
@@ -165,12 +164,5 @@ def texts(cell: Any, place: str, column: str) -> tuple[str, ...]:
 
 
 def _kind(cell: Any) -> str:
-    match cell:
-        case None:
-            return "empty"
-        case dict():
-            return "an object"
-        case list():
-            return "a list"
-        case _:
-            return f"{cell!r}"[:60]
+    kinds = {type(None): "empty", dict: "an object", list: "a list"}
+    return kinds.get(type(cell), f"{cell!r}"[:60])

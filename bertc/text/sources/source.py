@@ -170,16 +170,14 @@ class OpenFile:
     """An open file: ``stream`` has its decompressed bytes, ``amount`` counts those read on disk."""
 
     def __init__(self, path: AnyFile, raw: BinaryIO, stream: BinaryIO) -> None:
-        self.path = path
-        self.stream = stream
+        self.path, self.stream = path, stream
         self.end: int | None = None
         """The byte at which the part to read ends, if not the file."""
         self.share = (0, 1)
         """The share of a Parquet file's row groups to read: its number, of how many."""
         self.read_fraction: float | None = None
         """The fraction read so far, set by readers that do not read in order."""
-        self._raw = raw
-        self._counted = 0
+        self._raw, self._counted = raw, 0
 
     def limit(self, start: int, end: int) -> None:
         """Read bytes from ``start`` up to ``end`` of a plain file alone."""
@@ -208,15 +206,13 @@ def opened_stream(path: AnyFile) -> Iterator[OpenFile]:
 
 
 def _unpack(path: AnyFile, raw: BinaryIO) -> BinaryIO:
-    match path.suffix:
-        case ".gz":
-            return cast(BinaryIO, gzip.GzipFile(fileobj=raw, mode="rb"))
-        case ".zst":
-            import pyarrow
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.GzipFile(fileobj=raw, mode="rb"))
+    if path.suffix == ".zst":
+        import pyarrow
 
-            return cast(BinaryIO, pyarrow.CompressedInputStream(raw, "zstd"))
-        case _:
-            return raw
+        return cast(BinaryIO, pyarrow.CompressedInputStream(raw, "zstd"))
+    return raw
 
 
 def lines(file: OpenFile) -> Iterator[tuple[int, str]]:

@@ -172,10 +172,8 @@ def _cut(tokenizer: Tokenizer, keep: NDArray[np.bool_]) -> dict[str, Any]:
     pieces = [piece for piece, _ in model["vocab"]] if listed else model["vocab"]
     in_model = {token for token in pieces if keep[ids[token]]}
     # Added tokens that the model lacks are numbered after it, by the library too.
-    order = sorted(
-        (token for token, number in ids.items() if keep[number]),
-        key=lambda token: (token not in in_model, ids[token]),
-    )
+    stays = (token for token, number in ids.items() if keep[number])
+    order = sorted(stays, key=lambda token: (token not in in_model, ids[token]))
     numbers = {token: number for number, token in enumerate(order)}
     if listed:
         unknown = pieces[model["unk_id"]] if model.get("unk_id") is not None else None
@@ -186,10 +184,8 @@ def _cut(tokenizer: Tokenizer, keep: NDArray[np.bool_]) -> dict[str, Any]:
     if model.get("merges"):
         model["merges"] = [[a, b] for a, b in model["merges"] if {a, b, a + b} <= in_model]
     added = (token for token in written["added_tokens"] if token["content"] in numbers)
-    written["added_tokens"] = sorted(
-        ({**token, "id": numbers[token["content"]]} for token in added),
-        key=lambda token: token["id"],
-    )
+    renumbered = ({**token, "id": numbers[token["content"]]} for token in added)
+    written["added_tokens"] = sorted(renumbered, key=lambda token: token["id"])
     written["post_processor"] = _renumber(written["post_processor"], numbers)
     written["padding"] = written["truncation"] = None
     return written

@@ -156,9 +156,8 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(list(ROBERTA_SPECIALS))
     tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
-    tokenizer.post_processor = processors.RobertaProcessing(
-        ("</s>", ids["</s>"]), ("<s>", ids["<s>"]), add_prefix_space=False
-    )
+    ends = ("</s>", ids["</s>"]), ("<s>", ids["<s>"])
+    tokenizer.post_processor = processors.RobertaProcessing(*ends, add_prefix_space=False)
     return tokenizer
 
 

@@ -15,6 +15,7 @@ Spelling = tuple[str, str] | tuple[bool, str]
 MOST_TERMS = 256
 """Similarities that may have a weight; sparsemax gives most of them none."""
 ROWS_AT_ONCE = 512
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +26,8 @@ class TokenSums:
     new tokens are old ones, ``mixed`` have several terms, of ``size``.
     """
 
-    tokens: NDArray[np.int64]
-    sources: NDArray[np.int64]
+    tokens: Ints
+    sources: Ints
     weights: NDArray[np.float32]
     size: int
     equal: int
@@ -61,7 +62,7 @@ def token_sums(
     return TokenSums(*numbers, np.array(weights, np.float32), new.size, of_equal, of_several)
 
 
-def _equal_tokens(old: Vocabulary, new: Vocabulary) -> NDArray[np.int64]:
+def _equal_tokens(old: Vocabulary, new: Vocabulary) -> Ints:
     """The old token (v,) that each new one is, by its role or its spelling; -1 for none."""
     known = dict[Spelling, int]()
     for token, spellings in _spellings(old):
@@ -121,10 +122,7 @@ def _means(old: Vocabulary, new: Vocabulary, tokens: Sequence[int]) -> dict[int,
 
 
 def _similar(
-    vectors: NDArray[np.float32],
-    tokens: NDArray[np.int64],
-    anchors: NDArray[np.int64],
-    equal: NDArray[np.int64],
+    vectors: NDArray[np.float32], tokens: Ints, anchors: Ints, equal: Ints
 ) -> dict[int, dict[int, float]]:
     """Weights of old rows for tokens, by likeness to anchors: new tokens ``equal`` to old ones."""
     sums = dict[int, dict[int, float]]()

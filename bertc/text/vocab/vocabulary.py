@@ -264,9 +264,8 @@ def vocabulary_of(run: Path, rows: int) -> Vocabulary:
 def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
     """Read a tokenizer's files; ``rows`` is the size of the token table, 0 if unknown."""
     read = read_tokenizer(user_path(node.path), node.lower)
-    vocabulary = from_tokenizer(
-        read.tokenizer, str(read.file), read.named, read.passed_on, read.sentencepiece_files
-    )
+    name, files = str(read.file), read.sentencepiece_files
+    vocabulary = from_tokenizer(read.tokenizer, name, read.named, read.passed_on, files)
     if rows and vocabulary.size > rows:
         raise DataError(
             f"{read.file} has {vocabulary.size:,} tokens, the model only {rows:,}: token "
