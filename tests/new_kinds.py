@@ -56,7 +56,7 @@ class MeanAttention(AttentionPart[Mean, Mask]):
     def prepare(
         self, kind: Mean, inputs: EncoderInputs, x_bqh: torch.Tensor, shared: Mapping[str, Any]
     ) -> Mask:
-        mask = mask_of(inputs, self.causal)
+        mask = mask_of(inputs)
         if mask.allowed is not None:
             return mask
         b, seq = inputs.token_ids.shape
@@ -169,9 +169,9 @@ class LongTargets(NamedTuple):
 
 
 class LongTensors(TermTensors[Long, LongTargets, Linear]):
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, LongTargets]:
+    def targets(self, rows: TextRows) -> tuple[EncoderInputs, LongTargets]:
         long_b1 = (rows.inputs.lengths > rows.inputs.token_ids.shape[1] // 2).long()[:, None]
-        return reading, LongTargets(torch.zeros_like(long_b1), long_b1, long_b1 * 0.0 + 1)
+        return rows.reading, LongTargets(torch.zeros_like(long_b1), long_b1, long_b1 * 0.0 + 1)
 
     def positions(self, own: LongTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         return (own.positions,)

@@ -32,8 +32,8 @@ from bertc.learn.objectives import MicroBatch
 from bertc.learn.step.feed import to_inputs, to_micro_batch
 from bertc.learn.step.step import TrainStep
 from bertc.model import build
-from bertc.run.beginning.growth import grow_model
 from bertc.run.beginning.synthetic import RandomText
+from bertc.run.train.state import grow_model
 from bertc.tasks.examples.task import TaskBatch
 from bertc.text.sources.opening import open_source
 from bertc.use.source.checking import check_source, loaded, random_weights

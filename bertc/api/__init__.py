@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bertc.lang import SpecLocation
     from bertc.lang.load import Written
     from bertc.model import Model
-    from bertc.run.beginning.tracking import Tracking
+    from bertc.run.records.metrics import Tracking
     from bertc.run.train.report import Report
     from bertc.use.trained import Trained
 

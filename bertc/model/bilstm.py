@@ -8,7 +8,7 @@ d both directions, p pooled.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,14 +18,15 @@ from torch.utils.checkpoint import checkpoint
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.task_head import StatesHead
-from bertc.model.body import LAST_STATES, BodyModule, Outputs
-from bertc.model.dropout import dropout
+from bertc.model.body import LAST, BodyModule, Outputs, profile_as
 from bertc.model.embeddings import Tokens, build_tokens
 from bertc.model.inputs import EncoderInputs, gather_positions
-from bertc.model.parts import profile_as
+from bertc.model.native import dropout
 from bertc.model.weights import Linear, Table, parameter
 
 lstm: Any = torch._VF.lstm
+Way = Literal["right", "left"]
+"""The way of a direction through a text: "left" from its last token."""
 
 
 class TextSpans(NamedTuple):
@@ -40,19 +41,19 @@ class TextSpans(NamedTuple):
         """The position of the last token of each."""
         return self.begins + self.lengths - 1
 
-    def read(self, backward: bool) -> Int[Tensor, "b ts"]:
+    def read(self, way: Way) -> Int[Tensor, "b ts"]:
         """Positions in the order in which the texts are read, each with its padding."""
         lane_s = torch.arange(self.seq, device=self.begins.device)
-        at_bts = self.last[..., None] - lane_s if backward else self.begins[..., None] + lane_s
+        at_bts = self.last[..., None] - lane_s if way == "left" else self.begins[..., None] + lane_s
         return at_bts.clamp(0, self.seq - 1).flatten(1)
 
-    def back(self, backward: bool) -> Int[Tensor, "b s"]:
+    def back(self, way: Way) -> Int[Tensor, "b s"]:
         """The place of each token in that order; of padding any."""
         lane_s = torch.arange(self.seq, device=self.begins.device)
         number_t = torch.arange(self.begins.shape[1], device=self.begins.device)
         text_bs = (self.within().long() * number_t[:, None]).sum(1)
         first_bs, last_bs = self.begins.gather(1, text_bs), self.last.gather(1, text_bs)
-        step_bs = last_bs - lane_s if backward else lane_s - first_bs
+        step_bs = last_bs - lane_s if way == "left" else lane_s - first_bs
         return text_bs * self.seq + step_bs.clamp(0, self.seq - 1)
 
     def within(self) -> Bool[Tensor, "b t s"]:
@@ -114,11 +115,12 @@ class Layer(nn.Module):
         """States of every token, from the tokens of its own text."""
         b, s, _ = x_bsi.shape
         states = []
-        for direction, backward in ((self.right, False), (self.left, True)):
-            x_nsi = gather_positions(x_bsi, texts.read(backward)).view(-1, s, x_bsi.shape[2])
-            y_nsh = direction(x_nsi)
+        ways: tuple[Way, Way] = ("right", "left")
+        for way in ways:
+            x_nsi = gather_positions(x_bsi, texts.read(way)).view(-1, s, x_bsi.shape[2])
+            y_nsh = self.get_submodule(way)(x_nsi)
             y_bmh = y_nsh.reshape(b, -1, y_nsh.shape[2])  # m = t*s
-            states.append(gather_positions(y_bmh, texts.back(backward)))
+            states.append(gather_positions(y_bmh, texts.back(way)))
         return torch.cat(states, dim=2)
 
 
@@ -185,9 +187,7 @@ class BiLstm(BodyModule):
         assert isinstance(token, Tokens), "it is made so"
         return token
 
-    def forward(
-        self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
-    ) -> Outputs:
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST) -> Outputs:
         """States of the last layer (b, s, d), or at output positions (b, o, d)."""
         rate, texts = self.node.dropout, text_spans(inputs, self.node.texts)
         with profile_as("embeddings"):

@@ -1,4 +1,4 @@
-"""The interface of a body's module, whatever it computes with.
+"""The interface of a body's module, whatever it computes with, and names of parts of a step.
 
 Axes: b batch, s sequence, o output positions, u query-stream states, h hidden, q queries, k keys,
 w widths of all heads.
@@ -6,16 +6,33 @@ w widths of all heads.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd import profiler
 
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.wanted import Wanted
 from bertc.model.embeddings import Tokens
 from bertc.model.inputs import EncoderInputs, Memory
+
+PartName = Literal[
+    "embeddings", "attention", "ffn", "recurrence", "layers", "head", "teacher", "optimiser",
+    "loader",
+]  # fmt: skip
+"""``layers``: attention and feed-forward parts that were compiled as one; ``teacher``: all parts
+of frozen networks."""
+
+
+def profile_as(name: PartName) -> AbstractContextManager[Any]:
+    """Call what the block does a part of the step; does nothing where no profiler watches."""
+    # A compiled layer is one operation; the flag would be guarded, and a profile compile it again.
+    if torch.compiler.is_compiling() or not profiler._is_profiler_enabled:
+        return nullcontext()
+    return profiler.record_function(name)
 
 
 class Projected(NamedTuple):
@@ -40,7 +57,7 @@ class Outputs(NamedTuple):
     decoded: Tensor | None = None  # (b, s, h), or (b, o, h), of the mask decoder
 
 
-LAST_STATES = Wanted()
+LAST = Wanted()
 """Last states alone."""
 
 
@@ -56,9 +73,7 @@ class BodyModule(nn.Module, ABC):
         """The token table, or tables, which heads over the vocabulary read too."""
 
     @abstractmethod
-    def forward(
-        self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
-    ) -> Outputs:
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST) -> Outputs:
         """States of the last layer, followed by those of the query stream: (b, s + u, h).
 
         Other outputs are computed only if wanted, and layers only if anything wanted needs them.

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import AdaptiveTable, Cluster
-from bertc.model.dropout import dropout
 from bertc.model.inputs import EncoderInputs, gather_positions
+from bertc.model.native import dropout
 from bertc.model.norm import build_norm
 from bertc.model.positions import build_positions
 from bertc.model.weights import Embedding, Linear, Table, look_up_rows, parameter

@@ -19,15 +19,14 @@ from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.wanted import Wanted
 from bertc.model.attention.kinds import build_attention
 from bertc.model.attention.masks import OF_ALL_QUERIES
-from bertc.model.body import LAST_STATES, BodyModule, Outputs, Projected
-from bertc.model.dropout import dropout
+from bertc.model.body import LAST, BodyModule, Outputs, Projected, profile_as
 from bertc.model.embeddings import Embeddings, Tokens
 from bertc.model.ffn import build_ffn
 from bertc.model.heads import Pooler
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.layer import AttentionPart, Compute, Context, Layer, Projects, compute_layer
+from bertc.model.native import dropout
 from bertc.model.norm import norm_if_any
-from bertc.model.parts import profile_as
 from bertc.model.positions import build_positions
 from bertc.model.stream import Stream
 from bertc.model.weights import Linear, add_parameters
@@ -76,9 +75,7 @@ class Encoder(BodyModule):
         """The token table of the embeddings."""
         return self.embeddings.token
 
-    def forward(
-        self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
-    ) -> Outputs:
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST) -> Outputs:
         """States after the last layer and norm (b, s + u, h), or at output positions (b, o, h)."""
         embed, compute, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
@@ -156,6 +153,7 @@ class Encoder(BodyModule):
 
     def _contexts(self, inputs: EncoderInputs, x: Tensor) -> list[Context]:
         """The context of every layer, made once per kind."""
+        inputs = inputs._replace(causal=inputs.causal or self.node.causal)
         shared = {name: attrgetter(name)(self) for name in self._common}
         contexts: list[Context] = []
         for number, first in enumerate(self._first_of_kind):

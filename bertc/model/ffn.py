@@ -13,8 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import ffn as nodes
 from bertc.ir.network.encoder import Encoder
-from bertc.model.dropout import dropout
-from bertc.model.native import Kernels, kernels_for
+from bertc.model.native import Kernels, dropout, kernels_for
 from bertc.model.norm import AnyNorm, build_norm, norm_if_any
 from bertc.model.weights import Linear, Table, adapted, join_linear
 

@@ -15,11 +15,12 @@ from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import POOLINGS, AdaptiveHead, TransformHead
 from bertc.ir.terms import heads as nodes
+from bertc.ir.terms.heads import ConditionedSpanHead
 from bertc.ir.terms.node import TermNode
 from bertc.ir.terms.task_head import StatesHead
 from bertc.model.bilstm import StatesScores
-from bertc.model.dropout import dropout
 from bertc.model.ffn import activate
+from bertc.model.native import dropout
 from bertc.model.norm import build_norm
 from bertc.model.weights import Embedding, Linear, Table, parameter
 
@@ -148,13 +149,10 @@ class Boundary(nn.Module):
         self.bias = parameter(table[f"{name}.bias"])
 
     def forward(
-        self,
-        left_nh: Float[Tensor, "n h"],
-        right_nh: Float[Tensor, "n h"],
-        place_n: Int[Tensor, "n"],
+        self, left_nh: Float[Tensor, "n h"], right_nh: Float[Tensor, "n h"], at_n: Int[Tensor, "n"]
     ) -> Tensor:
         """Features (n, e) that the token table turns into scores."""
-        place_nf = self.position.weight.index_select(0, place_n).to(left_nh.dtype)
+        place_nf = self.position.weight.index_select(0, at_n).to(left_nh.dtype)
         x = torch.cat([left_nh, right_nh, place_nf], dim=1)
         x = self.first_norm(activate(self.activation, self.first(x)))
         y: Tensor = self.second_norm(activate(self.activation, self.second(x)))
@@ -181,9 +179,7 @@ class Detector(Linear):
 class Ends(Linear):
     """End scores of every token, for each of several starts."""
 
-    def __init__(
-        self, table: Table, name: str, head: nodes.ConditionedSpanHead, node: Body
-    ) -> None:
+    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Body) -> None:
         super().__init__(table, name)
         self.activation = head.activation
         self.dense = Linear(table, f"{name}.dense")
@@ -206,7 +202,7 @@ class Ends(Linear):
 class Answered(Linear):
     """Answerability scores, from the first token and the start-weighted mean state."""
 
-    def __init__(self, table: Table, name: str, head: nodes.ConditionedSpanHead) -> None:
+    def __init__(self, table: Table, name: str, head: ConditionedSpanHead) -> None:
         super().__init__(table, name)
         self.activation = head.activation
         self.dense = Linear(table, f"{name}.dense")
@@ -220,9 +216,7 @@ class Answered(Linear):
 class ConditionedSpan(nn.Module):
     """Start scores, end scores given a start, and optionally answerability."""
 
-    def __init__(
-        self, table: Table, name: str, head: nodes.ConditionedSpanHead, node: Body
-    ) -> None:
+    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Body) -> None:
         super().__init__()
         self.start = Linear(table, f"{name}.start")
         self.end = Ends(table, f"{name}.end", head, node)
@@ -259,7 +253,7 @@ def make_head(objective: TermNode, encoder: Body) -> nn.Module:
             return Boundary(table, name, encoder)
         case nodes.DetectorHead():
             return Detector(table, name, encoder)
-        case nodes.ConditionedSpanHead() as head:
+        case ConditionedSpanHead() as head:
             return ConditionedSpan(table, name, head, encoder)
         case nodes.Projections(count=count):
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(count))

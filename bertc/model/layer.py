@@ -15,12 +15,11 @@ from bertc.ir.network.attention_node import Gate, GatedAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.residual import Residual as Kinds
 from bertc.model.attention.masks import AttentionMask
-from bertc.model.body import Projected
-from bertc.model.dropout import dropout
+from bertc.model.body import Projected, profile_as
 from bertc.model.ffn import FeedForward, activate
 from bertc.model.inputs import EncoderInputs
+from bertc.model.native import dropout
 from bertc.model.norm import AnyNorm, norm_if_any, sum_and_norm
-from bertc.model.parts import profile_as
 from bertc.model.stream import Earlier
 from bertc.model.weights import Linear, Table, fused_linear
 
@@ -37,7 +36,7 @@ class Context(Protocol):
 
 
 Kind = TypeVar("Kind", contravariant=True)
-ContextOfKind = TypeVar("ContextOfKind", bound=Context)
+ContextT = TypeVar("ContextT", bound=Context)
 
 
 class Residual(NamedTuple):
@@ -56,12 +55,13 @@ class Residual(NamedTuple):
         following: AnyNorm | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The stream ``x`` with a part's output, and its norm for the part that follows."""
+        rate = self.dropout if part.training else 0.0
         if not self.free:
             assert part.norm is not None, "post-norm has one in every layer"
-            _, normed = sum_and_norm(part.norm, x, y, self.dropout, part.training)
+            _, normed = sum_and_norm(part.norm, x, y, rate)
             return normed, normed
         if part.output_norm is None and following is not None:
-            return sum_and_norm(following, x, y, self.dropout, part.training)
+            return sum_and_norm(following, x, y, rate)
         x = x + self._dropped(part, y)
         return x, x if following is None else following(x)
 
@@ -80,7 +80,7 @@ class Residual(NamedTuple):
         return y if norm is None else norm(y)
 
 
-class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
+class AttentionPart(nn.Module, ABC, Generic[Kind, ContextT]):
     """Attention of one kind in one layer, with its norms."""
 
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
@@ -88,7 +88,6 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
         self.norm = norm_if_any(table, f"{name}.norm", node.layer(layer).attention_norm)
         self.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.after("attention"))
         self.heads = node.layers[layer].heads
-        self.causal = node.causal
         self.dropout = node.dropout.attention
         norm, rate = node.norm, node.dropout.hidden
         self.residual = Residual(norm.residual_free, rate, norm.drops_last, node.residual)
@@ -100,20 +99,17 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
         inputs: EncoderInputs,
         x_bqh: Float[Tensor, "b q h"],
         shared: Mapping[str, Tensor],
-    ) -> ContextOfKind:
+    ) -> ContextT:
         """Make the context for all layers of this kind, once per pass, from embeddings ``x``."""
 
     @abstractmethod
     def forward(
-        self,
-        x_bqh: Float[Tensor, "b q h"],
-        keys_bkh: Float[Tensor, "b k h"] | None,
-        context: ContextOfKind,
+        self, x_bqh: Float[Tensor, "b q h"], k_bkh: Float[Tensor, "b k h"] | None, context: ContextT
     ) -> Float[Tensor, "b q h"]:
-        """New states of the queries ``x``; keys are ``keys``, None: ``x``."""
+        """New states of the queries ``x``; keys are ``k``, None: ``x``."""
 
 
-class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
+class ProjectedAttention(AttentionPart[Kind, ContextT]):
     """Attention of queries, keys and values, each projected from states, as distillation wants."""
 
     output: Linear
@@ -130,18 +126,15 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
         self.inner_norm = norm_if_any(table, f"{name}.inner_norm", within)
 
     def project(
-        self,
-        x_bqh: Float[Tensor, "b q h"],
-        keys_bkh: Float[Tensor, "b k h"] | None,
-        context: ContextOfKind,
+        self, x_bqh: Float[Tensor, "b q h"], k_bkh: Float[Tensor, "b k h"] | None, context: ContextT
     ) -> Projected:
-        """Queries of ``x``; keys and values of ``keys``, None: of ``x``."""
-        if keys_bkh is None:
+        """Queries of ``x``; keys and values of ``k``, None: of ``x``."""
+        if k_bkh is None:
             return Projected(*fused_linear((self.query, self.key, self.value), x_bqh))
-        return Projected(self.query(x_bqh), *fused_linear((self.key, self.value), keys_bkh))
+        return Projected(self.query(x_bqh), *fused_linear((self.key, self.value), k_bkh))
 
     @abstractmethod
-    def mix(self, projected: Projected, context: ContextOfKind) -> Float[Tensor, "b q w"]:
+    def mix(self, projected: Projected, context: ContextT) -> Float[Tensor, "b q w"]:
         """Sums of values of all heads, side by side, for each query."""
 
     def put_out(
@@ -157,12 +150,9 @@ class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
         return self.output(mixed_bqw)
 
     def forward(
-        self,
-        x_bqh: Float[Tensor, "b q h"],
-        keys_bkh: Float[Tensor, "b k h"] | None,
-        context: ContextOfKind,
+        self, x_bqh: Float[Tensor, "b q h"], k_bkh: Float[Tensor, "b k h"] | None, context: ContextT
     ) -> Float[Tensor, "b q h"]:
-        mixed_bqw = self.mix(self.project(x_bqh, keys_bkh, context), context)
+        mixed_bqw = self.mix(self.project(x_bqh, k_bkh, context), context)
         return self.put_out(x_bqh, mixed_bqw)
 
 

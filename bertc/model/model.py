@@ -12,7 +12,7 @@ from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import TermNode, asks_head
 from bertc.model.bilstm import BiLstm
-from bertc.model.body import LAST_STATES, BodyModule, Outputs
+from bertc.model.body import LAST, BodyModule, Outputs
 from bertc.model.encoder import Encoder
 from bertc.model.heads import Heads
 from bertc.model.inputs import EncoderInputs
@@ -89,9 +89,7 @@ class Model(nn.Module):
         assert decoded is not None, "they are wanted"
         return decoded
 
-    def read_on(
-        self, inputs: EncoderInputs, network: str = MAIN, wanted: Wanted = LAST_STATES
-    ) -> Outputs:
+    def read_on(self, inputs: EncoderInputs, network: str = MAIN, wanted: Wanted = LAST) -> Outputs:
         """Last hidden states, other wanted outputs, and the memory for the next rows."""
         outputs: Outputs = self.network(network)(inputs, self.compute_dtype, wanted)
         return outputs

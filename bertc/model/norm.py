@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.network import norm as nodes
-from bertc.model.dropout import dropout
-from bertc.model.native import Dropped, Kernels, drop, kernels_for
+from bertc.model.native import Dropped, Kernels, drop, dropout, kernels_for
 from bertc.model.weights import Table, parameter
 
 
@@ -73,15 +72,12 @@ def norm_if_any(table: Table, name: str, node: nodes.NormFunction | None) -> Any
     return None if node is None else build_norm(table, name, node)
 
 
-def sum_and_norm(
-    norm: AnyNorm, x: Tensor, y: Tensor, rate: float, training: bool
-) -> tuple[Tensor, Tensor]:
+def sum_and_norm(norm: AnyNorm, x: Tensor, y: Tensor, rate: float) -> tuple[Tensor, Tensor]:
     """x + dropout(y) of two tensors (..., width), and its norm."""
-    rate = rate if training else 0.0
     kernels = _kernels(norm, x)
     like = x.dtype == y.dtype and x.shape == y.shape
     if not isinstance(norm, Norm) or kernels is None or not like or rate == 1:
-        total = x + dropout(y, rate, training)
+        total = x + dropout(y, rate, training=True)
         return total, norm(total)
     normed, total = _fused(norm, kernels, x, y, rate)
     return total, normed

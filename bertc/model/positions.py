@@ -253,7 +253,7 @@ def sinusoids(positions_l: Float[Tensor, "l"], width: int) -> Float[Tensor, "l {
 
 
 def encode_distances(
-    clamp: int, inputs: EncoderInputs, causal: bool, like_bqh: Float[Tensor, "b q h"]
+    clamp: int, inputs: EncoderInputs, like_bqh: Float[Tensor, "b q h"]
 ) -> Float[Tensor, "*ways l h"]:
     """Sines, then cosines, of the distances from the first key behind to the last ahead, (l, h).
 
@@ -262,7 +262,7 @@ def encode_distances(
     clamped at ``clamp``; 0: not clamped.
     """
     seq = inputs.token_ids.shape[1]
-    keys, ahead = inputs.remembered + seq, 1 if causal or inputs.causal else seq
+    keys, ahead = inputs.remembered + seq, 1 if inputs.causal else seq
     far_l = torch.arange(keys - 1, -ahead - 1, -1, device=like_bqh.device).float()
     if clamp:
         far_l = far_l.clamp(-clamp, clamp)

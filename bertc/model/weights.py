@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bertc.ir.address import key
 from bertc.ir.base import Constant, FanIn, Glorot, Normal, TruncatedNormal, Uniform, Weight
 from bertc.ir.methods.adapter import OF_PAIRS, Lora
-from bertc.model.dropout import dropout
+from bertc.model.native import dropout
 
 Table = Mapping[str, Weight]
 """Entries of the weight table by name."""

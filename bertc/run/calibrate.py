@@ -28,8 +28,8 @@ from bertc.learn.optim.optimizers import make_rule, zero_moments
 from bertc.machine.memory import keep_freed_memory
 from bertc.model.attention.attend import attend
 from bertc.model.attention.masks import Mask
-from bertc.model.dropout import dropout
 from bertc.model.ffn import activated
+from bertc.model.native import dropout
 from bertc.model.norm import build_norm, sum_and_norm
 from bertc.model.weights import Linear
 from bertc.run.stepper import Stepper
@@ -153,7 +153,7 @@ def _elements(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> dict[str, floa
         torch.nn.init.ones_(parameter)
     seconds = {
         "norm": timer.both_ways(lambda: norm(x), x),
-        "norm of sum": timer.both_ways(lambda: sum_and_norm(norm, x, y, RATE, True)[1], x),
+        "norm of sum": timer.both_ways(lambda: sum_and_norm(norm, x, y, RATE)[1], x),
         "dropout": timer.both_ways(lambda: dropout(x, RATE, True), x),
         "add": timer.both_ways(lambda: x + y, x),
     }

@@ -16,8 +16,7 @@ from bertc.ir.program.reading import by_direction, part_over, rows_by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
 from bertc.learn.objectives import MicroBatch, RowView, corrupt, mask_key, tensors_of
-from bertc.learn.step.feed import to_inputs
-from bertc.learn.step.vocabulary import vocab_tensors
+from bertc.learn.step.feed import to_inputs, vocab_tensors
 from bertc.machine.display import watching
 from bertc.machine.signals import AGAIN
 from bertc.run.evaluation.held_out import named

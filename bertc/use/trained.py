@@ -22,8 +22,8 @@ from bertc.ir.learning.mining import TextKind
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_lookup import imported, task_of
-from bertc.run.evaluation.without import transformer_of
 from bertc.run.models.loading import load as load_model
+from bertc.run.models.loading import transformer_of
 from bertc.run.models.vectors import batch_of_rows, embed
 from bertc.run.records.calibration import fit_of_head
 from bertc.tasks.examples.encode import encode

@@ -37,7 +37,7 @@ from bertc.base.diagnostics import SpecError
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import Inputs, MicroBatch
 from bertc.learn.step.feed import to_inputs
-from bertc.learn.step.objective import divisors, term_weights
+from bertc.learn.step.objective import divisors
 from bertc.learn.step.step import TrainStep
 from bertc.run.beginning.synthetic import PAD, SEP, RandomText
 from tests.bench.rig import make_step
@@ -201,7 +201,8 @@ def _moved(step: TrainStep, micro_batches: list[MicroBatch], weight: Tensor, by:
     weight.detach().add_(by)
     sums, counts_t, _ = step.gradients(micro_batches, 0)
     weight.detach().copy_(before)
-    factors = torch.tensor(term_weights(step.stage)) / divisors(step.stage, counts_t)
+    weights = torch.tensor([term.weight for term in step.stage.objective])
+    factors = weights / divisors(step.stage, counts_t)
     return float((torch.stack(sums).double().sum(0) * factors).sum())
 
 

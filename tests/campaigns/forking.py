@@ -22,7 +22,7 @@ LOADED = """
 datasets matplotlib.backends.backend_agg matplotlib.figure pyarrow.parquet torch torch._dynamo
 torch.distributed.fsdp torch.distributed.tensor bertc.api bertc.base.failures
 bertc.check.facts.networks bertc.cli.app bertc.lab.bench.run bertc.run.evaluation.evaluate
-bertc.run.models.runs bertc.run.train.finish bertc.run.records.results
+bertc.run.models.runs bertc.run.train.opening bertc.run.records.results
 """
 
 Task = TypeVar("Task")

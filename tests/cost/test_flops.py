@@ -230,12 +230,13 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
     own = OF_LAYERS.get(name, f"objective=kd(relations, heads=4) share=attention {TEACHER}")
     resolved = resolve(f"{line} {own}")
     (stage,), cpu = resolved.stages, torch.device("cpu")
-    model, frozen = build(resolved), frozen_networks(stage, cpu, torch.float32, 0)
+    model = build(resolved)
     for network in model.networks():
         network.recompute = recompute
     inputs = to_inputs(RandomText(stage, 500).train(0), cpu)
     batch = corrupt(stage, inputs, unlearned_vocab(500, cpu), 1)
-    loss, *_ = make_objective(model, stage, False, frozen)(batch, torch.ones(len(stage.objective)))
+    frozen, factors = frozen_networks(stage, model), torch.ones(len(stage.objective))
+    loss, *_ = make_objective(model, stage, False, frozen)(batch, factors)
     loss.backward()  # type: ignore[no-untyped-call]
     moved = {name for name, weight in model.named_parameters() if weight.grad is not None}
     assert moved == trained_names(stage)

@@ -39,7 +39,7 @@ def saved_bytes(function: Callable[[], object]) -> int:
 def test_windows_keep_what_autograd_keeps() -> None:
     """All other rules are held by what whole networks keep (test_memory.py)."""
     far = [torch.randn(2, 3, 384, 4, requires_grad=True) for _ in range(3)]
-    blocks = kernel_mask(EncoderInputs(torch.zeros(2, 384, dtype=torch.long)), False, False, 8)
+    blocks = kernel_mask(EncoderInputs(torch.zeros(2, 384, dtype=torch.long)), False, 8)
     for rate, result in ((0.0, 4 * far[0].numel()), (0.1, 0)):  # the next product's input
         attention = op.Attention(2, 384, 384, 3, 4, dropout=rate > 0, reach=8)
         saved = saved_bytes(lambda rate=rate: attend(*far, blocks, rate)) - result

@@ -158,8 +158,8 @@ def test_checkpoints_are_branches_and_a_dry_run_makes_no_request(run, hub, tmp_p
     for file in branch.keys() - {"LICENSE"}:
         (tmp_path / "two" / file).write_bytes(branch[file])
     sent = read_model(tmp_path / "two")[1][name]
-    assert sent.equal(read_checkpoint(run, 2, raw=False)[1][name])
-    assert not sent.equal(read_checkpoint(run, 4, raw=False)[1][name])
+    assert sent.equal(read_checkpoint(run, 2, "evaluated")[1][name])
+    assert not sent.equal(read_checkpoint(run, 4, "evaluated")[1][name])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from bertc.lab.starting.columns import roles_of
 from bertc.lab.starting.init import NEEDS, Answers, look_at_data, purposes, start
 from bertc.lab_api import survey
 from bertc.lang.write.format import format_text
-from bertc.run.train.pace import evaluations_due
+from bertc.run.train.phase import evaluations_due
 from tests.hub.programs import bert_folder
 
 ROWS = "Review,id,stars\n" + "".join(

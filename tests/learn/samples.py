@@ -8,7 +8,7 @@ from bertc.ir.learning.objective import Mlm
 from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives import Inputs, VocabTensors
 from bertc.learn.objectives.draws import below, bits, order_keys, unit
-from bertc.learn.objectives.selection import counts, lowest
+from bertc.learn.objectives.text import choice
 from bertc.learn.objectives.text.spans import (
     choose_ngrams,
     lengths_below,
@@ -16,7 +16,6 @@ from bertc.learn.objectives.text.spans import (
     span_draws,
     span_keys,
 )
-from bertc.learn.objectives.text.words import Text, Words, choose_words, find_words, read_text
 from tests.learn.references import Word, words_of
 
 
@@ -26,8 +25,8 @@ class Sample:
 
     inputs: Inputs
     objective: Mlm
-    text: Text
-    words: Words
+    text: choice.Text
+    words: choice.Words
     budget: torch.Tensor
     words_of_row: list[list[Word]]
 
@@ -43,7 +42,8 @@ class Sample:
         return bits(key, self.inputs.copies, self.inputs.example_ids, lanes)
 
     def whole_words(self) -> torch.Tensor:
-        return choose_words(self.words, self.bits(1, self.seq), self.budget, self.predictions)
+        drawn = self.bits(1, self.seq)
+        return choice.choose_words(self.words, drawn, self.budget, self.predictions)
 
     def ngram_chances(self, most: int) -> torch.Tensor:
         return self.bits(2, ngram_draws(most, self.objective.p, self.predictions))
@@ -67,7 +67,7 @@ class Sample:
     def spans(self, span: SpanUnit) -> torch.Tensor:
         draws = self.span_bits(span)
         keys = span_keys(span, self.words, self.text, self.inputs.lengths, *draws)
-        positions = lowest(keys, self.budget, self.predictions)
+        positions = choice.lowest(keys, self.budget, self.predictions)
         marks = torch.zeros(len(keys), self.seq + 1, dtype=torch.bool)
         return marks.scatter_(1, positions, True)[:, : self.seq]
 
@@ -76,14 +76,14 @@ def sample(inputs: Inputs, p: float, known: VocabTensors) -> Sample:
     """Rows taken apart for masking at rate ``p``."""
     objective = Mlm(p=p)
     real = torch.arange(inputs.token_ids.shape[1]) < inputs.lengths[:, None]
-    text = read_text(inputs.token_ids, real, known, specials=False)
+    text = choice.find_text(inputs.token_ids, real, known)
     most = objective.predictions(inputs.token_ids.shape[1])
     zeros = torch.zeros_like(inputs.lengths)
-    budget = counts(objective.count, objective.p, inputs.lengths, text, zeros, most)
+    budget = choice.counts(objective.count, objective.p, inputs.lengths, text, zeros, most)
     starts, special = known.word_start.tolist(), known.special.tolist()
     rows = zip(inputs.token_ids.tolist(), inputs.lengths.tolist(), strict=True)
     return Sample(
-        inputs, objective, text, find_words(inputs.token_ids, text, known), budget,
+        inputs, objective, text, choice.find_words(inputs.token_ids, text, known), budget,
         [words_of(ids[:length], starts, special) for ids, length in rows],
     )  # fmt: skip
 

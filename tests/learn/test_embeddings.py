@@ -82,7 +82,7 @@ def test_max_sim_adds_up_the_best_cosine_of_each_token_of_the_query():
     scores = [[sum(max(q @ t for t in b) for q in a) for _, b in tokens] for a, _ in tokens]
     table = torch.stack([torch.stack(row) for row in scores]) / 0.5
     losses = (table.logsumexp(1) + table.logsumexp(0)) / 2 - table.diagonal()
-    found = related_losses(task, vectors, torch.zeros(3, 2), scored=False).losses
+    found = related_losses(task, vectors, None).losses
     torch.testing.assert_close(found, losses, rtol=1e-5, atol=1e-5)
     slopes = [gradient(loss.mean(), vectors) * there for loss in (found, losses)]
     torch.testing.assert_close(*slopes, rtol=1e-5, atol=1e-5)
@@ -167,7 +167,7 @@ def test_parts_have_the_same_dropout_both_times(kind):
         made.append(step._batch_vectors(part))
     (task,) = resolved.stages[0].tasks
     vectors, scores = map(torch.cat, zip(*made, strict=True))
-    expected = related_losses(task, vectors, scores, scored=kind == "scored")
+    expected = related_losses(task, vectors, scores if kind == "scored" else None)
     torch.testing.assert_close(found, expected.losses.sum()[None], rtol=1e-5, atol=1e-5)
     if kind == "alone":
         first, second = vectors.unbind(1)

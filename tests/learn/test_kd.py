@@ -14,8 +14,8 @@ from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.kd import KdLogits
 from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets, corrupt, tensors_of
-from bertc.learn.objectives.softmax import relations, soft_targets
-from bertc.learn.objectives.softmax.soft_targets import Comparison, Logits, soft_target_loss
+from bertc.learn.objectives.softmax import kd
+from bertc.learn.objectives.softmax.kd import Comparison, Logits, soft_target_loss
 from bertc.learn.objectives.targets import Taught
 from bertc.learn.objectives.term import HeadInput
 from bertc.learn.step.objective import counts, make_objective
@@ -55,7 +55,7 @@ def agree(model: Model, found: torch.Tensor, wanted: torch.Tensor, rtol: float =
 @pytest.mark.parametrize("loss", ["kl", "ce", "mse"])
 def test_soft_targets_are_those_of_the_papers(loss, rows_at_once, monkeypatch):
     n, e, f, v, T = 7, 4, 6, 11, 2.0
-    monkeypatch.setattr(soft_targets, "CPU_SCORES", rows_at_once * v)
+    monkeypatch.setattr(kd, "CPU_SCORES", rows_at_once * v)
     x, table, bias = (drawn(*s).requires_grad_() for s in ((n, e), (v, e), (v,)))
     taught = Logits(drawn(n, f, seed=3), drawn(v, f, seed=4), drawn(v, seed=5))
     weights = (torch.arange(n) % 3 > 0).float()
@@ -101,7 +101,7 @@ def compared(
 ) -> tuple[Model, Callable[[EncoderInputs, Wanted], Outputs], MicroBatch, torch.Tensor]:
     """A network and its teacher's outputs, a batch, and the mean loss of its one term."""
     stage, model = resolved.stages[0], build(resolved)
-    (teacher,) = frozen_networks(stage, torch.device("cpu"), torch.float32, seed=1)
+    (teacher,) = frozen_networks(stage, model)
     batch = corrupt(stage, inputs, vocab(), 0)
     loss, _, _ = make_objective(model, stage, False, (teacher,))(batch, torch.ones(1))
     return model, teacher.read_on, batch, loss / counts(stage, [batch])[0]
@@ -223,7 +223,7 @@ def probabilities(own: Parts, goal: Parts) -> torch.Tensor:
 )
 def test_attention_is_compared_as_in_the_papers(term, teacher, paper, pairs, pack, monkeypatch):
     """Text by text, so that padding and the other texts of a row are not even there."""
-    monkeypatch.setattr(relations, "CPU_SCORES", 3 * 4 * 12 * 12)
+    monkeypatch.setattr(kd, "CPU_PAIRS", 3 * 4 * 12 * 12)
     wide = "initializer=normal(0.5)"
     taught = f"objective={term} teacher=spec('{teacher} {wide}')"
     resolved, inputs = resolve(f"{OWN} {wide} pack={pack} {taught}"), rows(4, 12, pairs=False)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from bertc.api import resolve
 from bertc.learn.objectives import Losses, MicroBatch, corrupt, token_logits
 from bertc.learn.objectives.softmax import cross_entropy
-from bertc.learn.objectives.softmax.adaptive import adaptive_logits, adaptive_loss
+from bertc.learn.objectives.softmax.cross_entropy import adaptive_logits, adaptive_loss
 from bertc.learn.objectives.term import TermLoss
 from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective

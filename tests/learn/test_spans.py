@@ -11,8 +11,8 @@ from bertc.api import resolve
 from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.learn.objectives.draws import earliest_cover, first_come, union
+from bertc.learn.objectives.text.choice import Text, Words, find_text, find_words, next_stop
 from bertc.learn.objectives.text.spans import _draw, lengths_below, ngram_draws
-from bertc.learn.objectives.text.words import Text, Words, find_words, next_stop, read_text
 from tests.learn import references
 from tests.learn.material import CONTINUES, MASK, ORDINARY, chosen, corrupted, rows, vocab
 from tests.learn.samples import draw_order, sample
@@ -211,7 +211,7 @@ def spell(pieces: list[str], starts: set[str]) -> tuple[Text, Words]:
     )  # fmt: skip
     ids = torch.tensor([[vocabulary.index(piece) for piece in pieces]])
     real = torch.tensor([[piece != "<pad>" for piece in pieces]])
-    text = read_text(ids, real, known, specials=False)
+    text = find_text(ids, real, known)
     return text, find_words(ids, text, known)
 
 

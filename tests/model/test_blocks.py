@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from bertc.api import resolve
 from bertc.ir.base import TruncatedNormal
-from bertc.learn.objectives.vocabulary import token_logits
+from bertc.learn.objectives.term import token_logits
 from bertc.model import Model, build
 
 TOY = "layers=2 hidden=24 heads=2 ffn=40 vocab=100 seq=16 dropout=0"

@@ -151,7 +151,7 @@ def test_every_token_may_see_as_many():
     memory = model.read_on(EncoderInputs(ids()[:, :8], memory=memory)).memory
     assert memory is not None
     memory = memory._replace(same_length=True)
-    allowed = mask_of(EncoderInputs(ids()[:, 8:], memory=memory), causal=True).allowed
+    allowed = mask_of(EncoderInputs(ids()[:, 8:], memory=memory, causal=True)).allowed
     assert allowed is not None
     assert allowed.sum(3).tolist() == [[[4, 4, 4, 4]]]
     assert allowed[0, 0, 1].nonzero()[:, 0].tolist() == [2, 3, 4, 5]

@@ -11,9 +11,8 @@ from bertc.ir.network.norm import RmsNorm as RmsNormNode
 from bertc.learn.objectives.softmax import cross_entropy
 from bertc.model.attention.attend import attend
 from bertc.model.attention.masks import Mask
-from bertc.model.dropout import dropout
 from bertc.model.ffn import activate, activated, gate_activated
-from bertc.model.native import Kernels, drop, kernels_for, library, missing
+from bertc.model.native import Kernels, drop, dropout, kernels_for, library, missing
 from bertc.model.native import kernels as tensors
 from bertc.model.norm import build_norm, sum_and_norm
 from bertc.model.positions import Angles, Rotation
@@ -135,7 +134,7 @@ def test_norm_of_a_sum_and_alone(dtype, close, rate, node):
     # The stream goes on beside its norm, or nothing but the norm is read.
     for share in (0, 1):
         torch.manual_seed(5)
-        sums, normed = sum_and_norm(norm, x, y, rate, training=True)
+        sums, normed = sum_and_norm(norm, x, y, rate)
         assert normed.grad_fn is not None
         assert normed.grad_fn.name() == "_NormedBackward"
         total = exact[0] + exact[1] * kept

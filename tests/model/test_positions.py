@@ -174,9 +174,9 @@ def test_a_window_reaches_half_of_it_on_each_side():
 def test_blocks_are_one_mask_over_all_keys(dtype, rate):
     inputs = EncoderInputs(ids(), sequence_ids=(torch.arange(S) // 70).expand(B, S))
     found, reach = [], 15
-    blocks = kernel_mask(inputs, False, False, reach)
+    blocks = kernel_mask(inputs, False, reach)
     assert isinstance(blocks, Blocks)
-    for mask in (blocks, near(mask_of(inputs, False), inputs, reach)):
+    for mask in (blocks, near(mask_of(inputs), inputs, reach)):
         torch.manual_seed(3)
         qkv = [torch.randn(B, N, S, D).to(dtype).requires_grad_() for _ in range(3)]
         if rate:  # draws differ: what is left of every probability sums up to about 1

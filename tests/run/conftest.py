@@ -261,10 +261,10 @@ def stopping(monkeypatch: pytest.MonkeyPatch, step: int, folder: str) -> Iterato
     """Stop a run in a folder of this name within the update after ``step``."""
     real = loop._step
 
-    def stop(session: Any, *others: Any) -> Any:
-        if folder in str(session.folder.path) and session.progress.step == step:
-            session.ranks.stop.agree(15)
-        return real(session, *others)
+    def stop(phase: Any, *others: Any) -> Any:
+        if folder in str(phase.session.folder.path) and phase.session.progress.step == step:
+            phase.session.ranks.stop.agree(15)
+        return real(phase, *others)
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "_step", stop)

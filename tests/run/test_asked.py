@@ -13,10 +13,10 @@ from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.manner import Manner
-from bertc.run.evaluation.remarks import score_lines
 from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.evaluation.tasks import evaluate_files, only_answer
 from bertc.run.train.loop import train
+from bertc.run.train.report import score_lines
 from bertc.tasks.layouts.example import TextExample
 from bertc.tasks.layouts.parts import scored_parts
 from tests.predicted import predict

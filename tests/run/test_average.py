@@ -15,7 +15,7 @@ from bertc.api import resolve
 from bertc.base.diagnostics import DataError, StoppedError
 from bertc.cost import as_json, estimate
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.methods import ending
+from bertc.run.methods import acting
 from bertc.run.models.loading import read_checkpoint, read_model
 from bertc.run.train import phase
 from bertc.run.train.loop import train
@@ -76,7 +76,7 @@ def test_the_average_is_what_is_evaluated_and_loaded(run, cache):
         again = evaluate_run(stood_at(run, step), cache=cache, quiet=True)
         assert again.evaluation.losses == pytest.approx(shown[step], rel=1e-6)
         assert any("of the average" in note for note in again.notes) == (kind == "average")
-    raw = read_checkpoint(run, 6, raw=True)[1]
+    raw = read_checkpoint(run, 6, "trained")[1]
     assert all(torch.equal(raw[name], weight) for name, weight in tensors_at(run, 6).items())
 
 
@@ -144,16 +144,16 @@ def scored(monkeypatch):
     """Make evaluations show scores of one's own, by their step."""
 
     def make(scores):
-        monkeypatch.setattr(ending, "mean_score", lambda stage, found: scores[steps[-1]])
+        monkeypatch.setattr(acting, "mean_score", lambda stage, found: scores[steps[-1]])
 
     steps = []
-    act = ending.Waiting.after_evaluation
+    act = acting.Waiting.after_evaluation
 
     def after_evaluation(self, evaluation):
         steps.append(self.session.progress.step)
         act(self, evaluation)
 
-    monkeypatch.setattr(ending.Waiting, "after_evaluation", after_evaluation)
+    monkeypatch.setattr(acting.Waiting, "after_evaluation", after_evaluation)
     return make
 
 

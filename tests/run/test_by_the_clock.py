@@ -17,7 +17,7 @@ from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.manner import Manner
 from bertc.run.records.changes import changed, settings_texts
 from bertc.run.stepper import Stepper
-from bertc.run.train import loop, pace
+from bertc.run.train import loop, phase
 from bertc.use.card import export_with_card
 from bertc.use.order import read_order
 from tests.kinds import PARTS_OF_A_STEP as PARTS
@@ -135,7 +135,7 @@ def display(monkeypatch):
         return seconds[0]
 
     shown = Impatient(seconds)
-    monkeypatch.setattr(pace.time, "perf_counter", perf_counter)
+    monkeypatch.setattr(phase.time, "perf_counter", perf_counter)
     monkeypatch.setattr(loop, "choose", lambda quiet: shown)
     return shown
 
@@ -146,9 +146,9 @@ TWO_STAGES = {"first": {"steps": 4, "seq": 16}, "second": {"steps": 4, "layers":
 def test_the_display_s_time_is_counted_and_longer_steps_as_longer(
     tiny, tmp_path, display, monkeypatch
 ):
-    asked, count = [], pace.executed_flops
+    asked, count = [], phase.executed_flops
     monkeypatch.setattr(
-        pace, "executed_flops", lambda stage, n: asked.append(stage.name) or count(stage, n)
+        phase, "executed_flops", lambda stage, n: asked.append(stage.name) or count(stage, n)
     )
     loop.train(tiny(stages=TWO_STAGES), tmp_path / "run", cache=tmp_path / "cache")
     assert asked == 2 * ["first", "second"]  # by the clock of either stage

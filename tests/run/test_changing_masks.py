@@ -7,9 +7,8 @@ from safetensors.torch import load_file
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
 from bertc.learn.objectives import corrupt
-from bertc.learn.step.memory import MEMORY
+from bertc.learn.step.memory import MEMORY, TypeWeights
 from bertc.learn.step.micro_batches import corruption
-from bertc.learn.step.type_weights import TypeWeights
 from tests.learn.material import chosen, program, rows, vocab
 from tests.run.conftest import lines
 

@@ -21,8 +21,8 @@ from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.runs import export_run, import_run
 from bertc.run.records import checkpoints, metrics
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.lines import append_line
 from bertc.run.records.lock import Lock
+from bertc.run.records.metrics import append_line
 from bertc.run.train.loop import train
 from bertc.use.trained import load
 from tests.run.conftest import same_run

@@ -11,13 +11,13 @@ from rich.console import Console
 
 from bertc.cost import estimate
 from bertc.lab.watch.terminal import look, show_once, sparkline, watch
-from bertc.learn.step.non_finite import what_to_try
+from bertc.learn.step.step import what_to_try
 from bertc.machine import display as displays
 from bertc.machine.display import Live, Plain, Standing
 from bertc.run.evaluation.held_out import counted
 from bertc.run.train import opening
 from bertc.run.train.loop import train
-from bertc.run.train.pace import Pace, evaluations_due
+from bertc.run.train.phase import Pace, evaluations_due
 
 STANDING = Standing(1, 9, "main", 2.0, 100.0, 61.0, 2**30)
 

@@ -8,12 +8,12 @@ from bertc.ir.changing.growth import Tile
 from bertc.ir.program.model import model_weights
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.model import build
-from bertc.run.beginning.growth import grow_model
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_model
 from bertc.run.records.changes import refuse_another_program
 from bertc.run.train import session
 from bertc.run.train.loop import train
+from bertc.run.train.state import grow_model
 from bertc.use.fill_mask import fill
 from tests.run.conftest import same_run, same_tensors
 
@@ -139,14 +139,14 @@ def test_a_generator_grows_with_its_encoder(tiny):
 
 def stop_at(monkeypatch, step):
     """Stop a run when it is about to do a step, as SIGTERM does."""
-    real = session.Session.save
+    real = session.Session.save_in_background
 
-    def save(self, wait=True):
-        real(self, wait)
+    def save(self):
+        real(self)
         if self.progress.step == step:
             raise StoppedError("here")
 
-    monkeypatch.setattr(session.Session, "save", save)
+    monkeypatch.setattr(session.Session, "save_in_background", save)
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ def test_kernels_that_come_or_go_are_reported(tiny, tmp_path, monkeypatch, go):
         noting = Notes()
         lock.machine["without_kernels"] = before
         monkeypatch.setattr(start, "missing", lambda value, now=now: now)
-        start.plan_of(resolved, detect("cpu"), lock, noting)
+        start.plan_of(resolved, detect("cpu"), lock, noting, start.World())
         found = [note for note in noting.notes if "kernels for this processor" in note]
         assert [overrides in note for note in found] == ([True] if overrides else [])
 
@@ -302,5 +302,5 @@ def test_kernels_that_come_or_go_are_reported(tiny, tmp_path, monkeypatch, go):
 def test_text_that_no_one_named_is_said(tiny):
     for resolved, said in ((resolve("layers=1"), True), (tiny(), False)):
         noting = Notes()
-        start.plan_of(resolved, detect("cpu"), None, noting)
+        start.plan_of(resolved, detect("cpu"), None, noting, start.World())
         assert ("1,000,000 steps on docstrings" in noting.notes[-1]) == said

@@ -11,9 +11,9 @@ from bertc.learn.objectives.text.mlm import MaskedTensors
 from bertc.run.evaluation import held_out
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.held_out import Evaluation
-from bertc.run.evaluation.remarks import plateau_lines
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
+from bertc.run.train.report import plateau_lines
 from tests.run.conftest import lines
 
 PARTS = by_kind("mlm")

@@ -10,8 +10,8 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from bertc.cost.planning import schedules
 from bertc.ir.base import ONES, ZEROS, Normal, Weight
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, Polynomial, StableAdam, moments_of
-from bertc.learn.optim import muon
-from bertc.learn.optim.muon import orthogonal
+from bertc.learn.optim import by_tensor
+from bertc.learn.optim.by_tensor import orthogonal
 from bertc.learn.optim.optimizers import clip, gradient_norm, guard, make_rule, zero_moments
 from bertc.learn.step.engines import shard_like
 
@@ -243,7 +243,7 @@ def test_muon_multiplies_on_a_cpu_in_the_precision_of_the_step(precision, produc
         seen.add(matrices.dtype)
         return orthogonal(matrices, iterations)
 
-    monkeypatch.setattr(muon, "orthogonal", noted)
+    monkeypatch.setattr(by_tensor, "orthogonal", noted)
     weights = {name: torch.nn.Parameter(weight) for name, weight in drawn(0).items()}
     moments = zero_moments(Muon(), MATRICES, weights)
     rule = make_rule(Muon(), MATRICES, weights, moments, 0, precision=precision)

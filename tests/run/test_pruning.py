@@ -23,12 +23,11 @@ from bertc.ir.network.ffn import Activation
 from bertc.ir.weight_maps.pruned import chosen_by_score, expected, pruned
 from bertc.lab.bench.latency import of_folder
 from bertc.lab.results.compare import results
-from bertc.learn.step.gates import put_gates
 from bertc.model import EncoderInputs, Model, build
 from bertc.model.inputs import Memory, PermutationMask
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.evaluation.without import without_heads
-from bertc.run.models.loading import load
+from bertc.run.methods.pruning import put_gates
+from bertc.run.models.loading import load, without_heads
 from bertc.run.records.checkpoints import WEIGHTS
 from bertc.use.attention import see_maps
 from tests.run.conftest import weights

@@ -20,7 +20,7 @@ from bertc.lab.results.curves import curves
 from bertc.lab.results.groups import glue_average
 from bertc.lab.results.listing import list_runs
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.lines import Attempt
+from bertc.run.records.metrics import Attempt
 
 TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 

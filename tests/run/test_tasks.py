@@ -19,9 +19,9 @@ from bertc.ir.learning.answer import Labels, Several, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Task
 from bertc.lab.results.evaluations import evaluate_runs
-from bertc.run.evaluation.details import _alike
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.task_lookup import task_of
+from bertc.run.evaluation.tasks import _alike
 from bertc.run.train.loop import train
 from bertc.tasks.layouts.parts import read_examples
 from bertc.tasks.layouts.table import DataPart

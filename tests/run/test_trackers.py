@@ -11,7 +11,7 @@ from bertc.lab.results.curves import curves
 from bertc.lab.trackers import sink
 from bertc.lab.trackers.sink import feeding
 from bertc.lab.trackers.tracked import TrackedRun
-from bertc.run.beginning import tracking
+from bertc.run.records import metrics
 from bertc.run.records.folder import identity
 from bertc.run.records.longer import with_settings
 
@@ -113,9 +113,9 @@ def test_trackers_are_no_part_of_what_a_run_computes():
 
 
 def test_a_missing_package_is_named_before_the_run(monkeypatch):
-    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    monkeypatch.setattr(metrics, "find_spec", lambda name: None)
     with pytest.raises(MissingInputError, match="wandb is not installed") as error:
-        tracking.refuse_untracked(["wandb"], feeding)
+        metrics.refuse_untracked(["wandb"], feeding)
     assert "-e '.[wandb]'" in error.value.help
 
 
@@ -125,5 +125,5 @@ def test_a_run_is_named_by_its_folder(tmp_path):
 
 def test_trackers_without_what_feeds_them_are_refused():
     with pytest.raises(UsageError, match="log=tensorboard needs what feeds it"):
-        tracking.refuse_untracked(["tensorboard"], None)
-    tracking.refuse_untracked([], None)
+        metrics.refuse_untracked(["tensorboard"], None)
+    metrics.refuse_untracked([], None)

@@ -21,7 +21,7 @@ from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import MicroBatch, NextTokenTargets, Predictions
-from bertc.learn.objectives.softmax import adaptive
+from bertc.learn.objectives.softmax import cross_entropy
 from bertc.learn.objectives.targets import Boundaries, PairTargets, ReplacedTokens
 from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective
@@ -135,7 +135,7 @@ def test_torch_counts_the_same(name, monkeypatch):
     sets = [f"batch={BATCH}", f"microbatch={BATCH}", "batch_warmup=none", *whole]
     resolved = points(name, [*sets, *shallow(name)])[0]
     for stage, found in zip(resolved.stages, estimate(resolved).stages, strict=True):
-        monkeypatch.setattr(adaptive, "members", as_zipf_says(stage))
+        monkeypatch.setattr(cross_entropy, "members", as_zipf_says(stage))
         forward, train = counted_by_torch(resolved, stage)
         assert found.flops.forward_per_example == pytest.approx(forward, rel=1e-4)
         assert found.flops.train_per_example == pytest.approx(train, rel=1e-4)

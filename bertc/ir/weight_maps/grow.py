@@ -1,6 +1,6 @@
 """A map from the weights of a network to those of another that it begins with.
 
-Names and shapes alone, from the two weight tables; ``run.beginning.growth`` moves tensors.
+Names and shapes alone, from the two weight tables; ``run.train.state`` moves tensors.
 """
 
 from collections.abc import Iterable, Mapping

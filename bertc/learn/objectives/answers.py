@@ -94,7 +94,8 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
         For spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
         """
         if self.node.reads_last_alone:
-            states = read_by_task(states, network, reading, of_rows=self.node.pooled)
+            pool = pool_rows if self.node.pooled else pool_tokens
+            states = pool(states, network, reading)
         if isinstance(self.node.answer, Span):
             return states
         return dropout(states, self.node.dropout, network.training)
@@ -140,13 +141,14 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
         return (there * weight_c[targets.targets.long().clamp(min=0)]).sum()
 
 
-def read_by_task(
-    states: Float[Tensor, "b k h"], network: BodyModule, reading: EncoderInputs, *, of_rows: bool
-) -> Float[Tensor, "b k h"]:
-    """States through the pooler, if the network has one for them; ``of_rows``: one for each row."""
-    if of_rows:
-        pools = network.node.pooler or network.node.pooled.of_rows
-        return network.pool(states, reading) if pools else states
+def pool_rows(states: Tensor, network: BodyModule, reading: EncoderInputs) -> Tensor:
+    """States (b, k, h), one for each row, through the pooler if the network has one for them."""
+    pools = network.node.pooler or network.node.pooled.of_rows
+    return network.pool(states, reading) if pools else states
+
+
+def pool_tokens(states: Tensor, network: BodyModule, _: EncoderInputs) -> Tensor:
+    """States (b, k, h) of tokens through the pooler if the network has one for them."""
     return network.pool_tokens(states) if network.node.pooled.of_tokens else states
 
 

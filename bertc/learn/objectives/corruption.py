@@ -37,18 +37,25 @@ def corrupt(
     lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)
     real_bs = lane_s < inputs.lengths[:, None]
     translated_b = inputs.languages[:, 0] != inputs.languages[:, 1]
-    token_ids_bs, hidden = _hide(stage, inputs, real_bs, translated_b, vocab, key, over)
-    rows = TextRows(stage, inputs, real_bs, translated_b, hidden, vocab, key)
-    reading = _reading(rows, token_ids_bs)
+    originals = EncoderInputs(inputs.token_ids)
+    rows = TextRows(stage, inputs, originals, real_bs, translated_b, None, vocab, key)
+    token_ids_bs, hidden = inputs.token_ids, None
+    for hiding in stage.masked_terms():  # each term masks its own rows
+        hidden_bs, predictions = mask_tokens(hiding, rows, over)
+        own_b1 = (translated_b == hiding.translations)[:, None]
+        token_ids_bs = hidden_bs if hidden is None else hidden_bs.where(own_b1, token_ids_bs)
+        hidden = predictions if hidden is None else _either(own_b1, predictions, hidden)
+    rows = rows._replace(reading=_reading(rows, token_ids_bs), hidden=hidden)
     terms: dict[str, Any] = {}
     scored = (one for network in stage.networks() for one in network.scored)
     for one in joined((*(term.objective for term in stage.objective), *scored)):
         if one.name not in terms:
-            reading, terms[one.name] = one.tensors.targets(rows, reading)
-    batch = MicroBatch(reading, inputs.token_ids, terms)
+            reading, terms[one.name] = one.tensors.targets(rows)
+            rows = rows._replace(reading=reading)
+    batch = MicroBatch(rows.reading, inputs.token_ids, terms)
     if stage.sampled is not None:
-        original = reading._replace(token_ids=inputs.token_ids)
-        batch = batch._replace(reading=original, masked=reading)
+        original = rows.reading._replace(token_ids=inputs.token_ids)
+        batch = batch._replace(reading=original, masked=rows.reading)
     return with_output_positions(stage, batch)
 
 
@@ -69,11 +76,10 @@ def with_kinds(stage: Stage, batch: MicroBatch, mask: int) -> MicroBatch:
 
 def with_guesses(stage: Stage, batch: MicroBatch, guesses_bk: Int[Tensor, "b k"]) -> MicroBatch:
     """Insert the guesses (b, k) of a sampled network into the inputs of the networks after it."""
-    reading = batch.reading
     for one in joined(term.objective for term in stage.objective):
-        predictions = batch.terms[one.name]
-        reading = one.tensors.take_guesses(predictions, batch, reading, guesses_bk)
-    return batch._replace(reading=reading)
+        reading = one.tensors.take_guesses(batch.terms[one.name], batch, guesses_bk)
+        batch = batch._replace(reading=reading)
+    return batch
 
 
 def _reading(rows: TextRows, token_ids_bs: Int[Tensor, "b s"]) -> EncoderInputs:
@@ -99,25 +105,6 @@ def _reading(rows: TextRows, token_ids_bs: Int[Tensor, "b s"]) -> EncoderInputs:
         backward=inputs.backward if stage.format.directions > 1 else None,
         causal=stage.encoder.causal or None,
     )  # fmt: skip
-
-
-def _hide(
-    stage: Stage,
-    inputs: Inputs,
-    real_bs: Bool[Tensor, "b s"],
-    translated_b: Bool[Tensor, "b"],
-    vocab: VocabTensors,
-    key: int,
-    over: float,
-) -> tuple[Int[Tensor, "b s"], Predictions | None]:
-    """Token ids (b, s) after masking, and the predictions; each term masks its own rows."""
-    token_ids_bs, masks = inputs.token_ids, None
-    for hiding in stage.masked_terms():
-        hidden_bs, predictions = mask_tokens(hiding, inputs, real_bs, vocab, key, over)
-        own_b1 = (translated_b == hiding.translations)[:, None]
-        token_ids_bs = hidden_bs if masks is None else hidden_bs.where(own_b1, token_ids_bs)
-        masks = predictions if masks is None else _either(own_b1, predictions, masks)
-    return token_ids_bs, masks
 
 
 def _either(own_b1: Bool[Tensor, "b 1"], its: Predictions, others: Predictions) -> Predictions:

@@ -7,7 +7,7 @@ networks. The rest is for display: ``baseline`` in evaluations, ``marks``, ``tur
 and ``explain_example`` in previews, ``ask`` in ``bertc fill``.
 
 Axes: b rows, s positions of a row, k predictions of a row, n = b*k or another number of
-predictions, v token ids, h hidden.
+predictions, v token ids, h hidden, e embedding.
 """
 
 from abc import ABC, abstractmethod
@@ -20,9 +20,12 @@ from torch import Tensor, nn
 
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import TermNode
+from bertc.learn.objectives.softmax import cross_entropy
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.model import EncoderInputs
 from bertc.model.body import BodyModule, Outputs
+from bertc.model.heads import AdaptiveTokenHead, TokenHead
+from bertc.model.weights import Embedding
 
 NodeT = TypeVar("NodeT", bound=TermNode)
 OwnT = TypeVar("OwnT", bound=tuple[Any, ...])
@@ -68,6 +71,7 @@ class TextRows(NamedTuple):
 
     stage: Stage
     inputs: Inputs
+    reading: EncoderInputs  # as the terms before have changed it
     real: Bool[Tensor, "b s"]  # False at padding
     translated: Bool[Tensor, "b"]  # True if the row is a text and its translation
     hidden: Predictions | None  # the masking that the terms of the stage share
@@ -103,7 +107,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return 0
 
     @abstractmethod
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, OwnT]:
+    def targets(self, rows: TextRows) -> tuple[EncoderInputs, OwnT]:
         """Inputs as changed for this term, and its targets."""
 
     def positions(self, targets: OwnT, batch: MicroBatch) -> tuple[Tensor, ...] | None:
@@ -157,14 +161,10 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return None
 
     def take_guesses(
-        self,
-        targets: OwnT,
-        batch: MicroBatch,
-        reading: EncoderInputs,
-        guesses_bk: Int[Tensor, "b k"],
+        self, targets: OwnT, batch: MicroBatch, guesses_bk: Int[Tensor, "b k"]
     ) -> EncoderInputs:
         """Inputs of the term's network with the guesses (b, k) of another network."""
-        return reading
+        return batch.reading
 
     def baseline(self, targets: OwnT, nats_v: Float[Tensor, "v"]) -> Tensor | None:
         """Summed cost (0-d) of the targets under token costs (v,); None without token targets."""
@@ -196,7 +196,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
 class ExampleTensors(TermTensors[NodeT, OwnT, HeadT]):
     """A term of a task, whose rows are made of examples (``learn/step/feed.py``)."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, OwnT]:
+    def targets(self, rows: TextRows) -> tuple[EncoderInputs, OwnT]:
         """Refuse text."""
         raise AssertionError("task targets come from examples, not from text")
 
@@ -205,3 +205,69 @@ def marked(positions_bk: Int[Tensor, "b k"], weights_bk: Float[Tensor, "b k"], b
     """Positions of one row with a nonzero weight."""
     pairs = zip(positions_bk[b].tolist(), weights_bk[b].tolist(), strict=True)
     return {at for at, weight in pairs if weight}
+
+
+class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):
+    """A term that predicts tokens; its targets have ``targets``, ids shaped as its weights."""
+
+    def score(self, own: OwnT, read: HeadInput[Any]) -> Predicted:
+        targets: Tensor = own.targets  # type: ignore[attr-defined]
+        return token_losses(read.states[0], targets, read.head, read.network, read.chances)
+
+    def baseline(self, own: OwnT, nats_v: Float[Tensor, "v"]) -> Tensor | None:
+        targets: Tensor = own.targets  # type: ignore[attr-defined]
+        return (self.weights(own).double() * nats_v[targets]).sum()
+
+
+def token_losses(
+    states_bkh: Float[Tensor, "b k h"],
+    targets_bk: Int[Tensor, "b k"],
+    head: nn.Module,
+    network: BodyModule,
+    chances_bk: Float[Tensor, "b k"] | None = None,
+) -> Predicted:
+    """Losses of tokens (n,) predicted from states; sampled guesses if ``chances_bk`` is given."""
+    states_nh = states_bkh.flatten(0, 1)
+    if isinstance(head, AdaptiveTokenHead):
+        assert chances_bk is None, "an adaptive head samples no guesses"
+        targets_n, tokens = targets_bk.reshape(-1), network.tokens
+        losses = cross_entropy.adaptive_loss(network.node, states_nh, targets_n, head, tokens)
+        return Predicted(*losses)
+    assert isinstance(head, TokenHead), "the head of a language model"
+    table_ve = table_of(network, head)
+    bias_v = head.bias_of(table_ve)
+    return feature_losses(head(states_nh), bias_v, targets_bk, table_ve, chances_bk)
+
+
+def feature_losses(
+    features_ne: Float[Tensor, "n e"],
+    bias_v: Float[Tensor, "v"],
+    targets_bk: Int[Tensor, "b k"],
+    table_ve: Float[Tensor, "v e"],
+    chances_bk: Float[Tensor, "b k"] | None = None,
+) -> Predicted:
+    """Losses of tokens (n,) whose scores are features times a table."""
+    table_ve = table_ve.to(features_ne.dtype)
+    chances_n = None if chances_bk is None else chances_bk.reshape(-1)
+    targets_n = targets_bk.reshape(-1)
+    losses = cross_entropy.vocabulary_loss(features_ne, table_ve, bias_v, targets_n, chances_n)
+    return Predicted(*losses)
+
+
+def token_logits(
+    states_nh: Float[Tensor, "n h"], head: nn.Module, network: BodyModule
+) -> Float[Tensor, "n v"]:
+    """Scores (n, v) of every token; log p for an adaptive head."""
+    if isinstance(head, AdaptiveTokenHead):
+        return cross_entropy.adaptive_logits(network.node, states_nh, head, network.tokens)
+    assert isinstance(head, TokenHead), "the head of a language model"
+    return head.scores(states_nh, table_of(network, head))
+
+
+def table_of(network: BodyModule, head: TokenHead | None = None) -> Float[Tensor, "v e"]:
+    """The table of a head, if it has its own, or else the one table of a network's tokens."""
+    if head is not None and head.weight is not None:
+        return head.weight
+    token = network.tokens
+    assert isinstance(token, Embedding), "the checks allow one table only"
+    return token.table

@@ -32,7 +32,7 @@ from bertc.learn.objectives.text.pairs import EmbedTensors, PairTensors
 from bertc.learn.objectives.text.plm import PlmTensors
 from bertc.learn.objectives.text.rtd import RestoreTensors, RtdTensors
 from bertc.learn.objectives.text.sbo import SboTensors
-from bertc.model import EncoderInputs, Model, gather_positions
+from bertc.model import Model, gather_positions
 from bertc.model.body import Outputs
 from bertc.model.model import Frozen
 
@@ -107,28 +107,26 @@ def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
 
 
 def states_of(
-    scored: tuple[Joined, ...],
-    batch: MicroBatch,
-    reading: EncoderInputs,
-    outputs: Outputs,
-    body: Body,
+    scored: tuple[Joined, ...], batch: MicroBatch, network: Network, outputs: Outputs
 ) -> dict[str, tuple[Tensor, ...]]:
     """Split a network's states (b, ..., h) by the name of the states that terms read."""
-    last, decoded = _both(scored, batch, body)
-    states = _split(last, outputs.last, all_states=reading.output_positions is None)
+    reading, (last, decoded) = batch.read_by(network), _both(scored, batch, network.body)
+    states = _split(last, outputs.last, reading.output_positions)
     if not decoded:
         return states
     assert outputs.decoded is not None, "the network has a mask decoder"
-    return states | _split(decoded, outputs.decoded, all_states=reading.decoded_positions is None)
+    return states | _split(decoded, outputs.decoded, reading.decoded_positions)
 
 
 Asked = dict[str, tuple[Tensor, ...] | None]
 """Positions of the states that terms read, by the name of these; None: all."""
 
 
-def _split(by_states: Asked, hidden: Tensor, *, all_states: bool) -> dict[str, tuple[Tensor, ...]]:
-    """Split states, of ``all_states`` rows or of the positions asked for, one after the other."""
-    if all_states:
+def _split(
+    by_states: Asked, hidden: Tensor, computed_at: Tensor | None
+) -> dict[str, tuple[Tensor, ...]]:
+    """Split states, of all positions (None) or of those asked for, one after the other."""
+    if computed_at is None:
         return {
             name: (hidden,)
             if some is None
@@ -173,8 +171,7 @@ class Losses:
 
     def __call__(self, batch: MicroBatch, outputs: Outputs) -> dict[str, TermLoss]:
         """The loss of every term by name, before weighting, then of predictions of one kind."""
-        reading = batch.read_by(self._node)
-        states = states_of(self._scored, batch, reading, outputs, self._node.body)
+        states = states_of(self._scored, batch, self._node, outputs)
         drawn = (one.tensors.chances(batch.terms[one.name]) for one in self._others)
         chances = next((numbers for numbers in drawn if numbers is not None), None)
         predicted: dict[str, Predicted] = {}
@@ -204,9 +201,8 @@ class Teaching:
     def __call__(self, batch: MicroBatch) -> MicroBatch:
         """The batch with what the network hands to each term; no gradient flows into it."""
         frozen, network = self._frozen, self._frozen.network
-        reading = batch.read_by(network)
-        outputs = frozen.read_on(reading, network.wanted)
-        states = states_of(self._scored, batch, reading, outputs, network.body)
+        outputs = frozen.read_on(batch.read_by(network), network.wanted)
+        states = states_of(self._scored, batch, network, outputs)
         before, taught = batch.taught or {}, {}
         with torch.no_grad():
             for one in (term for term in self._scored if term.name in batch.terms):

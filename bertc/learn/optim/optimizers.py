@@ -15,10 +15,9 @@ from torch import Tensor
 from bertc.ir.base import Weight
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, Optimizer, StableAdam, moments_of
 from bertc.ir.network.body_node import layer_of
-from bertc.learn.optim.by_tensor import Add, ForeachRule, Moments
-from bertc.learn.optim.muon import MuonRule
+from bertc.learn.optim.by_tensor import Add, ForeachRule, Moments, MuonRule
 from bertc.learn.step.engines import local_shards
-from bertc.model.parts import profile_as
+from bertc.model.body import profile_as
 
 
 class Guard(NamedTuple):

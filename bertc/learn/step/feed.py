@@ -1,4 +1,4 @@
-"""Prefetching of batches, of text and of tasks: from the data's rows to the inputs of a step."""
+"""Batches of text and of tasks, prefetched: from rows and vocabulary of the data to a step."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -14,13 +14,14 @@ from torch import Tensor
 from bertc.cost.planning.plan import batches_at_once
 from bertc.cost.planning.world import World
 from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets
+from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets, VocabTensors
 from bertc.learn.step.micro_batches import Corruption, split
 from bertc.machine.signals import GLANCE_SECONDS
 from bertc.model import EncoderInputs
-from bertc.model.parts import profile_as
+from bertc.model.body import profile_as
 from bertc.tasks.examples.task import TaskBatch, TaskData
 from bertc.text.batches.batch import RawBatch
+from bertc.text.vocab.vocabulary import Vocabulary
 
 Made = TypeVar("Made")
 
@@ -44,12 +45,11 @@ class Batches(Protocol):
 
 def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
     """The rows of a batch as tensors on ``device``."""
-    return _on_device(_host_inputs(batch, pinned=False), device)
+    return _on_device(_host_inputs(batch), device)
 
 
-def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:
-    tensors = (torch.as_tensor(getattr(batch, name)) for name in Inputs._fields)
-    return Inputs(*(tensor.pin_memory() if pinned else tensor for tensor in tensors))
+def _host_inputs(batch: RawBatch) -> Inputs:
+    return Inputs(*(torch.as_tensor(getattr(batch, name)) for name in Inputs._fields))
 
 
 def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
@@ -134,7 +134,8 @@ class Feed(Taken[Inputs]):
         pinned = device.type == "cuda"
 
         def fetch(step: int) -> Inputs:
-            return _host_inputs(data.train(step, rows, min(at_once, end - step)), pinned)
+            inputs = _host_inputs(data.train(step, rows, min(at_once, end - step)))
+            return Inputs(*(tensor.pin_memory() for tensor in inputs)) if pinned else inputs
 
         super().__init__((partial(fetch, step) for step in range(first, end, at_once)), check)
         self._device, self._corrupt, self._number = device, corrupt, first
@@ -221,3 +222,25 @@ class TaskFeed(Taken[list[TaskBatch]]):
 
     def _batches(self, prepared: list[TaskBatch]) -> list[Batch]:
         return [Batch(None, [to_micro_batch(part, self._device, self._stage) for part in prepared])]
+
+
+def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:
+    """Convert a vocabulary to tensors on the device."""
+    frequency_v = torch.from_numpy(vocabulary.unigram)
+    if not frequency_v.any():  # no text was read: all tokens count as equally frequent
+        frequency_v = torch.full_like(frequency_v, 1 / vocabulary.size)
+    lowest = frequency_v[frequency_v > 0].min()
+    return VocabTensors(
+        size=vocabulary.size, pad=vocabulary.pad, cls=vocabulary.cls, sep=vocabulary.sep,
+        mask=vocabulary.mask, word_start=torch.from_numpy(vocabulary.word_start).to(device),
+        special=torch.from_numpy(vocabulary.special).to(device),
+        unigram_cdf=cumulative(frequency_v).to(device),
+        frequency=frequency_v.clamp(min=lowest).to(device),
+    )  # fmt: skip
+
+
+def cumulative(frequency_v: Tensor) -> Tensor:
+    """Cumulative distribution of relative frequencies (v,), ending at exactly 1."""
+    # In double precision: rare tokens are rarer than the precision of a float.
+    cdf_v = frequency_v.double().cumsum(0)
+    return cdf_v / cdf_v[-1]

@@ -1,16 +1,65 @@
-"""Memory of a stream between two steps: state of this process's rows."""
+"""Memory between two steps: of a stream, for this process's rows, and of what adaptive masks need.
+
+Axes: v token ids; a pair of counts of each: predictions, and right ones.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from bertc.ir.program.reading import adaptive_unit
+from bertc.ir.program.reading import adaptive_unit, part_over
 from bertc.ir.program.stage import Stage
-from bertc.learn.step.type_weights import TypeWeights
+from bertc.learn.objectives.targets import MicroBatch, Predictions
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model
+
+LEAST = 0.005
+"""The least chance of a type to be masked, before those of a row are scaled (train_mask.py)."""
+
+
+class TypeWeights(NamedTuple):
+    """Weights of mean 1, and the counts of predictions since they last changed."""
+
+    weights: Float[Tensor, "v"]
+    counts: Float[Tensor, "2 v"]
+
+    @classmethod
+    def equal(cls, size: int, device: torch.device | None = None) -> Self:
+        """The weights in the beginning."""
+        return cls(torch.ones(size, device=device), torch.zeros(2, size, device=device))
+
+    def after(self, counts: Float[Tensor, "2 v"], stage: Stage, step: int) -> Self:
+        """The weights after the run's step ``step``, by the counts of all processes in it."""
+        total, unit = self.counts + counts, adaptive_unit(stage)
+        assert unit is not None, "the stage has adaptive masks"
+        if (step + 1) % unit.every:
+            return self._replace(counts=total)
+        predicted, right = total.double()
+        wrong = 1 - (right + 0.5) / (predicted + 1)
+        weights = unit.smooth * self.weights.double() + (1 - unit.smooth) * wrong
+        over = part_over(stage, stage.first_batch + step - stage.first_step)
+        share = stage.masked_terms()[0].share_at(over)
+        weights = weights.clamp(min=LEAST / share)
+        weights = (weights / weights.mean()).float()
+        return self._replace(weights=weights, counts=torch.zeros_like(total))
+
+
+def with_counts(parts: list[MicroBatch], stage: Stage) -> list[MicroBatch]:
+    """Micro-batches whose losses add to counts (2, v) that they share, for adaptive masks."""
+    if not parts or adaptive_unit(stage) is None:
+        return parts
+    counts = torch.zeros(2, stage.encoder.vocab_size, device=parts[0].originals.device)
+    counting = []
+    for part in parts:
+        masked = {n: t for n, t in part.terms.items() if isinstance(t, Predictions)}
+        terms = {name: targets._replace(counts=counts) for name, targets in masked.items()}
+        counting.append(part._replace(terms=part.terms | terms))
+    return counting
+
 
 MEMORY = "memory.safetensors"
 """The file of checkpoints with what the rows of the next batch go on from, where there is that."""
@@ -45,6 +94,33 @@ class Remembered:
         if adaptive_unit(stage) and self.types is None:
             self.types = TypeWeights.equal(stage.encoder.vocab_size, device)
         self.following = self.types
+
+    def types_after(
+        self, micro_batches: list[MicroBatch], stage: Stage, step: int, ranks: ProcessGroup
+    ) -> TypeWeights | None:
+        """Weights of token types after this step; the batch that is prepared next has them."""
+        if self.types is None or not adaptive_unit(stage):
+            return self.types
+        targets = (targets for part in micro_batches for targets in part.terms.values())
+        counts = next((of.counts for of in targets if isinstance(of, Predictions)), None)
+        counts = torch.zeros_like(self.types.counts) if counts is None else counts
+        ranks.add(counts)
+        self.following = self.types.after(counts, stage, step)
+        return self.following
+
+    def of_parts(
+        self, micro_batches: list[MicroBatch], model: Model, stage: Stage, ranks: ProcessGroup
+    ) -> list[Memory | None]:
+        """The memory of each micro-batch's rows."""
+        first, memories, memory = 0, list[Memory | None](), self.memory
+        if memory is None:
+            device, rows = micro_batches[0].originals.device, ranks.rows(stage.batch)
+            memory = beginning(model, stage, rows.stop - rows.start, device)
+        for part in micro_batches:
+            rows = slice(first, first + len(part.originals))
+            memories.append(memory and memory.rows(rows))
+            first = rows.stop
+        return memories
 
     def gathered(
         self, stage: Stage, step: int, ranks: ProcessGroup

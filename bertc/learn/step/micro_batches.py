@@ -13,8 +13,7 @@ from bertc.ir.methods.falling import falls
 from bertc.ir.program import reading
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
-from bertc.learn.step.memory import Remembered
-from bertc.learn.step.type_weights import with_counts
+from bertc.learn.step.memory import Remembered, with_counts
 
 Parts = TypeVar("Parts")
 
@@ -85,9 +84,8 @@ def _in_one_direction(
         if reading.adaptive_unit(stage) and remembered and remembered.following:
             known = vocab._replace(weights=remembered.following.weights)
         parts: list[MicroBatch] = []
-        for index, rows in enumerate(
-            split(inputs, unit if falls(stage.objective) else fitting * unit)
-        ):
+        at_once = unit if falls(stage.objective) else fitting * unit
+        for index, rows in enumerate(split(inputs, at_once)):
             # Where the share of masked tokens falls, these are the rows of one batch.
             over = reading.part_over(stage, number + index) if falls(stage.objective) else 0.0
             corrupted = corrupt(stage, rows, known, mask_key(seed), over)

@@ -1,24 +1,81 @@
 """Forward pass and losses of one micro-batch, and the divisors of its losses.
 
-Axes: b batch, s sequence, h hidden; t terms of the objective.
+Axes: b batch, s sequence, h hidden; t terms of the objective. Where examples are compared: n
+examples of a part, m of the batch, t texts of an example, d numbers of a vector.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from bertc.ir.network.head import AdaptiveHead
-from bertc.ir.program.network import Network
+from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.passing import frozen_in
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Losses, MicroBatch, Teaching, tensors_of, with_guesses
+from bertc.learn.objectives.softmax.similarities import as_long
+from bertc.learn.objectives.targets import WholeBatch
+from bertc.learn.objectives.term import HeadInput
+from bertc.learn.objectives.terms import joined, states_of
 from bertc.learn.step.engines import Objective
+from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model
-from bertc.model.body import BodyModule, Outputs
+from bertc.model.body import BodyModule, Outputs, profile_as
 from bertc.model.model import Frozen
-from bertc.model.parts import profile_as
+
+
+def batch_vectors(model: Model, stage: Stage, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
+    """Vectors (n, t, d) of examples and their scores (n, t), of the term that compares them."""
+    network = next(network for network in stage.networks() if network.name == MAIN)
+    scored, tasks = joined(network.scored), {t.title for t in stage.tasks if t.compares_examples}
+    comparing = (term for term in scored if term.name in tasks)
+    term = next(term for term in comparing if term.name in micro_batch.terms)
+    outputs = model.read_on(micro_batch.read_by(network), wanted=network.wanted)
+    states = states_of(scored, micro_batch, network, outputs)[term.states]
+    read = HeadInput(states, micro_batch, model.heads[term.head], model.network(MAIN))
+    both: tuple[Tensor, Tensor] = term.tensors.compared_vectors(micro_batch.terms[term.name], read)
+    return both
+
+
+def compares(stage: Stage, micro_batch: MicroBatch) -> bool:
+    """True if the loss of a batch compares its examples."""
+    return any(task.compares_examples and task.title in micro_batch.terms for task in stage.tasks)
+
+
+def beside_all(
+    parts: Sequence[MicroBatch],
+    vectors_and_scores: Sequence[tuple[Tensor, Tensor]],
+    batch: int,
+    ranks: ProcessGroup,
+) -> list[MicroBatch]:
+    """The parts of a batch with the vectors of all of it, made without gradient. A collective call.
+
+    Each part is read again, with the same dropout, and its vectors take their places among them: so
+    gradients are those of the whole batch, in the memory of a part (GradCache, Gao et al. 2021).
+    """
+    of_parts, scores = zip(*vectors_and_scores, strict=True)
+    if of_parts[0].dim() == 4:  # of tokens, and parts are as long as their longest text
+        longest = -ranks.least(-max(part.shape[2] for part in of_parts))
+        of_parts = tuple(as_long(part, longest) for part in of_parts)
+    vectors_ntd, scores_nt = torch.cat(of_parts), torch.cat(scores)
+    first = ranks.rows(batch).start
+    vectors_mtd = vectors_ntd.new_zeros(batch, *vectors_ntd.shape[1:])
+    scores_mt = scores_nt.new_zeros(batch, scores_nt.shape[1])
+    vectors_mtd[first : first + len(vectors_ntd)] = vectors_ntd
+    scores_mt[first : first + len(scores_nt)] = scores_nt
+    ranks.add(vectors_mtd)
+    ranks.add(scores_mt)
+    sizes = [len(own_ntd) for own_ntd, _ in vectors_and_scores[:-1]]
+    starts = list(accumulate(sizes, initial=first))
+    starts += starts[-1:] * (len(parts) - len(starts))
+    return [
+        part._replace(whole_batch=WholeBatch(vectors_mtd, scores_mt, start))
+        for part, start in zip(parts, starts, strict=True)
+    ]
+
 
 LEAST_WEIGHT = 1e-6
 """The least sum of weights that a loss is divided by."""
@@ -27,11 +84,6 @@ LEAST_WEIGHT = 1e-6
 def kinds(stage: Stage) -> tuple[str, ...]:
     """Names of the terms, in order."""
     return tuple(term.name for term in stage.objective)
-
-
-def term_weights(stage: Stage) -> tuple[float, ...]:
-    """Factors of the terms, in order."""
-    return tuple(term.weight for term in stage.objective)
 
 
 def make_objective(

@@ -7,28 +7,43 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.address import key
-from bertc.ir.program.reading import adaptive_unit, by_direction, rows_by_direction
+from bertc.ir.program.reading import by_direction, rows_by_direction
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.learn.optim.optimizers import Guard, UpdateRule, clip, clip_tensors, gradient_norm, guard
-from bertc.learn.step.across import batch_vectors, beside_all, compares
 from bertc.learn.step.engines import Engine, Objective
 from bertc.learn.step.feed import Batch
-from bertc.learn.step.memory import Remembered, beginning, joined
+from bertc.learn.step.memory import Remembered, joined, with_counts
 from bertc.learn.step.micro_batches import corruption
-from bertc.learn.step.non_finite import what_is_not_finite, what_to_try
-from bertc.learn.step.objective import counts, divisors, kinds, remembering, term_weights
-from bertc.learn.step.type_weights import TypeWeights, counts_of, with_counts
+from bertc.learn.step.objective import (
+    batch_vectors,
+    beside_all,
+    compares,
+    counts,
+    divisors,
+    kinds,
+    remembering,
+)
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model import Memory, Model
-from bertc.model.parts import profile_as
+from bertc.model.body import profile_as
+
+SHOWN_EXAMPLES = 8
+CALMER = (
+    "a lower learning rate, a longer warm-up or precision=fp32, in a new run; "
+    "checkpoints up to here are good"
+)
+AT_THE_BEGINNING = (
+    "the weights are still the initial ones, so it is not the learning rate: try precision=fp32 "
+    "to rule out rounding, and bertc train with compile=off to rule out the compiler"
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,6 @@ class TrainStep:
         rule: UpdateRule,
         objective: Objective,
         microbatch: int,
-        seed: int,
         ranks: ProcessGroup = ALONE,
         engine: Engine | None = None,
         copies: int = 1,
@@ -67,12 +81,14 @@ class TrainStep:
         self.parameters: Mapping[str, Tensor] = self._engine.parameters
         self._model, self.stage, self._vocab = model, stage, vocab
         self._rule, self._objective = rule, objective
-        self._microbatch, self._run_seed = microbatch, seed
+        self._microbatch, self._run_seed = microbatch, model.resolved.run.seed
         self._first = self._ranks.rows(stage.batch).start
         self._remembered.begin_types(stage, self._device)
-        self.corrupt = corruption(stage, vocab, seed, microbatch, self._first, self._remembered)
+        self.corrupt = corruption(
+            stage, vocab, self._run_seed, microbatch, self._first, self._remembered
+        )
         """The function from inputs to the micro-batches of a step."""
-        self._batch_vectors = self._engine.wrap_for_inference(batch_vectors(model, stage))
+        self._batch_vectors = self._engine.wrap_for_inference(partial(batch_vectors, model, stage))
 
     def __call__(
         self, batch: Batch, step: int, rate: float, meanwhile: Callable[[], None] | None = None
@@ -88,7 +104,7 @@ class TrainStep:
         distributed = self._ranks.is_distributed
         missing = self._most_parts - len(batch.micro_batches) if distributed else 0
         sums, counts_t, memory = self.gradients(batch.micro_batches, step, missing)
-        types = self._types_after(batch.micro_batches, step)
+        types = self._remembered.types_after(batch.micro_batches, self.stage, step, self._ranks)
         norm = gradient_norm(self.parameters)
         ranks, terms, limit = self._ranks, len(names), stage.optimizer.clip
         shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
@@ -110,7 +126,7 @@ class TrainStep:
         counted, *parts = [flat[i : i + terms] for i in range(0, len(flat), terms)]
         divided_by = divisors(stage, torch.tensor(counted)).tolist()
         grad_norm = math.sqrt(squared / self._copies) if squared >= 0 else math.nan
-        self._refuse_non_finite(totals, parts, grad_norm, step, batch.inputs)
+        self._refuse_non_finite(totals, parts, grad_norm, step, batch)
 
         if not self._rule.takes_guard:
             clip(self.parameters, grad_norm, limit)
@@ -119,7 +135,7 @@ class TrainStep:
         ranks.receive_signals(flags)
 
         means = {name: totals[t] / divided_by[t] for t, name in enumerate(names) if counted[t]}
-        weights = dict(zip(names, term_weights(stage), strict=True))
+        weights = {term.name: term.weight for term in stage.objective}
         total = math.fsum(weights[name] * value for name, value in means.items())
         return StepResult(total, means, grad_norm)
 
@@ -165,10 +181,11 @@ class TrainStep:
         counts_t = counts(self.stage, micro_batches)
         self._ranks.add(counts_t)
         divisors_t = divisors(self.stage, counts_t)
-        weights = [w * self._ranks.world.size for w in term_weights(self.stage)]
+        weights = [term.weight * self._ranks.world.size for term in self.stage.objective]
         factors_t = torch.stack([w / n for w, n in zip(weights, divisors_t, strict=True)])
         sums, last = [], len(micro_batches) + missing - 1
-        before, memories = self._memories(micro_batches), list[Memory | None]()
+        before = self._remembered.of_parts(micro_batches, self._model, self.stage, self._ranks)
+        memories: list[Memory | None] = []
         # Predictions of the one that is repeated have been counted.
         parts = micro_batches + with_counts(micro_batches[-1:] * missing, self.stage)
         if compares(self.stage, parts[0]) and (last or self._ranks.is_distributed):
@@ -179,25 +196,13 @@ class TrainStep:
             repeated = index >= len(micro_batches)
             self._seed(step, index)
             with nullcontext() if index == last else self._engine.accumulating():
-                loss, statistics, memory = self._objective(
-                    part, factors_t * 0 if repeated else factors_t
-                )
+                factors = factors_t * 0 if repeated else factors_t
+                loss, statistics, memory = self._objective(part, factors)
                 loss.backward()  # type: ignore[no-untyped-call]
             if not repeated:
                 sums.append(statistics[0])
                 memories.append(memory)
         return sums, counts_t, joined(memories)
-
-    def _types_after(self, micro_batches: list[MicroBatch], step: int) -> TypeWeights | None:
-        """Weights of token types after this step; the batch that is prepared next has them."""
-        types = self._remembered.types
-        if types is None or not adaptive_unit(self.stage):
-            return types
-        counts = counts_of(micro_batches)
-        counts = torch.zeros_like(types.counts) if counts is None else counts
-        self._ranks.add(counts)
-        self._remembered.following = types.after(counts, self.stage, step)
-        return self._remembered.following
 
     def _beside_all(self, parts: list[MicroBatch], unrepeated: int, step: int) -> list[MicroBatch]:
         """Parts of a batch with the vectors of all of it; the first ``unrepeated`` are its own."""
@@ -216,18 +221,6 @@ class TrainStep:
         at = step + max(0, -self.stage.counted_from)
         _seed_draws(self._device, key(self._run_seed, "dropout", at, *place))
 
-    def _memories(self, micro_batches: list[MicroBatch]) -> list[Memory | None]:
-        """The memory of each micro-batch's rows."""
-        first, memories, memory = 0, list[Memory | None](), self._remembered.memory
-        if memory is None:
-            device, rows = micro_batches[0].originals.device, self._ranks.rows(self.stage.batch)
-            memory = beginning(self._model, self.stage, rows.stop - rows.start, device)
-        for part in micro_batches:
-            rows = slice(first, first + len(part.originals))
-            memories.append(memory and memory.rows(rows))
-            first = rows.stop
-        return memories
-
     def _drop_gradients(self) -> None:
         keeps = self._engine.keeps_gradients
         for parameter in self.parameters.values():
@@ -237,22 +230,41 @@ class TrainStep:
                 parameter.grad = None
 
     def _refuse_non_finite(
-        self,
-        totals: list[float],
-        parts: list[list[float]],
-        grad_norm: float,
-        step: int,
-        inputs: Inputs | None,
+        self, totals: list[float], parts: list[list[float]], norm: float, step: int, batch: Batch
     ) -> None:
-        if all(map(math.isfinite, (*totals, grad_norm))):
+        if all(map(math.isfinite, (*totals, norm))):
             return
-        ids = inputs.example_ids.tolist() if inputs and not by_direction(self.stage)[1:] else []
-        fault = what_is_not_finite(kinds(self.stage), totals, parts, ids, self._microbatch)
-        fault = self._ranks.first_message(fault)
+        fault = self._ranks.first_message(self._fault(totals, parts, batch.inputs))
         with self._ranks.raise_on_all():
             raise DataError(
                 f"step {step}: {fault}; the weights are unchanged", help=what_to_try(step)
             )
+
+    def _fault(self, totals: list[float], parts: list[list[float]], inputs: Inputs | None) -> str:
+        """Name the loss or gradient that is not finite, and its examples if they are known here."""
+        names = kinds(self.stage)
+        ids = inputs.example_ids.tolist() if inputs and not by_direction(self.stage)[1:] else []
+        fault, where = (
+            f"the gradient of {' + '.join(names)} is not finite though the loss is",
+            "batch",
+        )
+        if not all(map(math.isfinite, totals)):
+            by_part = [
+                [name for name, value in zip(names, part, strict=True) if not math.isfinite(value)]
+                for part in parts
+            ]
+            index = next((index for index, bad in enumerate(by_part) if bad), None)
+            if index is None:
+                return ""  # it is in a part of another process
+            fault = f"the loss of {' and '.join(by_part[index])} is not a finite number"
+            where, ids = "micro-batch", ids[index * self._microbatch :]
+        shown = ", ".join(map(str, ids[:SHOWN_EXAMPLES]))
+        return fault + f", in a {where} that begins with examples {shown}" * bool(ids)
+
+
+def what_to_try(step: int) -> str:
+    """Advice for a failure at ``step``; in ``bertc build`` always that for the first one."""
+    return CALMER if step else AT_THE_BEGINNING
 
 
 def _seed_draws(device: torch.device, seed: int) -> None:

@@ -15,9 +15,8 @@ from torch.autograd.function import once_differentiable
 
 from bertc.ir.blocks import SHORT_KEYS
 from bertc.model.attention.masks import AttentionMask, Blocks, VarlenOffsets, not_later, of_rows
-from bertc.model.dropout import drop_out
 from bertc.model.inputs import gather_positions
-from bertc.model.native import Dropped, Kernels, drop, kernels_for
+from bertc.model.native.kernels import Dropped, Kernels, drop, drop_out, kernels_for
 
 SCORES_AT_ONCE = 4 << 20
 """Bytes of scores computed at once on an eager CPU: they stay in its caches until they are read."""
@@ -55,8 +54,11 @@ def attend(
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities."""
     if isinstance(mask, VarlenOffsets):
         return _varlen(query_bnqd, key_bnkd, value_bnkd, mask)
-    if isinstance(mask, Blocks):
-        return _by_blocks(query_bnqd, key_bnkd, value_bnkd, mask, rate)
+    if isinstance(mask, Blocks):  # rows of their own, at a cost of the window's size
+        queries, keys, values = (x.transpose(1, 2) for x in (query_bnqd, key_bnkd, value_bnkd))
+        blocks = mask.queries(queries), mask.keys(keys), mask.keys(values)
+        mixed = _attend(*blocks, mask.allowed, False, rate)
+        return _at_outputs(mask.rows(mixed, *queries.shape[:2]), mask.outputs)
     mixed_bnqd = _attend(query_bnqd, key_bnkd, value_bnkd, mask.allowed, mask.is_causal, rate)
     return mixed_bnqd if mask.has_keys is None else mixed_bnqd * mask.has_keys
 
@@ -161,21 +163,6 @@ class _Attention(torch.autograd.Function):
         )  # fmt: skip
 
 
-def _by_blocks(
-    query_bnsd: Float[Tensor, "b n s d"],
-    key_bnsd: Float[Tensor, "b n s d"],
-    value_bnsd: Float[Tensor, "b n s d"],
-    mask: Blocks,
-    rate: float,
-) -> Float[Tensor, "b n q d"]:
-    """Attention within windows, at a cost of the window's size: blocks are rows of their own."""
-    b, _, s, _ = query_bnsd.shape
-    queries, keys, values = (x.transpose(1, 2) for x in (query_bnsd, key_bnsd, value_bnsd))
-    blocks = mask.queries(queries), mask.keys(keys), mask.keys(values)
-    mixed_bsnd = mask.rows(_attend(*blocks, mask.allowed, False, rate), b, s)
-    return _at_outputs(mixed_bsnd, mask.outputs)
-
-
 def _at_outputs(
     mixed_bsnd: Float[Tensor, "b s n d"], outputs_bq: Int[Tensor, "b q"] | None
 ) -> Float[Tensor, "b n q d"]:
@@ -194,12 +181,10 @@ def _varlen(
 ) -> Float[Tensor, "b n q d"]:
     from torch.nn.attention.varlen import varlen_attn  # it loads the compiler
 
-    query, key, value = (
-        x.transpose(1, 2).flatten(0, 1) for x in (query_bnsd, key_bnsd, value_bnsd)
-    )
+    q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (query_bnsd, key_bnsd, value_bnsd))
     offsets, longest, outputs_bq, reach = mask
     # Only arguments that all releases share are passed, by position, and windows where there are.
     window: dict[str, Any] = {} if reach is None else {"window_size": (reach, reach)}
-    mixed = varlen_attn(query, key, value, offsets, offsets, longest, longest, **window)
+    mixed = varlen_attn(q, k, v, offsets, offsets, longest, longest, **window)
     assert isinstance(mixed, Tensor), "varlen_attn returns more only on request"
     return _at_outputs(torch.unflatten(mixed, 0, (len(query_bnsd), -1)), outputs_bq)

@@ -20,9 +20,9 @@ from bertc.model.attention import masks
 from bertc.model.attention.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
 from bertc.model.attention.relative import RelativeAttention
 from bertc.model.body import Projected
-from bertc.model.dropout import dropout
 from bertc.model.inputs import EncoderInputs
 from bertc.model.layer import AttentionPart, ProjectedAttention
+from bertc.model.native import dropout
 from bertc.model.positions import Distances, Rotation, related_by
 from bertc.model.weights import Linear, Table, fused_linear
 
@@ -63,28 +63,28 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         windowed = kind.reach is not None
         related = related_by(self.positions, self.head_dim, windowed, inputs, shared)
         if isinstance(related, Distances) and not windowed:
-            return ContentContext(masks.mask_of(inputs, self.causal), related)
+            return ContentContext(masks.mask_of(inputs), related)
         # The kernel for packed sequences has no dropout and no biases.
         plain = not (self.training and self.dropout > 0) and not isinstance(related, Distances)
         varlen = plain and can_varlen(x_bqh.device, x_bqh.dtype, windowed)
-        return ContentContext(masks.kernel_mask(inputs, self.causal, varlen, kind.reach), related)
+        return ContentContext(masks.kernel_mask(inputs, varlen, kind.reach), related)
 
     def project(
         self,
         x_bqh: Float[Tensor, "b q h"],
-        keys_bkh: Float[Tensor, "b k h"] | None,
+        k_bkh: Float[Tensor, "b k h"] | None,
         context: ContentContext,
     ) -> Projected:
         mask = context.mask
         if (
-            keys_bkh is not None
+            k_bkh is not None
             and isinstance(mask, masks.OF_ALL_QUERIES)
             and mask.outputs is not None
         ):
-            return self.project(keys_bkh, None, context)
+            return self.project(k_bkh, None, context)
         query_bqnd, key, value = (
             torch.unflatten(y, 2, (-1, self.head_dim))
-            for y in super().project(x_bqh, keys_bkh, context)
+            for y in super().project(x_bqh, k_bkh, context)
         )
         if isinstance(turns := context.related, Rotation):
             query_bqnd = turns.turned(query_bqnd, turns.queries)
@@ -141,7 +141,7 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
         shared: Mapping[str, Tensor],
     ) -> DisentangledContext:
         """The mask, in which padding attends to nothing, the normed table and its rows."""
-        allowed, has_keys, _ = masks.mask_of(inputs, self.causal)
+        allowed, has_keys, _ = masks.mask_of(inputs)
         if has_keys is None and inputs.attention_mask is not None:
             has_keys = inputs.in_queries(inputs.attention_mask)[:, None, :, None].bool()
         table_rh, scale_h, shift_h = (
@@ -179,29 +179,25 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
         """Weighted values (b, n, q, d)."""
         b, n, q, _ = query_bnqd.shape
         row_bnqk = context.row.expand(b, n, q, -1)
-        to_far_bnqk = _pick_entries(_of_all_rows(query_bnqd, far_key_ndr), row_bnqk)
-        from_far_bnkq = _pick_entries(_of_all_rows(key_bnkd, far_query_ndr), row_bnqk.mT)
+        to_far_bnqk = _pick_products(query_bnqd, far_key_ndr, row_bnqk)
+        from_far_bnkq = _pick_products(key_bnkd, far_query_ndr, row_bnqk.mT)
         scores_bnqk = to_far_bnqk + from_far_bnkq.mT
         if context.mask is not None:
             scores_bnqk = scores_bnqk.masked_fill(~context.mask, -torch.inf)
         rate = self.dropout if self.training else 0.0
-        return attend(
-            query_bnqd, key_bnkd, value_bnkd, masks.Mask(scores_bnqk, context.has_keys), rate
-        )
+        mask = masks.Mask(scores_bnqk, context.has_keys)
+        return attend(query_bnqd, key_bnkd, value_bnkd, mask, rate)
 
 
-def _of_all_rows(
-    x_bnsd: Float[Tensor, "b n s d"], far_ndr: Float[Tensor, "n d r"]
-) -> Float[Tensor, "b n s r"]:
-    """Products with every row of the table, one product per head for the whole batch."""
-    products = x_bnsd.transpose(0, 1).flatten(1, 2) @ far_ndr
-    return torch.unflatten(products, 1, (x_bnsd.shape[0], -1)).transpose(0, 1)
-
-
-def _pick_entries(
-    x_bnsr: Float[Tensor, "b n s r"], row_bnsk: Int[Tensor, "b n s k"]
+def _pick_products(
+    x_bnsd: Float[Tensor, "b n s d"],
+    far_ndr: Float[Tensor, "n d r"],
+    row_bnsk: Int[Tensor, "b n s k"],
 ) -> Float[Tensor, "b n s k"]:
-    """Entries of each state at these rows of the table."""
+    """Products of each state with these rows of the table."""
+    # One product per head for the whole batch, with every row.
+    products = x_bnsd.transpose(0, 1).flatten(1, 2) @ far_ndr
+    x_bnsr = torch.unflatten(products, 1, (x_bnsd.shape[0], -1)).transpose(0, 1)
     if torch.compiler.is_compiling():
         return x_bnsr.gather(3, row_bnsk)
     picked: Tensor = _Picked.apply(x_bnsr, row_bnsk)  # type: ignore[no-untyped-call]

@@ -75,11 +75,9 @@ class Blocks(NamedTuple):
         blocks = _filled(x, self.allowed.shape[2])
         return _with_sides(blocks, self.reach).flatten(0, 1).transpose(1, 2)
 
-    def rows(
-        self, x: Shaped[Tensor, "blocks n z d"], b: int, seq: int
-    ) -> Shaped[Tensor, "b s n d"]:
+    def rows(self, x: Shaped[Tensor, "blocks n z d"], b: int, s: int) -> Shaped[Tensor, "b s n d"]:
         """The rows of blocks (blocks, n, z, d)."""
-        return torch.unflatten(x, 0, (b, -1)).transpose(2, 3).flatten(1, 2)[:, :seq]
+        return torch.unflatten(x, 0, (b, -1)).transpose(2, 3).flatten(1, 2)[:, :s]
 
 
 def _filled(x: Shaped[Tensor, "b s n d"], size: int) -> Shaped[Tensor, "b m z n d"]:
@@ -100,18 +98,15 @@ OF_ALL_QUERIES = (VarlenOffsets, Blocks)
 """Masks of kernels that need a query for each key, and give the outputs that are requested."""
 
 
-def mask_of(inputs: EncoderInputs, causal: bool) -> Mask:
+def mask_of(inputs: EncoderInputs) -> Mask:
     """The mask of these inputs as tensors, with everything that affects it."""
     if inputs.permutation is not None:
-        allowed_bss = mask_of(inputs._replace(permutation=None, memory=None), causal).allowed
-        allowed_bqs = permuted(
-            inputs.permutation, None if allowed_bss is None else allowed_bss[:, 0]
-        )
-        memory = inputs.memory
+        memory, alone = inputs.memory, inputs._replace(permutation=None, memory=None)
+        also = mask_of(alone).allowed
+        allowed_bqs = permuted(inputs.permutation, None if also is None else also[:, 0])
         return with_empty_queries(allowed_bqs if memory is None else memory.allowed(allowed_bqs))
-    causal = causal or bool(inputs.causal)
-    if causal or inputs.memory is not None:
-        return Mask(_before(inputs, causal)[:, None])
+    if inputs.causal or inputs.memory is not None:
+        return Mask(_before(inputs)[:, None])
     if inputs.sequence_ids is not None:
         return Mask(within_sequences(inputs.sequence_ids))
     if inputs.attention_mask is not None:
@@ -121,22 +116,19 @@ def mask_of(inputs: EncoderInputs, causal: bool) -> Mask:
     return Mask()
 
 
-def kernel_mask(
-    inputs: EncoderInputs, causal: bool, varlen: bool, reach: int | None = None
-) -> AttentionMask:
+def kernel_mask(inputs: EncoderInputs, varlen: bool, reach: int | None = None) -> AttentionMask:
     """The same mask without a tensor if a fused kernel has such a form; of windows in blocks."""
     seq, in_order = inputs.token_ids.shape[1], inputs.permutation is None and inputs.memory is None
-    causal = causal or bool(inputs.causal)
-    if in_order and causal and inputs.sequence_ids is None and reach is None:
+    if in_order and inputs.causal and inputs.sequence_ids is None and reach is None:
         return Mask(is_causal=True)
-    if in_order and varlen and inputs.starts is not None and not causal:
+    if in_order and varlen and inputs.starts is not None and not inputs.causal:
         return end_to_end(inputs.starts, seq)._replace(reach=reach)
     if reach is None:
-        return mask_of(inputs, causal)
+        return mask_of(inputs)
     # A graph for rows of any length has no blocks, and must not ask how long a row is.
     if in_order and not exports() and in_blocks(seq, reach):
-        return _in_blocks(inputs, causal, reach)
-    return near(mask_of(inputs, causal), inputs, reach)
+        return _in_blocks(inputs, reach)
+    return near(mask_of(inputs), inputs, reach)
 
 
 def exports() -> bool:
@@ -163,7 +155,7 @@ def _at_least_itself(allowed: Tensor, apart: Tensor) -> Tensor:
     return allowed | ((apart == 0) & ~allowed.any(-1, keepdim=True))
 
 
-def _in_blocks(inputs: EncoderInputs, causal: bool, reach: int) -> Blocks:
+def _in_blocks(inputs: EncoderInputs, reach: int) -> Blocks:
     """The same mask in blocks, of rows in order."""
     (b, seq), device, size = inputs.token_ids.shape, inputs.token_ids.device, block_size(reach)
     first_m1 = torch.arange(0, seq, size, device=device)[:, None]
@@ -172,7 +164,7 @@ def _in_blocks(inputs: EncoderInputs, causal: bool, reach: int) -> Blocks:
     apart_mzk = query_mz[:, :, None] - key_mk[:, None, :]
     inside_m1k = ((key_mk >= 0) & (key_mk < seq))[:, None]
     allowed_bmzk = ((apart_mzk.abs() <= reach) & inside_m1k)[None]
-    if causal:
+    if inputs.causal:
         allowed_bmzk = allowed_bmzk & (apart_mzk >= 0)
     numbers_bs = inputs.attention_mask if inputs.sequence_ids is None else inputs.sequence_ids
     if numbers_bs is not None:
@@ -184,11 +176,11 @@ def _in_blocks(inputs: EncoderInputs, causal: bool, reach: int) -> Blocks:
     return Blocks(allowed_bmzk.flatten(0, 1)[:, None], reach)
 
 
-def _before(inputs: EncoderInputs, causal: bool) -> Bool[Tensor, "#b s k"]:
+def _before(inputs: EncoderInputs) -> Bool[Tensor, "#b s k"]:
     """A mask (b|1, s, k) of a causal encoder, whose padding follows all keys, or with memory."""
     memory, (_, seq) = inputs.memory, inputs.token_ids.shape
     allowed_bss = not_later(seq, inputs.token_ids.device)
-    if not causal:
+    if not inputs.causal:
         allowed_bss = torch.ones_like(allowed_bss)
     if inputs.sequence_ids is not None:
         allowed_bss = allowed_bss & within_sequences(inputs.sequence_ids)[:, 0]
@@ -208,13 +200,11 @@ def not_later(seq: int, device: torch.device) -> Bool[Tensor, "1 {seq} {seq}"]:
     return torch.ones(1, seq, seq, dtype=torch.bool, device=device).tril()
 
 
-def permuted(
-    order: PermutationMask, also_bqs: Bool[Tensor, "#b #s s"] | None
-) -> Bool[Tensor, "b q s"]:
+def permuted(order: PermutationMask, also: Bool[Tensor, "#b #s s"] | None) -> Bool[Tensor, "b q s"]:
     """The mask of a permutation and ``also``: for the row (s), then for the query stream (u)."""
     allowed_bss = order.rank[:, None, :] < order.visible_below[:, :, None]
-    if also_bqs is not None:
-        allowed_bss = allowed_bss & also_bqs
+    if also is not None:
+        allowed_bss = allowed_bss & also
     own_ss = torch.eye(allowed_bss.shape[1], dtype=torch.bool, device=allowed_bss.device)
     # The query stream does not attend to its own token.
     stream_b1us = select_rows((allowed_bss & ~own_ss)[:, None], order.target_positions)

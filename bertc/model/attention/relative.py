@@ -18,9 +18,9 @@ from bertc.ir.network.encoder import Encoder
 from bertc.model.attention.attend import attend, join_heads, rows_at_once, split_heads
 from bertc.model.attention.masks import Mask, exports, mask_of, of_rows, select_rows
 from bertc.model.body import Projected
-from bertc.model.dropout import dropout
 from bertc.model.inputs import EncoderInputs
 from bertc.model.layer import ProjectedAttention
+from bertc.model.native import dropout
 from bertc.model.positions import encode_distances
 from bertc.model.weights import Linear, Table, parameter
 
@@ -81,10 +81,10 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         shared: Mapping[str, Tensor],
     ) -> RelativeContext:
         """Encoded distances, the mask as additive scores, and the biases that layers share."""
-        allowed, has_keys, _ = mask_of(inputs, self.causal)
+        allowed, has_keys, _ = mask_of(inputs)
         order = inputs.permutation
         same_segment = _same_segment(inputs, x_bqh.dtype) if kind.segments else None
-        distances = encode_distances(kind.clamp, inputs, self.causal, x_bqh)
+        distances = encode_distances(kind.clamp, inputs, x_bqh)
         distances = dropout(distances, self.hidden_dropout, self.training)
         mask = None
         if allowed is not None:
@@ -122,7 +122,10 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             scores_bnqk = scores_bnqk + context.mask
         if self.segment is not None and context.same_segment is not None:
             # The score of other segments is a constant per query, which softmax ignores.
-            favour_bnq1 = self._segment_scores(query_bqw)
+            table_2w = self.segment.to(query_bqw.dtype)
+            table_nd1 = (table_2w[0] - table_2w[1]).view(self.heads, -1, 1)
+            biased_bnqd = self._biased(query_bqw, self.segment_bias, None)
+            favour_bnq1 = (biased_bnqd * biased_bnqd.shape[3] ** -0.5) @ table_nd1
             if exports():  # whose shapes the fused sum cannot be made for
                 scores_bnqk = scores_bnqk + favour_bnq1 * context.same_segment
             else:
@@ -175,15 +178,6 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             pieces.append(gather_distances(full, keys, gathered))
         scores_nbqk = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
         return scores_nbqk.transpose(0, 1)
-
-    def _segment_scores(self, query_bqw: Float[Tensor, "b q w"]) -> Float[Tensor, "b n q 1"]:
-        """The bonus of keys in the query's own segment."""
-        assert self.segment is not None, "called only where there are segments"
-        table_2w = self.segment.to(query_bqw.dtype)
-        table_nd1 = (table_2w[0] - table_2w[1]).view(self.heads, -1, 1)
-        biased_bnqd = self._biased(query_bqw, self.segment_bias, None)
-        favour_bnq1: Tensor = (biased_bnqd * biased_bnqd.shape[3] ** -0.5) @ table_nd1
-        return favour_bnq1
 
 
 def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[Tensor, "b 1 q k"]:

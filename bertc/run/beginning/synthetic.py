@@ -14,9 +14,9 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import VocabTensors
 from bertc.learn.optim.optimizers import make_rule, zero_moments
+from bertc.learn.step.feed import cumulative
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.step import TrainStep
-from bertc.learn.step.vocabulary import cumulative
 from bertc.model import Model
 from bertc.run.beginning.teachers import frozen_networks
 from bertc.text.batches.batch import RawBatch
@@ -38,11 +38,9 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
     table = model_weights(resolved)
     moments = zero_moments(stage.optimizer, table, named)
     rule = make_rule(stage.optimizer, table, named, moments, 0, plan.compile, None, plan.precision)
-    microbatch, seed = plan.microbatches[0], resolved.run.seed
-    frozen = frozen_networks(stage, torch.device(plan.device), model.compute_dtype, seed)
-    objective = make_objective(model, stage, plan.compile, frozen)
+    objective = make_objective(model, stage, plan.compile, frozen_networks(stage, model))
     vocab = unlearned_vocab(resolved.encoder.vocab_size, torch.device(plan.device))
-    return TrainStep(model, stage, vocab, rule, objective, microbatch, seed)
+    return TrainStep(model, stage, vocab, rule, objective, plan.microbatches[0])
 
 
 class RandomText:

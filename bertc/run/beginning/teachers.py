@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import torch
-
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.hub.networks import summed
 from bertc.ir.learning.answer import alike
@@ -15,7 +13,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder, FromSpec, Teacher
 from bertc.machine.process_group import ALONE, ProcessGroup
-from bertc.model.model import Frozen, drawn
+from bertc.model.model import Frozen, Model, drawn
 from bertc.run.models.loading import read_model, weights_digest
 from bertc.text.vocab.vocabulary import Vocabulary, differing_token, vocabulary_of
 
@@ -64,19 +62,20 @@ def require_weights(resolved: Resolved) -> None:
                 )
 
 
-def frozen_networks(
-    stage: Stage, device: torch.device, dtype: torch.dtype, seed: int, ranks: ProcessGroup = ALONE
-) -> tuple[Frozen, ...]:
-    """The frozen networks at work in a stage, whole on each process; the first one reads them."""
-    networks = []
+def frozen_networks(stage: Stage, model: Model, ranks: ProcessGroup = ALONE) -> tuple[Frozen, ...]:
+    """The frozen networks at work in a stage, whole on each process; the first one reads them.
+
+    They are on the device of the model that learns, and compute in its dtype.
+    """
+    networks, seed = [], model.resolved.run.seed
     for network, teacher in _at_work(stage):
         frozen = drawn(network, seed) if isinstance(teacher.source, FromSpec) else Frozen(network)
         with ranks.raise_on_all():
             if ranks.is_main and isinstance(teacher.source, FromFolder):
                 _load(frozen, Path(teacher.source.path), stage.tasks)
         ranks.share_tensors(dict(frozen.named_parameters()))
-        frozen.compute_dtype = dtype
-        networks.append(frozen.to(device))
+        frozen.compute_dtype = model.compute_dtype
+        networks.append(frozen.to(next(model.parameters()).device))
     return tuple(networks)
 
 

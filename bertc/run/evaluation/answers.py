@@ -66,12 +66,7 @@ class Answers:
 
 
 def read_off(
-    task: AnyTask,
-    examples: Examples,
-    rows: TaskRows,
-    scored: Said,
-    batch: int,
-    fit: HeadFit = NO_FIT,
+    task: AnyTask, examples: Examples, rows: TaskRows, scored: Said, batch: int, fit: HeadFit
 ) -> Answers:
     """The answers to examples, off the scores of their rows, without losses of single rows."""
     match task.answer:
@@ -227,9 +222,8 @@ def _score_related(
         part = slice(first, first + batch)
         of_part = vectors[part.start * texts : part.stop * texts]
         part_mtd = similarities.by_example(pad_sequence(of_part, batch_first=True).double(), texts)
-        losses += float(
-            similarities.related_losses(task, part_mtd, scores_nt[part], scored=scored).losses.sum()
-        )
+        known_mt = scores_nt[part] if scored else None
+        losses += float(similarities.related_losses(task, part_mtd, known_mt).losses.sum())
         firsts_md, others_mtd = similarities.compared(by_cosine, part_mtd)
         cosines_mt = similarities.likeness_of_lists(firsts_md, others_mtd)
         cosines_m, beside_mc = cosines_mt[:, 0], cosines_mt

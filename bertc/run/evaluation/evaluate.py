@@ -4,7 +4,7 @@ Axes: b windows, w tokens per window, t tokens that a window predicts, v vocabul
 """
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
@@ -23,25 +23,22 @@ from bertc.ir.methods.pruning import units
 from bertc.ir.program.reading import stand_in
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import Losses, MicroBatch, NextTokenTargets
+from bertc.learn.step.feed import vocab_tensors
 from bertc.learn.step.objective import make_objective
-from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.display import Display, choose
 from bertc.model import EncoderInputs
 from bertc.model.body import Outputs
 from bertc.run.beginning.teachers import frozen_networks
-from bertc.run.evaluation.details import Details
 from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
 from bertc.run.evaluation.pairs import evaluate_pairs
-from bertc.run.evaluation.remarks import NextTokenCost, next_token_cost, plateau_lines
 from bertc.run.evaluation.task_lookup import imported, names_files, nothing_to_judge_by
-from bertc.run.evaluation.tasks import evaluate_files, evaluate_tasks, sources_told
-from bertc.run.evaluation.without import transformer_of, without_heads
-from bertc.run.models.loading import load, read_model
+from bertc.run.evaluation.tasks import Details, evaluate_files, evaluate_tasks, sources_told
+from bertc.run.models.loading import load, read_model, transformer_of, without_heads
 from bertc.run.records.checkpoints import newest
 from bertc.run.records.folder import RunFolder
-from bertc.run.train.report import Report
+from bertc.run.train.report import NextTokenCost, Report, next_token_cost, plateau_lines
 from bertc.run.train.state import Progress
 from bertc.tasks.examples.task import TaskData
 from bertc.text.batches.arranged import TextData
@@ -173,33 +170,24 @@ def _of_text(run: OpenRun, data: TextData, how: Manner, shown: Display) -> tuple
         evaluation = _slide(run, data, costs, how, examples, shown)
         return evaluation, time.perf_counter() - began
     rows = heldout_rows(stage, run.microbatch, run.ranks)
-    seed = model.resolved.run.seed
-    frozen = frozen_networks(stage, device, model.compute_dtype, seed)
-    objective = make_objective(model, stage, False, frozen)
+    objective = make_objective(model, stage, False, frozen_networks(stage, model))
     if isinstance(data, RunningData):
         data = replace(data, seq=stage.seq)
     began = time.perf_counter()
     batches, vocab = counted(data, rows, examples, shown), vocab_tensors(vocabulary, device)
-    evaluation = evaluate(
-        model, stage, objective, batches, vocab, costs, run.microbatch, seed, run.ranks
-    )
+    evaluation = evaluate(model, stage, objective, batches, vocab, costs, run.microbatch, run.ranks)
     return evaluation, time.perf_counter() - began
 
 
 @torch.no_grad()
 def _slide(
-    run: OpenRun,
-    data: RunningData,
-    costs: Sequence[Tensor],
-    manner: Manner,
-    tokens: int,
-    display: Display,
+    run: OpenRun, data: RunningData, costs: list[Tensor], how: Manner, tokens: int, shown: Display
 ) -> Evaluation:
     """Predict the first ``tokens`` that have a full window before them, each from its window.
 
     ``costs`` (v,) of each token are its nats by frequency, and its characters if they are known.
     """
-    model, stage, window, stride = run.model, run.stage, manner.sliding, manner.stride
+    model, stage, window, stride = run.model, run.stage, how.sliding, how.stride
     name = next(term.name for term in stage.objective if term.objective.order == "forward")
     texts = [text.ids[: window + tokens] for text in chain(*data.heldout_texts)]
     text = np.concatenate(texts)[: window + tokens]
@@ -207,7 +195,7 @@ def _slide(
         raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
     sums = torch.zeros(3 + len(costs), dtype=torch.float64)
     losses, device = Losses(model, stage, stage.networks()[-1]), next(model.parameters()).device
-    display.begin("evaluating", len(text) - window, "tokens")
+    shown.begin("evaluating", len(text) - window, "tokens")
     model.eval()
     try:
         for micro_batch in _windows(name, text, window, stride, run.microbatch, device):
@@ -217,8 +205,8 @@ def _slide(
             assert isinstance(targets, NextTokenTargets), "as _windows makes them"
             guessed = [(cost_v[targets.targets] * targets.weights).sum() for cost_v in costs]
             sums += torch.stack([loss.sum, loss.correct, loss.count, *guessed]).cpu().double()
-            display.advance(int(loss.count))
-        display.end()
+            shown.advance(int(loss.count))
+        shown.end()
     finally:
         model.train()
     total, hits, count, guess, *characters = sums.tolist()

@@ -120,7 +120,6 @@ def evaluate(
     vocab: VocabTensors,
     costs: Sequence[Tensor],
     microbatch: int,
-    seed: int,
     ranks: ProcessGroup,
 ) -> Evaluation:
     """Evaluate on all batches, each of one language; every process takes its share of the rows.
@@ -128,7 +127,7 @@ def evaluate(
     Masks are keyed by example, so every evaluation uses the same ones. Memory is emptied before the
     first batch of a language. ``costs`` (v,) of tokens: nats by frequency, perhaps characters.
     """
-    stage = stage.held_out
+    stage, key = stage.held_out, mask_key(model.resolved.run.seed)
     # Per language (5 or 6, c): loss sums, correct, positives, counts, unigram losses, characters;
     # a column a term, then one for each kind of position.
     totals: dict[str, Tensor] = {}
@@ -142,7 +141,7 @@ def evaluate(
             local = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
             language = named(model.resolved.languages, *batch.languages[0].tolist())
             for one in by_direction(stage):
-                corrupted = corrupt(one, local, vocab, mask_key(seed))
+                corrupted = corrupt(one, local, vocab, key)
                 micro_batch = with_kinds(one, corrupted, vocab.mask)
                 # Each of several processes evaluates its rows at once, so all make as many calls.
                 parts = [micro_batch] if ranks.is_distributed else split(micro_batch, microbatch)

@@ -140,39 +140,34 @@ class OpenRun(NamedTuple):
 
 @contextmanager
 def open_run(
-    folder: RunFolder,
-    resolved: Resolved,
-    step: int,
-    manner: Manner,
-    cache: Path | None,
-    display: Display,
+    at: RunFolder, resolved: Resolved, step: int, how: Manner, cache: Path | None, display: Display
 ) -> Iterator[OpenRun]:
     """Load the model that a run has after ``step`` steps, and open the data of that stage."""
     machine = detect(resolved.run.device)
     with Stop(way_on=AGAIN) as stop, determinism(is_deterministic(resolved.run, machine.device)):
-        lock = folder.read_lock()
+        lock = at.read_lock()
         ranks = ProcessGroup(0, World(), stop)
-        plan = plan_of(resolved, machine, lock, display)
-        model, trained = _loaded(folder.path), resolved.trained_at(step)
+        plan = plan_of(resolved, machine, lock, display, ranks.world)
+        model, trained = _loaded(at.path), resolved.trained_at(step)
         model.to(plan.device).compute_dtype = dtype_of(plan)
         index = resolved.stages.index(trained)
         if trained.tasks:
-            manner.refuse_for_tasks()
+            how.refuse_for_tasks()
         stage: Stage = trained
-        if manner.objective:
-            stage, heads = with_objective(trained, manner.objective, folder.path)
+        if how.objective:
+            stage, heads = with_objective(trained, how.objective, at.path)
             for name, learned in heads.items():
                 model.heads.answer(name, learned)
-        stage, watched = manner.read_by(model, stage), Watched(display, stop)
+        stage, watched = how.read_by(model, stage), Watched(display, stop)
         where, networks = cache or cache_folder(), TrainedNetworks(resolved.run.device)
-        if not manner.data:
+        if not how.data:
             if not lock:
                 kinds = {share.corpus.kind for part in resolved.stages for share in part.data}
                 display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
-            data = read_text(folder, resolved, where, watched).stages[index]
+            data = read_text(at, resolved, where, watched).stages[index]
         is_stream = trained.format.kind == "stream"
-        if manner.data or manner.objective or (manner.sliding and not is_stream):
-            program = evaluated_alone(resolved, stage, folder.path, manner.data)
+        if how.data or how.objective or (how.sliding and not is_stream):
+            program = evaluated_alone(resolved, stage, at.path, how.data)
             data, stage = prepare(program, where, watched, networks).stages[0], program.stages[0]
         microbatch, examples = plan.microbatches[index], resolved.run.eval_examples
         yield OpenRun(model, stage, data, microbatch, examples, ranks, stop)

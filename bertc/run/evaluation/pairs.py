@@ -26,9 +26,8 @@ from bertc.machine.display import choose
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.manner import Manner
-from bertc.run.evaluation.without import without_heads
 from bertc.run.evaluation.word_networks import TextRow, in_batches, learned_terms, token_scores
-from bertc.run.models.loading import load, newest_step, placed
+from bertc.run.models.loading import load, newest_step, placed, without_heads
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
 from bertc.tasks.layouts.minimal_pairs import MinimalPair, read_pairs
@@ -84,7 +83,7 @@ def evaluate_pairs(
     ahead = isinstance(term, LanguageModel) and term.ahead
     candidates = [_encode(vocabulary, pair, ahead, room) for pair in pairs]
     with closing(choose(quiet)) as display, without_heads(model, without):
-        scores = _scores(model, term, vocabulary, [*chain(*candidates)], display)
+        scores = _scores(model, term, vocabulary.mask, [*chain(*candidates)], display)
     points = [[scores[sentence] for sentence in of_pair] for of_pair in candidates]
     predicted = sum(len(first.places) for first, *_ in candidates)
     loss = -math.fsum(first for first, *_ in points) / predicted
@@ -137,19 +136,15 @@ def _encode(vocabulary: Vocabulary, pair: MinimalPair, ahead: bool, room: float)
 
 
 def _scores(
-    model: Model,
-    term: Objective,
-    vocabulary: Vocabulary,
-    sentences: Sequence[Sentence],
-    progress: Progress,
+    model: Model, term: Objective, mask: int, sentences: Sequence[Sentence], progress: Progress
 ) -> dict[Sentence, float]:
     """The log-likelihood of the scored tokens of every sentence, in nats."""
     distinct = sorted({*sentences}, key=lambda sentence: (len(sentence.token_ids), sentence))
-    rows = [row for sentence in distinct for row in _rows(term, sentence, vocabulary.mask)]
+    rows = [row for sentence in distinct for row in _rows(term, sentence, mask)]
     scores = dict.fromkeys(distinct, 0.0)
     progress.begin("scoring sentences", len(rows), "rows")
     for part, inputs in in_batches(model, rows):
-        for row, nats in zip(part, _read(model, term, part, inputs, vocabulary.mask), strict=True):
+        for row, nats in zip(part, _read(model, term, part, inputs, mask), strict=True):
             scores[row.sentence] -= nats
         progress.advance(len(part))
     progress.end()
@@ -198,14 +193,11 @@ def _evaluation(
         for number, (kind, group) in enumerate(pair.groups.items()):
             by_group = hits.setdefault(name if number == 0 else f"{name} by {kind}", {})
             by_group.setdefault(group, []).append(of_pair[0] >= max(of_pair[1:]))
-    scores = {
-        title: {group: {"accuracy": sum(right) / len(right)} for group, right in groups.items()}
-        for title, groups in hits.items()
-    }
-    intervals = {
-        title: {group: wilson(sum(right), len(right)) for group, right in groups.items()}
-        for title, groups in hits.items()
-    }
+    scores: dict[str, dict[str, dict[str, float]]] = {}
+    intervals: dict[str, dict[str, tuple[float, float]]] = {}
+    for title, by_group in hits.items():
+        scores[title] = {g: {"accuracy": sum(of) / len(of)} for g, of in by_group.items()}
+        intervals[title] = {g: wilson(sum(of), len(of)) for g, of in by_group.items()}
     mean, variance = 0.0, 0.0
     for phenomena in families.values():
         for phenomenon in phenomena:

@@ -44,6 +44,7 @@ ROWS_AT_ONCE = 256
 BYTES_AT_ONCE = 64 << 20
 """Bytes of scores that are copied to main memory between two synchronisations."""
 
+Tensors = tuple[Tensor, ...]
 Within = Callable[[Callable[..., Any]], Callable[..., Any]]
 """A decorator of a forward-only function: to call it under an engine, or another in its place."""
 
@@ -62,50 +63,37 @@ def answer(
     fit: HeadFit = NO_FIT,
 ) -> Answers:
     """Answer all examples, batched with others of similar length."""
-    training, device = model.training, next(model.parameters()).device
+    training, device, task = model.training, next(model.parameters()).device, task_set.task.judged
+    totals = torch.zeros(4, dtype=torch.float64, device=device)
+    score, shown = within(partial(outputs, model, stage, task)), progress or Silent()
+
+    def said() -> Said:
+        """Scores of all rows, batch by batch; adds losses, hits, counts, weights to the totals."""
+        waiting, held = list[tuple[TaskBatch, Tensors]](), 0
+        at_once = TOKENS_AT_ONCE[device.type], ROWS_AT_ONCE
+        for batch in in_order_of_length(task_set, rows, *at_once, pad):
+            if stop:
+                stop.check()
+            scores, sums = score(to_micro_batch(batch, device))
+            totals.add_(sums.double())
+            copied = tuple(tensor.to("cpu", non_blocking=True) for tensor in _score_tensors(scores))
+            waiting.append((batch, copied))
+            held += sum(tensor.nbytes for tensor in copied)
+            shown.advance(len(batch.rows))
+            if held > BYTES_AT_ONCE:
+                yield from _on_host(waiting, device)
+                waiting, held = [], 0
+        yield from _on_host(waiting, device)
+
     model.eval()
     try:
-        totals = torch.zeros(4, dtype=torch.float64, device=device)
-        task = task_set.task.judged
-        score = within(partial(outputs, model, stage, task))
-        scored = _said(score, task_set, rows, pad, totals, stop, progress or Silent())
-        answers = read_off(task, examples, rows, scored, stage.batch, fit)
+        answers = read_off(task, examples, rows, said(), stage.batch, fit)
     finally:
         model.train(training)
     loss, hits, count, weight = totals.tolist()
     if isinstance(task_set.task, Embed):  # whose loss is of all vectors
         return answers
     return replace(answers, loss=loss / (weight or 1.0), accuracy=hits / max(count, 1.0))
-
-
-def _said(
-    score: Callable[[MicroBatch], tuple[Tensor | SpanScores, Tensor]],
-    task_set: TaskSet,
-    rows: TaskRows,
-    pad: int,
-    totals: Tensor,
-    stop: Stop | None,
-    progress: Progress,
-) -> Said:
-    """Scores of all rows, batch by batch; adds losses, hits, counts, weights to ``totals`` (4,)."""
-    device = totals.device
-    tokens, waiting, held = TOKENS_AT_ONCE[device.type], list[tuple[TaskBatch, Tensors]](), 0
-    for batch in in_order_of_length(task_set, rows, tokens, ROWS_AT_ONCE, pad):
-        if stop:
-            stop.check()
-        scores, sums = score(to_micro_batch(batch, device))
-        totals += sums.double()
-        copied = tuple(tensor.to("cpu", non_blocking=True) for tensor in _score_tensors(scores))
-        waiting.append((batch, copied))
-        held += sum(tensor.nbytes for tensor in copied)
-        progress.advance(len(batch.rows))
-        if held > BYTES_AT_ONCE:
-            yield from _on_host(waiting, device)
-            waiting, held = [], 0
-    yield from _on_host(waiting, device)
-
-
-Tensors = tuple[Tensor, ...]
 
 
 def _on_host(copied: list[tuple[TaskBatch, Tensors]], device: torch.device) -> Said:
@@ -119,9 +107,8 @@ def outputs(
 ) -> tuple[Tensor | SpanScores, Tensor]:
     """Scores of a task's head for a batch, and the summed loss, hits, predictions, weights (4,)."""
     targets, network = micro_batch.terms[task.title], stage.network(MAIN)
-    reading = micro_batch.read_by(network)
-    outputs = model.read_on(reading, wanted=task.wanted(learned=True))
-    last = states_of(joined([task]), micro_batch, reading, outputs, network.body)[task.head_name]
+    outputs = model.read_on(micro_batch.read_by(network), wanted=task.wanted(learned=True))
+    last = states_of(joined([task]), micro_batch, network, outputs)[task.head_name]
     if isinstance(task, Embed):  # one vector a text need not be learned
         maps = model.heads[task.head_name] if task.answer.by_token else nn.ModuleList()
         vectors = EmbedTensors(task).vectors(last[0], targets, maps, model.encoder)

@@ -1,33 +1,128 @@
-"""Evaluation of tasks: answers of a model to the scored parts, and their metrics."""
+"""Evaluation of tasks: answers of a model to the scored parts, their metrics, and details of these.
+
+Axes: n examples, c labels.
+"""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from bertc.base.diagnostics import several
-from bertc.ir.learning.answer import Score, Tags, Vector
+from bertc.base.diagnostics import CannotWriteError, listed, several
+from bertc.ir.learning.answer import Score, Several, Tags, Vector, label_names
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.stage import Stage
 from bertc.machine.signals import Stop
 from bertc.model import Model
-from bertc.run.evaluation.details import Details
+from bertc.run.evaluation.answers import Answers, several_answers
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.task_inference import Within, answer
 from bertc.run.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
-from bertc.run.evaluation.without import without_heads
-from bertc.run.models.loading import load, placed
+from bertc.run.models.loading import load, placed, without_heads
+from bertc.run.records.calibration import fit_of_head, thresholds, write_fit
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.examples.task import TaskData, TaskSet
 from bertc.tasks.examples.task_rows import notes_on_cuts
 from bertc.tasks.examples.task_sets import draw_scored_sample
-from bertc.tasks.layouts.example import AnswerValue, Examples, asked, gold
+from bertc.tasks.layouts.example import AnswerValue, Examples, TextExample, asked, gold
 from bertc.tasks.layouts.parts import read_examples, scored_parts
 from bertc.tasks.layouts.table import source_name
+from bertc.tasks.metrics.calibration import (
+    NO_FIT,
+    LabelScores,
+    expected_error,
+    fitted,
+    probabilities,
+)
 from bertc.tasks.metrics.metrics import AnswerValues, ByClass, by_class, judge
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.vocab.vocabulary import vocabulary_of
+
+LABELS_ALIKE = 0.01
+"""Probabilities of a label over all examples that differ by less are alike."""
+WORST, SHOWN = 3, 60
+"""Mistakes that are shown, and characters of each."""
+
+
+@dataclass
+class Details:
+    """Lines about the answers to each part; with ``fits`` the dev part's are fitted."""
+
+    run: Path
+    fits: bool
+    notes: list[str] = field(default_factory=list)
+
+    def see(
+        self, model: Model, task: AnyTask, part: str, examples: Examples, answers: Answers
+    ) -> None:
+        """Add what the answers to a part show."""
+        if answers.scores is None or not label_names(task.answer):
+            return
+        where, several = f"{task.title} {part}", isinstance(task.answer, Several)
+        right_nc = _right(task, examples)
+        fit = fit_of_head(self.run, model, task.title)
+        if self.fits:
+            fit = fitted(answers.scores, right_nc, several)
+            try:
+                write_fit(self.run, model, task.title, fit)
+            except CannotWriteError as error:
+                self.notes.append(f"not saved for predictions: {error.message}")
+        parts_nc = probabilities(answers.scores, several, NO_FIT)
+        errors = [
+            expected_error(probabilities(answers.scores, several, of), right_nc, several)
+            for of in (NO_FIT, fit)
+        ]
+        line = f"{where}: calibration error {errors[0]:.3f}"
+        if fit.temperature != 1:
+            on = "fitted here" if self.fits else "of dev"
+            line += f", {errors[1]:.3f} with the temperature {fit.temperature:.2f} {on}"
+        self.notes.append(line)
+        if isinstance(task.answer, Several) and fit.thresholds:
+            after = several_answers(task.answer, answers.scores, fit).given
+            scores = judge(task, examples, after)
+            told = ", ".join(f"{metric} {value:.4f}" for metric, value in scores.items())
+            self.notes.append(f"{where}: {told} with the thresholds {thresholds(task, fit)}")
+            self.notes += _alike(where, task.answer.names, parts_nc)
+        self.notes += _worst(where, examples, answers, np.abs(parts_nc - right_nc).max(1))
+
+
+def _right(task: AnyTask, examples: Examples) -> LabelScores:
+    """1 at the labels of each example, else 0 (n, c)."""
+    names = label_names(task.answer)
+    golds = [gold(example) for example in examples]
+    sets = [known if isinstance(known, tuple) else (known,) for known in golds]
+    return np.array([[float(name in known) for name in names] for known in sets])
+
+
+def _alike(of: str, names: Sequence[str], parts_nc: LabelScores) -> list[str]:
+    """A remark on labels of about one probability, which no threshold separates."""
+    alike = [n for n, p_n in zip(names, parts_nc.T, strict=True) if np.ptp(p_n) < LABELS_ALIKE]
+    said = f"all examples have about one probability of {listed(alike)}, whatever the threshold"
+    return [f"{of}: {said}: train for longer"] if alike else []
+
+
+def _worst(of: str, examples: Examples, answers: Answers, off_n: LabelScores) -> list[str]:
+    """A line for each of the mistakes of which the model was surest."""
+    lines = list[str]()
+    for at in np.argsort(-off_n, kind="stable").tolist():
+        example, known, answer = examples[at], gold(examples[at]), answers.given[at]
+        if _named(known) == _named(answer) or len(lines) == WORST:
+            break
+        text = " | ".join(example.texts) if isinstance(example, TextExample) else example.key
+        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+        lines.append(
+            f"{of}: row {example.key} is {_named(known)}, answered {_named(answer)}, off by "
+            f"{off_n[at]:.2f}: {' '.join(shown.split())}"
+        )
+    return lines
+
+
+def _named(answer: Any) -> str:
+    return " and ".join(sorted(answer)) or "nothing" if isinstance(answer, tuple) else str(answer)
+
 
 ALIKE, OF_COSINES = 0.05, 0.2
 """Below this share of the deviation of right numbers, or of cosines, answers are one."""
@@ -47,32 +142,30 @@ def evaluate_tasks(
     classes: dict[str, dict[str, ByClass]] = {}
     progress = progress or Silent()
     for task_set in data.sets:
-        by_part, parts = {}, []
+        task, title, by_part, parts = task_set.task, task_set.task.title, {}, []
         for part, (examples, rows) in task_set.parts.items():
-            pad, title = data.vocabulary.pad, task_set.task.title
             total += (count := len(asked(examples)))
             what = f"answering {several(count, 'example')} of {title} {part}"
             progress.begin(what, len(rows.owners), "rows")
+            pad = data.vocabulary.pad
             answers = answer(
                 model, stage, task_set, examples, rows, pad, stop, within=within, progress=progress
             )
             progress.end()
-            by_part[part] = judge(task_set.task, examples, answers.given)
-            if (by_label := by_class(task_set.task, examples, answers.given)) is not None:
-                classes.setdefault(task_set.task.title, {})[part] = by_label
+            by_part[part] = judge(task, examples, answers.given)
+            if (by_label := by_class(task, examples, answers.given)) is not None:
+                classes.setdefault(title, {})[part] = by_label
             if details:
-                details.see(model, task_set.task, part, examples, answers)
-            if (same := only_answer(task_set.task, examples, answers.given)) is not None:
-                always.setdefault(task_set.task.title, {})[part] = same
+                details.see(model, task, part, examples, answers)
+            if (same := only_answer(task, examples, answers.given)) is not None:
+                always.setdefault(title, {})[part] = same
             parts.append((len(examples), answers))
-        if not parts:
-            continue
-        title, count = task_set.task.title, sum(size for size, _ in parts)
-        losses[title] = math.fsum(size * a.loss for size, a in parts) / count
-        answer_node = task_set.task.answer
-        if not isinstance(answer_node, Score) or answer_node.logistic:  # numbers are near or far
-            accuracy[title] = math.fsum(size * a.accuracy for size, a in parts) / count
-        scores[title] = by_part
+        if parts:
+            count = sum(size for size, _ in parts)
+            losses[title] = math.fsum(size * a.loss for size, a in parts) / count
+            if not isinstance(task.answer, Score) or task.answer.logistic:  # numbers are near or far
+                accuracy[title] = math.fsum(size * a.accuracy for size, a in parts) / count
+            scores[title] = by_part
     # A task that is learned from a teacher alone weighs nothing, and its loss is told all the same.
     weights = {term.name: term.weight or 1.0 for term in stage.objective}
     loss = math.fsum(weights[name] * value for name, value in losses.items())

@@ -250,16 +250,12 @@ def in_batches(model: Model, rows: list[RowT]) -> Iterator[tuple[list[RowT], Enc
 
 
 def token_scores(
-    model: Model,
-    term: Objective,
-    inputs: EncoderInputs,
-    at_n: Tensor,
-    of_row_n: Tensor | None = None,
+    model: Model, term: Objective, inputs: EncoderInputs, at_n: Tensor, row_n: Tensor | None = None
 ) -> Tensor:
     """Scores (n, v) by the head of an objective, at positions of rows; None: one of each row."""
     name = model.resolved.stages[-1].learner(term).name
-    rows_n = torch.arange(len(at_n)) if of_row_n is None else of_row_n
-    states_nh = model.read_for(term, inputs, name)[rows_n, at_n]
+    row_n = torch.arange(len(at_n)) if row_n is None else row_n
+    states_nh = model.read_for(term, inputs, name)[row_n, at_n]
     return token_logits(states_nh, model.heads[term.head_name], model.network(name)).float()
 
 

@@ -13,9 +13,7 @@ from bertc.ir.methods.freeze import Freezing
 from bertc.ir.methods.memory import RowMemory
 from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.program.stage import AnyMethod, Stage
-from bertc.run.methods.acting import Acting
-from bertc.run.methods.average import Averaging
-from bertc.run.methods.ending import ByClock, Waiting
+from bertc.run.methods.acting import Acting, Averaging, ByClock, Waiting
 from bertc.run.methods.pruning import Removing
 from bertc.run.train.session import Session
 
@@ -48,10 +46,8 @@ def _acting(method: AnyMethod, session: Session, stage: Stage) -> Acting[Any]:
     match method:
         case Clock():
             return ByClock(method, session, stage)
-        case (
-            RisingBatch() | FallingMasks() | RowMemory() | Lora() | Freezing()
-        ):  # at work within a step
-            return Acting(method, session, stage)
+        case RisingBatch() | FallingMasks() | RowMemory() | Lora() | Freezing():
+            return Acting(method, session, stage)  # they work within a step
         case Heads() | Neurons():
             return Removing(method, session, stage)
         case Ema():

@@ -1,11 +1,17 @@
-"""Loading weights and program from a run or model folder of either layout, onto a device."""
+"""Loading weights and program from a run or model folder of either layout, onto a device.
+
+A model that is loaded may do without some heads, to see what they are worth.
+"""
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
+import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, MissingInputError
@@ -14,16 +20,18 @@ from bertc.hub import folders
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.keys import part_of, parts_of
 from bertc.hub.leaving.adapter_folder import merged
-from bertc.hub.leaving.pruned import remove_units
+from bertc.hub.leaving.pruned import entries_of, remove_units
 from bertc.hub.networks import GENERATOR, joined, parted, summed
 from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
 from bertc.hub.weights import SAFE
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.reading import stand_in
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import RunPrecision
 from bertc.ir.program.stage import EVALUATED_FILES
+from bertc.ir.weight_maps.pruned import entries
 from bertc.machine.machine import dtype_of, make_plan
 from bertc.model import Model, build
 from bertc.model.weights import Linear
@@ -31,6 +39,8 @@ from bertc.run.models.importing import import_model
 from bertc.run.records.checkpoints import WEIGHTS, verify
 
 _warn_once = cache(logging.getLogger(__name__).warning)
+Weights = Literal["trained", "evaluated"]
+"""Weights as steps change them, or as evaluations read them."""
 
 
 def load(folder: Path) -> Model:
@@ -42,18 +52,21 @@ def load(folder: Path) -> Model:
     return model.eval()
 
 
-def read_checkpoint(run: Path, step: int, *, raw: bool) -> tuple[Resolved, dict[str, Tensor], Path]:
+def read_checkpoint(
+    run: Path, step: int, weights: Weights
+) -> tuple[Resolved, dict[str, Tensor], Path]:
     """Program, weights and folder of a run's checkpoint after ``step`` steps, 0: the newest.
 
-    The weights are those that the run evaluated, or what stood for them, with adapters merged,
-    unless ``raw``.
+    Weights that the run evaluated, or what stood for them, have adapters merged.
     """
     refuse_strangers(run)
     number, checkpoint = folders.checkpoint_of(run, step)
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
-    program, tensors = _of_checkpoint(run, number, checkpoint, raw)
-    return *((program, tensors) if raw else merged(program, tensors)), checkpoint
+    program, tensors = _of_checkpoint(run, number, checkpoint, weights)
+    if weights == "evaluated":
+        program, tensors = merged(program, tensors)
+    return program, tensors, checkpoint
 
 
 def adapted_after(run: Path, step: int) -> tuple[Resolved, dict[str, Tensor]]:
@@ -63,11 +76,11 @@ def adapted_after(run: Path, step: int) -> tuple[Resolved, dict[str, Tensor]]:
 
 
 def _of_checkpoint(
-    run: Path, step: int, checkpoint: Path, raw: bool = False
+    run: Path, step: int, checkpoint: Path, weights: Weights = "evaluated"
 ) -> tuple[Resolved, dict[str, Tensor]]:
     resolved = folders.read_resolved(run / folders.RESOLVED)
     resolved = resolved.as_in(trained := resolved.trained_at(step))
-    held = None if raw else stand_in(trained, step)
+    held = stand_in(trained, step) if weights == "evaluated" else None
     return resolved, _read_own(checkpoint / (held.file if held else WEIGHTS), resolved)
 
 
@@ -173,3 +186,34 @@ def placed(model: Model, device: str, precision: RunPrecision | None = None) -> 
         for part in network.modules():
             if isinstance(part, Linear):  # cast here, not in every batch
                 part.to(model.compute_dtype)
+
+
+def transformer_of(model: Model) -> Encoder:
+    """The node of a model's encoder."""
+    node = model.encoder.node
+    if not isinstance(node, Encoder):
+        raise DataError(
+            f"this network is a {node.body_kind}, which has no attention heads",
+            help="name a run of a transformer",
+        )
+    return node
+
+
+@contextmanager
+def without_heads(model: Model, heads: Collection[tuple[int, int]]) -> Iterator[None]:
+    """Set the weights of some heads, each a layer and a number, to zero within the block."""
+    places = entries(transformer_of(model)) if heads else {}
+    parameters, before = dict(model.named_parameters()), dict[str, Tensor]()
+    with torch.no_grad():
+        for name, place in places.items():
+            gone = [number for layer, number in heads if layer == place.layer]
+            if place.part == "attention" and gone:
+                before[name] = parameters[name].clone()
+                mask = entries_of(parameters[name], place, gone)
+                parameters[name][mask.to(parameters[name].device)] = 0
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, tensor in before.items():
+                parameters[name].copy_(tensor)

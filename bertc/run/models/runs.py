@@ -52,7 +52,7 @@ def model_after(run: Path, step: int) -> tuple[Resolved, dict[str, Tensor]]:
     """The program and the weights of a run after ``step`` steps, 0: the newest."""
     if step in (0, newest_step(run)):
         return read_model(run)
-    resolved, tensors, _ = read_checkpoint(run, step, raw=False)
+    resolved, tensors, _ = read_checkpoint(run, step, "evaluated")
     return resolved, tensors
 
 

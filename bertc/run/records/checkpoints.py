@@ -71,7 +71,17 @@ def save(
         if not begun:
             begin(temporary)
         try:
-            _write(temporary, step, content, progress, facts)
+            for name, tensors in content.items():
+                host = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+                save_file(host, temporary / name)
+                durable.sync(temporary / name)
+            durable.write(temporary / PROGRESS, _render(progress))
+            files = {
+                path.name: {"bytes": path.stat().st_size, "sha256": durable.digest(path)}
+                for path in temporary.iterdir()
+            }
+            durable.write(temporary / MANIFEST, _manifest(step, files, facts))
+            durable.sync(temporary)
             if is_taken(final):  # damaged, or of the step before its evaluation
                 aside = final.with_name(f"{final.name}{REPLACED}")
                 durable.remove(aside)
@@ -94,26 +104,6 @@ def begin(temporary: Path) -> None:
     durable.make_folder(temporary.parent)
     durable.remove(temporary)
     temporary.mkdir()
-
-
-def _write(
-    folder: Path,
-    step: int,
-    content: Mapping[str, Mapping[str, Tensor]],
-    progress: Mapping[str, Any],
-    facts: Mapping[str, Any],
-) -> None:
-    for name, tensors in content.items():
-        host = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-        save_file(host, folder / name)
-        durable.sync(folder / name)
-    durable.write(folder / PROGRESS, _render(progress))
-    files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": durable.digest(path)}
-        for path in folder.iterdir()
-    }
-    durable.write(folder / MANIFEST, _manifest(step, files, facts))
-    durable.sync(folder)
 
 
 def _render(value: Mapping[str, Any]) -> bytes:

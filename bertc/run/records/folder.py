@@ -42,8 +42,8 @@ from bertc.ir.program.resolved import Resolved
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
 from bertc.run.records.changes import leaves, overrides_of, refuse_another_program, with_places_of
-from bertc.run.records.lines import ATTEMPT, USAGE, Attempt, Usage, read_lines
 from bertc.run.records.lock import Lock
+from bertc.run.records.metrics import ATTEMPT, USAGE, Attempt, Usage, read_lines
 from bertc.run.records.results import Seen, read_evaluation
 from bertc.text.tokenizers.reading import network_folder
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from bertc.base.diagnostics import BertcError, CannotWriteError, StoppedError, UsageError
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.process_group import world_here
-from bertc.run.beginning.tracking import Tracking
 from bertc.run.records.changes import POINT, values_of
 from bertc.run.records.folder import RunFolder
+from bertc.run.records.metrics import Tracking
 from bertc.run.train.loop import train
 from bertc.run.train.report import Report
 

@@ -24,18 +24,14 @@ from bertc.machine.machine import kernels
 from bertc.machine.memory import is_out_of_memory, keep_freed_memory, out_of_memory
 from bertc.machine.process_group import join_group, world_here
 from bertc.machine.signals import Stop
-from bertc.run.beginning.tracking import Tracking, refuse_untracked
 from bertc.run.evaluation.held_out import Evaluation
-from bertc.run.evaluation.remarks import loss_line, plateau_lines, score_lines
 from bertc.run.methods import Methods, acting_in, end_of, evaluating
 from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.metrics import Sums
-from bertc.run.train.finish import finish
-from bertc.run.train.opening import open_session, saying_nothing_began
-from bertc.run.train.pace import Pace
-from bertc.run.train.phase import Phase, open_phase, update_rule
-from bertc.run.train.report import Report
+from bertc.run.records.metrics import Sums, Tracking, refuse_untracked
+from bertc.run.train.opening import finish, open_session, saying_nothing_began
+from bertc.run.train.phase import Pace, Phase, open_phase, update_rule
+from bertc.run.train.report import Report, loss_line, plateau_lines, score_lines
 from bertc.run.train.session import Session
 from bertc.run.train.start import RunPlace, machine_of, settle
 from bertc.text.cache.store import Silent
@@ -100,17 +96,17 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
     for acting in methods:
         acting.begin(phase)
     compiled = session.plan.compile and progress.step < end
-    inputs = phase.first_inputs(session) if compiled else None
+    inputs = phase.first_inputs() if compiled else None
     if inputs is not None:
-        _compile(session, phase, inputs)
+        _compile(phase, inputs)
     elif session.ranks.is_distributed:
         # DDP sums in an order that it settles in the first pass; all steps are to have the same.
-        phase.rehearse(session)
-    with phase.feed(session, progress.step - stage.first_step, stage.steps) as feed:
+        phase.rehearse()
+    with phase.feed(progress.step - stage.first_step, stage.steps) as feed:
         pace = Pace(session)
         while True:
             end, used = end_of(stage, progress.step, methods)
-            _pause(session, phase, methods, end, pace, goes_on)
+            _pause(phase, methods, end, pace, goes_on)
             if progress.step == end:
                 return
             begun = time.perf_counter() - progress.seconds
@@ -121,11 +117,11 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
                 batch = pace.timed("batches", feed.take)
             at = max(used.values()) * stage.schedule_steps if used else progress.step
             learning_rate = rate(stage, at)
-            result = pace.timed("steps", _step, session, phase, feed, batch, learning_rate)
+            result = pace.timed("steps", _step, phase, feed, batch, learning_rate)
             progress.step += 1
             for acting in methods:
                 acting.after_step()
-            progress.tokens += phase.tokens(session, batch)
+            progress.tokens += phase.tokens(batch)
             progress.sums.add(result.loss, result.losses, result.grad_norm)
             progress.seconds = time.perf_counter() - begun
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
@@ -137,14 +133,10 @@ def _train_stage(session: Session, index: int, goes_on: Callable[[], bool]) -> N
 
 
 def _pause(
-    session: Session,
-    phase: Phase,
-    methods: Methods,
-    end: int,
-    pace: Pace,
-    goes_on: Callable[[], bool],
+    phase: Phase, methods: Methods, end: int, pace: Pace, goes_on: Callable[[], bool]
 ) -> None:
     """Between two steps: evaluate and save if due, and stop if a signal came."""
+    session = phase.session
     run, progress, evaluated = session.resolved.run, session.progress, session.progress.evaluated
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
     with _saved_when_stopped(session):
@@ -152,7 +144,7 @@ def _pause(
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
             started = time.perf_counter()
-            evaluation = pace.timed("evaluations", _evaluate, session, phase, methods)
+            evaluation = pace.timed("evaluations", _evaluate, phase, methods)
             pace.evaluation_seconds = time.perf_counter() - started
             for acting in methods:
                 acting.after_evaluation(evaluation)
@@ -166,7 +158,7 @@ def _pause(
         raise GivenUpError(f"given up after step {progress.step:,}, and saved")
     stays = progress.step in (one.step for one in run.save_at)
     if progress.step and (progress.step % run.save_every == 0 or stays or progress.step == end):
-        pace.timed("checkpoints", session.save, over)
+        pace.timed("checkpoints", session.save if over else session.save_in_background)
     if evaluation_due:
         pace.write_down()
 
@@ -199,11 +191,11 @@ def _saved_without_text(session: Session) -> Iterator[None]:
         raise
 
 
-def _evaluate(session: Session, phase: Phase, methods: Methods) -> Evaluation:
+def _evaluate(phase: Phase, methods: Methods) -> Evaluation:
     """Evaluate on the held-out data, and write a line of metrics."""
-    progress, stage = session.progress, phase.stage
+    session, progress = phase.session, phase.session.progress
     with evaluating(methods):
-        evaluation = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
+        evaluation = phase.evaluate(session.resolved.run.eval_examples, session.display)
     bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:
         with session.ranks.raise_on_all():
@@ -211,26 +203,25 @@ def _evaluate(session: Session, phase: Phase, methods: Methods) -> Evaluation:
                 f"step {progress.step}: the held-out loss of {' and '.join(bad)} is not finite",
                 help="precision=fp32 or a lower learning rate, in a new run",
             )
-    session.write(stage, "eval", evaluation.fields())
+    session.write(phase.stage, "eval", evaluation.fields())
     progress.evaluated = progress.step
     lines = "; ".join([loss_line(evaluation), *score_lines(evaluation)])
     session.display.note(f"step {progress.step:,}: held-out {lines}")
-    if phase.may_be_judged(session):
+    if phase.may_be_judged():
         for line in plateau_lines(evaluation):
             session.display.note(line)
     return evaluation
 
 
-def _step(
-    session: Session, phase: Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float
-) -> StepResult:
+def _step(phase: Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float) -> StepResult:
+    session = phase.session
     look_ahead = _saved_without_text(session)(feed.look_ahead)
-    with _saved_when_stopped(session), _naming_what_fits(session, phase, batch.inputs):
+    with _saved_when_stopped(session), _naming_what_fits(phase, batch.inputs):
         return phase.step(batch, session.progress.step, learning_rate, look_ahead)
 
 
 @contextmanager
-def _naming_what_fits(session: Session, phase: Phase, inputs: Inputs | None) -> Iterator[None]:
+def _naming_what_fits(phase: Phase, inputs: Inputs | None) -> Iterator[None]:
     """Turn out-of-memory errors into one that names a micro-batch that fits; saves first."""
     try:
         yield
@@ -240,22 +231,23 @@ def _naming_what_fits(session: Session, phase: Phase, inputs: Inputs | None) -> 
     else:
         return
     # After the except block, so that the tensors of the failed step are freed.
-    if session.ranks.is_distributed:  # the others wait inside a step, so nothing can be tried
+    if phase.session.ranks.is_distributed:  # the others wait inside a step, so nothing can be tried
         raise out_of_memory(phase.stage, phase.microbatch, None)
-    session.save()
+    phase.session.save()
     rehearse = None if inputs is None else partial(phase.step.rehearse, inputs)
     raise out_of_memory(phase.stage, phase.microbatch, rehearse)
 
 
-def _compile(session: Session, phase: Phase, inputs: Inputs) -> None:
+def _compile(phase: Phase, inputs: Inputs) -> None:
     """Warm up compilation (train step and evaluation) without updating weights."""
+    session = phase.session
     if session.progress.step:
         session.save()  # no signal is checked while the compiler runs
     session.display.note("compiling the step ...")
     started = time.perf_counter()
-    with _naming_what_fits(session, phase, inputs):
+    with _naming_what_fits(phase, inputs):
         phase.step.rehearse(inputs, phase.microbatch)
-        phase.evaluate(session, 1, Silent())
+        phase.evaluate(1, Silent())
         if phase.stage.optimizer.by_tensor and session.device.type == "cpu":
             # On copies of the weights.
             named = phase.model.named_parameters()

@@ -1,34 +1,38 @@
-"""A session from the start of a run: state on the devices, files of the run folder begun."""
+"""Both ends of a session: state on devices and the files of its folder; its model and report."""
 
 import platform
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import StoppedError
+from bertc.base.diagnostics import BertcError, StoppedError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_taken
+from bertc.base.storage.plain_file import read_bytes
 from bertc.cost.planning.world import Layout
 from bertc.cost.units import duration_text
-from bertc.hub.belonging import ORIGIN, write_digests
-from bertc.hub.sentences import vectors_of_init, write_sentences
+from bertc.hub.belonging import DIGESTS, ORIGIN, write_digests
+from bertc.hub.leaving.adapter_folder import merged
+from bertc.hub.leaving.exporting import export_model
+from bertc.hub.leaving.pruned import remove_units
+from bertc.hub.sentences import vectors_of, vectors_of_init, write_sentences
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.stage import Stage
-from bertc.learn.step.engines import Engine
+from bertc.learn.step.engines import Engine, gathered
 from bertc.learn.step.memory import take_up_memory
 from bertc.machine.display import SHORTEST_FORECAST_SECONDS
 from bertc.machine.process_group import ProcessGroup
-from bertc.run.beginning.tracking import Tracking
-from bertc.run.records import changes, checkpoints
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.records import changes, checkpoints, metrics
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.lines import Attempt, append_line, whole_lines
 from bertc.run.records.lock import Lock, versions
-from bertc.run.records.metrics import Metrics
+from bertc.run.train.report import Report
 from bertc.run.train.session import Session, laid_out
 from bertc.run.train.start import Outside, RunPlace, Start
 from bertc.run.train.state import Progress, State, begin, restore
@@ -37,7 +41,7 @@ from bertc.tasks.corpus import contents
 
 @contextmanager
 def open_session(
-    start: Start, place: RunPlace, spec_text: str, tracking: Tracking | None
+    start: Start, place: RunPlace, spec_text: str, tracking: metrics.Tracking | None
 ) -> Iterator[Session]:
     """Begin a run in its folder, or resume the one in it."""
     resolved, plan, outside, ranks = start.resolved, start.plan, start.outside, place.ranks
@@ -144,8 +148,8 @@ def _lock(start: Start, outside: Outside) -> Lock:
 
 @contextmanager
 def _metrics(
-    start: Start, place: RunPlace, progress: Progress, tracking: Tracking | None
-) -> Iterator[Metrics | None]:
+    start: Start, place: RunPlace, progress: Progress, tracking: metrics.Tracking | None
+) -> Iterator[metrics.Metrics | None]:
     """Open metrics and trackers in the first process, noting how the run is taken up and fails."""
     folder, ranks, note = place.folder, place.ranks, place.display.note
     if not ranks.is_main:
@@ -153,15 +157,15 @@ def _metrics(
         return
     durable.remove(folder.failure)
     host, now = platform.node(), time.time()
-    attempt = Attempt(progress.step, now, host, start.machine.name, ranks.world.size)
+    attempt = metrics.Attempt(progress.step, now, host, start.machine.name, ranks.world.size)
     if is_taken(folder.spent):
-        whole_lines(folder.spent)  # Refused now, not after steps, if it is no plain file.
-    append_line(folder.attempts, asdict(attempt))
+        metrics.whole_lines(folder.spent)  # Refused now, not after steps, if it is no plain file.
+    metrics.append_line(folder.attempts, asdict(attempt))
     with (
         tracking(folder.path, start.resolved, progress.step, note)
         if tracking
         else nullcontext(lambda line: None) as send,
-        Metrics(folder.metrics, progress.metrics_bytes, send) as lines,
+        metrics.Metrics(folder.metrics, progress.metrics_bytes, send) as lines,
         folder.noting_failure(),
     ):
         yield lines
@@ -181,3 +185,55 @@ def _held(
             tensors = {name: engine.shard(one, name) for name, one in tensors.items()}
         every[held.file] = tensors
     return every
+
+
+def finish(session: Session) -> Report:
+    """Write ``model/`` in the first process, and return the report."""
+    folder, progress = session.folder, session.progress
+    tensors = gathered(session.evaluated, session.ranks.is_main)
+    lines: list[metrics.Line] = []
+    notes: tuple[str, ...] = ()
+    if session.ranks.is_main:
+        notes = _write(session, tensors)
+        lines = metrics.read(folder.metrics)
+    ends = [line for line in lines if "best" in line]
+    last = next((line for line in reversed(lines) if line["kind"] == "eval"), None)
+    known = {field.name for field in fields(Evaluation)}
+    notes = (*notes, *(f"stage {line['stage']} {metrics.describe(line['best'])}" for line in ends))
+    left_out = sum(line["best"]["end"] - line["best"]["ended"] for line in ends)
+    return Report(
+        folder=folder.path, step=progress.step - left_out,
+        steps=session.resolved.steps_by(progress.step, progress.seconds), tokens=progress.tokens,
+        seconds=progress.seconds,
+        evaluation=last and Evaluation(**{n: value for n, value in last.items() if n in known}),
+        notes=notes,
+    )  # fmt: skip
+
+
+def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
+    folder = session.folder
+    resolved, tensors = merged(session.resolved, tensors)
+    for leftover in folder.path.glob(f".{folder.model.name}.*"):  # of an export that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    removal: tuple[str, ...] = ()
+    if any(method.removes for stage in resolved.stages for method in stage.methods):
+        count = sum(tensor.numel() for tensor in tensors.values())
+        resolved, tensors = remove_units(resolved, tensors)
+        folder.write_pruned(resolved)
+        remaining = sum(tensor.numel() for tensor in tensors.values())
+        removal = (f"{remaining:,} of {count:,} parameters are left ({remaining / count:.1%})",)
+    digests = folder.path / DIGESTS
+    before = read_bytes(digests, metrics.LARGEST_BYTES) if is_taken(digests) else None
+    write_digests(folder.path)  # of the model none: a kill may leave the old one or the new
+    sentences = vectors_of(folder.path, resolved)
+    try:
+        exported = export_model(
+            resolved, tensors, session.start.corpus.vocabulary, folder.model, sentences=sentences
+        )
+    except BertcError:  # which leaves the old model
+        durable.remove(digests)
+        if before is not None:
+            durable.replace(digests, before)
+        raise
+    write_digests(folder.path, model=session.progress.step)
+    return (*removal, *exported.notes)

@@ -20,13 +20,12 @@ from bertc.machine.display import Display
 from bertc.machine.machine import dtype_of
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Model
-from bertc.run.beginning.growth import described, grow_model
 from bertc.run.records import checkpoints, sharded
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import versions
 from bertc.run.records.metrics import Metrics
 from bertc.run.train.start import Start
-from bertc.run.train.state import Progress
+from bertc.run.train.state import Progress, described, grow_model
 
 
 @dataclass
@@ -120,15 +119,18 @@ class Session:
                 so_far["words"] = words
             self.metrics.write({**where, **so_far, **figures})
 
-    def save(self, wait: bool = True) -> None:
+    def save(self) -> None:
         """Write a checkpoint of the current step, unless there is one; all processes take part."""
+        self.save_in_background()
+        self.finish_saving()
+
+    def save_in_background(self) -> None:
+        """Begin to write the same; one that is not sharded is complete at once."""
         step = self.progress.step
         if self.saved != step:
             self.finish_saving()
             self._begin_saving(step)
             self.saved = step
-        if wait:
-            self.finish_saving()
 
     def finish_saving(self) -> None:
         """Wait for the checkpoint that is being written, if any, and raise what went wrong."""

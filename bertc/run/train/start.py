@@ -12,7 +12,7 @@ from bertc.base.storage.durable import ANOTHER_OUT
 from bertc.base.storage.paths import is_taken
 from bertc.cost import Estimate
 from bertc.cost.planning.plan import Machine, Plan, next_bytes
-from bertc.cost.planning.world import ALONE, World
+from bertc.cost.planning.world import World
 from bertc.hub.belonging import refuse_strangers
 from bertc.ir.changing.growth import vector_file
 from bertc.ir.program.resolved import Resolved
@@ -76,11 +76,27 @@ def machine_of(wanted: str, ranks: ProcessGroup) -> Machine:
 
 
 def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) -> Start:
-    """Plan, prepare the text, and look at what the run begins from; its folder stays as it is."""
-    ranks, folder = place.ranks, place.folder
+    """Plan, prepare the text, and look at what the run begins from; its folder stays as it is.
+
+    What would fail after the text is prepared, which may take long, fails before it.
+    """
+    ranks, folder, init = place.ranks, place.folder, resolved.run.init
     require_weights(resolved)
     lock, checkpoint = _before(resolved, place) if resume else (None, None)
-    plan = _plan_run(resolved, machine, place, lock, checkpoint)
+    with ranks.raise_on_all():
+        if ranks.is_main:
+            needed = next_bytes(resolved, checkpoint.step if checkpoint else 0)
+            elsewhere = ANOTHER_OUT if checkpoint else "choose another --out"
+            with durable.writing(folder.path, needed, elsewhere):
+                pass  # a disk without room for the next checkpoint and the model
+        if ranks.is_main and checkpoint is None:
+            for task in (task for stage in resolved.stages for task in stage.tasks):
+                dev_parts(task)
+            require_readable(init, resolved.stages[0].optimizer)
+            if name := vector_file(init):
+                vectors_width(name)
+        plan = plan_of(resolved, machine, lock, place.display, ranks.world)
+        refuse_what_cannot_fit(resolved, plan, machine, ranks.world)
     progress, networks = Watched(place.display, ranks.stop), TrainedNetworks(resolved.run.device)
     learned = folder.tokenizer if resume else None
     corpus = ranks.in_turn(lambda: prepare(resolved, place.cache, progress, networks, learned))
@@ -121,38 +137,8 @@ def _before(resolved: Resolved, place: RunPlace) -> tuple[Lock | None, Checkpoin
     return Lock.of(content, Path("lock.json")) if content else None, checkpoint
 
 
-def _plan_run(
-    resolved: Resolved,
-    machine: Machine,
-    place: RunPlace,
-    lock: Lock | None,
-    checkpoint: Checkpoint | None,
-) -> Plan:
-    """The plan; what would fail after the text is prepared, which may take long, fails here."""
-    ranks, init = place.ranks, resolved.run.init
-    with ranks.raise_on_all():
-        if ranks.is_main:
-            step = checkpoint.step if checkpoint else 0
-            elsewhere = ANOTHER_OUT if checkpoint else "choose another --out"
-            with durable.writing(place.folder.path, next_bytes(resolved, step), elsewhere):
-                pass  # a disk without room for the next checkpoint and the model
-        if ranks.is_main and checkpoint is None:
-            for task in (task for stage in resolved.stages for task in stage.tasks):
-                dev_parts(task)
-            require_readable(init, resolved.stages[0].optimizer)
-            if name := vector_file(init):
-                vectors_width(name)
-        plan = plan_of(resolved, machine, lock, place.display, ranks.world)
-        refuse_what_cannot_fit(resolved, plan, machine, ranks.world)
-    return plan
-
-
 def plan_of(
-    resolved: Resolved,
-    machine: Machine,
-    lock: Lock | None,
-    display: Display,
-    world: World = ALONE.world,
+    resolved: Resolved, machine: Machine, lock: Lock | None, display: Display, world: World
 ) -> Plan:
     """The plan for this machine; on resume that of the lock, for the same sums, if possible."""
     plan = make_plan(resolved, world, machine)

@@ -16,7 +16,7 @@ from bertc.lab.results.curves import Curves, MetricsPoint
 from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.lines import Usage, append_line
+from bertc.run.records.metrics import Usage, append_line
 
 
 def test_text_is_text_wherever_it_is_put():

@@ -1,9 +1,13 @@
-"""Cross entropy over the vocabulary without a second copy of the logits.
+"""Cross entropy over the vocabulary without a second copy of the logits, in clusters if adaptive.
 
-Axes: n predictions, e embedding, v token ids.
+An adaptive softmax has clusters of tokens by frequency, the rare ones evaluated only where needed.
+
+Axes: n predictions or states, m states of one cluster, h hidden, e embedding or width of a cluster,
+c clusters but the first, v token ids, w token ids of one cluster.
 """
 
 import math
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -12,6 +16,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from bertc.ir.network.body_node import BodyNode
+from bertc.model.embeddings import AdaptiveEmbedding, Tokens
+from bertc.model.heads import AdaptiveTokenHead
 from bertc.model.native import Kernels, kernels_for
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
@@ -39,8 +46,10 @@ def vocabulary_loss(
     scores higher. A compiler fuses the plain form; otherwise logits are overwritten by their
     gradient chunk by chunk, which costs little more than the matrix products.
     """
-    on_gpu = x_ne.device.type == "cuda"
-    table_ve, bias_v = _pad_rows(table_ve, bias_v, GPU_MULTIPLE if on_gpu else CPU_MULTIPLE)
+    multiple = GPU_MULTIPLE if x_ne.device.type == "cuda" else CPU_MULTIPLE
+    if extra := -len(bias_v) % multiple:  # the chance of a row of padding is exactly 0
+        table_ve = F.pad(table_ve, (0, 0, 0, extra))
+        bias_v = F.pad(bias_v, (0, extra), value=-math.inf)
     if torch.compiler.is_compiling():
         logits_nv = F.linear(x_ne, table_ve).float() + bias_v.float()
         losses_n = F.cross_entropy(logits_nv, targets_n, reduction="none")
@@ -49,7 +58,7 @@ def vocabulary_loss(
             drawn_n = draw(logits_nv.detach().softmax(1), chances_n)
         return losses_n, _best(logits_nv, targets_n, tokens) == targets_n, drawn_n
     losses_n, hits_n, drawn_n = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
-        x_ne, table_ve, bias_v, targets_n, chances_n, tokens, kernels_for(x_ne, bias_v)
+        x_ne, table_ve, bias_v, targets_n, (chances_n, tokens, kernels_for(x_ne, bias_v))
     )
     return losses_n, hits_n, drawn_n
 
@@ -95,28 +104,16 @@ def _best(
     return torch.where(targets_n < tokens, logits_nv[:, :tokens].argmax(1), best_n)
 
 
-def _pad_rows(
-    table_ve: Float[Tensor, "v e"], bias_v: Float[Tensor, "v"], multiple: int
-) -> tuple[Float[Tensor, "w e"], Float[Tensor, "w"]]:
-    """Pad both to a multiple of rows; padding has probability exactly 0."""
-    extra = -len(bias_v) % multiple
-    if not extra:
-        return table_ve, bias_v
-    return F.pad(table_ve, (0, 0, 0, extra)), F.pad(bias_v, (0, extra), value=-math.inf)
+How = tuple[Tensor | None, int, Kernels | None]
+"""Chances to sample by, the number of real tokens, and kernels if there are any."""
 
 
 class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        x_ne: Float[Tensor, "n e"],
-        table_ve: Float[Tensor, "v e"],
-        bias_v: Float[Tensor, "v"],
-        targets_n: Int[Tensor, "n"],
-        chances_n: Float[Tensor, "n"] | None,
-        tokens: int,
-        kernels: Kernels | None,
+        ctx: Any, x_ne: Tensor, table_ve: Tensor, bias_v: Tensor, targets_n: Tensor, how: How
     ) -> tuple[Tensor, Tensor, Tensor | None]:
+        chances_n, tokens, kernels = how
         logits_nv = F.linear(x_ne, table_ve)
         bias_v = bias_v.float()
         differentiated = any(ctx.needs_input_grad)
@@ -142,7 +139,7 @@ class _VocabularyLoss(torch.autograd.Function):
         learns = ctx.needs_input_grad[1]  # not the table of a frozen network
         table_grad_ve = slope_nv.t() @ (x_ne * scale_n1) if learns else None
         bias_grad_v = (slope_nv.t() @ scale_n1)[:, 0]
-        return x_grad_ne, table_grad_ve, bias_grad_v, None, None, None, None
+        return x_grad_ne, table_grad_ve, bias_grad_v, None, None
 
 
 def _by_chunks(
@@ -178,3 +175,91 @@ def _by_chunks(
             z_nv.scatter_add_(1, target_n1, torch.full_like(right_n1, -1.0))
             logits_nv[part] = z_nv
     return losses_n, hits_n, drawn_n
+
+
+def adaptive_loss(
+    encoder: BodyNode,
+    hidden_nh: Float[Tensor, "n h"],
+    targets_n: Int[Tensor, "n"],
+    head: AdaptiveTokenHead,
+    tokens: Tokens,
+) -> tuple[Float[Tensor, "n"], Bool[Tensor, "n"]]:
+    """-log p of each target in nats, fp32 (n,), and True where the target is the top token (n,).
+
+    Top means: for a token of the first cluster, the highest score in it; for a rarer token, the
+    highest cluster score and the highest score within that cluster.
+
+    All states are scored over the first cluster and one entry per other cluster; each other cluster
+    then scores only the states whose target it holds (Grave et al. 2017, section 4). How many those
+    are depends on the data, so this synchronises, once.
+    """
+    clusters = encoder.token_head.clusters
+    scorer = _Scorer(encoder, head, tokens, hidden_nh.dtype)
+    cluster_n = torch.stack([targets_n >= cluster.low for cluster in clusters[1:]]).sum(0)
+    first_n = torch.where(cluster_n > 0, clusters[0].high + cluster_n - 1, targets_n)
+    losses_n, hits_n, _ = vocabulary_loss(
+        scorer.narrow(hidden_nh, 0), *scorer.first(), first_n, tokens=clusters[0].size
+    )
+    for number, at_m in enumerate(members(cluster_n, len(clusters))[1:], 1):
+        own_me = scorer.narrow(hidden_nh.index_select(0, at_m), number)
+        targets_m = targets_n.index_select(0, at_m) - clusters[number].low
+        own_m, right_m, _ = vocabulary_loss(own_me, *scorer.own(number), targets_m)
+        losses_n = losses_n.index_add(0, at_m, own_m)
+        hits_n = hits_n.index_copy(0, at_m, hits_n.index_select(0, at_m) & right_m)
+    return losses_n, hits_n
+
+
+def members(cluster_n: Int[Tensor, "n"], clusters: int) -> list[Int[Tensor, "_"]]:
+    """Indices of the states of each cluster, ascending; synchronises once for all clusters."""
+    order_n = cluster_n.argsort(stable=True)
+    sizes = torch.stack([(cluster_n == number).sum() for number in range(clusters)]).tolist()
+    firsts = accumulate(sizes, initial=0)
+    return [order_n[first : first + size] for first, size in zip(firsts, sizes, strict=False)]
+
+
+def adaptive_logits(
+    encoder: BodyNode, hidden_nh: Float[Tensor, "n h"], head: AdaptiveTokenHead, tokens: Tokens
+) -> Float[Tensor, "n v"]:
+    """log p of every token (n, v), in nats."""
+    clusters, scorer = encoder.token_head.clusters, _Scorer(encoder, head, tokens, hidden_nh.dtype)
+    size = clusters[0].size
+    all_n = F.linear(scorer.narrow(hidden_nh, 0), *scorer.first()).log_softmax(1)
+    logs = [all_n[:, :size]]
+    for number in range(1, len(clusters)):
+        own_nw = F.linear(scorer.narrow(hidden_nh, number), *scorer.own(number)).log_softmax(1)
+        logs.append(all_n[:, size + number - 1, None] + own_nw)
+    return torch.cat(logs, dim=1)
+
+
+class _Scorer:
+    """Weights of the clusters, cast to the dtype of the states."""
+
+    def __init__(
+        self, encoder: BodyNode, head: AdaptiveTokenHead, tokens: Tokens, dtype: torch.dtype
+    ) -> None:
+        self._clusters = encoder.token_head.clusters
+        self._head, self._tokens, self._dtype = head, tokens, dtype
+
+    def narrow(self, hidden_mh: Float[Tensor, "m h"], number: int) -> Float[Tensor, "m e"]:
+        """Project states (m, h) to the width of a cluster (m, e)."""
+        project = self._head.project
+        if number and isinstance(self._tokens, AdaptiveEmbedding):
+            project = self._tokens.part(number).project
+        return hidden_mh if project is None else hidden_mh @ project.weight.to(self._dtype)
+
+    def own(self, number: int) -> tuple[Float[Tensor, "w e"], Float[Tensor, "w"]]:
+        """Table (w, e) and bias (w,) of a cluster."""
+        low, high, _ = self._clusters[number]
+        if isinstance(self._tokens, AdaptiveEmbedding):
+            table_we = self._tokens.part(number).weight.to(self._dtype)
+        else:
+            table_we = self._tokens.weight.to(self._dtype)[low:high]
+        return table_we, self._head.bias[low:high].to(self._dtype)
+
+    def first(self) -> tuple[Float[Tensor, "w e"], Float[Tensor, "w"]]:
+        """Table (w, e) and bias (w,) of the first cluster, with an entry for each other cluster."""
+        table_we, bias_w = self.own(0)
+        cluster = self._head.cluster
+        assert cluster.bias is not None, "the first cluster has a bias"
+        bias_c, table_ce = cluster.bias.to(self._dtype), cluster.weight.to(self._dtype)
+        return torch.cat([table_we, table_ce]), torch.cat([bias_w, bias_c])

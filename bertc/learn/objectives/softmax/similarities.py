@@ -52,13 +52,9 @@ def as_long(vectors_mtkd: Float[Tensor, "m t k d"], tokens: int) -> Tensor:
 
 
 def related_losses(
-    task: Embed,
-    vectors_mtd: Float[Tensor, "m t *k d"],
-    scores_mt: Float[Tensor, "m t"],
-    *,
-    scored: bool,
+    task: Embed, vectors_mtd: Float[Tensor, "m t *k d"], scores_mt: Float[Tensor, "m t"] | None
 ) -> Predicted:
-    """Losses (m,) of examples that are all there are: by ``task.loss`` if scored, else InfoNCE.
+    """Losses (m,) of examples that are all there are: by ``task.loss`` of scores, else InfoNCE.
 
     With ``widths`` they are means over these prefixes of the vectors (Kusupati et al. 2022). A hit
     is an example whose positive is nearest, by the widest.
@@ -66,7 +62,7 @@ def related_losses(
     parts = []
     for width in task.widths or (vectors_mtd.shape[-1],):
         texts = compared(task, vectors_mtd[..., :width])
-        parts.append(_losses(task, *texts, scores_mt, scored=scored))
+        parts.append(_losses(task, *texts, scores_mt))
     losses_m = parts[0].losses
     if len(parts) > 1:
         losses_m = torch.stack([part.losses for part in parts]).mean(0)
@@ -134,9 +130,9 @@ def search(
 
 
 def _losses(
-    task: Embed, queries_md: Tensor, texts_mcd: Tensor, scores_mt: Tensor, *, scored: bool
+    task: Embed, queries_md: Tensor, texts_mcd: Tensor, scores_mt: Tensor | None
 ) -> Predicted:
-    if not scored:
+    if scores_mt is None:
         return info_nce(queries_md, texts_mcd, task.temperature, both=task.both)
     likeness_mc = likeness_of_lists(queries_md, texts_mcd) / task.temperature
     if task.loss == "order":

@@ -12,16 +12,9 @@ from torch import Tensor, nn
 
 from bertc.ir.terms.kd import KdLogits
 from bertc.learn.objectives import term
-from bertc.learn.objectives.answers import read_by_task, tokens_of_examples
-from bertc.learn.objectives.softmax.relations import ABSENT
-from bertc.learn.objectives.softmax.soft_targets import (
-    Comparison,
-    Logits,
-    compared,
-    soft_target_loss,
-)
+from bertc.learn.objectives.answers import pool_rows, pool_tokens, tokens_of_examples
+from bertc.learn.objectives.softmax.kd import ABSENT, Comparison, Logits, compared, soft_target_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
-from bertc.learn.objectives.vocabulary import table_of
 from bertc.model import EncoderInputs, dropout
 from bertc.model.body import BodyModule
 from bertc.model.heads import TokenHead
@@ -37,11 +30,9 @@ class Compared(NamedTuple):
 class KdLogitsTensors(term.TermTensors[KdLogits, Compared, TokenHead]):
     """Logits over the vocabulary beside those of the teachers."""
 
-    def targets(
-        self, rows: term.TextRows, reading: EncoderInputs
-    ) -> tuple[EncoderInputs, Compared]:
+    def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, Compared]:
         """Real tokens, or masked ones."""
-        return reading, compared_tokens(rows, self.node.compares)
+        return rows.reading, compared_tokens(rows, self.node.compares)
 
     def taught(self, read: term.HeadInput[Any]) -> tuple[Tensor, ...]:
         """Features, table and bias, from which some scores at a time are made."""
@@ -102,9 +93,8 @@ class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
 
     def _scores(self, read: term.HeadInput[nn.Module]) -> Tensor:
         """Logits in fp32, as the task's own term makes them: (n, c), or of spans (b, k, 2)."""
-        states_bkh = read_by_task(
-            read.states[0], read.network, read.batch.reading, of_rows=self.node.pools
-        )
+        pool = pool_rows if self.node.pools else pool_tokens
+        states_bkh = pool(read.states[0], read.network, read.batch.reading)
         if not self.node.spans:
             states_bkh = dropout(states_bkh, self.node.dropout, read.network.training)
         scores_bkc: Tensor = read.head(states_bkh).float()
@@ -117,9 +107,8 @@ class KdAnswersTensors(term.ExampleTensors[KdLogits, TaskTargets, nn.Module]):
     def _there(self, scores: Tensor, targets: TaskTargets) -> Float[Tensor, "n c"]:
         """Logits with those out of the way that an example lacks: choices, tokens of others."""
         if self.node.spans:
-            logits = [
-                x_bs[:, None].expand(-1, targets.weights.shape[1], -1) for x_bs in scores.unbind(2)
-            ]
+            slots = targets.weights.shape[1]
+            logits = [x_bs[:, None].expand(-1, slots, -1) for x_bs in scores.unbind(2)]
             lacking = ~tokens_of_examples(targets)
             return torch.cat([x_bms.masked_fill(lacking, ABSENT).flatten(0, 1) for x_bms in logits])
         if self.node.choices:
@@ -154,6 +143,6 @@ def compared_tokens(rows: term.TextRows, which: Literal["all", "masked", "first"
 
 
 def _scores(states: Float[Tensor, "b k h"], head: TokenHead, network: BodyModule) -> Logits:
-    table_ve = table_of(network, head)
+    table_ve = term.table_of(network, head)
     features_ne = head(states.flatten(0, 1))
     return Logits(features_ne, table_ve.to(features_ne.dtype), head.bias_of(table_ve))

@@ -14,7 +14,7 @@ from torch import Tensor
 from bertc.ir.terms.kd import OfLayers
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdRelated, KdStates, Related
 from bertc.learn.objectives import term
-from bertc.learn.objectives.softmax.relations import Factors, Relation, relation_loss
+from bertc.learn.objectives.softmax.kd import Factors, Relation, relation_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
 from bertc.learn.objectives.teaching.kd import Compared, compared_tokens, sum_loss
 from bertc.model import EncoderInputs, gather_positions
@@ -30,11 +30,9 @@ Layers = tuple[Tensor, ...]
 class OfLayersTensors(term.TermTensors[NodeT, Any, WidthMaps]):
     """Outputs of some layers, each beside that of one of the teacher's."""
 
-    def targets(
-        self, rows: term.TextRows, reading: EncoderInputs
-    ) -> tuple[EncoderInputs, Compared]:
+    def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, Compared]:
         """Real tokens, masked ones, or the first one of each example."""
-        return reading, compared_tokens(rows, self.node.compares)
+        return rows.reading, compared_tokens(rows, self.node.compares)
 
     def positions(self, targets: Any, batch: MicroBatch) -> None:
         """None: outputs are read by layer."""
@@ -59,6 +57,13 @@ class OfLayersTensors(term.TermTensors[NodeT, Any, WidthMaps]):
     def weights(self, targets: Any) -> Tensor:
         return tokens_of(targets, self.node.compares).weights
 
+    def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
+        compared = int(self.weights(targets)[view.row].sum())
+        related = self.node.related if isinstance(self.node, KdRelated) else ("states",)
+        pairs = ", ".join(f"{here} from {there}" for here, there in self.node.matched)
+        text = f"{' and '.join(related)} of {compared} tokens, of layers {pairs}"
+        return [(self.node.kind, text)]
+
 
 class KdStatesTensors(OfLayersTensors[KdStates]):
     """States after some layers, each beside one of the teacher's."""
@@ -77,10 +82,8 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
         there_by_layer = dict(zip(node.wanted(learned=False).states, theirs, strict=True))
         losses_bk = torch.zeros_like(tokens.weights)
         for number, (here, there) in enumerate(node.matched):
-            here_bkh = _at(here_by_layer[here], positions_bk)
-            losses_bk = losses_bk + self._distance(
-                read.head.of(number, here_bkh), there_by_layer[there]
-            )
+            mapped_bkw = read.head.of(number, _at(here_by_layer[here], positions_bk))
+            losses_bk = losses_bk + self._distance(mapped_bkw, there_by_layer[there])
         return losses_bk
 
     def _distance(
@@ -97,10 +100,6 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
                 squared_bkw = (here_bkw - there_bkw).square()
                 return squared_bkw.mean(2) if self.node.elements == "mean" else squared_bkw.sum(2)
 
-    def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
-        compared = int(targets.weights[view.row].sum())
-        return [(self.node.kind, f"states of {compared} tokens, {pairs_told(self.node)}")]
-
 
 class KdRelatedTensors(OfLayersTensors[KdRelated]):
     """Rows of scaled products between the tokens of a layer, each beside one of the teacher's."""
@@ -116,7 +115,7 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
     ) -> Float[Tensor, ""]:
         """The losses of all tokens that count, of all relations together."""
         node, positions_bk = self.node, tokens.positions
-        allowed = mask_of(read.batch.reading, causal=False).allowed
+        allowed = mask_of(read.batch.reading).allowed
         if allowed is None:
             allowed = torch.ones_like(read.batch.originals[:1, None, None], dtype=torch.bool)
         if positions_bk is not None:
@@ -138,11 +137,6 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
     def loss(self, predicted: term.Predicted, targets: Any) -> term.TermLoss:
         """The sum as it is: nothing is right or wrong."""
         return sum_loss(predicted, self.weights(targets))
-
-    def explain(self, targets: Any, view: term.RowView) -> list[tuple[str, str]]:
-        compared = int(self.weights(targets)[view.row].sum())
-        text = f"{' and '.join(self.node.related)} of {compared} tokens, {pairs_told(self.node)}"
-        return [(self.node.kind, text)]
 
 
 def _at(states_bsh: Float[Tensor, "b s h"], positions_bk: Int[Tensor, "b k"] | None) -> Tensor:
@@ -179,9 +173,3 @@ def tokens_of(targets: Compared | TaskTargets, of: Literal["all", "masked", "fir
     if of == "all":
         return Compared((targets.examples > 0).float(), None)
     return Compared(targets.weights, targets.positions)
-
-
-def pairs_told(node: OfLayers) -> str:
-    """The pairs of layers, in words."""
-    pairs = ", ".join(f"{here} from {there}" for here, there in node.matched)
-    return f"of layers {pairs}"

@@ -9,19 +9,16 @@ from torch import nn
 
 from bertc.ir.terms.clm import Clm
 from bertc.learn.objectives.targets import MicroBatch, NextTokenTargets
-from bertc.learn.objectives.term import RowView, TextRows
-from bertc.learn.objectives.vocabulary import TokenTensors
+from bertc.learn.objectives.term import RowView, TextRows, TokenTensors
 from bertc.model import EncoderInputs
 
 
 class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
     """Next-token prediction."""
 
-    def targets(
-        self, rows: TextRows, reading: EncoderInputs
-    ) -> tuple[EncoderInputs, NextTokenTargets]:
+    def targets(self, rows: TextRows) -> tuple[EncoderInputs, NextTokenTargets]:
         """The next token of the same row and example (b, s)."""
-        inputs, sequence_ids_bs = rows.inputs, reading.sequence_ids
+        inputs, sequence_ids_bs = rows.inputs, rows.reading.sequence_ids
         goes_on_b1 = inputs.following[:, None] >= 0
         after_b1 = inputs.following[:, None].clamp(min=0)
         targets_bs = torch.cat([inputs.token_ids[:, 1:], after_b1], dim=1)
@@ -29,7 +26,7 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
         told_bs = lane_s < inputs.lengths[:, None] - (~goes_on_b1).long()
         if sequence_ids_bs is not None:
             told_bs = told_bs & F.pad(sequence_ids_bs.diff(dim=1) == 0, (0, 1), value=True)
-        return reading, NextTokenTargets(targets_bs, told_bs.float())
+        return rows.reading, NextTokenTargets(targets_bs, told_bs.float())
 
     def positions(self, targets: NextTokenTargets, batch: MicroBatch) -> None:
         """None: all positions."""

@@ -12,28 +12,24 @@ from torch import Tensor, nn
 
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import AdaptiveUnit, Masks, NgramUnit, SpanUnit, TokenUnit, WordUnit
-from bertc.learn.objectives import draws
-from bertc.learn.objectives.selection import counts, drawn_again, lowest, marked, runs
-from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows
-from bertc.learn.objectives.term import marked as marked_positions
+from bertc.learn.objectives import draws, term
+from bertc.learn.objectives.targets import MicroBatch, Predictions, VocabTensors
+from bertc.learn.objectives.text import choice
 from bertc.learn.objectives.text.spans import choose_ngrams, ngram_draws, span_draws, span_keys
-from bertc.learn.objectives.text.words import choose_words, find_words, look_up, read_text
-from bertc.learn.objectives.vocabulary import TokenTensors
 from bertc.model import EncoderInputs
 
 
-class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
+class MaskedTensors(term.TokenTensors[Masked, Predictions, nn.Module]):
     """A term that masks tokens: mlm, or tlm, which counts only rows with translations."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Predictions]:
+    def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, Predictions]:
         """The masking, shared by all such terms of the stage."""
         assert rows.hidden is not None, "this term masks tokens"
         translated_b = rows.translated.float() if rows.stage.translates else None
         hidden = rows.hidden._replace(translated=translated_b)
         if self.node.ahead:
-            hidden = hidden._replace(weights=hidden.weights * _has_one_before(hidden, reading))
-        return reading, hidden
+            hidden = hidden._replace(weights=hidden.weights * _has_one_before(hidden, rows.reading))
+        return rows.reading, hidden
 
     def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[Tensor, ...]:
         """The masked positions (b, k), or those before them."""
@@ -53,7 +49,7 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         own_b = targets.translated if self.node.translations else 1 - targets.translated
         return targets.weights * own_b[:, None]
 
-    def score(self, targets: Predictions, read: HeadInput[nn.Module]) -> Predicted:
+    def score(self, targets: Predictions, read: term.HeadInput[nn.Module]) -> term.Predicted:
         predicted = super().score(targets, read)
         if targets.counts is not None:
             weights_n = targets.weights.reshape(-1)
@@ -63,9 +59,9 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         return predicted
 
     def marks(self, targets: Predictions, row: int) -> set[int]:
-        return marked_positions(targets.positions, targets.weights, row)
+        return term.marked(targets.positions, targets.weights, row)
 
-    def explain(self, targets: Predictions, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Predictions, view: term.RowView) -> list[tuple[str, str]]:
         translated = targets.translated is not None and bool(targets.translated[view.row])
         if translated != self.node.translations:
             return []
@@ -87,12 +83,7 @@ def _has_one_before(hidden: Predictions, reading: EncoderInputs) -> Bool[Tensor,
 
 
 def mask_tokens(
-    objective: Masks,
-    inputs: Inputs,
-    real_bs: Bool[Tensor, "b s"],
-    vocab: VocabTensors,
-    key: int,
-    over: float = 0.0,
+    objective: Masks, rows: term.TextRows, over: float
 ) -> tuple[Int[Tensor, "b s"], Predictions]:
     """Token ids (b, s) after masking, and the predictions; ``over``: share of the steps made.
 
@@ -100,20 +91,20 @@ def mask_tokens(
     2. Choose the positions to predict by the unit: tokens, words, n-grams or spans.
     3. Draw what is written there: [MASK], a random token, or the token itself.
     """
-    seq = inputs.token_ids.shape[1]
+    inputs, seq = rows.inputs, rows.inputs.token_ids.shape[1]
     predictions = objective.predictions(seq)
     lanes = [*_lanes(objective, seq, predictions), 1, predictions]
-    drawn = draws.bits(key, inputs.copies, inputs.example_ids, sum(lanes))
+    drawn = draws.bits(rows.key, inputs.copies, inputs.example_ids, sum(lanes))
     *places, chance, slot_bits_bk = torch.split(drawn, lanes, dim=1)
     share = objective.share_at(over)
-    positions_bk = _choose(objective, share, inputs, real_bs, vocab, chance, places, predictions)
+    positions_bk = _choose(objective, rows, share, chance[:, 0], places, predictions)
 
     used_bk = positions_bk < seq
     slots_bk = torch.where(used_bk, positions_bk, 0)
     targets_bk = inputs.token_ids.gather(1, slots_bk)
     kind_bits_bk = slot_bits_bk
     if objective.replace_per == "span":
-        kind_bits_bk = kind_bits_bk.gather(1, runs(positions_bk, used_bk)[0])
+        kind_bits_bk = kind_bits_bk.gather(1, choice.runs(positions_bk, used_bk)[0])
     if not objective.distinct:  # drawn twice, replaced once: by [MASK] if either draw says so
         first_bk = torch.searchsorted(positions_bk, positions_bk)
         kind_bits_bk = kind_bits_bk.scatter_reduce(1, first_bk, kind_bits_bk, "amin")
@@ -123,9 +114,9 @@ def mask_tokens(
     masked, random = objective.replace.mask / 100, objective.replace.random / 100
     written_bk = targets_bk
     if random:
-        drawn_bk = random_tokens(objective.random_from, vocab, draws.another(slot_bits_bk))
+        drawn_bk = random_tokens(objective.random_from, rows.vocab, draws.another(slot_bits_bk))
         written_bk = torch.where(draws.happens(kind_bits_bk, masked + random), drawn_bk, targets_bk)
-    written_bk = torch.where(draws.happens(kind_bits_bk, masked), vocab.mask, written_bk)
+    written_bk = torch.where(draws.happens(kind_bits_bk, masked), rows.vocab.mask, written_bk)
     # Unused slots write into a column beyond the row, which is dropped. scatter_ would sort under
     # deterministic=yes.
     token_ids = torch.cat([inputs.token_ids, inputs.token_ids[:, :1]], dim=1)
@@ -149,16 +140,17 @@ def _lanes(objective: Masks, seq: int, predictions: int) -> tuple[int, ...]:
 
 def _choose(
     objective: Masks,
+    rows: term.TextRows,
     share: float,
-    inputs: Inputs,
-    real_bs: Bool[Tensor, "b s"],
-    vocab: VocabTensors,
-    chance: Tensor,
+    chance_b: Int[Tensor, "b"],
     lanes: Sequence[Tensor],
     predictions: int,
 ) -> Int[Tensor, "b k"]:
     """Positions (b, k) to predict, ascending; s in unused slots."""
-    text = read_text(inputs.token_ids, real_bs, vocab, objective.mask_specials)
+    inputs, vocab = rows.inputs, rows.vocab
+    text = choice.find_text(inputs.token_ids, rows.real, vocab)
+    if objective.mask_specials:
+        text = text._replace(allowed=rows.real)
     if isinstance(objective.unit, AdaptiveUnit):
         weights_bs = text.allowed.double()
         if vocab.weights is not None:
@@ -166,28 +158,28 @@ def _choose(
         count_b1, total_b1 = (x.sum(1, keepdim=True) for x in (text.allowed, weights_bs))
         chances_bs = share * count_b1 * weights_bs / total_b1.clamp(min=1e-9)
         drawn_bs = draws.unit64(lanes[0]) < chances_bs
-        return marked(drawn_bs & (drawn_bs.cumsum(1) <= predictions), predictions)
-    counts_b = counts(objective.count, share, inputs.lengths, text, chance[:, 0], predictions)
+        return choice.marked(drawn_bs & (drawn_bs.cumsum(1) <= predictions), predictions)
+    counts_b = choice.counts(objective.count, share, inputs.lengths, text, chance_b, predictions)
     if not objective.distinct:
-        return drawn_again(text, lanes[0], counts_b)
+        return choice.drawn_again(text, lanes[0], counts_b)
     if isinstance(objective.unit, TokenUnit):
         if objective.rare:
-            scarcity_bs = look_up(vocab.frequency, inputs.token_ids) ** objective.rare
+            scarcity_bs = choice.look_up(vocab.frequency, inputs.token_ids) ** objective.rare
             keys_bs = draws.weigh_keys(lanes[0], scarcity_bs, text.allowed)
         else:
             keys_bs = draws.order_keys(lanes[0], text.allowed)
-        return lowest(keys_bs, counts_b, predictions)
-    words = find_words(inputs.token_ids, text, vocab)
+        return choice.lowest(keys_bs, counts_b, predictions)
+    words = choice.find_words(inputs.token_ids, text, vocab)
     match objective.unit:
         case WordUnit():
-            return marked(choose_words(words, lanes[0], counts_b, predictions), predictions)
+            chosen_bs = choice.choose_words(words, lanes[0], counts_b, predictions)
+            return choice.marked(chosen_bs, predictions)
         case NgramUnit(max=most):
-            return marked(
-                choose_ngrams(most, words, text, lanes[0], lanes[1], counts_b), predictions
-            )
+            chosen_bs = choose_ngrams(most, words, text, lanes[0], lanes[1], counts_b)
+            return choice.marked(chosen_bs, predictions)
         case SpanUnit() as span:
             keys_bs = span_keys(span, words, text, inputs.lengths, lanes[0], lanes[1])
-            return lowest(keys_bs, counts_b, predictions)
+            return choice.lowest(keys_bs, counts_b, predictions)
 
 
 def random_tokens(

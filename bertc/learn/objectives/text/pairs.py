@@ -26,11 +26,11 @@ from bertc.model.weights import Linear
 class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
     """Binary classification of the pooled first token of each example."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, PairTargets]:
+    def targets(self, rows: TextRows) -> tuple[EncoderInputs, PairTargets]:
         inputs = rows.inputs
         used_bm = inputs.starts < inputs.token_ids.shape[1]
         positions_bm = torch.where(used_bm, inputs.starts, 0)
-        return reading, PairTargets(positions_bm, inputs.pair_labels, used_bm.float())
+        return rows.reading, PairTargets(positions_bm, inputs.pair_labels, used_bm.float())
 
     def score(self, targets: PairTargets, read: HeadInput[Linear]) -> Predicted:
         """Linear scores of the pooled states."""
@@ -82,17 +82,17 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
     def score(self, targets: TaskTargets, read: HeadInput[WidthMaps]) -> Predicted:
         """Losses and hits (n,) of its examples, each beside all those of the batch."""
         vectors_ntd, scores_nt = self.compared_vectors(targets, read)
-        scored, batch = bool(self.node.score), read.batch.whole_batch
+        batch, has_scores = read.batch.whole_batch, bool(self.node.score)
         if batch is None:
-            return similarities.related_losses(self.node, vectors_ntd, scores_nt, scored=scored)
+            known_nt = scores_nt if has_scores else None
+            return similarities.related_losses(self.node, vectors_ntd, known_nt)
         count = len(vectors_ntd)
         if vectors_ntd.dim() == 4:
             vectors_ntd = similarities.as_long(vectors_ntd, batch.vectors.shape[2])
         own = slice(batch.first, batch.first + count)
         parts = batch.vectors[: own.start], vectors_ntd, batch.vectors[own.stop :]
-        of_all = similarities.related_losses(
-            self.node, torch.cat(parts), batch.scores, scored=scored
-        )
+        known_mt = batch.scores if has_scores else None
+        of_all = similarities.related_losses(self.node, torch.cat(parts), known_mt)
         # The value is of its own examples, the gradient of all.
         total = of_all.losses.sum()
         losses_n = of_all.losses[own].detach() + (total - total.detach()) / count

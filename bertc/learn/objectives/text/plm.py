@@ -12,19 +12,17 @@ from torch import Tensor, nn
 
 from bertc.ir.terms.plm import Plm
 from bertc.learn.objectives import draws
-from bertc.learn.objectives.selection import lowest
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.learn.objectives.term import RowView, TextRows, marked
+from bertc.learn.objectives.term import RowView, TextRows, TokenTensors, marked
+from bertc.learn.objectives.text.choice import find_text, find_words, lowest
 from bertc.learn.objectives.text.spans import harmonic
-from bertc.learn.objectives.text.words import find_words, read_text
-from bertc.learn.objectives.vocabulary import TokenTensors
 from bertc.model import EncoderInputs, PermutationMask
 
 
 class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
     """Prediction of tokens from those before them in a random order."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Predictions]:
+    def targets(self, rows: TextRows) -> tuple[EncoderInputs, Predictions]:
         """The targets, and encoder inputs with a random factorisation order of each row's tokens.
 
         Tokens that are not targets come first and attend to each other; every token attends to
@@ -39,7 +37,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         span_bits_bs, fill_bits_bs, *order_bits = torch.split(drawn, [seq, seq, *blocks], dim=1)
         chosen_bk = choose(self.node, inputs, parts, vocab, span_bits_bs, fill_bits_bs)
 
-        ordinary_bs = read_text(inputs.token_ids, real_bs, vocab, specials=False).ordinary
+        ordinary_bs = find_text(inputs.token_ids, real_bs, vocab).ordinary
         # Unused slots mark a column beyond the row, which is dropped.
         marks = torch.zeros(len(chosen_bk), seq + 1, dtype=torch.bool, device=real_bs.device)
         told_bs = marks.scatter_(1, chosen_bk, True)[:, :seq]
@@ -59,7 +57,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         before_bs = torch.where(first_bs, untold_s + 1, place_bs + (~ordinary_bs).long())
         order = PermutationMask(rank_bs, before_bs, positions_bk)
         targets = Predictions(positions_bk, targets_bk, used_bk.float())
-        return reading._replace(permutation=order), targets
+        return rows.reading._replace(permutation=order), targets
 
     def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[Tensor, ...]:
         """Positions (b, k) of the query-stream states, which follow the row's own."""
@@ -154,7 +152,7 @@ def find_spans(
     of every position is computed at once, then the chain from position 0 is followed by pointer
     doubling.
     """
-    text = read_text(inputs.token_ids, real_bs, vocab, specials=False)
+    text = find_text(inputs.token_ids, real_bs, vocab)
     words = find_words(inputs.token_ids, text, vocab)
     b, seq = inputs.token_ids.shape
     lane_bs = torch.arange(seq, device=bits_bs.device).expand(b, seq)

@@ -16,8 +16,8 @@ from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
 from bertc.learn.objectives import term
 from bertc.learn.objectives.draws import bits, unit64
 from bertc.learn.objectives.targets import Inputs, MicroBatch, ReplacedTokens, scatter_tokens
+from bertc.learn.objectives.term import TokenTensors, token_losses
 from bertc.learn.objectives.text.mlm import random_tokens
-from bertc.learn.objectives.vocabulary import TokenTensors, token_losses
 from bertc.model import EncoderInputs, gather_positions
 from bertc.model.heads import CopyingTokenHead, Detector
 from bertc.model.positions import restarting_positions
@@ -28,9 +28,7 @@ ReplacedNodeT = TypeVar("ReplacedNodeT", bound=ReplacedText)
 class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.HeadT]):
     """A term on text in which tokens were replaced by guesses."""
 
-    def targets(
-        self, rows: term.TextRows, reading: EncoderInputs
-    ) -> tuple[EncoderInputs, ReplacedTokens]:
+    def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, ReplacedTokens]:
         """Positions to replace; replacements too, unless a network samples them."""
         masks = rows.hidden
         assert masks is not None, "masked positions are replaced"
@@ -38,7 +36,7 @@ class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.H
         chances_bk = unit64(_bits(rows.inputs, masks.positions, rows.key))
         classified = rows.real.float() if self.node.over == "all" else masks.weights
         targets = ReplacedTokens(masks.positions, masks.weights, chances_bk, classified)
-        return with_replacements(rows, reading, targets), targets
+        return with_replacements(rows, targets), targets
 
     def weights(self, targets: ReplacedTokens) -> Tensor:
         """1 where a token is classified or predicted, else 0; (b, s) or (b, k)."""
@@ -48,15 +46,11 @@ class ReplacedTextTensors(term.TermTensors[ReplacedNodeT, ReplacedTokens, term.H
         return targets.chances
 
     def take_guesses(
-        self,
-        targets: ReplacedTokens,
-        batch: MicroBatch,
-        reading: EncoderInputs,
-        guesses_bk: Int[Tensor, "b k"],
+        self, targets: ReplacedTokens, batch: MicroBatch, guesses_bk: Int[Tensor, "b k"]
     ) -> EncoderInputs:
         """Inputs with the guesses at the chosen positions; the first token of a row stays."""
         ids_bs = scatter_tokens(batch.originals, targets.positions, guesses_bk)
-        return reading._replace(token_ids=ids_bs)
+        return batch.reading._replace(token_ids=ids_bs)
 
     def marks(self, targets: ReplacedTokens, row: int) -> set[int]:
         return term.marked(targets.positions, targets.weights, row)
@@ -106,11 +100,9 @@ class RestoreTensors(
 ):
     """The original of each replaced token, or of all tokens."""
 
-    def targets(
-        self, rows: term.TextRows, reading: EncoderInputs
-    ) -> tuple[EncoderInputs, ReplacedTokens]:
+    def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, ReplacedTokens]:
         """Positions to replace as of all such terms, and the originals."""
-        reading, where = super().targets(rows, reading)
+        reading, where = super().targets(rows)
         ids_bs = rows.inputs.token_ids
         originals_bp = ids_bs if self.node.over == "all" else ids_bs.gather(1, where.positions)
         return reading, where._replace(targets=originals_bp)
@@ -154,12 +146,10 @@ def _first_positions(batch: MicroBatch) -> Int[Tensor, "#b s"]:
     return lane_s - restarting_positions(numbers_bs)
 
 
-def with_replacements(
-    rows: term.TextRows, reading: EncoderInputs, where: ReplacedTokens
-) -> EncoderInputs:
+def with_replacements(rows: term.TextRows, where: ReplacedTokens) -> EncoderInputs:
     """The inputs with tokens replaced at random; unchanged where a network samples them."""
     if rows.stage.sampled is not None:
-        return reading
+        return rows.reading
     match rows.stage.replacements:
         case generator.UnigramGenerator():
             source: Literal["corpus", "ordinary"] = "corpus"
@@ -172,7 +162,7 @@ def with_replacements(
     bits_bk = _bits(rows.inputs, where.positions, rows.key)
     others_bk = random_tokens(source, rows.vocab, bits_bk)
     ids_bs = scatter_tokens(rows.inputs.token_ids, where.positions, others_bk)
-    return reading._replace(token_ids=ids_bs)
+    return rows.reading._replace(token_ids=ids_bs)
 
 
 def _bits(inputs: Inputs, positions_bk: Int[Tensor, "b k"], key: int) -> Int[Tensor, "b k"]:

@@ -5,20 +5,17 @@ Axes: b examples, k predictions.
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool
 from torch import Tensor
 
 from bertc.ir.terms.sbo import Sbo
-from bertc.learn.objectives.selection import runs
-from bertc.learn.objectives.targets import Boundaries, Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows
-from bertc.learn.objectives.text.words import read_text
-from bertc.learn.objectives.vocabulary import TokenTensors, feature_losses, table_of
+from bertc.learn.objectives import term
+from bertc.learn.objectives.targets import Boundaries, MicroBatch, Predictions
+from bertc.learn.objectives.text.choice import find_text, runs
 from bertc.model import EncoderInputs
 from bertc.model.heads import Boundary
 
 
-class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
+class SboTensors(term.TokenTensors[Sbo, Boundaries, Boundary]):
     """Prediction of span tokens from the states at the span's boundaries."""
 
     @property
@@ -26,27 +23,29 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         """1 with ``extra_pair``, else 0."""
         return int(self.node.extra_pair)
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Boundaries]:
+    def targets(self, rows: term.TextRows) -> tuple[EncoderInputs, Boundaries]:
         """Boundaries of each masked token, in rows with masked spans."""
         assert rows.hidden is not None, "sbo needs masked spans"
-        targets = find_boundaries(self.node, rows.inputs, rows.real, rows.hidden, rows.vocab)
+        targets = find_boundaries(self.node, rows, rows.hidden)
         if not rows.stage.translates:
-            return reading, targets
+            return rows.reading, targets
         spans = {m.translations: m.unit.masks_spans for m in rows.stage.masked_terms()}
         asked_b = torch.where(rows.translated, float(spans[True]), float(spans.get(False, False)))
-        return reading, targets._replace(weights=targets.weights * asked_b[:, None])
+        return rows.reading, targets._replace(weights=targets.weights * asked_b[:, None])
 
     def positions(self, targets: Boundaries, batch: MicroBatch) -> tuple[Tensor, ...]:
         """Positions (b, k) before and after the span."""
         return targets.left, targets.right
 
-    def score(self, targets: Boundaries, read: HeadInput[Boundary]) -> Predicted:
+    def score(self, targets: Boundaries, read: term.HeadInput[Boundary]) -> term.Predicted:
         """Two dense layers over both states and a position embedding, scored by the token table."""
         left_nh, right_nh = (states_bkh.flatten(0, 1) for states_bkh in read.states)
         features_ne = read.head(left_nh, right_nh, targets.place.reshape(-1))
-        return feature_losses(features_ne, read.head.bias, targets.targets, table_of(read.network))
+        return term.feature_losses(
+            features_ne, read.head.bias, targets.targets, term.table_of(read.network)
+        )
 
-    def explain(self, targets: Boundaries, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Boundaries, view: term.RowView) -> list[tuple[str, str]]:
         spans: dict[tuple[int, int], list[str]] = {}
         columns = (targets.left, targets.right, targets.weights, targets.targets)
         slots = zip(*(column[view.row].tolist() for column in columns), strict=True)
@@ -61,13 +60,7 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         return [("sbo", "; ".join(texts) or "no span has a token on both sides")]
 
 
-def find_boundaries(
-    objective: Sbo,
-    inputs: Inputs,
-    real_bs: Bool[Tensor, "b s"],
-    masked: Predictions,
-    vocab: VocabTensors,
-) -> Boundaries:
+def find_boundaries(objective: Sbo, rows: term.TextRows, masked: Predictions) -> Boundaries:
     """Boundaries (b, k), aligned with ``masked``.
 
     Spans are maximal runs of masked positions, so their neighbours are unmasked. Of each span the
@@ -80,7 +73,8 @@ def find_boundaries(
     end_bk = masked.positions.gather(1, last_bk)
     place_bk = masked.positions - start_bk
     # Position i is lane i + 1, so that both ends of a row have a neighbour.
-    ordinary_bs = F.pad(read_text(inputs.token_ids, real_bs, vocab, False).ordinary, (1, 1))
+    text = find_text(rows.inputs.token_ids, rows.real, rows.vocab)
+    ordinary_bs = F.pad(text.ordinary, (1, 1))
     asked_bk = (
         used_bk
         & (place_bk < objective.max_targets)

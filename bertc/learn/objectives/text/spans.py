@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bertc.ir.terms.masking import SpanUnit
 from bertc.learn.objectives import draws
-from bertc.learn.objectives.text.words import Text, Words, first_words, next_stop
+from bertc.learn.objectives.text.choice import Text, Words, first_words, next_stop
 
 
 def lengths_below(span: SpanUnit) -> tuple[float, ...]:
@@ -107,17 +107,13 @@ def choose_ngrams(
 
 
 def _draw(
-    most: int,
-    words: Words,
-    text: Text,
-    order_bits_bs: Int[Tensor, "b s"],
-    length_bits_bd: Int[Tensor, "b d"],
+    most: int, words: Words, text: Text, order_bs: Int[Tensor, "b s"], length_bd: Int[Tensor, "b d"]
 ) -> tuple[Int[Tensor, "b n"], Int[Tensor, "b n m"]]:
     """First words (b, d), and ends after their first 1, 2, ... words (b, d, n)."""
-    last = order_bits_bs.shape[1] + 1
-    real_bd, head_bd, number_bd = first_words(words, order_bits_bs, length_bits_bd.shape[1])
+    last = order_bs.shape[1] + 1
+    real_bd, head_bd, number_bd = first_words(words, order_bs, length_bd.shape[1])
     stop_bd = next_stop(text).gather(1, head_bd)
-    chance_bd = draws.unit(length_bits_bd[:, : head_bd.shape[1]])
+    chance_bd = draws.unit(length_bd[:, : head_bd.shape[1]])
     beyond_bd = harmonic(chance_bd, torch.full_like(head_bd, most - 1), most)
     drawn = []
     for n in range(1, most + 1):
