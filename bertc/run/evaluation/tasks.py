@@ -163,7 +163,7 @@ def evaluate_tasks(
         if parts:
             count = sum(size for size, _ in parts)
             losses[title] = math.fsum(size * a.loss for size, a in parts) / count
-            if not isinstance(task.answer, Score) or task.answer.logistic:  # numbers are near or far
+            if not isinstance(task.answer, Score) or task.answer.logistic:
                 accuracy[title] = math.fsum(size * a.accuracy for size, a in parts) / count
             scores[title] = by_part
     # A task that is learned from a teacher alone weighs nothing, and its loss is told all the same.
