@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -51,15 +51,11 @@ class TextSpans(NamedTuple):
         """The place of each token in that order; of padding any."""
         lane_s = torch.arange(self.seq, device=self.begins.device)
         number_t = torch.arange(self.begins.shape[1], device=self.begins.device)
-        text_bs = (self.within().long() * number_t[:, None]).sum(1)
+        within_bts = (lane_s >= self.begins[..., None]) & (lane_s <= self.last[..., None])
+        text_bs = (within_bts.long() * number_t[:, None]).sum(1)
         first_bs, last_bs = self.begins.gather(1, text_bs), self.last.gather(1, text_bs)
         step_bs = last_bs - lane_s if way == "left" else lane_s - first_bs
         return text_bs * self.seq + step_bs.clamp(0, self.seq - 1)
-
-    def within(self) -> Bool[Tensor, "b t s"]:
-        """True at the positions of each text."""
-        lane_s = torch.arange(self.seq, device=self.begins.device)
-        return (lane_s >= self.begins[..., None]) & (lane_s <= self.last[..., None])
 
 
 def text_spans(inputs: EncoderInputs, most: int) -> TextSpans:

@@ -207,5 +207,4 @@ class Encoder(BodyModule):
     def pool_tokens(self, states: Tensor) -> Tensor:
         """States (..., h) of tokens after its layer."""
         assert self.pooler is not None, "only a pooler is of tokens too"
-        pooled: Tensor = self.pooler(states)
-        return pooled
+        return self.pooler(states)

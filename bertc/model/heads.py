@@ -195,8 +195,7 @@ class Ends(Linear):
         mixed_bpsw = activate(self.activation, own_bsw[:, None] + given_bpw[:, :, None])
         if self.norm is not None:
             mixed_bpsw = self.norm(mixed_bpsw)
-        scores_bps: Tensor = self(mixed_bpsw)[..., 0]
-        return scores_bps.float()
+        return self(mixed_bpsw)[..., 0].float()
 
 
 class Answered(Linear):

@@ -3,7 +3,7 @@
 Axes: b batch, q queries, k keys, h hidden, w widths of all heads, j outputs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -84,10 +84,7 @@ class Stream:
         return (numbers_j.softmax(0) if self.kind.softmax else numbers_j).unbind()
 
     def _sum(
-        self,
-        sources: tuple[int, ...],
-        shares: tuple[Tensor, ...] | list[Tensor],
-        total: Tensor | None = None,
+        self, sources: tuple[int, ...], shares: Sequence[Tensor], total: Tensor | None = None
     ) -> Tensor:
         for source, share in zip(sources, shares, strict=True):
             x = self.outputs[source]

@@ -33,18 +33,12 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.written import Program
 from bertc.ir.vocabulary import WordPiece
-from bertc.learn.objectives import MicroBatch, Predictions, corrupt, mask_key
+from bertc.learn.objectives import MicroBatch, corrupt, mask_key
+from bertc.learn.objectives.targets import Predictions
 from bertc.learn.step.feed import Feed, to_inputs
 from bertc.learn.step.micro_batches import split
-from bertc.machine.machine import (
-    detect,
-    device_here,
-    dtype_of,
-    finish,
-    kernels,
-    make_plan,
-    matmul_flops_per_second,
-)
+from bertc.machine import machine
+from bertc.machine.machine import detect, dtype_of, kernels, make_plan
 from bertc.machine.memory import begin_peak, keep_freed_memory, peak_beyond
 from bertc.model import build
 from bertc.run.beginning.synthetic import RandomText, first_step, unlearned, unlearned_vocab
@@ -81,13 +75,19 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
     if len(by_direction(stage)) > 1:
         raise DataError("transformers reads a batch in one direction alone", help=OTHERWISE)
     networks = stage.networks()
+    models = tuple(_described(family, vocabulary, network) for network in networks)
     tied = networks[0].ties if networks[1:] else ()
     of_all = any(tie.covers("embeddings.norm.weight") for tie in tied)
+    encoder, cpu, key = transformer(program), torch.device("cpu"), mask_key(program.run.seed)
+    text, vocab = RandomText(stage, encoder.vocab_size), unlearned_vocab(encoder.vocab_size, cpu)
+    masked = (
+        corrupt(stage, part, vocab, key) for part in split(to_inputs(text.train(0), cpu), rows)
+    )
     return Counterpart(
-        tuple(_described(family, vocabulary, network) for network in networks),
+        models,
         tuple(network.terms[0].weight for network in networks),
         "embeddings" if of_all else "tokens" * bool(tied),
-        tuple(_batch(program, family.labels, rows)),
+        tuple(_arguments(stage, encoder.segments, part, family.labels) for part in masked),
     )
 
 
@@ -106,17 +106,6 @@ def _described(family: Family, vocabulary: Wordless, model: Network) -> tuple[st
             help=OTHERWISE,
         )
     return chosen.name, hf_config(family, body, vocabulary, chosen)
-
-
-def _batch(program: Resolved, labels: Mapping[str, str], rows: int) -> list[dict[str, Tensor]]:
-    """The first batch, masked, in micro-batches."""
-    stage, encoder, cpu = program.stages[0], transformer(program), torch.device("cpu")
-    text, vocab = (RandomText(stage, encoder.vocab_size), unlearned_vocab(encoder.vocab_size, cpu))
-    key = mask_key(program.run.seed)
-    return [
-        _arguments(stage, encoder.segments, corrupt(stage, part, vocab, key), labels)
-        for part in split(to_inputs(text.train(0), cpu), rows)
-    ]
 
 
 def _arguments(
@@ -188,7 +177,7 @@ class Stepper:
     @property
     def device(self) -> Device:
         """The figures of its device, as estimates use them."""
-        return device_here(self.machine)
+        return machine.device_here(self.machine)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -232,7 +221,7 @@ class Stepper:
 
     def matmul_rate(self) -> float:
         """The best rate of a large square product here, in FLOP/s; takes about a second."""
-        return matmul_flops_per_second(torch.device(self.plan.device), dtype_of(self.plan))
+        return machine.matmul_flops_per_second(torch.device(self.plan.device), dtype_of(self.plan))
 
 
 class Gauge:
@@ -244,7 +233,7 @@ class Gauge:
 
     def finish(self) -> None:
         """Wait until all work that was queued is done."""
-        finish(self._device)
+        machine.finish(self._device)
 
     def release(self) -> None:
         """Give memory that is not in use back to the device, for other processes."""

@@ -7,8 +7,15 @@ from torch.nn.utils.rnn import pad_sequence
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import Inputs, MicroBatch, Predictions, corrupt
-from bertc.learn.objectives.targets import Boundaries, PairTargets, ReplacedTokens
+from bertc.learn.objectives import corrupt
+from bertc.learn.objectives.targets import (
+    Boundaries,
+    Inputs,
+    MicroBatch,
+    PairTargets,
+    Predictions,
+    ReplacedTokens,
+)
 from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective
 from bertc.model import EncoderInputs, build

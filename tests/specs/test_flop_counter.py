@@ -20,9 +20,15 @@ from bertc.ir.network.table import share_by_zipf
 from bertc.ir.program.reading import by_direction
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import MicroBatch, NextTokenTargets, Predictions
 from bertc.learn.objectives.softmax import cross_entropy
-from bertc.learn.objectives.targets import Boundaries, PairTargets, ReplacedTokens
+from bertc.learn.objectives.targets import (
+    Boundaries,
+    MicroBatch,
+    NextTokenTargets,
+    PairTargets,
+    Predictions,
+    ReplacedTokens,
+)
 from bertc.learn.objectives.terms import with_output_positions
 from bertc.learn.step.objective import make_objective
 from bertc.model import EncoderInputs, Memory, PermutationMask, build

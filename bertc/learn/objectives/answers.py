@@ -251,8 +251,7 @@ def _answered(
     """Answerability scores (b, m), from the first token and the start-weighted mean state."""
     none_bmh = gather_positions(states_bsh, targets.positions)
     mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
-    scores_bm: Tensor = head(torch.cat([mean_bmh, none_bmh], dim=2))
-    return scores_bm
+    return head(torch.cat([mean_bmh, none_bmh], dim=2))
 
 
 def tokens_of_examples(targets: TaskTargets) -> Bool[Tensor, "b m s"]:

@@ -87,7 +87,11 @@ def _reading(rows: TextRows, token_ids_bs: Int[Tensor, "b s"]) -> EncoderInputs:
     stage, inputs = rows.stage, rows.inputs
     sequence_ids_bs = starts_bm = position_ids_bs = None
     if stage.pack:
-        sequence_ids_bs, ends_b1 = _number(inputs, rows.real), inputs.lengths[:, None]
+        (b, seq), ends_b1 = rows.real.shape, inputs.lengths[:, None]
+        # Examples are numbered from 1. Unused slots mark a column beyond the row, which is dropped.
+        begins = torch.zeros(b, seq + 1, dtype=torch.long, device=rows.real.device)
+        numbers_bs = begins.scatter_(1, inputs.starts, 1)[:, :seq].cumsum(1)
+        sequence_ids_bs = torch.where(rows.real, numbers_bs, 0)
         starts_bm = torch.cat([inputs.starts.minimum(ends_b1), ends_b1], dim=1)  # and of padding
     if stage.translates:  # positions restart at the translation
         text_bs = inputs.segment_ids * rows.translated[:, None]
@@ -116,12 +120,3 @@ def _either(own_b1: Bool[Tensor, "b 1"], its: Predictions, others: Predictions) 
         return torch.where(own_b1, own_bk, F.pad(others_bk, (0, wide - others_bk.shape[1])))
 
     return Predictions(*map(chosen, its[:3], others[:3]))
-
-
-def _number(inputs: Inputs, real_bs: Bool[Tensor, "b s"]) -> Int[Tensor, "b s"]:
-    """Example number of each token within its row (b, s), from 1; 0 for padding."""
-    b, seq = real_bs.shape
-    # Unused slots mark a column beyond the row, which is dropped.
-    begins = torch.zeros(b, seq + 1, dtype=torch.long, device=real_bs.device)
-    begins.scatter_(1, inputs.starts, 1)
-    return torch.where(real_bs, begins[:, :seq].cumsum(1), 0)

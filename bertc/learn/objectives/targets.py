@@ -170,9 +170,7 @@ class MicroBatch(NamedTuple):
 
 
 def scatter_tokens(
-    token_ids_bs: Int[Tensor, "b s"],
-    positions_bk: Int[Tensor, "b k"],
-    others_bk: Int[Tensor, "b k"],
+    token_ids_bs: Int[Tensor, "b s"], positions_bk: Int[Tensor, "b k"], ids_bk: Int[Tensor, "b k"]
 ) -> Int[Tensor, "b s"]:
     """Scatter ids (b, k) into token ids (b, s): never into position 0, and once per position."""
     s = token_ids_bs.shape[1]
@@ -180,4 +178,4 @@ def scatter_tokens(
     again_bk = F.pad(positions_bk.diff(dim=1) == 0, (1, 0), value=False)
     slots_bk = torch.where((positions_bk > 0) & ~again_bk, positions_bk, s)
     wider = torch.cat([token_ids_bs, token_ids_bs[:, :1]], dim=1)
-    return wider.scatter_(1, slots_bk, others_bk)[:, :s]
+    return wider.scatter_(1, slots_bk, ids_bk)[:, :s]

@@ -18,19 +18,11 @@ from bertc.ir.program.reading import by_direction, rows_by_direction
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.learn.optim.optimizers import Guard, UpdateRule, clip, clip_tensors, gradient_norm, guard
+from bertc.learn.step import objective as losses
 from bertc.learn.step.engines import Engine, Objective
 from bertc.learn.step.feed import Batch
 from bertc.learn.step.memory import Remembered, joined, with_counts
 from bertc.learn.step.micro_batches import corruption
-from bertc.learn.step.objective import (
-    batch_vectors,
-    beside_all,
-    compares,
-    counts,
-    divisors,
-    kinds,
-    remembering,
-)
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model import Memory, Model
 from bertc.model.body import profile_as
@@ -88,7 +80,8 @@ class TrainStep:
             stage, vocab, self._run_seed, microbatch, self._first, self._remembered
         )
         """The function from inputs to the micro-batches of a step."""
-        self._batch_vectors = self._engine.wrap_for_inference(partial(batch_vectors, model, stage))
+        vectors = partial(losses.batch_vectors, model, stage)
+        self._batch_vectors = self._engine.wrap_for_inference(vectors)
 
     def __call__(
         self, batch: Batch, step: int, rate: float, meanwhile: Callable[[], None] | None = None
@@ -99,7 +92,7 @@ class TrainStep:
         weights are as before. So they are if a loss or the gradient is not finite (DataError), or
         if a stop was requested between two micro-batches (StoppedError).
         """
-        stage, names = self.stage, kinds(self.stage)
+        stage, names = self.stage, losses.kinds(self.stage)
         # Fewer than the process with most examples has: all take part in as many.
         distributed = self._ranks.is_distributed
         missing = self._most_parts - len(batch.micro_batches) if distributed else 0
@@ -124,7 +117,7 @@ class TrainStep:
         totals, (squared, *flags) = all_numbers[:terms], all_numbers[terms : len(shared)]
         flat = all_numbers[len(shared) :]
         counted, *parts = [flat[i : i + terms] for i in range(0, len(flat), terms)]
-        divided_by = divisors(stage, torch.tensor(counted)).tolist()
+        divided_by = losses.divisors(stage, torch.tensor(counted)).tolist()
         grad_norm = math.sqrt(squared / self._copies) if squared >= 0 else math.nan
         self._refuse_non_finite(totals, parts, grad_norm, step, batch)
 
@@ -178,9 +171,9 @@ class TrainStep:
         """
         self._drop_gradients()
         # Each term is a mean over the predictions of the whole batch, so counts come first.
-        counts_t = counts(self.stage, micro_batches)
+        counts_t = losses.counts(self.stage, micro_batches)
         self._ranks.add(counts_t)
-        divisors_t = divisors(self.stage, counts_t)
+        divisors_t = losses.divisors(self.stage, counts_t)
         weights = [term.weight * self._ranks.world.size for term in self.stage.objective]
         factors_t = torch.stack([w / n for w, n in zip(weights, divisors_t, strict=True)])
         sums, last = [], len(micro_batches) + missing - 1
@@ -188,11 +181,11 @@ class TrainStep:
         memories: list[Memory | None] = []
         # Predictions of the one that is repeated have been counted.
         parts = micro_batches + with_counts(micro_batches[-1:] * missing, self.stage)
-        if compares(self.stage, parts[0]) and (last or self._ranks.is_distributed):
+        if losses.compares(self.stage, parts[0]) and (last or self._ranks.is_distributed):
             parts = self._beside_all(parts, len(micro_batches), step)
         for index, part in enumerate(parts):
             self._ranks.stop.check()  # with several processes the request is not yet agreed on here
-            part = remembering(part, before[min(index, len(before) - 1)])
+            part = losses.remembering(part, before[min(index, len(before) - 1)])
             repeated = index >= len(micro_batches)
             self._seed(step, index)
             with nullcontext() if index == last else self._engine.accumulating():
@@ -213,7 +206,7 @@ class TrainStep:
             # Without gradients other kernels run, which draw other dropout. No name holds a graph.
             vectors, scores = (tensor.detach() for tensor in self._batch_vectors(part))
             of_parts.append((vectors, scores))
-        return beside_all(parts, of_parts[:unrepeated], self.stage.batch, self._ranks)
+        return losses.beside_all(parts, of_parts[:unrepeated], self.stage.batch, self._ranks)
 
     def _seed(self, step: int, index: int) -> None:
         """Seed the dropout of a micro-batch of this process."""
@@ -242,7 +235,7 @@ class TrainStep:
 
     def _fault(self, totals: list[float], parts: list[list[float]], inputs: Inputs | None) -> str:
         """Name the loss or gradient that is not finite, and its examples if they are known here."""
-        names = kinds(self.stage)
+        names = losses.kinds(self.stage)
         ids = inputs.example_ids.tolist() if inputs and not by_direction(self.stage)[1:] else []
         fault, where = (
             f"the gradient of {' + '.join(names)} is not finite though the loss is",

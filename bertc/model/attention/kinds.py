@@ -149,7 +149,7 @@ class DisentangledAttention(ProjectedAttention[nodes.DisentangledAttention, Dise
             for name in ("distance.weight", "norm.weight", "norm.bias")
         )
         normed_rh = F.layer_norm(table_rh, table_rh.shape[1:], scale_h, shift_h, self.eps)
-        return DisentangledContext(allowed, has_keys, normed_rh, _rows_between(kind, inputs))
+        return DisentangledContext(allowed, has_keys, normed_rh, _rows_of(kind, inputs))
 
     def mix(self, projected: Projected, context: DisentangledContext) -> Float[Tensor, "b q w"]:
         query, key, value = (split_heads(y, self.heads) for y in projected)
@@ -221,9 +221,7 @@ class _Picked(torch.autograd.Function):
         return slope_bnsr.scatter_add_(3, row_bnsk, upstream_bnsk), None
 
 
-def _rows_between(
-    kind: nodes.DisentangledAttention, inputs: EncoderInputs
-) -> Int[Tensor, "#b 1 q k"]:
+def _rows_of(kind: nodes.DisentangledAttention, inputs: EncoderInputs) -> Int[Tensor, "#b 1 q k"]:
     """The table's row for the distance from each query to each key."""
     device, farthest = inputs.token_ids.device, kind.distance
     at_bs = inputs.position_ids

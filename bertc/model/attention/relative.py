@@ -189,16 +189,14 @@ def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[Tensor, "b
     return (inputs.in_queries(ids_bs)[:, :, None] == keys_bk[:, None, :])[:, None].to(dtype)
 
 
-def relative_shift(
-    scores_nbql: Float[Tensor, "n b q l"], keys: int
-) -> Float[Tensor, "n b q {keys}"]:
+def relative_shift(x_nbql: Float[Tensor, "n b q l"], keys: int) -> Float[Tensor, "n b q {keys}"]:
     """Convert scores by distance (n, b, q, l) to scores by key (n, b, q, k).
 
     The keys of a query begin one entry before those of the query before it; the last one's at 0.
     """
-    _, _, q, l = scores_nbql.shape
+    _, _, q, l = x_nbql.shape
     # Rows concatenated and cut one shorter: each moves one place against the one before.
-    flat = scores_nbql.flatten(2)[..., q - 1 : q - 1 + q * (l - 1)]
+    flat = x_nbql.flatten(2)[..., q - 1 : q - 1 + q * (l - 1)]
     return torch.unflatten(flat, 2, (q, l - 1))[..., :keys]
 
 

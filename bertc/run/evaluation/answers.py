@@ -23,14 +23,8 @@ from bertc.ir.learning.vector_task import Embed, Rerank, ScoreActivation
 from bertc.learn.objectives.softmax import similarities
 from bertc.tasks.examples.task import TaskBatch
 from bertc.tasks.examples.task_rows import TaskRows
-from bertc.tasks.layouts.example import (
-    AnswerValue,
-    Example,
-    Examples,
-    QuestionExample,
-    SearchExample,
-    TextExample,
-)
+from bertc.tasks.layouts import example as layouts
+from bertc.tasks.layouts.example import AnswerValue, Example, Examples, SearchExample
 from bertc.tasks.metrics.calibration import NO_FIT, HeadFit, probabilities
 from bertc.tasks.metrics.metrics import MOST_RANKED
 from bertc.tasks.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
@@ -174,7 +168,7 @@ def _decoded(
     rows: TaskRows,
     windows: list[tuple[int, tuple[NDArray[np.float64], ...]]],
 ) -> Decoded:
-    assert isinstance(example, QuestionExample), "spans need a question"
+    assert isinstance(example, layouts.QuestionExample), "spans need a question"
     places = [
         Window(int(rows.firsts[row]), rows.offsets[rows.begins[row] : rows.begins[row + 1]])
         for row, _ in windows
@@ -211,7 +205,7 @@ def _score_related(
     if isinstance(examples[0], SearchExample):
         searched = [example for example in examples if isinstance(example, SearchExample)]
         return found(task, searched, _vectors(rows, scores_said))
-    related = [example for example in examples if isinstance(example, TextExample)]
+    related = [example for example in examples if isinstance(example, layouts.TextExample)]
     vectors, texts = _vectors(rows, scores_said), len(rows.owners) // len(related)
     scored = all(example.answer is not None for example in related)
     ordered = scored and task.loss == "order"

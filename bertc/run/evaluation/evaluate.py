@@ -22,7 +22,8 @@ from bertc.base.storage.paths import StrPath
 from bertc.ir.methods.pruning import units
 from bertc.ir.program.reading import stand_in
 from bertc.ir.program.resolved import Resolved
-from bertc.learn.objectives import Losses, MicroBatch, NextTokenTargets
+from bertc.learn.objectives import Losses, MicroBatch
+from bertc.learn.objectives.targets import NextTokenTargets
 from bertc.learn.step.feed import vocab_tensors
 from bertc.learn.step.objective import make_objective
 from bertc.machine.display import Display, choose
@@ -150,7 +151,7 @@ def _as_in_training(run: OpenRun, manner: Manner, display: Display, details: Det
         if not any(task_set.parts for task_set in run.data.sets):
             raise nothing_to_judge_by(run.stage.tasks[0])
         evaluation = evaluate_tasks(
-            run.model, run.stage, run.data, run.stop, progress=display, details=details
+            run.model, run.stage, run.data, run.ranks.stop, progress=display, details=details
         )
         return evaluation, sources_told(run.data), None
     evaluation, seconds = _of_text(run, run.data, manner, display)

@@ -135,7 +135,6 @@ class OpenRun(NamedTuple):
     microbatch: int
     examples: int
     ranks: ProcessGroup
-    stop: Stop
 
 
 @contextmanager
@@ -148,7 +147,12 @@ def open_run(
         lock = at.read_lock()
         ranks = ProcessGroup(0, World(), stop)
         plan = plan_of(resolved, machine, lock, display, ranks.world)
-        model, trained = _loaded(at.path), resolved.trained_at(step)
+        model, trained = load(at.path), resolved.trained_at(step)
+        if lacking := model.lacking():
+            raise DataError(
+                f"the folder has no head for {' or '.join(lacking)}: its loss would be random",
+                help=f'train the head: init="{at.path}" objective={"+".join(lacking)}',
+            )
         model.to(plan.device).compute_dtype = dtype_of(plan)
         index = resolved.stages.index(trained)
         if trained.tasks:
@@ -170,7 +174,7 @@ def open_run(
             program = evaluated_alone(resolved, stage, at.path, how.data)
             data, stage = prepare(program, where, watched, networks).stages[0], program.stages[0]
         microbatch, examples = plan.microbatches[index], resolved.run.eval_examples
-        yield OpenRun(model, stage, data, microbatch, examples, ranks, stop)
+        yield OpenRun(model, stage, data, microbatch, examples, ranks)
 
 
 def read_text(at: RunFolder, resolved: Resolved, cache: Path, progress: Progress) -> PreparedCorpus:
@@ -184,13 +188,3 @@ def read_text(at: RunFolder, resolved: Resolved, cache: Path, progress: Progress
             help="restore the files: otherwise held-out text may overlap with training text",
         )
     return corpus
-
-
-def _loaded(folder: Path) -> Model:
-    model = load(folder)
-    if lacking := model.lacking():
-        raise DataError(
-            f"the folder has no head for {' or '.join(lacking)}: its loss would be random",
-            help=f'train the head: init="{folder}" objective={"+".join(lacking)}',
-        )
-    return model

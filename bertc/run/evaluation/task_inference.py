@@ -17,14 +17,8 @@ from bertc.ir.learning.vector_task import Embed
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import MicroBatch
-from bertc.learn.objectives.answers import (
-    ENDS,
-    SpanScores,
-    TaskTensors,
-    answer_losses,
-    answer_scores,
-    span_scores,
-)
+from bertc.learn.objectives import answers as scoring
+from bertc.learn.objectives.answers import SpanScores, TaskTensors
 from bertc.learn.objectives.term import HeadInput
 from bertc.learn.objectives.terms import joined, states_of
 from bertc.learn.objectives.text.pairs import EmbedTensors
@@ -116,11 +110,11 @@ def outputs(
     tensors, head = TaskTensors(task), model.heads[task.title]
     layers = (*last, *tensors.taken(outputs, learned=True))
     states = tensors.read(targets, HeadInput(layers, micro_batch, head, model.encoder))
-    loss = tensors.loss(answer_losses(task, targets, states, head), targets)
+    loss = tensors.loss(scoring.answer_losses(task, targets, states, head), targets)
     sums = torch.stack([loss.sum, loss.correct, loss.count, tensors.count(targets)])
     if not isinstance(task.answer, Span):
-        return answer_scores(task.answer, states, head), sums
-    return span_scores(targets, states, head), sums
+        return scoring.answer_scores(task.answer, states, head), sums
+    return scoring.span_scores(targets, states, head), sums
 
 
 def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
@@ -131,6 +125,6 @@ def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
         return scores.starts, scores.ends
     start_rp = scores.starts.log_softmax(1).gather(1, scores.likeliest)
     end_rps = scores.ends.log_softmax(2)
-    end_rpe, at_rpe = end_rps.topk(min(ENDS, end_rps.shape[2]), dim=2)
+    end_rpe, at_rpe = end_rps.topk(min(scoring.ENDS, end_rps.shape[2]), dim=2)
     answered = () if scores.answered is None else (-scores.answered,)
     return start_rp, scores.likeliest, end_rpe, at_rpe, *answered

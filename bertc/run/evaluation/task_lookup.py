@@ -4,13 +4,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bertc.base.diagnostics import (
-    DataError,
-    Diagnostics,
-    MissingColumnError,
-    MissingInputError,
-    UsageError,
-)
+from bertc.base import diagnostics
+from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.learning.answer import alike, label_names
 from bertc.ir.learning.custom_task import AnyTask, Classify, Many, Tag
 from bertc.ir.learning.objective import Term
@@ -78,7 +73,7 @@ def columns_told(task: AnyTask, with_labels: bool = False) -> Iterator[None]:
     """Inside this block, extend the error for a missing column by how to name all columns."""
     try:
         yield
-    except MissingColumnError as error:
+    except diagnostics.MissingColumnError as error:
         columns = f'--task "{own_form(task, with_labels)}" names the columns to read'
         raise DataError(error.message, help=f"{error.help}; {columns}") from None
 
@@ -105,9 +100,9 @@ def own_form(task: AnyTask, with_labels: bool) -> str:
 
 def one_program(setting: str, value: str) -> Program:
     """The program of one setting, as an option of its name says it."""
-    diagnostics = Diagnostics()
-    programs = load(f"{setting}={value}", (), diagnostics)
-    diagnostics.raise_if_any()
+    findings = diagnostics.Diagnostics()
+    programs = load(f"{setting}={value}", (), findings)
+    findings.raise_if_any()
     if len(programs) != 1:
         raise UsageError(f"--{setting} is one value, not a list of {len(programs)}")
     return programs[0]

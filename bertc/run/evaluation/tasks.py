@@ -30,13 +30,8 @@ from bertc.tasks.examples.task_sets import draw_scored_sample
 from bertc.tasks.layouts.example import AnswerValue, Examples, TextExample, asked, gold
 from bertc.tasks.layouts.parts import read_examples, scored_parts
 from bertc.tasks.layouts.table import source_name
-from bertc.tasks.metrics.calibration import (
-    NO_FIT,
-    LabelScores,
-    expected_error,
-    fitted,
-    probabilities,
-)
+from bertc.tasks.metrics import calibration
+from bertc.tasks.metrics.calibration import LabelScores
 from bertc.tasks.metrics.metrics import AnswerValues, ByClass, by_class, judge
 from bertc.text.cache.store import Progress, Silent
 from bertc.text.vocab.vocabulary import vocabulary_of
@@ -65,16 +60,14 @@ class Details:
         right_nc = _right(task, examples)
         fit = fit_of_head(self.run, model, task.title)
         if self.fits:
-            fit = fitted(answers.scores, right_nc, several)
+            fit = calibration.fitted(answers.scores, right_nc, several)
             try:
                 write_fit(self.run, model, task.title, fit)
             except CannotWriteError as error:
                 self.notes.append(f"not saved for predictions: {error.message}")
-        parts_nc = probabilities(answers.scores, several, NO_FIT)
-        errors = [
-            expected_error(probabilities(answers.scores, several, of), right_nc, several)
-            for of in (NO_FIT, fit)
-        ]
+        fits = calibration.NO_FIT, fit
+        parts = [calibration.probabilities(answers.scores, several, of) for of in fits]
+        errors = [calibration.expected_error(of_nc, right_nc, several) for of_nc in parts]
         line = f"{where}: calibration error {errors[0]:.3f}"
         if fit.temperature != 1:
             on = "fitted here" if self.fits else "of dev"
@@ -85,8 +78,8 @@ class Details:
             scores = judge(task, examples, after)
             told = ", ".join(f"{metric} {value:.4f}" for metric, value in scores.items())
             self.notes.append(f"{where}: {told} with the thresholds {thresholds(task, fit)}")
-            self.notes += _alike(where, task.answer.names, parts_nc)
-        self.notes += _worst(where, examples, answers, np.abs(parts_nc - right_nc).max(1))
+            self.notes += _alike(where, task.answer.names, parts[0])
+        self.notes += _worst(where, examples, answers, np.abs(parts[0] - right_nc).max(1))
 
 
 def _right(task: AnyTask, examples: Examples) -> LabelScores:

@@ -23,14 +23,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bertc.base.diagnostics import (
-    BertcError,
-    CannotWriteError,
-    LostStoreError,
-    MissingInputError,
-    StoppedError,
-    UsageError,
-)
+from bertc.base import diagnostics
+from bertc.base.diagnostics import MissingInputError, StoppedError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.durable import lock
 from bertc.base.storage.paths import StrPath, files_matching, is_file, is_folder, is_taken
@@ -116,7 +110,7 @@ class RunFolder:
             durable.make_folder(self.path)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise CannotWriteError(
+            raise diagnostics.CannotWriteError(
                 f"cannot write in {self.path}: {error.strerror}", help="choose another --out"
             ) from error
         try:
@@ -138,10 +132,10 @@ class RunFolder:
         """Leave the reason in the folder if an error ends the run."""
         try:
             yield
-        except (StoppedError, LostStoreError):
+        except (StoppedError, diagnostics.LostStoreError):
             raise
         except Exception as error:
-            with suppress(OSError, BertcError):
+            with suppress(OSError, diagnostics.BertcError):
                 durable.replace(self.failure, f"{error}\n".encode(errors="replace"))
             raise
 

@@ -141,11 +141,9 @@ def _losses(
     return Predicted(losses_m, likeness_mc.argmax(1) == 0)
 
 
-def margin_mse(
-    likeness_mc: Float[Tensor, "m c"], told_mc: Float[Tensor, "m c"]
-) -> Float[Tensor, "m"]:
+def margin_mse(own_mc: Float[Tensor, "m c"], told_mc: Float[Tensor, "m c"]) -> Float[Tensor, "m"]:
     """Squared errors (m,) of the positive's lead over each negative (Hofstaetter et al. 2020)."""
-    leads_mc, told_leads_mc = (x[:, :1] - x[:, 1:] for x in (likeness_mc, told_mc))
+    leads_mc, told_leads_mc = (x[:, :1] - x[:, 1:] for x in (own_mc, told_mc))
     return (leads_mc - told_leads_mc).square().mean(1)
 
 

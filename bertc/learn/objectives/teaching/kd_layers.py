@@ -4,7 +4,7 @@ Axes: b rows, s positions of a row, k tokens of a row that are compared, h hidde
 """
 
 from abc import abstractmethod
-from typing import Any, Literal, TypeVar, assert_never
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -150,17 +150,9 @@ def _by_layer(outputs: tuple[Tensor, ...], layers: tuple[int, ...]) -> dict[int,
 
 def _factors(which: Related, of: Projected, positions_bk: Int[Tensor, "b k"] | None) -> Factors:
     """The factors of a relation; queries are those at some positions, None: all."""
-    match which:
-        case "attention":
-            left_bsw, right_bsw = of.queries, of.keys
-        case "queries":
-            left_bsw = right_bsw = of.queries
-        case "keys":
-            left_bsw = right_bsw = of.keys
-        case "values":
-            left_bsw = right_bsw = of.values
-        case _:
-            assert_never(which)
+    left_bsw = right_bsw = of.queries if which == "attention" else getattr(of, which)
+    if which == "attention":
+        right_bsw = of.keys
     left_bsw = _at(left_bsw, positions_bk)
     # The compiler traces no function that is given one tensor twice.
     return Factors(left_bsw, right_bsw.view_as(right_bsw))

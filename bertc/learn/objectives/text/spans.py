@@ -53,9 +53,8 @@ def span_keys(
     end_bd = end_bd.minimum(next_stop(text).gather(1, anchor_bd))
     end_bd = torch.where(text.allowed.gather(1, anchor_bd), end_bd, 0)
 
-    holds_bde = (first_bd[:, None, :] <= anchor_bd[:, :, None]) & (
-        anchor_bd[:, :, None] < end_bd[:, None, :]
-    )
+    anchor_bd1 = anchor_bd[:, :, None]
+    holds_bde = (first_bd[:, None, :] <= anchor_bd1) & (anchor_bd1 < end_bd[:, None, :])
     end_bd = torch.where(draws.first_come(holds_bde), end_bd, 0)
 
     arrival_bs = draws.earliest_cover(first_bd, end_bd, seq)
