@@ -18,16 +18,8 @@ from bertc.check.passes.changing.beginning import vectors as vectors_fit
 from bertc.hub.leaving.target import remark_own_layout
 
 PACKAGE = Path(__file__).parents[2] / "bertc"
-LOOKS_FOR_FILES = ("E307", "E308")
-"""Codes of ``bertc check`` alone: the other examples name files that are not there."""
 OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287")
 """Codes that compare a network with that of another spec."""
-OF_COUNTS = ("E332", "R127")
-"""Codes of what reading a text tells."""
-OF_BUDGETS = ("E119",)
-"""Codes of numbers of steps that follow from a budget."""
-OF_VECTORS = ("E400", "E401")
-"""Codes of files of word vectors."""
 
 
 def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
@@ -39,21 +31,21 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(folder)
     diagnostics = Diagnostics()
     programs = lang.load("example.bertc", (), diagnostics)[:1]
-    for program in equalise(programs, diagnostics) if code in OF_BUDGETS else programs:
+    for program in equalise(programs, diagnostics) if code == "E119" else programs:
         if code == "E309":
             read_files([program.settings["objective"]], diagnostics)
             break
         known = filled_in(program, diagnostics) if code in OF_TEACHERS else program
-        if code in OF_COUNTS:
+        if code in ("E332", "R127"):  # what reading a text tells
             monkeypatch.setattr(counts, "LITTLE_BYTES", 0)
             how = {"sparing": code == "R127", "too_much": set()}
             known = counts.with_text_counts(program, diagnostics, **how)
         complete = passes.complete(known, diagnostics)
-        if code in OF_VECTORS:
+        if code in ("E400", "E401"):  # of files of word vectors
             vectors_fit(complete, diagnostics)
         if code == "R129":
             look_at_text(complete, diagnostics)
-        if code in LOOKS_FOR_FILES:
+        if code in ("E307", "E308"):  # elsewhere files are named that are not there
             passes.missing_inputs(complete, diagnostics)
         if code == "R108":
             remark_own_layout(complete, passes.assemble(complete), diagnostics)

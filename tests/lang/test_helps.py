@@ -19,14 +19,8 @@ from bertc.check import passes
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
-from bertc.lang.helps import (
-    alternatives,
-    own_name,
-    settings_written,
-    with_edits,
-    write_settings_in,
-    written_settings,
-)
+from bertc.lang import helps
+from bertc.lang.helps import alternatives, own_name, settings_written, with_edits
 from bertc.lang.read import shapes
 from bertc.lang.read.tree import Block, Setting
 from bertc.lang.write.show import show_value
@@ -60,7 +54,7 @@ class Written:
 
     def settings(self) -> list[Setting]:
         """Those of the spec and of its blocks, by their own names."""
-        return written_settings(lang.parse(self.spec, diagnostics=Diagnostics()))
+        return helps.written_settings(lang.parse(self.spec, diagnostics=Diagnostics()))
 
     def blocks(self, span: Span) -> set[str]:
         """Names of the blocks that a span touches: ``generator { ... }`` is a setting."""
@@ -88,7 +82,7 @@ class Written:
             else:
                 rest.append(setting.span.text)
         source = Source("<spec>", f"{self.spec}\n")
-        spec = with_edits(source.text, write_settings_in(source, " ".join(rest), at))
+        spec = with_edits(source.text, helps.write_settings_in(source, " ".join(rest), at))
         return Written(spec.rstrip("\n"), tuple(sets), self.throughout)
 
 
@@ -244,7 +238,7 @@ def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task):
 
 
 @pytest.mark.parametrize(
-    ("spec", "code", "helps"),
+    ("spec", "code", "meant"),
     [
         ("init='runs/base' positions=64 seq=128 vocab=1k", "E203", ["seq=64"]),
         ("layers=2 lr=1e-3 hidden=64", "", ["optimizer=adamw(..., lr=1e-3)"]),
@@ -256,6 +250,6 @@ def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task):
         ("task=embed('a.tsv')+embed('b.tsv')", "E207", ["name=embed2"]),
     ],
 )
-def test_helps_are_what_people_meant(spec, code, helps):
+def test_helps_are_what_people_meant(spec, code, meant):
     found, _ = Written(spec).found
-    assert [each.help for each in found if each.code.startswith(code)] == helps
+    assert [each.help for each in found if each.code.startswith(code)] == meant

@@ -12,7 +12,7 @@ from bertc.learn.objectives.draws import another, below, bits, unit
 from bertc.learn.objectives.text.plm import chained, find_spans, shuffle_ranks
 from bertc.model import PermutationMask
 from tests.learn.material import CLS, SEP, chosen, corrupted, program, rows, vocab
-from tests.learn.references import words_of
+from tests.learn.samples import words_of
 
 SEQ = 96
 

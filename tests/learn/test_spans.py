@@ -13,7 +13,7 @@ from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.learn.objectives.draws import earliest_cover, first_come, union
 from bertc.learn.objectives.text.choice import Text, Words, find_text, find_words, next_stop
 from bertc.learn.objectives.text.spans import _draw, lengths_below, ngram_draws
-from tests.learn import references
+from tests.learn import samples
 from tests.learn.material import CONTINUES, MASK, ORDINARY, chosen, corrupted, rows, vocab
 from tests.learn.samples import draw_order, sample
 
@@ -27,7 +27,7 @@ def test_spans_are_those_of_the_loop(p, span):
     anchors, lengths = case.span_draws(unit)
     for row, words in enumerate(case.words_of_row):
         budget = int(case.budget[row])
-        wanted = references.spans(words, anchors[row], lengths[row], budget)
+        wanted = samples.spans(words, anchors[row], lengths[row], budget)
         assert set(marks[row].nonzero()[:, 0].tolist()) == wanted
 
 
@@ -148,7 +148,7 @@ def test_ngrams_are_those_of_the_loop(p, most):
     differing = 0
     for row, words in enumerate(case.words_of_row):
         order, budget = draw_order(case, row), int(case.budget[row])
-        wanted = references.ngrams(words, order, chances[row], most, budget)
+        wanted = samples.ngrams(words, order, chances[row], most, budget)
         given = set(marks[row].nonzero()[:, 0].tolist())
         # Only the last few tokens of a budget can be missed, once in a thousand rows.
         assert given <= wanted
@@ -231,7 +231,7 @@ def test_words_are_taken_in_random_order_while_they_fit(p: float) -> None:
     case = sample(rows(400, 48), p, vocab())
     marks = case.whole_words()
     for row, words in enumerate(case.words_of_row):
-        wanted = references.whole_words(words, draw_order(case, row), case.budget[row])
+        wanted = samples.whole_words(words, draw_order(case, row), case.budget[row])
         assert set(marks[row].nonzero()[:, 0].tolist()) == wanted
 
 

@@ -99,8 +99,7 @@ def test_a_trimmed_vocabulary_reads_the_text_it_was_made_for_as_before(kind, sha
         # Other text of the same characters is spelled, if in smaller pieces.
         spelled = made.tokenizer.encode("".join(lines()[40].split()[0][::-1]).strip(".!?"))
         assert made.unk not in spelled.ids
-    with pytest.raises(DataError, match="no room"):
-        changed.trim_tokenizer(base, counts, 3)
+    pytest.raises(DataError, changed.trim_tokenizer, base, counts, 3).match("no room")
 
 
 def test_unused_tokens_give_way_to_words_before_the_table_grows() -> None:
@@ -119,8 +118,7 @@ def test_unused_tokens_give_way_to_words_before_the_table_grows() -> None:
     text = ["ab ab ab a", "cab cab", "abca", "bcb bcb"]
     assert changed.words_in_text(base, text, 2) == ["bcb", "cab"]
     for bad, message in (("", "no words"), ("a b", "words.txt:1"), ("a\nb", "all 2 words")):
-        with pytest.raises(DataError, match=message):
-            changed.words_in_file(base, "words.txt", bad)
+        pytest.raises(DataError, changed.words_in_file, base, "words.txt", bad).match(message)
 
 
 def test_rows_of_another_tokenizer_are_those_of_equal_tokens_and_sums() -> None:

@@ -1,7 +1,6 @@
 """Examples that are made: changed copies by their address, and hard negatives by a search."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -11,10 +10,10 @@ import pytest
 from bertc.base.diagnostics import DataError
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation, EditedCopies, ReplacedCopies
 from bertc.ir.learning.mining import Mined
-from bertc.tasks.examples.copies import Copier, SplitText, edit, replaceable, replaced, split_text
+from bertc.tasks.examples.copies import Copier, edit, replaceable, replaced, split_text
 from bertc.tasks.examples.mined import mined
 from bertc.tasks.layouts.example import TextExample
-from bertc.text.cache.store import Progress, Silent
+from bertc.text.cache.store import Silent
 from bertc.text.vocab.static_vectors import nearest_words, read_vectors
 from tests.text.test_prepare import Notes
 
@@ -31,14 +30,7 @@ class Toy:
     def digest(self, folder: str) -> str:
         return f"{folder} {self.weights}"
 
-    def candidates(
-        self,
-        folder: str,
-        texts: Sequence[SplitText],
-        places: Sequence[Sequence[int]],
-        number: int,
-        progress: Progress,
-    ) -> Iterator[Mapping[int, tuple[str, ...]]]:
+    def candidates(self, folder, texts, places, number, progress):
         self.asked += 1
         for text, of_text in zip(texts, places, strict=True):
             yield {at: ("geese", "ducks")[:number] for at in of_text if len(text.words[at]) < 5}
@@ -71,8 +63,7 @@ def test_words_are_masked_and_an_ngram_is_a_run_of_one_to_five() -> None:
     words = [word for copy in copies for word in copy.replace(MASK, f" {MASK}").split()]
     assert len(words) == len(text.words) * 4000
     assert words.count(MASK) / len(words) == pytest.approx(0.2, abs=0.01)
-    text = split_text("a b c d e f g h")
-    node = EditedCopies(mask=0, ngram=0.25)
+    text, node = split_text("a b c d e f g h"), EditedCopies(mask=0, ngram=0.25)
     copies = [edit(node, text, MASK, Random(seed)) for seed in range(4000)]
     short = [copy for copy in copies if copy != text.text]
     assert len(short) == pytest.approx(1000, abs=100)
@@ -101,7 +92,7 @@ def test_copies_are_a_function_of_their_address(tmp_path: Path) -> None:
     assert {each.texts for each in added} < {each.texts for each in longer}
     other = Augmentation(weight=3, copies=EditedCopies(seed=1))
     assert copier(tmp_path / "a").copies("x", examples(), (other,)) != added
-    assert all(each.answer == "yes" for each in added if isinstance(each, TextExample))
+    assert {each.answer for each in added} == {"yes"}
     assert copier(tmp_path).copies("x", examples(), UNCHANGED) == []
     # They are made once, and again with other weights.
     source, networks, changed = (Augmentation(copies=ReplacedCopies(model="t")),), Toy(), Toy("b")
@@ -115,11 +106,7 @@ def test_a_share_of_the_examples_and_of_pairs_each_text_in_turn(tmp_path: Path) 
     pairs = examples(20, pair=True)
     added = copier(tmp_path).copies("x", pairs, (source,))
     assert len({copy.key.split(",")[0] for copy in added}) == 10
-    turns = Counter(
-        tuple(MASK in text for text in each.texts)
-        for each in added
-        if isinstance(each, TextExample)
-    )
+    turns = Counter(tuple(MASK in text for text in each.texts) for each in added)
     # Copies of all masks repeat each other, so one of each sort is left of an example.
     assert turns == {(True, False): 10, (False, True): 10, (True, True): 10}
 
@@ -130,18 +117,15 @@ def test_candidates_of_several_pieces_come_from_vectors_of_both_formats(tmp_path
     node = ReplacedCopies(model="m", vectors=str(file), probability=1, candidates=1)
     text = [TextExample("1", ("old barns",), None)]
     added = copier(tmp_path).copies("x", text, (Augmentation(copies=node),))
-    assert [each.texts for each in added if isinstance(each, TextExample)] == [("geese sheds",)]
-    glove, word2vec = tmp_path / "glove.txt", tmp_path / "w2v.txt"
+    assert [each.texts for each in added] == [("geese sheds",)]
     lines = "the 0.5 -1 2e-1\n. . . 1 2 3\nhens 1 0 1\nthe 9 9 9\n"
-    glove.write_text(lines)
-    word2vec.write_text("4 3\n" + lines.replace("\n", " \n"))
-    for file in (glove, word2vec):
+    for content in ("4 3\n" + lines.replace("\n", " \n"), lines):  # of word2vec, and of GloVe
+        file.write_text(content)
         found = read_vectors(str(file), Silent())
         assert found.words == ("the", ". . .", "hens")
         assert np.allclose(found.vectors, [[0.5, -1, 0.2], [1, 2, 3], [1, 0, 1]])
-    wanted = read_vectors(str(glove), Silent(), wanted={"hens", "geese"})
-    assert wanted.words == ("hens",)
-    assert read_vectors(str(glove), Silent(), most=1).words == ("the",)
+    assert read_vectors(str(file), Silent(), wanted={"hens", "geese"}).words == ("hens",)
+    assert read_vectors(str(file), Silent(), most=1).words == ("the",)
     assert nearest_words(found, {"the", "geese"}, 1) == {"the": ("hens",)}
 
 
@@ -157,11 +141,8 @@ def test_candidates_of_several_pieces_come_from_vectors_of_both_formats(tmp_path
     ],
 )
 def test_a_broken_line_of_vectors_is_named(lines: str, message: str, tmp_path: Path) -> None:
-    file = tmp_path / "v.txt"
-    file.write_text(lines)
-    with pytest.raises(DataError) as refused:
-        read_vectors(str(file), Silent())
-    assert message in refused.value.message
+    (tmp_path / "v.txt").write_text(lines)
+    pytest.raises(DataError, read_vectors, str(tmp_path / "v.txt"), Silent()).match(message)
 
 
 # Angles of texts: the cosine of two is that of their difference.
@@ -178,11 +159,10 @@ class Angles:
     def likeness(self, folder, queries, passages, progress):
         self.calls += 1
         asked, found = (
-            np.array([np.deg2rad(ANGLES[text.split()[0].lower()]) for text in texts])
+            np.deg2rad([ANGLES[text.split()[0].lower()] for text in texts])
             for texts in (queries, passages)
         )
-        cosines = np.cos(asked[:, None] - found)
-        yield from (cosines[:3].astype(np.float32), cosines[3:].astype(np.float32))
+        yield from np.split(np.cos(asked[:, None] - found).astype(np.float32), [3])
 
     def judged(self, folder, pairs):
         return [{"p": 0.9, "b": 0.89}.get(passage.split()[0], 0.2) for _, passage in pairs]
@@ -200,18 +180,15 @@ TAKEN = {
 @pytest.mark.parametrize("name", TAKEN)
 def test_negatives_are_the_nearest_that_are_not_too_near(name, tmp_path):
     arguments, expected = TAKEN[name]
-    networks = Angles()
-    found = mined(Mined(run="r", **arguments), "e", PAIRS, networks, tmp_path, Silent())
+    networks, node = Angles(), Mined(run="r", **arguments)
+    found, again = (mined(node, "e", PAIRS, networks, tmp_path, Silent()) for _ in range(2))
     assert found[0] == expected, "neither the positive nor another one of the same query"
-    again = mined(Mined(run="r", **arguments), "e", PAIRS, networks, tmp_path, Silent())
     assert (again, networks.calls) == (found, 1), "mined once, and read from the cache"
 
 
 def test_random_passages_fill_up_and_repeated_ones_are_one(tmp_path):
-    progress = Notes()
-    node = Mined(run="r", margin=0.5, number=4)
-    pairs = [*PAIRS, ("q", "P  ")]
-    found = mined(node, "e", pairs, Angles(), tmp_path, progress)
+    progress, node = Notes(), Mined(run="r", margin=0.5, number=4)
+    found = mined(node, "e", [*PAIRS, ("q", "P  ")], Angles(), tmp_path, progress)
     assert all(len({*row, "p"}) == 5 for row in (found[0], found[-1]))
     assert found[0][0] == "d", "the one at less than half of the positive's cosine"
     assert "of the negatives are random" in progress.notes[0]

@@ -1,5 +1,6 @@
 """Examples to rows: special tokens, cutting, windows, and where the answers stand."""
 
+import json
 import random
 from collections import Counter
 from itertools import pairwise
@@ -24,6 +25,7 @@ from tests.text.test_prepare import Notes
 
 WORDS = [f"w{n}" for n in range(40)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+BINARY, TAGS = (kind(train="-", labels=("x", "y")) for kind in (Classify, Tag))
 
 
 def word_tokenizer():
@@ -34,13 +36,14 @@ def word_tokenizer():
     return made
 
 
-def bert_vocabulary(tokenizer):
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
+def with_template(tokenizer, single, pair):
+    specials = [("[CLS]", 2), ("[SEP]", 3)]
+    tokenizer.post_processor = processors.TemplateProcessing(single, pair, specials)
     return from_tokenizer(tokenizer, "test")
+
+
+def bert_vocabulary(tokenizer):
+    return with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
 
 
 @pytest.fixture
@@ -53,8 +56,12 @@ def bert(tokenizer):
     return bert_vocabulary(tokenizer)
 
 
+def span_of(rows, number):
+    return slice(rows.begins[number], rows.begins[number + 1])
+
+
 def read(rows, vocabulary, number):
-    span = slice(rows.begins[number], rows.begins[number + 1])
+    span = span_of(rows, number)
     return " ".join(vocabulary.token(i) for i in rows.token_ids[span]), rows.segment_ids[span]
 
 
@@ -76,11 +83,10 @@ def test_pairs_are_those_of_the_tokenizer_itself(bert, tokenizer):
         TextExample(str(n), (text(draw, 1, 20), text(draw, 1, 20)), draw.choice("xy"))
         for n in range(200)
     ]
-    rows = encode(Classify(train="-", labels=("x", "y")), examples, bert, 16, 2)
+    rows = encode(BINARY, examples, bert, 16, 2)
     tokenizer.enable_truncation(16, strategy="longest_first")
     for number, example in enumerate(examples):
-        wanted = tokenizer.encode(*example.texts)
-        span = slice(rows.begins[number], rows.begins[number + 1])
+        wanted, span = tokenizer.encode(*example.texts), span_of(rows, number)
         assert len(wanted.ids) == len(rows.token_ids[span])
         # Where both are equally long, which one loses a token first is anyone's choice.
         lengths = [wanted.sequence_ids.count(which) for which in (0, 1)]
@@ -99,19 +105,13 @@ def test_specials_of_other_families(tokenizer):
     roberta = template_of(from_tokenizer(tokenizer, "test"))
     assert roberta.between == ((3, 3), (0, 0))
     assert (roberta.specials(1), roberta.specials(2), roberta.second) == (2, 4, 0)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="$A [SEP] [CLS]:2",
-        pair="$A [SEP] $B:1 [SEP]:1 [CLS]:2",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    vocabulary = from_tokenizer(tokenizer, "test")
+    vocabulary = with_template(tokenizer, "$A [SEP] [CLS]:2", "$A [SEP] $B:1 [SEP]:1 [CLS]:2")
     assert template_of(vocabulary).last
     examples = [TextExample("0", ("w1 w2", "w3"), "x"), TextExample("1", ("w1 w2 w4", "w3"), None)]
-    task = Classify(train="-", labels=("x", "y"))
-    rows = encode(task, examples, vocabulary, 16, 3)
-    assert read(rows, vocabulary, 0)[0] == "w1 w2 [SEP] w3 [SEP] [CLS]"
-    assert read(rows, vocabulary, 0)[1].tolist() == [0, 0, 0, 1, 1, 2]
-    batch = gather(task, rows, np.array([0, 1]), 0)
+    rows = encode(BINARY, examples, vocabulary, 16, 3)
+    shown, kinds = read(rows, vocabulary, 0)
+    assert (shown, kinds.tolist()) == ("w1 w2 [SEP] w3 [SEP] [CLS]", [0, 0, 0, 1, 1, 2])
+    batch = gather(BINARY, rows, np.array([0, 1]), 0)
     assert batch.positions.tolist() == [[5], [6]], "the last token stands for the whole"
     assert rows.targets.tolist() == [[0.0], [-1.0]]
 
@@ -133,16 +133,13 @@ def test_windows_hold_every_token_and_every_answer(bert):
     assert rows.num_unread == 0, "windows overlap by more than the longest answer"
     found: dict[int, set[int]] = {}
     for row, owner in enumerate(rows.owners):
-        span = slice(rows.begins[row], rows.begins[row + 1])
+        span = span_of(rows, row)
         offsets, passage = rows.offsets[span], examples[owner].passage
         inside = offsets[:, 0] >= 0
-        ids = rows.token_ids[span][inside]
         texts = [passage[a:b] for a, b in offsets[inside]]
-        assert texts == [bert.token(i) for i in ids]
-        first, last = rows.targets[row].astype(int)
-        found.setdefault(owner, set()).update(
-            range(rows.firsts[row], rows.firsts[row] + len(texts))
-        )
+        assert texts == [bert.token(i) for i in rows.token_ids[span][inside]]
+        (first, last), begin = rows.targets[row].astype(int), rows.firsts[row]
+        found.setdefault(owner, set()).update(range(begin, begin + len(texts)))
         if first:
             told = passage[offsets[first, 0] : offsets[last, 1]]
             assert told == examples[owner].answers[0][0]
@@ -164,11 +161,8 @@ def test_long_texts_are_read_in_windows(bert, stride):
     step, windows = min(stride, 14), rows.owners.tolist().count(0)
     assert windows == 1 + -(-(50 - 14) // step)
     for nth in range(windows):
-        got = read(rows, bert, nth)[1:-1]
-        assert (
-            rows.token_ids[rows.begins[nth] + 1 : rows.begins[nth + 1] - 1].tolist()
-            == (ids[nth * step : nth * step + 14])
-        ), got
+        inner = rows.token_ids[span_of(rows, nth)][1:-1].tolist()
+        assert inner == ids[nth * step : nth * step + 14], nth
     assert rows.targets[:, 0].tolist() == [1.0] * windows + [0.0]
     for pair in ((" ".join(long), "w1 w2 w3"), ("w1 w2 w3", " ".join(long))):
         rows = encode(task, [TextExample("0", pair, "y")], bert, 16, 2)
@@ -197,14 +191,13 @@ def test_each_word_is_scored_where_it_has_most_context(bert):
 
 
 def test_first_pieces_of_words(bert):
-    examples = [TaggedExample("0", ("w1", "w2", "\u0301", "w3"), ("O", "X", "O", "X"))]
-    rows = encode(Tag(train="-", labels=("O", "X")), examples, bert, 5, 2)
+    examples = [TaggedExample("0", ("w1", "w2", "\u0301", "w3"), ("x", "y", "x", "y"))]
+    rows = encode(TAGS, examples, bert, 5, 2)
     assert read(rows, bert, 0)[0].startswith("[CLS] w1 w2")
     assert rows.words[:2].tolist() == [1, 2]
     assert rows.words[3] == -1, "the last word is cut off"
-    batch = gather(Tag(train="-", labels=("O", "X")), rows, np.array([0]), 0)
-    assert batch.weights[0, 3] == 0
-    assert batch.targets[0, :2].tolist() == [0, 1]
+    batch = gather(TAGS, rows, np.array([0]), 0)
+    assert (batch.weights[0, 3], batch.targets[0, :2].tolist()) == (0, [0, 1])
 
 
 def test_words_of_byte_level_vocabularies_keep_the_spaces_between_them():
@@ -212,8 +205,7 @@ def test_words_of_byte_level_vocabularies_keep_the_spaces_between_them():
     vocabulary = from_tokenizer(learn(ByteBpe(size=280), lines), "test")
     for line in lines:
         words = tuple(line.split())
-        example = TaggedExample("0", words, ("O",) * len(words))
-        rows = encode(Tag(train="-", labels=("O", "X")), [example], vocabulary, 64, 2)
+        rows = encode(TAGS, [TaggedExample("0", words, ("x",) * len(words))], vocabulary, 64, 2)
         wanted = vocabulary.tokenizer.encode(" ".join(words))
         assert rows.token_ids.tolist() == wanted.ids
         starts = [len(" ".join(("", *words[:number]))) for number in range(len(words))]
@@ -288,10 +280,9 @@ def test_a_batch_is_the_same_however_it_is_cut(bert):
 def test_what_is_cut_lost_or_too_little_is_reported(bert, tmp_path):
     reports = Notes()
     (tmp_path / "short.tsv").write_text("text\tlabel\nw1 w2\tno\nw3 w4 w5 w6 w7 w8 w9\tyes\n")
-    (tmp_path / "asked.jsonl").write_text(
-        '{"context": "w1 w2 w3 w4 w5 w6", "question": "a", "answer": "w1 w2 w3 w4 w5"'
-        ', "start": 0}\n'
-    )
+    context = "w1 w2 w3 w4 w5 w6"
+    row = {"context": context, "question": "a", "answer": context[:-3], "start": 0}
+    (tmp_path / "asked.jsonl").write_text(json.dumps(row))
     own = f"classify('{tmp_path}/short.tsv') + read('{tmp_path}/asked.jsonl', stride=2)"
     spec = f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) task={own} batch=5 seq=8"
     copier = Copier(tmp_path, None, "[MASK]", reports)
@@ -323,10 +314,7 @@ def test_a_task_of_two_stages_is_read_once(bert, tmp_path):
 
 def test_a_question_that_is_cut_names_its_limit_and_words_say_why_they_are_not_read(bert):
     asked = Read(train="-", question=3)
-    questions = [
-        QuestionExample(str(n), "w1 w2 w3", text, (), False)
-        for n, text in enumerate(("a", "a " * 9))
-    ]
+    questions = [QuestionExample("0", "w1 w2 w3", text, (), False) for text in ("a", "a " * 9)]
     rows = encode(asked, questions, bert, 16, 2)
     assert notes_on_cuts(asked, rows, 2, "training ", 16) == [
         "the questions of 1 of 2 training examples are cut to 3 tokens (question=)"
@@ -339,31 +327,27 @@ def test_a_question_that_is_cut_names_its_limit_and_words_say_why_they_are_not_r
     chosen = Choose(train="-", passage="p", question=2)
     example = ChoiceExample("0", "w1 w2", "a b", ("a", "b"), 0)
     rows = encode(chosen, [example], bert, 32, 2)
-    assert (rows.num_cut, rows.num_questions_cut) == (0, 1), (
-        "one example, though both its choices are"
-    )
-    tagged = Tag(train="-", labels=("x", "y"))
+    cut = rows.num_cut, rows.num_questions_cut
+    assert cut == (0, 1), "one example, though both its choices are"
     lone = ("a", "\u200b", "w1", "w2", "w3", "w4", "w5", "w6")
     bert.tokenizer.normalizer = normalizers.Replace("\u200b", "")
-    rows = encode(tagged, [TaggedExample("0", lone, ())], bert, 6, 2)
-    assert notes_on_cuts(tagged, rows, 1, "dev ", 6) == [
+    rows = encode(TAGS, [TaggedExample("0", lone, ())], bert, 6, 2)
+    assert notes_on_cuts(TAGS, rows, 1, "dev ", 6) == [
         "1 of 1 dev examples are cut to 6 tokens",
         "4 words of 1 dev examples have no token in a row of 6, and are answered unread",
     ]
 
 
-def test_a_number_among_labels_that_are_texts_is_remarked_on() -> None:
-    answers = ["good"] * 20 + ["poor"] * 20 + ["7"]
-    rows = [TextExample(str(n), ("a",), answer) for n, answer in enumerate(answers)]
-    (note,) = notes_on_classes(Classify(train="a.csv", labels=("7", "good", "poor")), rows)
-    assert "'7' is 1 of 41" in note
-    assert note.endswith("it is a number among texts: correct these rows, or is it a label?")
-
-
-def test_labels_that_differ_in_capitals_are_remarked_on() -> None:
-    rows = [TextExample(str(n), ("a",), ("no", "Yes", "yes")[n % 3]) for n in range(9)]
-    task = Classify(train="a.csv", labels=("no", "Yes", "yes"))
-    assert notes_on_classes(task, rows) == ["the labels Yes, yes differ in capitals alone"]
+def test_numbers_among_labels_that_are_texts_and_capitals_that_differ_are_remarked_on() -> None:
+    notes = []
+    for answers in (["good"] * 20 + ["poor"] * 20 + ["7"], ["no", "Yes", "yes"] * 3):
+        rows = [TextExample(str(n), ("a",), answer) for n, answer in enumerate(answers)]
+        task = Classify(train="a.csv", labels=tuple(dict.fromkeys(answers)))
+        notes += notes_on_classes(task, rows)
+    number, capitals = notes
+    assert "'7' is 1 of 41" in number
+    assert number.endswith("it is a number among texts: correct these rows, or is it a label?")
+    assert capitals == "the labels Yes, yes differ in capitals alone"
 
 
 def test_dev_rows_that_are_trained_on_are_counted() -> None:

@@ -120,13 +120,9 @@ def test_sampling_follows_the_power_of_the_share(made, several, exponent):
 
 
 def test_pairs_are_smoothed_by_themselves_and_weights_multiply() -> None:
-    texts = [
-        (1.0, CorpusText(Files(path="a", language="en"))),
-        (2.0, CorpusText(Files(path="b", language="en"))),
-        (1.0, CorpusText(Files(path="c", language="fr"))),
-        (1.0, CorpusText(Parallel(sides=(("en", "a"), ("fr", "b"))))),
-        (1.0, CorpusText(Parallel(sides=(("en", "a"), ("sw", "b"))))),
-    ]
+    single = [Files(path="a", language=language) for language in ("en", "en", "fr")]
+    pairs = [Parallel(sides=(("en", "a"), (language, "b"))) for language in ("fr", "sw")]
+    texts = [*zip((1.0, 2.0, 1.0, 1.0, 1.0), map(CorpusText, (*single, *pairs)), strict=True)]
     tokens = [100, 50, 20, 160, 40]
     assert draw_weights(texts, tokens, 1) == (1, 2, 1, 1, 1)
     even, half = (np.multiply(draw_weights(texts, tokens, part), tokens) for part in (0, 0.5))
@@ -219,17 +215,15 @@ def test_long_translations_are_cut_at_the_end_of_the_longer(made: Make, tmp_path
 
 
 def test_pairs_without_tlm_are_texts_of_one_language(program: Callable[..., Resolved]) -> None:
-    pairs, alone = 'pairs(en="a.en", fr="a.fr")', 'files("a.txt", language="de")'
-    for objective, data, sides in (
-        ("mlm", f"{pairs}+{alone}", [0, 1, "alone"]),
-        ("mlm+tlm", f"{pairs}+{alone}", [None, "alone"]),
-        ("mlm+tlm", pairs, [None, 0, 1]),
-        ("tlm", pairs, [None]),
-    ):
+    pairs = 'pairs(en="a.en", fr="a.fr")'
+    both = f'{pairs}+files("a.txt", language="de")'
+    for objective, data, expected in (
+        ("mlm", both, [0, 1, "alone"]), ("mlm+tlm", both, [None, "alone"]),
+        ("mlm+tlm", pairs, [None, 0, 1]), ("tlm", pairs, [None]),
+    ):  # fmt: skip
         texts = texts_of(program(f"objective={objective} data={data}").stages[0])
-        assert sides == [
-            text.side if isinstance(text.corpus, Parallel) else "alone" for _, text in texts
-        ]
+        sides = [text.side if isinstance(text.corpus, Parallel) else "alone" for _, text in texts]
+        assert sides == expected
 
 
 def test_a_pair_and_its_sides_are_held_out_together(made: Make, several: dict[str, str]) -> None:

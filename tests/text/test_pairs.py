@@ -7,15 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from bertc.ir.data import (
-    Blocks,
-    DocSentences,
-    Format,
-    FullSentences,
-    SegmentPair,
-    SentencePair,
-    SingleSegment,
-)
+from bertc.ir import data
+from bertc.ir.data import Blocks, DocSentences, FullSentences, SegmentPair, SentencePair
 from bertc.text.rows.index import Arrangement, Fitting, Pair, _blocks, text_pairs
 from bertc.text.rows.tokens import Tokens
 
@@ -46,7 +39,7 @@ def document_of(tokens: Tokens, position: int) -> int:
     return int(np.searchsorted(tokens.documents, sentence, side="right")) - 1
 
 
-def rows(tokens: Tokens, form: Format, pairs: str, seq: int, seed: int = 0) -> list[Pair]:
+def rows(tokens: Tokens, form: data.Format, pairs: str, seq: int, seed: int = 0) -> list[Pair]:
     how = Arrangement(form, pairs, seq, seed, 0)  # type: ignore[arg-type]
     room = seq - 3 if form.kind in ("segment-pair", "sentence-pair") else seq - 2
     fitting = Fitting(room, random.Random(seed))
@@ -60,7 +53,7 @@ def texts(tokens: Tokens, row: Pair) -> tuple[list[int], list[int]]:
 
 @pytest.mark.parametrize("form", [SegmentPair(short=0.3), SentencePair()])
 @pytest.mark.parametrize("pairs", ["consecutive", "random-next", "swapped"])
-def test_texts_fit_and_stay_in_a_document(form: Format, pairs: str) -> None:
+def test_texts_fit_and_stay_in_a_document(form: data.Format, pairs: str) -> None:
     tokens = corpus()
     for row in rows(tokens, form, pairs, 32):
         a, b = texts(tokens, row)
@@ -143,7 +136,7 @@ def test_sentence_pairs_are_single_sentences() -> None:
             assert {start + length, start + length + 1} & bounds
 
 
-def runs(tokens: Tokens, form: Format, seq: int) -> Iterator[list[int]]:
+def runs(tokens: Tokens, form: data.Format, seq: int) -> Iterator[list[int]]:
     for row in rows(tokens, form, "none", seq):
         assert row[3:] == (0, 0)
         yield texts(tokens, row)[0]
@@ -153,11 +146,9 @@ def runs(tokens: Tokens, form: Format, seq: int) -> Iterator[list[int]]:
 def test_full_sentences_are_as_many_whole_ones_as_fit(monkeypatch, at_once):
     monkeypatch.setattr("bertc.text.rows.tokens.SENTENCES_AT_ONCE", at_once)
     tokens = corpus()
-    whole = [
-        (start, end) for _, bounds in tokens.bounds(30) for start, end in itertools.pairwise(bounds)
-    ]
+    whole = (itertools.pairwise(bounds) for _, bounds in tokens.bounds(30))
     wanted: list[list[int]] = []
-    for start, end in whole:
+    for start, end in itertools.chain(*whole):
         if not wanted or end - wanted[-1][0] > 30:
             wanted.append([start, end])
         wanted[-1][1] = end
@@ -201,7 +192,7 @@ def test_blocks_fill_every_row_and_single_segments_are_runs_of_one_document() ->
     assert {len(row) for row in made} == {30}
     assert {t for row in made for t in row} == set(tokens.ids.tolist())
     assert any(SEPARATOR in row for row in made)
-    made = list(runs(tokens, SingleSegment(), 32))
+    made = list(runs(tokens, data.SingleSegment(), 32))
     for row in made:
         assert len(row) <= 30
         assert SEPARATOR not in row

@@ -31,6 +31,7 @@ from tests.text.conftest import Make, document
 
 Program = Callable[..., Resolved]
 FARM = 'data="{}" vocab=wordpiece(200) objective=mlm seq=32 batch=4 steps=9'
+FEW_WORDS = "vocab=wordpiece(100) objective=mlm format=doc-sentences seq=64 batch=4"
 
 
 class Notes(Silent):
@@ -90,13 +91,11 @@ def test_tokens_that_the_text_does_not_give_are_reported_once(farm, tmp_path, pr
 
 
 def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(made, tmp_path):
-    settings = "vocab=wordpiece(100) objective=mlm format=doc-sentences seq=64 batch=4"
     for name, text in (("b", "One hen."), ("c", "")):
         path = written(tmp_path / f"{name}.jsonl", text)
-        with pytest.raises(DataError):
-            made(settings, data=f'"{path}"')
+        pytest.raises(DataError, made, FEW_WORDS, data=f'"{path}"')
     path = written(tmp_path / "a.jsonl", "One [SEP] and [MASK] hen. Two.", "Three [CLS] hens.")
-    corpus = made(settings, data=f'"{path}"')
+    corpus = made(FEW_WORDS, data=f'"{path}"')
     (source,) = corpus.stages[0].train_sources
     ids = source.copies[0].opened(0)[0].tolist()
     assert corpus.vocabulary.mask not in ids
@@ -112,10 +111,7 @@ def test_special_tokens_in_the_text_are_text_and_too_little_is_refused(made, tmp
 )  # fmt: skip
 def test_a_part_is_always_held_out(made, tmp_path, texts, train, heldout):
     path = written(tmp_path / "a.jsonl", *texts)
-    corpus = made(
-        "vocab=wordpiece(100) objective=mlm format=doc-sentences seq=64 batch=4 holdout=0.01",
-        data=f'"{path}"',
-    )
+    corpus = made(FEW_WORDS, "holdout=0.01", data=f'"{path}"')
     counts = [corpus.texts[0].facts[part]["sentences"] for part in ("train", "heldout")]
     assert sum(counts) == sum(len(split_sentences(text, "split")) for text in texts)
     assert counts == [pytest.approx(train, abs=2), pytest.approx(heldout, abs=1)]
@@ -126,17 +122,15 @@ def test_a_part_is_always_held_out(made, tmp_path, texts, train, heldout):
 
 
 def test_preparing_again_reads_nothing(farm: Path, tmp_path: Path, program: Program) -> None:
-    first, again = Notes(), Notes()
-    moved = shutil.copy(farm, tmp_path / "moved.jsonl")
+    notes = [Notes() for _ in range(4)]
+    spec, moved = FARM.format(farm), FARM.format(shutil.copy(farm, tmp_path / "moved.jsonl"))
     one, two, other, changed = (
-        prepare(program(settings), tmp_path, notes).fingerprint
-        for settings, notes in (
-            (FARM.format(farm), first), (FARM.format(farm), again), (FARM.format(moved), Silent()),
-            (FARM.format(farm).replace("seq=32", "seq=64"), Silent()),
+        prepare(program(settings), tmp_path, noting).fingerprint
+        for settings, noting in zip(
+            (spec, spec, moved, spec.replace("seq=32", "seq=64")), notes, strict=True
         )
-    )  # fmt: skip
-    assert len(first.tasks) == 3
-    assert not again.tasks
+    )
+    assert [len(noting.tasks) for noting in notes[:2]] == [3, 0]
     assert one == two == other != changed
 
 
@@ -232,24 +226,18 @@ def never(folder: Path) -> dict[str, str]:
     raise AssertionError
 
 
-def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_and_what_a_killed_process_leaves(tmp_path: Path) -> None:
     def full(folder: Path) -> dict[str, int]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(CannotWriteError) as caught:
-        obtain(tmp_path / "x", full, Silent(), expected_bytes=12345)
-    assert "12,345 bytes needed" in caught.value.message
-    assert "free)" in caught.value.message
-    assert not list(tmp_path.glob("x*tmp*"))
-    with pytest.raises(CannotWriteError, match="bytes needed"):
-        obtain(tmp_path / "x", _abc, Silent(), expected_bytes=10**18)
-    assert obtain(tmp_path / "x", _abc, Silent()) == {"made": "abc"}
     (tmp_path / "file").write_text("")
-    with pytest.raises(CannotWriteError, match="cannot write"):
-        obtain(tmp_path / "file" / "x", _abc, Silent())
-
-
-def test_what_a_killed_process_leaves_is_never_read(tmp_path: Path) -> None:
+    for place, make, size, said in (
+        ("x", full, 12345, r"12,345 bytes needed.*free\)"), ("x", _abc, 10**18, "bytes needed"),
+        ("file/x", _abc, 0, "cannot write"),
+    ):  # fmt: skip
+        with pytest.raises(CannotWriteError, match=said):
+            obtain(tmp_path / place, make, Silent(), expected_bytes=size)
+        assert not list(tmp_path.glob("x*tmp*"))
     for left in ("x", "x.tmp-1"):  # a folder without its manifest, and one aside
         (tmp_path / left).mkdir()
         (tmp_path / left / "a").write_bytes(b"half")
@@ -269,8 +257,7 @@ def test_who_waits_for_another_process_can_be_stopped_and_goes_on(tmp_path: Path
     notes, facts = Waiting(), obtain(tmp_path / "y" / "x", _abc, Silent())
     with (tmp_path / "x.lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(Stop):
-            obtain(tmp_path / "x", never, notes)
+        pytest.raises(Stop, obtain, tmp_path / "x", never, notes)
         assert "waiting" in notes.tasks[0]
         assert not (tmp_path / "x").exists()
         assert obtain(tmp_path / "x", never, notes) == facts

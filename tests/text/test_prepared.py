@@ -8,11 +8,12 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import fsspec
 import numpy as np
@@ -33,8 +34,9 @@ from bertc.base.storage.place import FolderAt
 from bertc.ir.data import Prepared
 from bertc.ir.program.resolved import Resolved
 from bertc.run.preparing import finished, standing
-from bertc.tasks.corpus import prepare
+from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.text.batches import arranged
+from bertc.text.batches.stage import StageData
 from bertc.text.cache.store import Silent
 from bertc.text.prepared import making
 from bertc.text.prepared.finishing import finish_preparing
@@ -46,7 +48,7 @@ from bertc.text.sources import files
 
 from .conftest import resolved, same
 from .test_parts import write
-from .test_prepare import Notes, Stop, Stopping, damage
+from .test_prepare import Notes, Stop, Stopping, damage, written
 
 FORMATS = ("full-sentences", "doc-sentences", "segment-pair", "blocks", "single-segment")
 SETTINGS = "vocab=wordpiece(300) seq=48 batch=4 steps=40 holdout=10% objective=mlm"
@@ -106,19 +108,26 @@ def reading(to: str, tokenizer: Path, more: str = "", cache: str = "") -> Resolv
     return resolved(f"{data} {settings} {more or 'format=doc-sentences'}")
 
 
+def read_at(to: str, cache: Path, *how: str, progress: Silent | None = None) -> PreparedCorpus:
+    """Prepared text as a run reads it that caches all of it in a folder."""
+    program = reading(to, tokenizer_at(to, cache), *how)
+    return prepare(program, cache, progress or Silent())
+
+
+def assert_same_rows(one: StageData, other: StageData, steps: Iterable[int] = ()) -> None:
+    assert one.examples == other.examples
+    assert all(same(one.train(step), other.train(step)) for step in steps)
+    assert all(same(*pair) for pair in zip(one.heldout(2, 8), other.heldout(2, 8), strict=True))
+
+
 @pytest.mark.parametrize("more", [*(f"format={form}" for form in FORMATS), "pack=true"])
 def test_rows_are_the_same_from_everywhere(text: Path, tmp_path: Path, more: str) -> None:
     program = spec(text, more)
     straight = prepare(program, tmp_path / "cache", Silent()).stages[0]
     for to, shares in ((f"{tmp_path}/here", 1), (f"memory://{tmp_path.name}/{more}", 3)):
         made(program, to, tmp_path / "made", shares)
-        there = reading(to, tmp_path / "here/tokenizer", more, ", cache=20k")
-        read = prepare(there, tmp_path / "other", Silent()).stages[0]
-        assert read.examples == straight.examples
-        for step in (0, 3, 11, 12, *range(20, 30)):
-            assert same(read.train(step), straight.train(step))
-        pairs = zip(read.heldout(2, 8), straight.heldout(2, 8), strict=True)
-        assert all(same(one, other) for one, other in pairs)
+        read = read_at(to, tmp_path / "other", more, ", cache=20k").stages[0]
+        assert_same_rows(read, straight, (0, 3, 11, 12, *range(20, 30)))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -142,24 +151,19 @@ def test_shares_stops_and_second_starts_change_nothing(program, straight, tmp_pa
 
 
 def read_all(to: str, cache: Path) -> None:
-    batches = prepare(reading(to, tokenizer_at(to, cache)), cache, Silent()).stages[0]
+    batches = read_at(to, cache).stages[0]
     for step in range(batches.examples // 4 + 1):
         batches.train(step)
 
 
 @pytest.mark.parametrize(
-    ("part", "file"),
-    [
-        ("00002", "train.ids"), ("00001", "train.documents"), ("heldout", "heldout.ids"),
-        ("tokenizer", "tokenizer.json"),
-    ],
-)  # fmt: skip
-def test_damage_of_a_folder_is_refused_and_repaired(
-    program: Resolved, place: FolderAt, straight: dict[str, bytes], tmp_path: Path, part: str,
-    file: str,
-) -> None:  # fmt: skip
+    "file",
+    ["00002/train.ids", "00001/train.documents", "heldout/heldout.ids", "tokenizer/tokenizer.json"],
+)
+def test_damage_of_a_folder_is_refused_and_repaired(program, place, straight, tmp_path, file):
+    part = file.partition("/")[0]
     for how in ("flip", "cut", "remove"):
-        damage(tmp_path / "to" / part / file, how)
+        damage(tmp_path / "to" / file, how)
         with pytest.raises(DataError, match=f"{part} is damaged, gone or of another"):
             read_all(place.address, tmp_path)
         said, whole = standing(place.address)
@@ -190,17 +194,14 @@ def test_another_preparation_is_refused(text: Path, place: FolderAt, tmp_path: P
         begin_preparing(two, place, tmp_path / "cache", Silent())
 
 
-def no_vocabulary(*_: Any) -> None:
-    raise AssertionError("the text is read")
-
-
 def test_a_place_is_refused_before_the_text_is_read(text, place, tmp_path, monkeypatch):
     program, other = spec(text), spec(text, change=("10%", "20%"))
     (tmp_path / "runs").mkdir()
     for name in ("runs/notes.txt", "file"):
         (tmp_path / name).write_text("")
     FolderAt("memory://others").write("x/y.txt", b"")
-    monkeypatch.setattr(making, "vocabulary_for", no_vocabulary)
+    reading_text = Mock(side_effect=AssertionError("the text is read"))
+    monkeypatch.setattr(making, "vocabulary_for", reading_text)
     for to, kind, said in (
         (f"{tmp_path}/runs", UsageError, "holds other files: notes.txt"),
         ("memory://others", UsageError, "holds other files: x"),
@@ -218,8 +219,8 @@ def test_a_place_is_refused_before_the_text_is_read(text, place, tmp_path, monke
 
 
 def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(
-    text: Path, place: FolderAt, straight: dict[str, bytes], tmp_path: Path
-) -> None:
+    text, place, straight, tmp_path
+):
     made(spec(text, change=("48", "32")), f"{tmp_path}/other", tmp_path / "cache")
     shutil.rmtree(tmp_path / "to/00003")
     shutil.copytree(tmp_path / "other/00003", tmp_path / "to/00003")
@@ -235,9 +236,8 @@ def test_a_damaged_plan_and_parts_of_another_preparation_are_made_again(
     with pytest.raises(DataError, match="1 part missing, 1 damaged, the first is 00003"):
         finish_preparing(place, Silent())
     text, complete = standing(place.address)
+    assert re.search("missing  1: 00004(.|\n)*damaged  1: 00003", text)
     assert not complete
-    assert "missing  1: 00004" in text
-    assert "damaged  1: 00003" in text
     damage(tmp_path / "to/00005/train.ids", "flip")
     assert part_at(place, "00005", checked_bytes=10)
     assert "damaged  2: 00003, 00005" in standing(place.address)[0]
@@ -253,30 +253,23 @@ def test_where_no_document_is_held_out_the_last_ones_are(text, tmp_path, to):
     assert corpus == finish_preparing(made(program, place.address, tmp_path / "made"), Silent())
     for split in ("train", "heldout"):
         assert corpus.facts[split] == straight.texts[0].facts[split]
-    tokenizer = tokenizer_at(place.address, tmp_path / "cache")
-    read = prepare(reading(place.address, tokenizer), tmp_path / "other", Silent())
+    read = read_at(place.address, tmp_path / "other")
     assert np.array_equal(read.texts[0].counts, straight.texts[0].counts)
-    assert read.stages[0].examples == straight.stages[0].examples
-    pairs = zip(read.stages[0].heldout(2, 8), straight.stages[0].heldout(2, 8), strict=True)
-    assert all(same(one, other) for one, other in pairs)
+    assert_same_rows(read.stages[0], straight.stages[0])
 
 
 def test_text_of_which_little_is_held_out_says_so(tmp_path: Path) -> None:
-    split = {held: [n for n in range(99) if held == (
-        part_of_document(f"D{n}. {'One hen. ' * 99}".encode(), 0.1) == "heldout")]
-        for held in (False, True)}  # fmt: skip
-    short = next(f"Duck {n}." for n in range(99)
-                 if part_of_document(f"Duck {n}.".encode(), 0.1) == "heldout")  # fmt: skip
-    for held, said in ((split[True][:3], False), ([], True)):
-        numbers = [*split[False][:27], *held]
-        texts = [short, *(f"D{n}. {'One hen. ' * 99}" for n in numbers)]
-        path = tmp_path / f"{len(held)}.jsonl"
-        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    split: dict[str, list[str]] = {"train": [], "heldout": []}
+    for text in (f"D{n}. {'One hen. ' * 99}" for n in range(99)):
+        split[part_of_document(text.encode(), 0.1)].append(text)
+    ducks = (f"Duck {n}." for n in range(99))
+    short = next(duck for duck in ducks if part_of_document(duck.encode(), 0.1) == "heldout")
+    for held, said in ((split["heldout"][:3], False), ([], True)):
+        path = written(tmp_path / f"{len(held)}.jsonl", short, *split["train"][:27], *held)
         program, notes = spec(path), Notes()
         prepare(program, tmp_path / "cache", notes)
         to = made(program, f"{tmp_path}/{len(held)}", tmp_path / "made").address
-        there = reading(to, tokenizer_at(to, tmp_path / "cache"))
-        prepare(there, tmp_path / "cache", notes)
+        read_at(to, tmp_path / "cache", progress=notes)
         few = "tokens are held out, far below holdout=0.1"
         assert sum(few in note for note in notes.notes) == 2 * said
         assert (few in finished(to)) == said
@@ -284,14 +277,16 @@ def test_text_of_which_little_is_held_out_says_so(tmp_path: Path) -> None:
 
 def test_workers_make_the_same_parts_and_count_what_they_do(program, straight, tmp_path):
     work = begin_preparing(program, FolderAt(f"{tmp_path}/two"), tmp_path / "cache", Silent())
-    counted = Counted()
+    counted = Mock()
     make_parts(work, work.plan.parts, counted, workers=2)
-    assert counted.amount == counted.total == (tmp_path / "a.jsonl").stat().st_size
+    size = (tmp_path / "a.jsonl").stat().st_size
+    assert counted.begin.call_args.args[1] == size
+    assert sum(call.args[0] for call in counted.advance.call_args_list) == size
     finish_preparing(work.place, Silent())
     assert contents(work.place.folder) == straight
 
 
-def test_damaged_inputs_are_named_or_left_out_and_listed(tmp_path, command, capsys, monkeypatch):
+def test_damaged_inputs_are_named_or_left_out_and_listed(tmp_path, call, monkeypatch):
     monkeypatch.setattr(files, "DECODED_BYTES", 0)
     write(tmp_path / "a.jsonl", 20)
     (tmp_path / "b.txt").write_bytes(b"A hen. " * 9999 + b"\xff\xfe" * 9)
@@ -301,47 +296,34 @@ def test_damaged_inputs_are_named_or_left_out_and_listed(tmp_path, command, caps
     (tmp_path / "e.txt").write_text("")
     names = ["b.txt", "c.jsonl.gz", "d.jsonl:2"]
     for name in names:
-        text = f'data="{tmp_path}/[a{name[0]}e].*" {SETTINGS} layers=1 hidden=16 heads=1'
-        words = ("prepare", text, "--to", f"{tmp_path}/{name[0]}", "--workers", "1")
-        assert command(*words) == 65
-        error = capsys.readouterr().err
-        assert name in error
-        assert "--skip-damaged leaves out" in error
-        assert command(*words, "--skip-damaged") == 0
-        out, err = capsys.readouterr()
-        assert "the rest is left out: " in out
-        assert name in out
+        words = preparing(f"{tmp_path}/[a{name[0]}e].*", tmp_path / name[0])
+        code, _, error = call(*words)
+        assert (code, name in error, "--skip-damaged leaves out" in error) == (65, True, True)
+        code, out, err = call(*words, "--skip-damaged")
+        assert (code, name in out.partition("the rest is left out: ")[2]) == (0, True)
         assert f"1 input without text: {tmp_path}/e.txt" in err
         parts = json.loads((tmp_path / name[0] / "corpus.json").read_text())["parts"]
         assert any(name in str(part["facts"].get("damaged")) for part in parts)
         documents = sum(part["facts"]["train"]["documents"] for part in parts)
         assert documents > (100 if name[0] == "c" else 12)
     for vocab in ("wordpiece(300)", f'"{tmp_path}/b/tokenizer"'):  # reading for it, or for parts
-        settings = SETTINGS.replace("wordpiece(300)", vocab)
-        text = f'data="{tmp_path}/[a-e].*" {settings} layers=1 hidden=16 heads=1'
-        assert command("prepare", text, "--to", f"{tmp_path}/all", "--workers", "1") == 65
-        error = capsys.readouterr().err.rpartition("error: ")[2].splitlines()
+        code, _, err = call(*preparing(f"{tmp_path}/[a-e].*", tmp_path / "all", vocab))
+        error = err.rpartition("error: ")[2].splitlines()
         assert [name in line for name, line in zip(names, error, strict=False)] == [True] * 3
         shutil.rmtree(tmp_path / "all")
         (tmp_path / "f.jsonl").write_text("no JSON")
-        text = f'data="{tmp_path}/f.jsonl" {settings} layers=1 hidden=16 heads=1'
-        words = ("prepare", text, "--to", f"{tmp_path}/f{len(vocab)}", "--workers", "1")
-        assert command(*words) == 65
+        words = preparing(f"{tmp_path}/f.jsonl", tmp_path / f"f{len(vocab)}", vocab)
+        assert (code, call(*words)[0]) == (65, 65)
         write(tmp_path / "f.jsonl", 20)  # nothing is prepared yet
-        assert command(*words) == 0
+        assert call(*words)[0] == 0
 
 
-class Counted(Silent):
-    amount = total = 0
-
-    def begin(self, task: str, total: int, unit: str) -> None:
-        self.total = total
-
-    def advance(self, amount: int) -> None:
-        self.amount += amount
+def preparing(data: str, to: Path, vocab: str = "wordpiece(300)") -> tuple[str, ...]:
+    settings = f"{SETTINGS.replace('wordpiece(300)', vocab)} layers=1 hidden=16 heads=1"
+    return "prepare", f'data="{data}" {settings}', "--to", str(to), "--workers", "1"
 
 
-def test_commands_say_what_is_missing_and_how_it_is_made(text, tmp_path, command, capsys):
+def test_commands_say_what_is_missing_and_how_it_is_made(text, tmp_path, call):
     (tmp_path / "a.bertc").write_text(f'data="{text}" {SETTINGS} layers=1 hidden=64')
     file, to = str(tmp_path / "a.bertc"), str(tmp_path / "to")
     small = ("--set", "seq=32")
@@ -361,10 +343,9 @@ def test_commands_say_what_is_missing_and_how_it_is_made(text, tmp_path, command
         (("--finish", "--workers", "2"), 2, "--status and --finish go with --to alone"),
     ):
         one = () if arguments[0].startswith("--") else ("--workers", "1")
-        assert command("prepare", *arguments, *one, "--to", to) == code, arguments
-        printed = "".join(capsys.readouterr())
-        assert said in printed
-        assert code != 65 or part in printed
+        found, *printed = call("prepare", *arguments, *one, "--to", to)
+        assert (found, said in "".join(printed)) == (code, True), arguments
+        assert code != 65 or part in "".join(printed)
 
 
 class Faulty(MemoryFileSystem):
@@ -419,8 +400,7 @@ def test_a_store_that_answers_late_or_wrongly_is_read_again(store, program, tmp_
     ],
 )
 def test_a_store_that_stays_wrong_is_named(store, tmp_path, fault, kind, said):
-    there = reading(store, tokenizer_at(store, tmp_path / "cache"))
-    read = prepare(there, tmp_path / "other", Silent()).stages[0]
+    read = read_at(store, tmp_path / "other").stages[0]
     Faulty.faults[:] = [fault] * 1000
     with pytest.raises(kind, match=said):
         [read.train(step) for step in range(40)]
@@ -444,8 +424,7 @@ def test_all_readers_give_a_store_up_together(monkeypatch: pytest.MonkeyPatch) -
     for pause, tries, said in ((0, 5, "5 tries in 75"), (50, 1, "6 tries in 140"), (100, 5, "5")):
         calls.clear()
         clock.append(clock[-1] + pause)
-        with pytest.raises(LostStoreError, match=f"{said}.*, slow"):
-            place.read("plan.json", 1)
+        pytest.raises(LostStoreError, place.read, "plan.json", 1).match(f"{said}.*, slow")
         assert len(calls) == tries
     place.write("a", b"")
     first, anew, over = reported
@@ -485,33 +464,28 @@ def test_a_store_that_never_answered_is_not_tried_again(tmp_path: Path) -> None:
         ("NoCredentials", Exception, "environment"),
         ("NoBucket", FileNotFoundError, "check the name of the bucket"),
     ):
-        Faulty.faults[:] = [
-            type(f"{fault}Error", (base,), {})("refused, bucket does not exist")
-        ] * 2
+        error = type(f"{fault}Error", (base,), {})("refused, bucket does not exist")
+        Faulty.faults[:] = [error] * 2
         with pytest.raises(MissingInputError, match=r"cannot read faulty://x/a: refused") as error:
             FolderAt("faulty://x").read("a", 1)
-        assert help in str(error.value.help)
-        assert len(Faulty.faults) == 1
+        assert (help in str(error.value.help), len(Faulty.faults)) == (True, 1)
     Faulty.faults.clear()
 
 
 @pytest.mark.parametrize("to", ["{}/to", "memory://{}/missing"])
-def test_check_names_missing_parts(program, tmp_path, command, capsys, to):
+def test_check_names_missing_parts(program, tmp_path, call, to):
     place = made(program, to.format(tmp_path), tmp_path / "made")
     text = f'data=prepared("{place.address}") layers=1 hidden=64'
-    assert command("check", text) == 0
+    assert call("check", text)[0] == 0
     place.remove("00003")
-    assert command("check", text) == 1
-    out = capsys.readouterr().out
-    assert f"{place.address} lacks 1 part: 00003" in out
+    code, out, _ = call("check", text)
+    assert (code, f"{place.address} lacks 1 part: 00003" in out) == (1, True)
     assert f"--to {place.address} --part 4/8 makes it" in out
 
 
 def test_a_cache_below_one_part_is_remarked(store, tmp_path):
     for cache, said in (("10", True), ("1M", False)):
-        notes = Notes()
-        there = reading(store, tokenizer_at(store, tmp_path / "a"), "", f", cache={cache}")
-        prepare(there, tmp_path / "other", notes)
+        read_at(store, tmp_path / "other", "", f", cache={cache}", progress=(notes := Notes()))
         assert any("is less than a part of" in note for note in notes.notes) == said
 
 
@@ -522,23 +496,16 @@ def test_damage_of_the_same_size_in_a_store_is_mended_as_its_message_says(
     spec, to = tmp_path / "a.bertc", f"memory://{tmp_path.name}"
     spec.write_text(f'data="{text}" {SETTINGS} layers=1 hidden=64 format=doc-sentences')
     assert command("prepare", str(spec), "--to", to, "--workers", "1") == 0
-    place, cache = FolderAt(to), iter(range(9))
-
-    def read() -> None:
-        other = tmp_path / f"cache{next(cache)}"
-        data = prepare(reading(to, tokenizer_at(to, other)), other, Silent()).stages[0]
-        [data.train(step) for step in range(40)]
-
+    place = FolderAt(to)
     whole = place.read(file, 1 << 20)
-    assert whole
     place.write(file, bytes([whole[0] ^ 1]) + whole[1:])
     with pytest.raises(MissingInputError, match=f"cannot read {to}/{file}: .*manifest") as error:
-        read()
+        read_all(to, tmp_path / "damaged")
     commands = re.findall(r"bertc (prepare .*?)(?: makes|;|$)", error.value.help)
     for words in map(shlex.split, commands):
         assert command(*words, *(() if "--finish" in words else ("--workers", "1"))) == 0
     assert place.read(file, 1 << 20) == whole
-    read()
+    read_all(to, tmp_path / "repaired")
 
 
 @pytest.mark.parametrize(
@@ -553,6 +520,5 @@ def test_damage_of_the_same_size_in_a_store_is_mended_as_its_message_says(
     ],
 )
 def test_an_address_without_text(tmp_path: Path, address: str, said: str) -> None:
-    with pytest.raises(MissingInputError) as refused:
-        tokenizer_at(address, tmp_path)
+    refused = pytest.raises(MissingInputError, tokenizer_at, address, tmp_path)
     assert said in f"{refused.value.message}; {refused.value.help}"

@@ -1,31 +1,40 @@
-"""Reading of text in many shards: how often what is opened, and which rows are read when."""
+"""Text in many shards: what is opened how often, which rows are read when, what is cleaned."""
 
 import errno
 import json
 import os
+import random
 import re
+from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import fsspec
 import numpy as np
 import pytest
 
 from bertc.api import check
-from bertc.base.diagnostics import CannotWriteError, SpecError, UsageError
+from bertc.base.diagnostics import CannotWriteError, DataError, SpecError, UsageError
 from bertc.base.storage import durable
+from bertc.base.storage.place import FolderAt
+from bertc.ir.program.resolved import Resolved
 from bertc.run.records.folder import RunFolder
-from bertc.tasks.corpus import prepare
+from bertc.tasks.corpus import PreparedCorpus, prepare
 from bertc.text.cache import copies
 from bertc.text.cache.copies import copied, make_room
 from bertc.text.cache.store import Silent
-from bertc.text.prepared import plan
+from bertc.text.prepared import finishing, plan
+from bertc.text.prepared.finishing import finish_preparing
+from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.prepared.opening import read_corpus, tokenizer_at
+from bertc.text.sources import files
 from bertc.use.order import read_order
 from bertc.use.preview import preview
 
-from .conftest import joined, resolved, same
+from .conftest import document, joined, resolved, same
 from .test_parts import write
-from .test_prepared import made, reading, small_parts, spec  # noqa: F401
+from .test_prepare import Notes
+from .test_prepared import SETTINGS, made, read_at, reading, small_parts, spec  # noqa: F401
 
 
 @pytest.fixture
@@ -103,10 +112,7 @@ def test_a_cache_that_others_filled_is_read_without_writing(tmp_path, monkeypatc
     program = reading(place.address, tokenizer_at(place.address, tmp_path / "cache"))
     read = prepare(program, tmp_path / "cache", Silent()).stages[0]
     straight = [read.train(step) for step in range(8)]
-
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
+    refuse = Mock(side_effect=OSError(errno.EROFS, os.strerror(errno.EROFS)))
     for name in ("utime", "mkdir", "rename", "rmdir", "unlink"):
         monkeypatch.setattr(os, name, refuse)
     again = prepare(program, tmp_path / "cache", Silent()).stages[0]
@@ -117,9 +123,7 @@ def test_a_cache_that_others_filled_is_read_without_writing(tmp_path, monkeypatc
 
 
 def test_the_budget_holds_but_for_the_shards_of_two_windows(tmp_path: Path, place) -> None:
-    tokenizer = tokenizer_at(place.address, tmp_path / "cache")
-    program = reading(place.address, tokenizer, cache=", cache=20k").model_copy()
-    read = prepare(program, tmp_path / "other", Silent()).stages[0]
+    read = read_at(place.address, tmp_path / "other", "", ", cache=20k").stages[0]
     for step in range(2 * read.examples // 4):
         read.train(step)
         there = names(tmp_path / "other/shards")
@@ -201,3 +205,130 @@ def test_mixtures_of_stages_are_equal_wherever_they_are_read(tmp_path: Path) -> 
                 parts = [slice(rank * 4 // ranks, (rank + 1) * 4 // ranks) for rank in range(ranks)]
                 batch = joined(*(stage.train(step, rows) for rows in parts))
                 assert same(batch, expected.train(step))
+
+
+RULES = "unique=true, shortest=40, longest=1500, letters=60%, tokens=0.45"
+
+
+def texts() -> list[str]:
+    """Documents that each rule removes, and copies of others within a part and far away."""
+    good = [document(number, 1 + number % 9) for number in range(60)]
+    short, long = ["A hen."] * 3, [document(90, 60), document(91, 70)]
+    other = ["12,34 " * 30, "(-) * / " * 20 + "hen"], ["a b c d e f g h i j k " * 9]
+    copies = [text.upper().replace(" ", "\n") for text in good[5:50:3]]
+    texts = [*good, *copies, *good[10:20], *short, *long, *other[0], *other[1]]
+    random.Random(1).shuffle(texts)
+    return texts
+
+
+def left(tokenizer) -> tuple[list[str], Counter[str]]:
+    """The documents that the rules leave, one by one, and what each removes."""
+    seen, stays, removed = set[str](), list[str](), Counter[str]()
+    for text in texts():
+        key, visible = "".join(text.lower().split()), "".join(text.split())
+        tokens = len(tokenizer.encode(text, add_special_tokens=False).ids)
+        if len(text) < 40:
+            removed["shortest"] += 1
+        elif len(text) > 1500:
+            removed["longest"] += 1
+        elif sum(c.isalpha() for c in visible) < 0.6 * len(visible):
+            removed["letters"] += 1
+        elif tokens > 0.45 * len(text):
+            removed["tokens"] += 1
+        elif key in seen:
+            removed["unique"] += 1
+        else:
+            seen.add(key)
+            stays.append(text)
+    return stays, removed
+
+
+def cleaned(path: Path, rules: str = RULES) -> Resolved:
+    clean = f"clean=documents({rules})" if rules else ""
+    data = f'data=files("{path}", sentences=lines)'
+    return resolved(f"{data} {SETTINGS} format=doc-sentences {clean}")
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(files, "PART_BYTES", 1 << 20)
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts()))
+    return path
+
+
+def ids(corpus: PreparedCorpus, split: str) -> list[list[int]]:
+    """The tokens of each document of a split, in order."""
+    documents = []
+    for shard in getattr(corpus.texts[0], split):
+        tokens = shard.opened()
+        for first, last in zip(tokens.documents[:-1], tokens.documents[1:], strict=True):
+            start, end = tokens.sentences[first], tokens.sentences[last]
+            documents.append(tokens.ids[start : end - 1].tolist())
+    return documents
+
+
+@pytest.mark.parametrize("part_bytes", [1 << 20, 9000, 3000])
+def test_rules_leave_the_same_documents_in_text_of_any_parts(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int
+) -> None:
+    monkeypatch.setattr(files, "PART_BYTES", part_bytes)
+    notes = Notes()
+    corpus = prepare(cleaned(text), tmp_path / "cache", notes)
+    tokenizer = corpus.vocabulary.tokenizer
+    stays, removed = left(tokenizer)
+    assert {*removed} == {"shortest", "longest", "letters", "tokens", "unique"}
+    assert corpus.texts[0].facts["removed"] == removed
+    assert f"clean removed {sum(removed.values())} documents" in notes.notes[-1]
+    expected = sorted(tokenizer.encode(text, add_special_tokens=False).ids for text in stays)
+    train, heldout = ids(corpus, "train"), ids(corpus, "heldout")
+    assert sorted(train + heldout) == expected
+    assert heldout
+    counts = np.bincount(np.concatenate(train), minlength=corpus.vocabulary.size)
+    assert np.array_equal(corpus.texts[0].counts, counts)
+    again = prepare(cleaned(text), tmp_path / "cache", Silent())
+    assert again.fingerprint == corpus.fingerprint
+    assert again.fingerprint != prepare(cleaned(text, ""), tmp_path / "cache", Silent()).fingerprint
+
+
+@pytest.mark.parametrize("to", ["{}/to", "memory://{}/clean"])
+def test_prepared_text_is_cleaned_as_text_is(text, tmp_path, monkeypatch, to):
+    monkeypatch.setattr(files, "PART_BYTES", 3000)
+    straight = prepare(cleaned(text), tmp_path / "cache", Silent())
+    place = made(cleaned(text), to.format(tmp_path), tmp_path / "made", 3)
+    corpus = finish_preparing(place, Silent())
+    assert corpus.facts["removed"] == straight.texts[0].facts["removed"]
+    read = read_at(place.address, tmp_path / "other")
+    assert np.array_equal(read.texts[0].counts, straight.texts[0].counts)
+    for split in ("train", "heldout"):
+        assert ids(read, split) == ids(straight, split)
+    for part, name in (("00002", "train.ids"), ("00003", "manifest.json")):
+        FolderAt(f"{place.address}/{part}").write(name, b"")
+    for _ in range(2):
+        made(cleaned(text), place.address, tmp_path / "made")
+        assert finish_preparing(FolderAt(place.address), Silent()) == corpus
+
+
+@pytest.mark.parametrize("to", ["{}/to", "memory://{}/at-once"])
+def test_two_that_finish_at_once_write_one_manifest(text, tmp_path, monkeypatch, to):
+    monkeypatch.setattr(files, "PART_BYTES", 3000)
+    straight = finish_preparing(made(cleaned(text), f"{tmp_path}/one", tmp_path / "made"), Silent())
+    for name in ("survey", "copies"):  # after it the other one comes between
+        place = FolderAt(f"{to.format(tmp_path)}/{name}")
+        work = begin_preparing(cleaned(text), place, tmp_path / "made", Silent())
+        make_parts(work, work.plan.parts, Silent())
+        before = getattr(finishing, name)
+
+        def between(*arguments, name=name, before=before, place=place):
+            result = before(*arguments)
+            monkeypatch.setattr(finishing, name, before)
+            finish_preparing(place, Silent())
+            return result
+
+        monkeypatch.setattr(finishing, name, between)
+        assert finish_preparing(place, Silent()) == read_corpus(place) == straight
+
+
+def test_rules_that_leave_too_little_say_what_they_removed(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"fewer than two sentences where clean removed 9. docum"):
+        prepare(cleaned(text, "shortest=1M"), tmp_path / "cache", Silent())

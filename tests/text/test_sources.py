@@ -5,7 +5,8 @@ import gzip
 import io
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -15,16 +16,10 @@ import pytest
 from pyarrow import parquet
 
 from bertc.api import check
-from bertc.base.diagnostics import (
-    BertcError,
-    DataError,
-    LostStoreError,
-    MissingInputError,
-    SpecError,
-)
+from bertc.base.diagnostics import BertcError, DataError, LostStoreError, MissingInputError
 from bertc.base.diagnostics.render import render
 from bertc.base.storage import place
-from bertc.ir.data import Docstrings, Files, Hf
+from bertc.ir.data import Corpus, Docstrings, Files, Hf
 from bertc.tasks.layouts.survey import survey
 from bertc.text.sources import files as text_files
 from bertc.text.sources import opening, source
@@ -68,11 +63,8 @@ ROWS = {
 
 
 def packed(content: bytes, suffix: str) -> bytes:
-    if suffix == ".gz":
-        return gzip.compress(content)
-    if suffix == ".zst":
-        return bytes(pyarrow.Codec("zstd").compress(content, asbytes=True))
-    return content
+    compress = {".gz": gzip.compress, ".zst": partial(pyarrow.compress, codec="zstd")}
+    return bytes(compress.get(suffix, bytes)(content))
 
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".zst"])
@@ -87,6 +79,9 @@ def test_rows_are_documents_and_a_text_file_is_one(tmp_path: Path, packing: str)
     tabs = tmp_path / "a.tsv"  # where quotes have no meaning
     tabs.write_text('label\tsentence\n1\tthe "hen\n0\tduck"\n', encoding="utf-8")
     assert documents(tabs, column="sentence") == ['the "hen', 'duck"']
+    for name in ("a.en", "corpus", "notes.md"):  # any other ending is that of text
+        (tmp_path / f"{name}{packing}").write_bytes(packed(b"One line.\nAnother.\n", packing))
+        assert documents(tmp_path / f"{name}{packing}") == ["One line.\nAnother.\n"]
 
 
 def test_lines_are_sentences_and_blank_lines_part_documents(tmp_path: Path) -> None:
@@ -94,6 +89,9 @@ def test_lines_are_sentences_and_blank_lines_part_documents(tmp_path: Path) -> N
     path.write_text("\n\nOne hen. Here.\nTwo\r\n \nThree\n\n\n", encoding="utf-8")
     read = [split_sentences(text, "lines") for text in documents(path, sentences="lines")]
     assert read == [["One hen. Here.", "Two"], ["Three"]]
+    text = "A heading\r\n \r\nDr. Hen  came at\nnoon. Then she left."
+    read = split_sentences(text, "split")
+    assert read == ["A heading", "Dr. Hen came at noon.", "Then she left."]
 
 
 def test_long_documents_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,18 +117,6 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_text(f"One hen.\n{'two ' * 60}\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"a.txt:2: a line is longer than 256 MiB"):
         documents(path, sentences="lines")
-
-
-def test_a_blank_line_ends_a_sentence() -> None:
-    text = "A heading\r\n \r\nDr. Hen  came at\nnoon. Then she left."
-    read = split_sentences(text, "split")
-    assert read == ["A heading", "Dr. Hen came at noon.", "Then she left."]
-
-
-def test_any_other_ending_is_that_of_text(tmp_path: Path) -> None:
-    for name in ("a.en", "corpus", "notes.md.gz", "a.txt"):
-        (tmp_path / name).write_bytes(packed(b"One line.\nAnother.\n", name[-3:]))
-        assert documents(tmp_path / name) == ["One line.\nAnother.\n"]
 
 
 NO_UTF8 = pyarrow.array([b"\xff\xfe"]).view(pyarrow.string())
@@ -163,8 +149,7 @@ def test_damage_is_named(tmp_path: Path, name: str, content: bytes, message: str
     (tmp_path / name).write_bytes(content)
     fsspec.filesystem("memory").pipe_file(f"/{tmp_path.name}/{name}", content)
     for path in (tmp_path / name, f"memory:///{tmp_path.name}/{name}"):
-        with pytest.raises(DataError) as caught:
-            documents(path)
+        caught = pytest.raises(DataError, documents, path)
         assert message in caught.value.message
         assert str(path) in caught.value.message
         assert "no column" not in message or f'files("{path}", column=' in caught.value.help
@@ -183,10 +168,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_text_in_a_store_is_read_where_it_lies(store, tmp_path, monkeypatch):
     monkeypatch.setattr("bertc.base.storage.files.LARGEST_RANGE_BYTES", 64)
-    files = {f"a{suffix}": content for suffix, content in ROWS.items()} | {
-        f"b{suffix}{packing}": packed(content, packing)
+    files = {
+        f"{'b' if packing else 'a'}{suffix}{packing}": packed(content, packing)
         for suffix, content in ROWS.items()
-        for packing in (".gz", ".zst")
+        for packing in ("", ".gz", ".zst")
     }
     for name, content in files.items():
         fsspec.filesystem("faulty").pipe_file(f"{store}/{name}", content)
@@ -196,17 +181,21 @@ def test_text_in_a_store_is_read_where_it_lies(store, tmp_path, monkeypatch):
         assert Faulty.faults == []
     assert len(documents(f"{store}/*")) == len(documents(tmp_path / "*.*"))
     assert check(f"data=files('{store}/a.*')") == 1
-    before = open_source(Files(path=f"{store}/a.csv")).identity
-    assert open_source(Files(path=f"{store}/a.csv")).identity == before
-    fsspec.filesystem("faulty").pipe_file(f"{store}/a.csv", ROWS[".csv"])
-    assert open_source(Files(path=f"{store}/a.csv")).identity != before
+    write = partial(fsspec.filesystem("faulty").pipe_file, f"{store}/a.csv", ROWS[".csv"])
+    assert_identity_changes(f"{store}/a.csv", write)
     for name in ("a.parquet", "b.csv.gz"):
-        opened = open_source(Files(path=f"{store}/{name}"))
+        pieces = open_source(Files(path=f"{store}/{name}")).read()
         Faulty.faults[:] = [TimeoutError("too slow")] * 7
-        with pytest.raises(
-            LostStoreError, match=rf"cannot read {store}/{name}: 7 tries in 0 s, too s"
-        ):
-            list(opened.read())
+        said = f"cannot read {store}/{name}: 7 tries in 0 s, too s"
+        pytest.raises(LostStoreError, list, pieces).match(said)
+
+
+def assert_identity_changes(path: object, write: Callable[[], object]) -> None:
+    """The identity of text is the same until it is written again."""
+    before = open_source(Files(path=str(path))).identity
+    assert open_source(Files(path=str(path))).identity == before
+    write()
+    assert open_source(Files(path=str(path))).identity != before
 
 
 @pytest.mark.parametrize(
@@ -222,9 +211,7 @@ def test_text_in_a_store_is_read_where_it_lies(store, tmp_path, monkeypatch):
 )
 def test_addresses_that_cannot_be_read_are_reported_by_check(data: str, said: str) -> None:
     fsspec.register_implementation("faulty", Faulty, clobber=True)
-    with pytest.raises(SpecError) as caught:
-        check(f"data={data}")
-    shown = render(caught.value.diagnostics)
+    shown = render(pytest.raises(BertcError, check, f"data={data}").value.diagnostics)
     assert said in shown
     assert "sec" not in shown
 
@@ -234,31 +221,25 @@ def test_text_that_is_not_utf8_is_reported_before_any_is_read(tmp_path, monkeypa
     russian = "Настоящая лицензия является свободной.\n".encode("koi8-r") * 9
     (tmp_path / "a.txt").write_bytes("日".encode() * 40_000)  # a sample ends within a character
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(russian))
-    for look in (
-        lambda: check("data=files('*.txt*')"),
-        lambda: check("data=pairs(en='a.txt', ru='b.txt.gz') objective=mlm+tlm"),
-        lambda: survey("*.txt*"),
-        lambda: open_source(Files(path="*.txt*")),
-    ):
-        with pytest.raises(DataError, match="b.txt.gz:1: .* it seems to be KOI8-R"):
-            look()
+    pairs = "data=pairs(en='a.txt', ru='b.txt.gz') objective=mlm+tlm"
+    every = [(check, "data=files('*.txt*')"), (check, pairs), (survey, "*.txt*")]
+    for look, name in (*every, (open_source, Files(path="*.txt*"))):
+        pytest.raises(DataError, look, name).match("b.txt.gz:1: .* it seems to be KOI8-R")
     (tmp_path / "b.txt.gz").unlink()
     with monkeypatch.context() as patch:
         patch.setattr(text_files, "DECODED_BYTES", 0)  # a sample ends within a character
         assert check("data=files('*.txt*')") == 1
     lines = [b"hens\n"] * 20_000
     (tmp_path / "c.txt").write_bytes(b"".join([*lines, b"h\xfchner\n", *lines]))
-    with pytest.raises(DataError, match="c.txt:20001: "):
-        check("data=files('*.txt*')")
+    pytest.raises(DataError, check, "data=files('*.txt*')").match("c.txt:20001: ")
     for text in ("Hens lay.\n", russian.decode("koi8-r")):
         (tmp_path / "c.txt").write_bytes(text.encode("utf-16-le") * 9)
         with pytest.raises(DataError, match="c.txt: .* bytes are 0; it seems to be UTF-16LE"):
             check("data=files('*.txt*')")
     (tmp_path / "c.txt").write_bytes(b"")
     assert check("data=files('*.txt*')") == 1
-    for look in (lambda: check("data=files('c.txt')"), lambda: survey("c.txt")):
-        with pytest.raises(DataError, match="c.txt is empty"):
-            look()
+    for look, name in ((check, "data=files('c.txt')"), (survey, "c.txt")):
+        pytest.raises(DataError, look, name).match("c.txt is empty")
 
 
 def test_identity_follows_the_content_and_missing_files_have_none(tmp_path: Path) -> None:
@@ -268,10 +249,7 @@ def test_identity_follows_the_content_and_missing_files_have_none(tmp_path: Path
         assert caught.value.help
     path = tmp_path / "a.txt"
     path.write_text("one hen", encoding="utf-8")
-    before = open_source(Files(path=str(path))).identity
-    assert open_source(Files(path=str(path))).identity == before
-    path.write_text("two hen", encoding="utf-8")
-    assert open_source(Files(path=str(path))).identity != before
+    assert_identity_changes(path, partial(path.write_text, "two hen"))
 
 
 MODULE = '''"""Short."""
@@ -298,13 +276,10 @@ def again():
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in {
-        "pond/__init__.py": "",
-        "pond/duck.py": MODULE,
-        "pond/broken.py": "def f(:",
-        "pond/tests/test_duck.py": MODULE,
-        "alone.py": MODULE.replace("kept", "held"),
+        "pond/__init__.py": "", "pond/duck.py": MODULE, "pond/broken.py": "def f(:",
+        "pond/tests/test_duck.py": MODULE, "alone.py": MODULE.replace("kept", "held"),
         "not-a-package/x.py": MODULE,
-    }.items():
+    }.items():  # fmt: skip
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(text, encoding="utf-8")
@@ -313,21 +288,25 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_docstrings_are_found_and_nothing_is_imported() -> None:
-    opened = open_source(Docstrings())
-    pieces = list(opened.read())
-    texts = [piece.text for piece in pieces if piece.text]
-    assert sum(piece.amount for piece in pieces) == opened.total
-    assert len(texts) == 2
+    texts = [text for text in pieces_of(Docstrings()) if text]
     assert [text.count("\n\n") for text in texts] == [2, 1]
     assert "held" in texts[0]
     assert "ü too." in texts[1]
     assert "not documentation" not in "".join(texts)
     assert texts[1].index("A doc") < texts[1].index("The documentation")
 
-    texts = [piece.text for piece in open_source(Docstrings(packages=("pond",))).read()]
+    texts = pieces_of(Docstrings(packages=("pond",)))
     assert sum(bool(text) for text in texts) == 1
     with pytest.raises(MissingInputError, match="'swan'"):
         open_source(Docstrings(packages=("pond", "swan")))
+
+
+def pieces_of(corpus: Corpus) -> list[str]:
+    """The texts of its pieces, which are as much as it says."""
+    opened = open_source(corpus)
+    pieces = list(opened.read())
+    assert sum(piece.amount for piece in pieces) == opened.total
+    return [piece.text for piece in pieces]
 
 
 def test_data_sets_from_disk(tmp_path: Path) -> None:
@@ -337,16 +316,12 @@ def test_data_sets_from_disk(tmp_path: Path) -> None:
     rows = datasets.Dataset.from_dict({"text": [*TEXTS, None], "n": [1, 2, 3, 4]})
     rows.save_to_disk(one)
     datasets.DatasetDict({"train": rows, "test": rows.select([0])}).save_to_disk(two)
-    for node, expected in [(Hf(name=one), [*TEXTS, ""]), (Hf(name=two, split="test"), TEXTS[:1])]:
-        opened = open_source(node)
-        pieces = list(opened.read())
-        assert [piece.text for piece in pieces] == expected
-        assert sum(piece.amount for piece in pieces) == opened.total
+    assert pieces_of(Hf(name=one)) == [*TEXTS, ""]
+    assert pieces_of(Hf(name=two, split="test")) == TEXTS[:1]
     for wrong in (
         Hf(name=two, split="dev"), Hf(name=one, column="words"), Hf(name=f"{one}/nothing")
     ):  # fmt: skip
-        with pytest.raises(BertcError) as caught:
-            open_source(wrong)
+        caught = pytest.raises(BertcError, open_source, wrong)
         assert "\n" not in caught.value.message
     with pytest.raises(DataError, match="does not hold text"):
         list(open_source(Hf(name=one, column="n")).read())

@@ -22,13 +22,12 @@ from bertc.text.vocab.vocabulary import Vocabulary, _starts_word, from_tokenizer
 from tests.hub.hf_tokenizers import trained
 
 Learned = WordPiece | ByteBpe | Unigram
-KINDS: list[Learned] = [
-    WordPiece(size=300), ByteBpe(size=400), Unigram(size=300),
-    Unigram(size=300, lower=False, specials="roberta"),
-]  # fmt: skip
-
-
-IDS = ["wordpiece", "bpe", "unigram", "roberta"]
+KINDS: dict[str, Learned] = {
+    "wordpiece": WordPiece(size=300), "bpe": ByteBpe(size=400), "unigram": Unigram(size=300),
+    "roberta": Unigram(size=300, lower=False, specials="roberta"),
+}  # fmt: skip
+AS_ROBERTA = KINDS["bpe"], KINDS["roberta"]
+EVERY = pytest.mark.parametrize("node", KINDS.values(), ids=KINDS)
 
 
 def texts() -> list[str]:
@@ -43,7 +42,7 @@ def learned(node: Learned) -> Vocabulary:
     return from_tokenizer(learn(node, texts()), "test")
 
 
-@pytest.mark.parametrize("node", KINDS, ids=IDS)
+@EVERY
 def test_sizes_roles_and_the_same_vocabulary_of_the_same_text(node: Learned) -> None:
     vocabulary = learned(node)
     again = (learn(node, texts()).to_str() for _ in range(3))
@@ -54,7 +53,7 @@ def test_sizes_roles_and_the_same_vocabulary_of_the_same_text(node: Learned) -> 
     roles = {role: getattr(vocabulary, role) for role in ("pad", "unk", "cls", "sep", "mask")}
     of_roberta = {"cls": 0, "pad": 1, "sep": 2, "unk": 3, "mask": vocabulary.size - 1}
     of_bert = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
-    assert roles == (of_roberta if node in KINDS[1::2] else of_bert)
+    assert roles == (of_roberta if node in AS_ROBERTA else of_bert)
     assert set(np.flatnonzero(vocabulary.special)) == set(roles.values()) - {vocabulary.unk}
     assert vocabulary.word_start[list(roles.values())].all()
     assert sorted(vocabulary.tokenizer.get_vocab().values()) == list(range(vocabulary.size))
@@ -78,8 +77,8 @@ def test_digits_are_tokens_one_by_one(tmp_path: Path) -> None:
 
 
 def test_word_starts() -> None:
-    for node in KINDS[:2]:
-        vocabulary = learned(node)
+    for kind in ("wordpiece", "bpe"):
+        vocabulary = learned(KINDS[kind])
         assert vocabulary.word_start[vocabulary.special].all()
         words = vocabulary.tokenizer.encode(" kalo miru", add_special_tokens=False)
         assert vocabulary.word_start[words.ids].sum() == 2
@@ -88,7 +87,7 @@ def test_word_starts() -> None:
     assert not any(_starts_word(token, "Unigram") for token in ("s", "the", "s."))
 
 
-@pytest.mark.parametrize("node", KINDS, ids=IDS)
+@EVERY
 def test_transformers_reads_what_is_saved(node: Learned, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
@@ -98,18 +97,16 @@ def test_transformers_reads_what_is_saved(node: Learned, tmp_path: Path) -> None
     line = "Kalo, mirute shun!"
     mine = vocabulary.tokenizer.encode(line)
     assert reference(line)["input_ids"] == mine.ids
-    assert mine.ids[0] == vocabulary.cls
-    assert mine.ids[-1] == vocabulary.sep
+    assert (mine.ids[0], mine.ids[-1]) == (vocabulary.cls, vocabulary.sep)
     pair = vocabulary.tokenizer.encode("kalo", "miru")
     assert reference("kalo", "miru")["input_ids"] == pair.ids
-    if node not in KINDS[1::2]:
+    if node not in AS_ROBERTA:
         assert reference("kalo", "miru")["token_type_ids"] == pair.type_ids
         assert max(pair.type_ids) == 1
     for role in ("pad", "unk", "cls", "sep", "mask"):
         assert getattr(reference, f"{role}_token_id") == getattr(vocabulary, role)
-    assert reference.decode(mine.ids, skip_special_tokens=True).replace(" ", "").lower() == (
-        line.replace(" ", "").lower()
-    )
+    shown = reference.decode(mine.ids, skip_special_tokens=True)
+    assert shown.replace(" ", "").lower() == line.replace(" ", "").lower()
     again = load_vocabulary(TokenizerFile(path=str(tmp_path)))
     assert again.tokenizer.to_str() == vocabulary.tokenizer.to_str()
     assert (again.word_start == vocabulary.word_start).all()
@@ -144,9 +141,8 @@ def test_sentencepiece_model(tmp_path: Path) -> None:
     path.write_bytes(sentencepiece())
     vocabulary = load_vocabulary(TokenizerFile(path=str(path)))
     assert (vocabulary.size, vocabulary.pad, vocabulary.mask) == (11, 0, 4)
-    assert vocabulary.tokenizer.encode("Hens hen").tokens == [
-        "[CLS]", "\u2581hen", "s", "\u2581hen", "[SEP]",
-    ]  # fmt: skip
+    tokens = vocabulary.tokenizer.encode("Hens hen").tokens
+    assert tokens == ["[CLS]", "\u2581hen", "s", "\u2581hen", "[SEP]"]
     vocabulary.save(tmp_path / "out")
     assert (tmp_path / "out" / "spiece.model").read_bytes() == sentencepiece()
 
@@ -171,10 +167,8 @@ def test_wrong_files_are_named(tmp_path: Path, name: str) -> None:
 
 def test_unknown_special_names_are_named() -> None:
     content = json.loads(learn(WordPiece(size=100), texts()).to_str())
-    content["model"]["vocab"] = {
-        ("<blank>" if token == "[PAD]" else token): token_id
-        for token, token_id in content["model"]["vocab"].items()
-    }
+    ids = content["model"]["vocab"]
+    ids["<blank>"] = ids.pop("[PAD]")
     content["added_tokens"] = content["added_tokens"][1:]
     with pytest.raises(DataError, match="no token for pad"):
         from_tokenizer(Tokenizer.from_str(json.dumps(content)), "test")
@@ -267,10 +261,8 @@ def test_unigrams_are_not_learned_from_words_without_end() -> None:
 def test_unigram_pieces_are_of_letters_of_digits_or_of_marks() -> None:
     rng = random.Random(0)
     words = ["".join(rng.choices("abcdefgh", k=rng.randint(2, 7))) for _ in range(200)]
-    lines = [
-        f"{rng.choice(words)} and {rng.choice(words)}'s ({rng.choice(words)}.x{n}), {n}% of нет{n}."
-        for n in range(1000)
-    ]
+    form = "{} and {}'s ({}.x{n}), {n}% of нет{n}."
+    lines = [form.format(*rng.choices(words, k=3), n=n) for n in range(1000)]
     tokenizer = learn(Unigram(size=400), lines)
     for piece in tokenizer.get_vocab().keys() - {*ALBERT_SPECIALS}:
         read = piece.removeprefix("\u2581")

@@ -21,7 +21,6 @@ from bertc.tasks.examples.task_sets import found_labels
 from bertc.tasks.layouts.conll import bio
 from bertc.tasks.layouts.example import (
     ChoiceExample,
-    Example,
     QuestionExample,
     TaggedExample,
     TextExample,
@@ -39,7 +38,7 @@ MNLI = (
 STSB = f"index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\t{PAIR}\tscore"
 
 
-def read_examples(task: AnyTask, path: Path) -> list[Example]:
+def read_examples(task: AnyTask, path: Path) -> list[Any]:
     return read_part(task, DataPart(path, labelled=False))
 
 
@@ -52,6 +51,11 @@ def write(path: Path, *rows: str, end: str = "\n", bom: bool = False) -> Path:
 
 def lines(path: Path, rows: Iterable[Any]) -> str:
     return str(write(path, *(json.dumps(row) for row in rows)))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
 
 
 # Each maker writes files for one kind of task and says how it reads its training file.
@@ -155,7 +159,7 @@ def rerank(at: Path) -> AnyTask:
     return Rerank(train=train, dev=train, test=test)
 
 
-def of_race(name: str) -> list[Example]:
+def of_race(name: str) -> list[Any]:
     return [
         ChoiceExample(f"{name}.txt-0", "A hen.", "Who _ ?", tuple("abcd"), 1),
         ChoiceExample(f"{name}.txt-1", "A hen.", "What?", tuple("wxyz"), 3),
@@ -200,8 +204,7 @@ def test_all_parts_of_a_task_and_any_file_of_its_layout(tmp_path: Path, kind: ty
         if file.is_file():
             first, *_ = read_examples(task, file)
             if re.search("test(?!a)", str(file.relative_to(tmp_path))):
-                with pytest.raises(DataError, match="has no label"):
-                    gold(first)
+                pytest.raises(DataError, gold, first).match("has no label")
 
 
 @pytest.mark.parametrize(("column", "tags"), [("ner", ("B-BIRD", "O")), ("upos", ("NOUN", "VERB"))])
@@ -212,13 +215,7 @@ def test_taggers_read_text_too(tmp_path: Path, column: str, tags: tuple[str, ...
     assert read == [("the", "hen", "sat"), ("two", "ducks", "swam", "by"), ("quack",)]
     if column == "ner":
         file.write_text("the DT X O\nhen NN X B-BIRD\nsat VB X\n")
-        with pytest.raises(DataError, match="3 columns, those before have 4"):
-            read_examples(task, file)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return tmp_path / "data"
+        pytest.raises(DataError, read_examples, task, file).match("3 columns, those before have 4")
 
 
 TRAINING: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
@@ -226,11 +223,8 @@ TRAINING: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "sst2": (["sentence\tlabel", 'a " hen \t1'], ('a " hen ',), "1"),
     "mrpc": (["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", "1\t7\t8\ta\tb"], ("a", "b"), "1"),
     "stsb": ([STSB, "0\tg\tf\ty\t1\tn\tn\ta\tb\t3.800"], ("a", "b"), 3.8),
-    "qqp": (
-        ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "9\t1\t2\ta", "9\t1\t2\ta\t\t0"],
-        ("a", ""),
-        "0",
-    ),
+    "qqp": (["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "9\t1\t2\ta", "9\t1\t2\ta\t\t0"],
+            ("a", ""), "0"),
     "mnli": ([MNLI, "0\t\t\t\t\t\t\t\ta\tb\t-\t-", "1\t\t\t\t\t\t\t\ta\tb\tn\tneutral"],
              ("a", "b"), "neutral"),
     "qnli": (["index\tquestion\tsentence\tlabel", "0\ta\tb\tentailment"], ("a", "b"), "entailment"),
@@ -266,15 +260,12 @@ def test_glue_test_files_and_similarity_in_another_language(data: Path) -> None:
     assert one == TextExample("0", ("Ein Huhn, weiß", "Hühner"), 4.75)
 
 
-def test_xnli_without_training_rows(data: Path) -> None:
+def test_xnli_without_training_rows_and_as_its_authors_have_it(data: Path, tmp_path: Path) -> None:
     for language in ("en", "de", "sw"):
-        write(data / f"dev-{language}.tsv", f"{language}\tb\tneutral")
-    task = Xnli(data=str(data), language="de")
+        write(tmp_path / f"dev-{language}.tsv", f"{language}\tb\tneutral")
+    task = Xnli(data=str(tmp_path), language="de")
     assert training_examples(task) == [TextExample("0", ("de", "b"), "neutral")]
     assert dev_parts(task) == ("dev-en", "dev-sw")
-
-
-def test_official_xnli(data: Path) -> None:
     header = "language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpairID"
     rows = ("ar\tneutral\t\ta\tb\t1", "de\tentailment\t\tc\td\t2", "de\t-\t\te\tf\t2")
     write(data / "xnli.dev.tsv", header, *rows)
@@ -289,9 +280,8 @@ def test_squad_with_questions_that_have_no_answer(data: Path) -> None:
     told = passages(answers=False, is_impossible=True, answers_=[], plausible_answers=[])
     write(data / "train-v2.0.json", json.dumps(told))
     task = Squad(data=str(data), version=2)
-    assert training_examples(task) == [
-        QuestionExample("q1", "A hen clucks.", "Who clucks?", (), False)
-    ]
+    (one,) = training_examples(task)
+    assert one == QuestionExample("q1", "A hen clucks.", "Who clucks?", (), False)
     assert dev_parts(task) == ()
     file = write(data / "blind.json", json.dumps(passages(answers=False)))
     assert read_examples(task, file)[0].has_answer is None  # type: ignore[union-attr]
@@ -321,11 +311,9 @@ def test_universal_dependencies(data: Path, column: Any, tags: tuple[str, ...]) 
 def test_wikiann_in_one_of_several_languages(data: Path) -> None:
     write(data / "de.train.txt", "de:Ein\tO", "de:Huhn\tB-ORG")
     write(data / "en.train.txt", "en:A\tO", "en::\tO", "", "en:Hen\tB-ORG", "en:Co\tI-ORG")
-    found = training_examples(Tagging(data=str(data / "en")))
-    assert found == [
-        TaggedExample("0", ("A", ":"), ("O", "O")),
-        TaggedExample("1", ("Hen", "Co"), ("B-ORG", "I-ORG")),
-    ]
+    first, second = training_examples(Tagging(data=str(data / "en")))
+    assert first == TaggedExample("0", ("A", ":"), ("O", "O"))
+    assert second == TaggedExample("1", ("Hen", "Co"), ("B-ORG", "I-ORG"))
     write(data / "fr.train.txt", "le:x O", "y O")
     assert training_examples(Tagging(data=str(data / "fr")))[0].words[0] == "le:x"  # type: ignore[union-attr]
 
@@ -338,17 +326,14 @@ def test_tags_that_name_spans_become_bio(tmp_path: Path) -> None:
     ):
         assert bio(tuple(before.split())) == tuple(after.split())
     rows = [{"words": ["a", "b"], "tags": ["I-A", "I-A"]}, {"words": ["c"], "tags": ["O"]}]
-    path = tmp_path / "a.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    told = Tag(train=str(path), labels=("O", "B-A", "I-A"))
-    for task in (Tag(train=str(path)), told):
+    path = lines(tmp_path / "a.jsonl", rows)
+    for task in (Tag(train=path), Tag(train=path, labels=("O", "B-A", "I-A"))):
         assert [row.tags for row in training_examples(task)] == [("B-A", "I-A"), ("O",)]
 
 
 def test_rows_are_called_by_their_id(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text("id\ttext\tlabel\nr7\tA hen.\tx\n\tA duck.\ty\n")
-    named, numbered = Classify(train=str(path)), Classify(train=str(path), text="1", label="2")
+    path = str(write(tmp_path / "a.tsv", "id\ttext\tlabel", "r7\tA hen.\tx", "\tA duck.\ty"))
+    named, numbered = Classify(train=path), Classify(train=path, text="1", label="2")
     assert [row.key for row in training_examples(named)] == ["r7", "1"]
     assert [row.key for row in training_examples(numbered)] == ["0", "1", "2"]
 
@@ -381,12 +366,8 @@ def test_data_sets_name_their_labels(data: Path) -> None:
     import datasets
 
     names = datasets.ClassLabel(names=["O", "B-X"])
-    columns = {
-        "text": datasets.Value("string"),
-        "label": names,
-        "words": datasets.Sequence(datasets.Value("string")),
-        "tags": datasets.Sequence(names),
-    }
+    string, several = datasets.Value("string"), datasets.Sequence
+    columns = {"text": string, "label": names, "words": several(string), "tags": several(names)}
     rows = {"text": ["a", "b"], "label": [1, -1], "words": [["a", "b"]] * 2, "tags": [[0, 1]] * 2}
     saved = datasets.Dataset.from_dict(rows, features=datasets.Features(columns))
     saved.save_to_disk(str(data))

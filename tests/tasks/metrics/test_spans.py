@@ -185,6 +185,5 @@ def test_a_window_without_text_has_no_answer() -> None:
 
 def test_equal_scores_go_to_the_first() -> None:
     words = offsets_of(PASSAGE)
-    zeros = [0.0] * (1 + len(words))
-    found = plain(PASSAGE, [(-1, -1), *words], [zeros, zeros])
+    found = plain(PASSAGE, [(-1, -1), *words], [[0.0] * (1 + len(words))] * 2)
     assert [one.text for one in found.best] == ["the", "the cat", "the cat sat"]
