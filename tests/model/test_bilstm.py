@@ -1,6 +1,7 @@
-"""The bidirectional LSTM: torch's own equations, padding and pairs, counts, runs, refusals."""
+"""The bidirectional LSTM and its table of vectors: torch's own equations, runs, refusals."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points, resolve
-from bertc.base.diagnostics import DataError, MachineError
+from bertc.base.diagnostics import DataError, MachineError, MissingInputError, SpecError
 from bertc.check.facts.networks import begun_from, network_of
 from bertc.cost import estimate
 from bertc.cost.execution import ANY
@@ -17,11 +18,18 @@ from bertc.cost.planning.plan import Fit, Machine, plan
 from bertc.cost.rules import cost
 from bertc.hub.leaving.exporting import export_model
 from bertc.ir import operation as op
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, build
 from bertc.model.bilstm import BiLstm
+from bertc.model.weights import initial_values
+from bertc.run.beginning.init_from import TABLE
+from bertc.run.models.loading import load
 from bertc.run.records.changes import changed
 from bertc.run.train.loop import train
-from tests.hub.programs import tensors, words
+from bertc.text.vocab.vocabulary import vocabulary_of
+from tests.fixes import apply_fixes
+from tests.hub.programs import Wordless, tensors
 from tests.net.programs import FARM, PROGRAMS, TOY
 from tests.run.conftest import same_run, stop_after
 
@@ -29,13 +37,14 @@ LENGTHS = (11, 7, 1)
 CASES = ["bilstm(20)", "bilstm(20, layers=2)"]
 
 
+@pytest.fixture(autouse=True)
+def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FARM)
+
+
 def body_of(setting: str, objective: str = "mlm") -> BiLstm:
-    resolved = resolve(
-        f"body={setting} vocab=wordpiece(100) embedding=12 seq=32 steps=5 batch=4 dropout=0 "
-        f"objective={objective}"
-    )
-    body = build(resolved).encoder.eval()
-    assert isinstance(body, BiLstm)
+    settings = "vocab=wordpiece(100) embedding=12 seq=32 steps=5 batch=4 dropout=0"
+    body = build(resolve(f"body={setting} {settings} objective={objective}")).encoder.eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in body.parameters():
@@ -49,14 +58,14 @@ def torchs_own(body: BiLstm) -> torch.nn.LSTM:
     reference = torch.nn.LSTM(
         node.embedding, node.lstm.hidden, node.depth, batch_first=True, bidirectional=True
     )
-    with torch.no_grad():
-        for number, layer in enumerate(body.recurrence):
-            for direction, suffix in ((layer.right, ""), (layer.left, "_reverse")):
-                for ours, letter in (("input", "ih"), ("state", "hh")):
-                    for leaf in ("weight", "bias"):
-                        name = f"{leaf}_{letter}_l{number}{suffix}"
-                        own = direction.get_parameter(f"{ours}.{leaf}")
-                        reference.get_parameter(name).copy_(own)
+    weights = {
+        f"{leaf}_{letter}_l{number}{suffix}": direction.get_parameter(f"{ours}.{leaf}")
+        for number, layer in enumerate(body.recurrence)
+        for direction, suffix in ((layer.right, ""), (layer.left, "_reverse"))
+        for ours, letter in (("input", "ih"), ("state", "hh"))
+        for leaf in ("weight", "bias")
+    }
+    reference.load_state_dict(weights)
     return reference
 
 
@@ -133,7 +142,6 @@ def test_texts_of_a_pair_are_read_apart_and_compared():
             assert torch.allclose(states_bsd[row, begin:end], own[0], atol=1e-6)
             each.append(single.pool(own, alone)[0, 0])
         u, v = each
-        assert body.pooler is not None
         wanted = torch.relu(body.pooler(torch.cat([u, v, u * v, (u - v).abs()])))
         assert torch.allclose(pooled_b1p[row, 0], wanted, atol=1e-6)
 
@@ -161,15 +169,9 @@ def spec(name: str, body: str, **beside: str) -> str:
     return " ".join(f"{k}={v}" for k, v in settings.items() if v and k not in of_transformers)
 
 
-@pytest.mark.parametrize(
-    ("name", "body"),
-    [
-        ("mlm", "bilstm(16, layers=2)"), ("nsp", "bilstm(16)"), ("classify", "bilstm(16)"),
-        ("glue", "bilstm(16)"), ("tagging", "bilstm(16)"), ("race", "bilstm(16)"),
-    ],
-)  # fmt: skip
-def test_it_learns_and_goes_on_to_the_bit(name, body, tmp_path, monkeypatch):
-    monkeypatch.chdir(FARM)
+@pytest.mark.parametrize("name", ["mlm", "nsp", "classify", "glue", "tagging", "race"])
+def test_it_learns_and_goes_on_to_the_bit(name, tmp_path, monkeypatch):
+    body = "bilstm(16, layers=2)" if name == "mlm" else "bilstm(16)"
     (resolved,) = points(spec(name, body, dropout="0.1"))
     cache = tmp_path / "cache"
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
@@ -183,20 +185,17 @@ def test_it_learns_and_goes_on_to_the_bit(name, body, tmp_path, monkeypatch):
     assert again.encoder.settings()["body"] == resolved.encoder.settings()["body"]
 
 
-def test_another_body_is_neither_begun_from_nor_gone_on_with(tmp_path, monkeypatch):
-    monkeypatch.chdir(FARM)
+def test_another_body_is_neither_begun_from_nor_gone_on_with(tmp_path):
     (lstm,) = points(spec("mlm", "bilstm(16)"))
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "resolved.json").write_text(lstm.model_dump_json())
     other = resolve(f'init="{folder}" body=transformer layers=1 hidden=32 vocab=wordpiece(120)')
-    with pytest.raises(DataError) as refused:
-        begun_from(other)
+    refused = pytest.raises(DataError, begun_from, other)
     assert "it is a bilstm, and this network a transformer" in refused.value.message
     (wider,) = points(spec("mlm", "bilstm(16, units=9)"))
-    assert [str(each) for each in changed(lstm, wider)][:1] == [
-        "body: bilstm(hidden=16) -> bilstm(hidden=16, units=9)"
-    ]
+    change, *_ = changed(lstm, wider)
+    assert str(change) == "body: bilstm(hidden=16) -> bilstm(hidden=16, units=9)"
 
 
 def test_it_runs_eager_and_a_network_that_it_teaches_is_compiled():
@@ -215,5 +214,52 @@ def test_it_runs_eager_and_a_network_that_it_teaches_is_compiled():
 def test_no_hugging_face_layout_has_it(tmp_path):
     resolved: Any = resolve("body=bilstm(16) vocab=wordpiece(100) embedding=8 seq=32")
     with pytest.raises(DataError) as refused:
-        export_model(resolved, tensors(resolved), words(), tmp_path / "m", strict=True)
+        export_model(resolved, tensors(resolved), Wordless(0), tmp_path / "m", strict=True)
     assert refused.value.message.startswith("body=bilstm stands in the way: ")
+
+
+def test_vectors_of_a_file_are_rows_of_a_table(tmp_path):
+    file = tmp_path / "v.txt"
+    file.write_text("hens 1 2 3 4\nthe 0.5 0 0 1\nunheard 9 9 9 9\n")
+    resolved = begun_with(file, tmp_path / "run", freeze="embeddings")
+    vocabulary = vocabulary_of(tmp_path / "run", resolved.encoder.vocab_size)
+    table = load(tmp_path / "run").encoder.tokens.weight
+    hens = vocabulary.tokenizer.token_to_id("hens")
+    assert table[hens].tolist() == [1, 2, 3, 4]  # and it is not trained
+    drawn = {weight.name: weight for weight in model_weights(resolved)}[TABLE]
+    other = vocabulary.tokenizer.token_to_id("ducks")
+    assert torch.equal(table[other], initial_values(drawn, 0)[other])
+    begun_with(file, tmp_path / "trained", freeze="0")
+    assert load(tmp_path / "trained").encoder.tokens.weight[hens].tolist() != [1, 2, 3, 4]
+
+
+def begun_with(file: Path, run: Path, **beside: str) -> Resolved:
+    """A run of which the table begins with the vectors of a file."""
+    beside |= {"vocab": "words(60)", "init": f'vectors("{file}")', "embedding": "4"}
+    (resolved,) = points(spec("glue", "bilstm(8)", **beside))
+    train(resolved, run, cache=run.with_name("cache"), quiet=True)
+    return resolved
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [("hens 1 2 3 4\nbees 1 2 3 4\nducks 1 2\n", "v.txt:3: 2 numbers, not 4 as before"),
+     ("xyzzy 1 2 3 4\n", "is a token of the vocabulary")],
+)  # fmt: skip
+def test_vectors_that_do_not_fit_are_refused(lines, message, tmp_path):
+    file, run = tmp_path / "v.txt", tmp_path / "run"
+    pytest.raises(MissingInputError, begun_with, file, run).match("v.txt is not there")
+    assert not (tmp_path / "cache").exists(), "before text is read"
+    file.write_text(lines)
+    pytest.raises(DataError, begun_with, file, run).match(message)
+
+
+@pytest.mark.parametrize("body", ["bilstm(8) embedding=4", "transformer", "bilstm(8)"])
+def test_the_width_of_vectors_is_put_right_by_the_help(body, tmp_path):
+    (tmp_path / "v.txt").write_text("hens 1 2\n")
+    text = f"body={body} vocab=words(60) init=vectors('{tmp_path / 'v.txt'}')"
+    refused = pytest.raises(SpecError, resolve, text)
+    (found,) = refused.value.diagnostics
+    assert found.code == "E400"
+    assert "has 2 numbers for a word, and the token table " in found.message
+    resolve(apply_fixes(found.span.source, [found]))

@@ -1,7 +1,5 @@
 """Encoders in which no token sees a later one, and what rows remember."""
 
-import math
-
 import pytest
 import torch
 
@@ -11,7 +9,7 @@ from bertc.model import EncoderInputs, Memory, Model, PermutationMask
 from bertc.model.attention.masks import mask_of
 from tests.learn.material import rows, vocab
 from tests.model.material import assert_alone, drawn
-from tests.model.test_relative import wave
+from tests.model.test_relative import attended
 
 SIZE = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
 
@@ -28,15 +26,12 @@ def ids() -> torch.Tensor:
 @pytest.mark.parametrize("dropout", [0, 0.1])
 @pytest.mark.parametrize("extra", ["", "norm=pre", "share=all E=8"])
 def test_later_tokens_change_nothing(extra, dropout):
-    model = model_of(f"{extra} dropout={dropout}").train()
-    before, after = ids(), ids()
-    after[:, 7:] += 1
-    torch.manual_seed(0)
-    one = model.encode(before)
-    torch.manual_seed(0)
-    other = model.encode(after)
-    torch.testing.assert_close(one[:, :7], other[:, :7])
-    assert not torch.allclose(one[:, 7:], other[:, 7:])
+    model, read = model_of(f"{extra} dropout={dropout}").train(), []
+    for later in (0, 1):
+        torch.manual_seed(0)
+        read.append(model.encode(ids() + later * (torch.arange(12) >= 7)))
+    torch.testing.assert_close(read[0][:, :7], read[1][:, :7])
+    assert not torch.allclose(read[0][:, 7:], read[1][:, 7:])
 
 
 def test_padding_packing_and_few_outputs_hide_nothing_else():
@@ -70,19 +65,17 @@ def test_with_the_past_remembered_pieces_are_one_long_pass(extra, seq, length):
     torch.testing.assert_close(pieces, whole, atol=1e-5, rtol=1e-5)
 
 
-def test_no_gradient_goes_into_a_memory():
-    model = model_of(RELATIVE)
-    memory = Memory(torch.zeros(2, 2, 8, 16), torch.tensor(0))
-    memory = model.read_on(EncoderInputs(ids(), memory=memory)).memory
-    assert memory is not None
-    assert not memory.states.requires_grad
-    assert memory.filled == 8
+def remembered(model: Model, length: int, token_ids: torch.Tensor) -> Memory:
+    """What rows that begin with these tokens remember."""
+    memory = Memory(torch.zeros(2, 2, length, 16), torch.tensor(0))
+    return model.read_on(EncoderInputs(token_ids, memory=memory)).memory
 
 
-def test_states_asked_for_have_the_same_memory():
+def test_no_gradient_goes_into_a_memory_and_states_asked_for_have_the_same():
     model = model_of(RELATIVE)
-    memory = Memory(torch.zeros(2, 2, 9, 16), torch.tensor(0))
-    memory = model.read_on(EncoderInputs(ids()[:, :5], memory=memory)).memory
+    memory = remembered(model, 8, ids())
+    assert (memory.states.requires_grad, memory.filled) == (False, 8)
+    memory = remembered(model, 9, ids()[:, :5])
     rest, asked = EncoderInputs(ids()[:, 5:], memory=memory), torch.tensor([[3, 6], [0, 4]])
     states, whole = model.read(rest._replace(output_positions=asked)), model.read(rest)
     torch.testing.assert_close(states, whole[torch.arange(2)[:, None], asked], atol=1e-5, rtol=1e-5)
@@ -102,38 +95,24 @@ def by_hand(model: Model, token_ids: list[int], seq: int, length: int) -> torch.
     A token sees what stands in its own piece of ``seq`` up to itself, and ``length`` tokens before
     the piece.
     """
-    w = {n.removeprefix("encoder."): p.detach() for n, p in model.named_parameters()}
-    node = model.resolved.encoder
-    x = [w["embeddings.token.weight"][token] * node.hidden**0.5 for token in token_ids]
-    u, v = w["relative.content_bias"], w["relative.distance_bias"]
+    w = {n.removeprefix("encoder."): p for n, p in model.named_parameters()}
+    x = w["embeddings.token.weight"][token_ids] * 16**0.5
+    of_one_text = torch.zeros(len(x))
+
+    def seen(place: int) -> range:
+        return range(max(0, place // seq * seq - length), place + 1)
 
     def norm(y: torch.Tensor, name: str) -> torch.Tensor:
-        centred = y - y.mean()
-        scaled = centred / (centred.square().mean() + 1e-5).sqrt()
+        centred = y - y.mean(-1, keepdim=True)
+        scaled = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
         return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
 
-    for layer in range(len(node.layers)):
+    for layer in range(2):
         a, f = f"attention.{layer}", f"ffn.{layer}"
-        after = []
-        for i, asking in enumerate(x):
-            first = max(0, i // seq * seq - length)
-            mixed = []
-            for head in range(2):
-                d = slice(8 * head, 8 * head + 8)
-                q = (w[f"{a}.query.weight"] @ asking)[d]
-                scores, values = [], []
-                for j in range(first, i + 1):
-                    k = (w[f"{a}.key.weight"] @ x[j])[d]
-                    r = (w[f"{a}.distance.weight"] @ wave(i - j, 0))[d]
-                    scores.append(((q + u[d]) @ k + (q + v[d]) @ r) / math.sqrt(8))
-                    values.append((w[f"{a}.value.weight"] @ x[j])[d])
-                mixed.append(torch.stack(scores).softmax(0) @ torch.stack(values))
-            y = norm(asking + w[f"{a}.output.weight"] @ torch.cat(mixed), f"{a}.norm")
-            inner = (w[f"{f}.inner.weight"] @ y + w[f"{f}.inner.bias"]).relu()
-            outer = w[f"{f}.outer.weight"] @ inner + w[f"{f}.outer.bias"]
-            after.append(norm(y + outer, f"{f}.norm"))
-        x = after
-    return torch.stack(x)
+        y = norm(x + attended(model, layer, x, of_one_text, seen), f"{a}.norm")
+        inner = (y @ w[f"{f}.inner.weight"].T + w[f"{f}.inner.bias"]).relu()
+        x = norm(y + inner @ w[f"{f}.outer.weight"].T + w[f"{f}.outer.bias"], f"{f}.norm")
+    return x
 
 
 @pytest.mark.parametrize(("seq", "length"), [(12, 0), (4, 3), (4, 8), (3, 12)])
@@ -146,13 +125,8 @@ def test_the_model_is_its_formulas(seq, length):
 
 
 def test_every_token_may_see_as_many():
-    model = model_of(RELATIVE)
-    memory = Memory(torch.zeros(2, 2, 4, 16), torch.tensor(0))
-    memory = model.read_on(EncoderInputs(ids()[:, :8], memory=memory)).memory
-    assert memory is not None
-    memory = memory._replace(same_length=True)
+    memory = remembered(model_of(RELATIVE), 4, ids()[:, :8])._replace(same_length=True)
     allowed = mask_of(EncoderInputs(ids()[:, 8:], memory=memory, causal=True)).allowed
-    assert allowed is not None
     assert allowed.sum(3).tolist() == [[[4, 4, 4, 4]]]
     assert allowed[0, 0, 1].nonzero()[:, 0].tolist() == [2, 3, 4, 5]
 
@@ -171,17 +145,10 @@ def made(extra: str, layers: int = 3) -> Model:
     return drawn(resolve(f"layers={layers} {BASE}{ROWS}{extra}"))
 
 
-def reading(backward: list[int] | None) -> EncoderInputs:
+def reading(backward: list[int]) -> EncoderInputs:
     inputs = rows(B, S, full=True, pairs=False)
     segments = (torch.arange(S) // 5).expand(B, S)
-    turned = None if backward is None else torch.tensor(backward)
-    return EncoderInputs(inputs.token_ids, segments, backward=turned)
-
-
-def turned(order: PermutationMask) -> PermutationMask:
-    return PermutationMask(
-        order.rank.flip(1), order.visible_below.flip(1), S - 1 - order.target_positions
-    )
+    return EncoderInputs(inputs.token_ids, segments, backward=torch.tensor(backward))
 
 
 @pytest.mark.parametrize("extra", KINDS)
@@ -200,7 +167,8 @@ def test_a_backward_row_is_the_row_turned_round_and_read_forward(extra):
     # In an order, of those predicted alone.
     asked = torch.arange(S, S + 4).expand(B, 4)
     found = model.read(some._replace(permutation=order, output_positions=asked))
-    expected = model.read(whole._replace(permutation=turned(order), output_positions=asked))
+    turned = PermutationMask(rank.flip(1), rank.flip(1), S - 1 - order.target_positions)
+    expected = model.read(whole._replace(permutation=turned, output_positions=asked))
     torch.testing.assert_close(found[[1, 2]], expected[[1, 2]], atol=1e-5, rtol=1e-4)
 
 
@@ -211,12 +179,11 @@ def test_backward_a_memory_stands_after_the_text(extra):
     some = reading([1] * B)
     embedded = model.encoder.embeddings(some._replace(permutation=None), torch.float32)
     memory = Memory(embedded[None, :, :5], torch.tensor(5))
-    later = EncoderInputs(
-        some.token_ids[:, 5:], torch.zeros(B, S - 5, dtype=torch.long), backward=some.backward
-    )
     one = some._replace(segment_ids=torch.zeros(B, S, dtype=torch.long))
-    found = model.read(later._replace(memory=memory))
-    torch.testing.assert_close(found, model.read(one)[:, 5:], atol=1e-5, rtol=1e-4)
+    later = EncoderInputs(
+        one.token_ids[:, 5:], one.segment_ids[:, 5:], memory=memory, backward=one.backward
+    )
+    torch.testing.assert_close(model.read(later), model.read(one)[:, 5:], atol=1e-5, rtol=1e-4)
 
 
 def test_predicted_tokens_have_not_been_read():
@@ -230,14 +197,12 @@ def test_predicted_tokens_have_not_been_read():
     for ids in (inputs.token_ids, other):
         batch = corrupt(stage, inputs._replace(token_ids=ids), vocab(), 1)
         moved = model.read_on(batch.reading._replace(memory=empty)).memory
-        assert moved is not None
         assert moved.filled == 6
         after.append(moved)
     torch.testing.assert_close(after[0].states, after[1].states, atol=0, rtol=0)
     assert after[0].states[1:, :, 3:].abs().min() > 0
     batch = corrupt(stage, inputs, vocab(), 2)
     moved = model.read_on(batch.reading._replace(memory=after[0])).memory
-    assert moved is not None
     assert (moved.filled, moved.advance) == (9, 6)
     # Nine positions remembered: of six the last three, and the next six.
     torch.testing.assert_close(moved.states[:, :, :3], after[0].states[:, :, 6:], atol=0, rtol=0)

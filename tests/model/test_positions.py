@@ -54,12 +54,11 @@ def bucket(apart: int, node: BucketedPositions) -> int:
     return within + (half if apart < 0 else 0)
 
 
+IDS = rows_of(B, S)
+
+
 def made(extra: str, *sets: str) -> Model:
     return drawn(program(extra, *sets))
-
-
-def ids() -> torch.Tensor:
-    return rows_of(B, S)
 
 
 def turned(x: torch.Tensor, place: int, model: Model, reach: int | None) -> torch.Tensor:
@@ -110,15 +109,12 @@ def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> to
             shared = head // (heads // many)
             q = head_of("query", i, head)
             scores = [float(q @ head_of("key", j, shared)) / math.sqrt(D) for j in near]
+            pairs = zip(near, scores, strict=True)
             if node.positions.kind == "alibi":
-                pairs = zip(near, scores, strict=True)
                 scores = [score - slope(head, heads) * abs(i - j) for j, score in pairs]
             if node.positions.kind == "bucketed":
-                table = model.encoder.get_parameter("relative.distance.weight")
-                pairs = zip(near, scores, strict=True)
-                scores = [
-                    score + float(table[bucket(i - j, node.positions), head]) for j, score in pairs
-                ]
+                table = model.encoder.get_parameter("relative.distance.weight")[:, head]
+                scores = [x + float(table[bucket(i - j, node.positions)]) for j, x in pairs]
             values = made_of["value"][near, shared * D : (shared + 1) * D]
             result[at, head * D : (head + 1) * D] = torch.tensor(scores).softmax(0) @ values
     return result @ w["output.weight"].T + w.get("output.bias", 0.0)
@@ -128,7 +124,7 @@ def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> to
 @pytest.mark.parametrize("extra", KINDS)
 def test_attention_is_its_formula(extra):
     model, places = made(extra), [0, 64, S - 1]
-    seen = material.attended_states(model, ids())
+    seen = material.attended_states(model, IDS)
     assert len(seen) == 3
     for layer, (given, found) in enumerate(seen[:2]):
         expected = attended(model, layer, given[1], places)
@@ -147,14 +143,12 @@ def test_no_gradient_goes_from_one_packed_example_to_another(extra, rate):
     model = made(extra, f"dropout={rate}").train()
     numbers = torch.tensor([[1] * 90 + [2] * 110] * B)
     embedded: list[torch.Tensor] = []
-    hook = model.encoder.embeddings.register_forward_hook(
+    model.encoder.embeddings.register_forward_hook(
         lambda _, given, found: embedded.append(found) or found.retain_grad()
     )
-    states = model.encode(ids(), sequence_ids=numbers)
+    states = model.encode(IDS, sequence_ids=numbers)
     states[:, :90].square().sum().backward()
-    hook.remove()
     (gradient,) = (each.grad for each in embedded)
-    assert gradient is not None
     assert gradient[:, 90:].abs().max() == 0
     assert gradient[:, :90].abs().amin((0, 2)).min() > 0
     learned = [name for name, p in model.named_parameters() if p.grad is None]
@@ -163,16 +157,16 @@ def test_no_gradient_goes_from_one_packed_example_to_another(extra, rate):
 
 def test_a_window_reaches_half_of_it_on_each_side():
     model = made("layers=1 positions=rotary attention=local(64)")
-    changed = ids()
+    changed = IDS.clone()
     changed[:, 100] = 4
-    apart = (model.encode(ids()) - model.encode(changed)).abs().amin(2) > 0
+    apart = (model.encode(IDS) - model.encode(changed)).abs().amin(2) > 0
     assert [int(place) for place in apart[0].nonzero()] == list(range(100 - 32, 100 + 33))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("rate", [0.0, 0.2])
 def test_blocks_are_one_mask_over_all_keys(dtype, rate):
-    inputs = EncoderInputs(ids(), sequence_ids=(torch.arange(S) // 70).expand(B, S))
+    inputs = EncoderInputs(IDS, sequence_ids=(torch.arange(S) // 70).expand(B, S))
     found, reach = [], 15
     blocks = kernel_mask(inputs, False, reach)
     assert isinstance(blocks, Blocks)
@@ -187,10 +181,9 @@ def test_blocks_are_one_mask_over_all_keys(dtype, rate):
     if rate:
         assert [each[0].detach().mean().item() for each in found] == pytest.approx([1, 1], abs=0.02)
         return
+    close = 1e-5 if dtype == torch.float32 else 0.1
     for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(
-            one, other, atol=1e-5 if dtype == torch.float32 else 0.1, rtol=0.02
-        )
+        torch.testing.assert_close(one, other, atol=close, rtol=0.02)
 
 
 def test_a_generator_with_fewer_heads_shares_what_keys_it_can():

@@ -1,6 +1,7 @@
 """Attention by distance against its formula, one pair of tokens after the other."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -23,8 +24,7 @@ def made(extra: str, base: str = BASE) -> Model:
     return drawn(resolve(base + extra))
 
 
-def ids() -> torch.Tensor:
-    return rows_of(B, S)
+IDS = rows_of(B, S)
 
 
 def wave(distance: int, clamp: int) -> torch.Tensor:
@@ -33,8 +33,10 @@ def wave(distance: int, clamp: int) -> torch.Tensor:
     return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles])
 
 
-def attended(model: Model, layer: int, x: torch.Tensor, segments: torch.Tensor) -> torch.Tensor:
-    """What one attention part makes of states (s, h), before its norm."""
+def attended(
+    model: Model, layer: int, x: torch.Tensor, segments: torch.Tensor, seen: Callable[[int], range]
+) -> torch.Tensor:
+    """What one attention part makes of states (s, h), of which each sees some, before its norm."""
     node = model.resolved.encoder
     owner = node.attention_owner[layer]
     w = {
@@ -43,13 +45,13 @@ def attended(model: Model, layer: int, x: torch.Tensor, segments: torch.Tensor) 
     }
     for name in ("content_bias", "distance_bias"):
         w.setdefault(name, w.get(f"encoder.relative.{name}", torch.zeros(0)))
-    result = torch.zeros(S, N * D)
+    result = torch.zeros(len(x), N * D)
     for head in range(N):
         part = slice(head * D, (head + 1) * D)
-        for i in range(S):
+        for i in range(len(x)):
             q = (w["query.weight"] @ x[i])[part]
             scores = []
-            for j in range(S):
+            for j in seen(i):
                 k = (w["key.weight"] @ x[j])[part]
                 r = (w["distance.weight"] @ wave(i - j, node.attention.clamp))[part]
                 score = (q + w["content_bias"][part]) @ k + (q + w["distance_bias"][part]) @ r
@@ -57,7 +59,7 @@ def attended(model: Model, layer: int, x: torch.Tensor, segments: torch.Tensor) 
                     row = int(segments[i] != segments[j])
                     score = score + (q + w["segment_bias"][part]) @ w["segment"][row, part]
                 scores.append(score / math.sqrt(D))
-            values = torch.stack([(w["value.weight"] @ x[j])[part] for j in range(S)])
+            values = torch.stack([(w["value.weight"] @ x[j])[part] for j in seen(i)])
             result[i, part] = torch.stack(scores).softmax(0) @ values
     return result @ w["output.weight"].T
 
@@ -65,11 +67,11 @@ def attended(model: Model, layer: int, x: torch.Tensor, segments: torch.Tensor) 
 @pytest.mark.parametrize("extra", KINDS)
 def test_attention_is_its_formula(extra):
     model, segments = made(extra), torch.tensor([[0, 0, 0, 1, 1, 1, 1], [0] * 7])
-    seen = material.attended_states(model, ids(), segments)
+    seen = material.attended_states(model, IDS, segments)
     assert len(seen) == 2
     for layer, (given, found) in enumerate(seen):
         for row in range(B):
-            expected = attended(model, layer, given[row], segments[row])
+            expected = attended(model, layer, given[row], segments[row], lambda _: range(S))
             torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
 
 
@@ -81,7 +83,7 @@ def test_asked_padded_and_packed_rows_give_the_same_states(extra):
 @pytest.mark.parametrize("extra", ["", *KINDS])
 def test_a_row_of_padding_alone_is_finite(extra):
     model = made(extra, BASE.replace("dropout=0", "dropout=0.1")).train()
-    states = model.encode(ids(), attention_mask=torch.tensor([[1] * S, [0] * S]))
+    states = model.encode(IDS, attention_mask=torch.tensor([[1] * S, [0] * S]))
     assert states.isfinite().all()
     states[0].square().sum().backward()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
@@ -93,12 +95,12 @@ def test_sinusoidal_places_stand_in_for_learned_ones():
     model = made("positions=sinusoidal norm=pre")
     assert not any("position" in name for name, _ in model.named_parameters())
     embeddings = model.encoder.embeddings
-    fixed = embeddings.token.weight[ids()] + embeddings.segment.weight[0]
-    found = embeddings(EncoderInputs(ids()), torch.float32)
+    fixed = embeddings.token.weight[IDS] + embeddings.segment.weight[0]
+    found = embeddings(EncoderInputs(IDS), torch.float32)
     waves = torch.stack([wave(place, 0) for place in range(S)])
     torch.testing.assert_close(found, fixed + waves, atol=1e-5, rtol=1e-5)
     numbers = torch.tensor([[1] * 3 + [2] * 4] * B)
-    restarted = embeddings(EncoderInputs(ids(), sequence_ids=numbers), torch.float32)
+    restarted = embeddings(EncoderInputs(IDS, sequence_ids=numbers), torch.float32)
     places = torch.tensor([0, 1, 2, 0, 1, 2, 3])
     torch.testing.assert_close(restarted, fixed + waves[places], atol=1e-5, rtol=1e-5)
 

@@ -4,13 +4,15 @@ Axes: b rows, s tokens, u of them unseen, h hidden.
 """
 
 import functools
+from typing import Any
 
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch.nn.functional import pad
 
 from bertc.api import resolve
-from bertc.model import EncoderInputs, Model, PermutationMask
+from bertc.model import EncoderInputs, Model, PermutationMask, gather_positions
 from tests.model.material import drawn, rows_of
 
 B, S = 2, 6
@@ -33,10 +35,7 @@ def made(extra: str) -> Model:
     return drawn(resolve(BASE + extra))
 
 
-def ids() -> torch.Tensor:
-    return rows_of(B, S)
-
-
+IDS = rows_of(B, S)
 SEGMENTS = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 1, 1, 1, 1, 2]])
 
 
@@ -46,16 +45,16 @@ def segments(model: Model) -> torch.Tensor:
 
 
 def states(
-    model: Model, token_ids: torch.Tensor, order: PermutationMask | None = ORDER
+    model: Model, token_ids: torch.Tensor, order: PermutationMask | None = ORDER, **more: Any
 ) -> torch.Tensor:
-    return model.read(EncoderInputs(token_ids, segments(model), permutation=order))
+    return model.read(EncoderInputs(token_ids, segments(model), permutation=order, **more))
 
 
 def touched(model: Model, at: int, order: PermutationMask = ORDER) -> tuple[set[int], set[int]]:
     """Which first and second states a change of token ``at`` reaches."""
-    changed = ids()
+    changed = IDS.clone()
     changed[:, at] = (changed[:, at] - 5 + 7) % 45 + 5
-    moved = (states(model, ids(), order) - states(model, changed, order)).abs().amax((0, 2)) > 1e-6
+    moved = (states(model, IDS, order) - states(model, changed, order)).abs().amax((0, 2)) > 1e-6
     found = set(moved.nonzero()[:, 0].tolist())
     unseen = order.target_positions[0].tolist()
     return {i for i in found if i < S}, {unseen[i - S] for i in found if i >= S}
@@ -75,20 +74,17 @@ def test_six_tokens_see_what_stands_before_them_in_the_order(extra):
 def test_without_an_order_every_token_sees_every_other(extra):
     model = made(extra)
     everyone = PermutationMask(torch.full((B, S), -1), torch.zeros(B, S, dtype=torch.long), UNSEEN)
-    both = states(model, ids(), everyone)
+    both = states(model, IDS, everyone)
     assert both.shape == (B, S + 4, 16)
-    torch.testing.assert_close(both[:, :S], states(model, ids(), None), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(both[:, :S], states(model, IDS, None), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("extra", KINDS)
 def test_states_asked_for_are_those_of_the_whole_row(extra):
     model = made(extra)
-    whole = states(model, ids())
     asked = torch.tensor([[S, S + 1, S + 2, S + 3, 5], [S + 3, 0, 0, 1, S + 1]])
-    found = model.read(
-        EncoderInputs(ids(), segments(model), permutation=ORDER, output_positions=asked)
-    )
-    expected = whole.gather(1, asked[..., None].expand(-1, -1, 16))
+    found = states(model, IDS, output_positions=asked)
+    expected = gather_positions(states(model, IDS), asked)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
@@ -96,41 +92,32 @@ def test_states_asked_for_are_those_of_the_whole_row(extra):
 @pytest.mark.parametrize("extra", KINDS)
 def test_who_sees_nothing_gives_numbers_and_not_its_token(extra, rate):
     model = made(f"{extra} dropout={rate}")
-    nothing = PermutationMask(
-        torch.arange(S).expand(B, S), torch.arange(S).expand(B, S), UNSEEN[:, :1]
-    )
+    in_order = torch.arange(S).expand(B, S)
+    nothing = PermutationMask(in_order, in_order, UNSEEN[:, :1])
     assert 0 not in touched(model, 0, nothing)[1]
-    model.train()
-    found = states(model, ids(), nothing)
+    found = states(model.train(), IDS, nothing)
     assert found.isfinite().all()
     found.square().sum().backward()
     for name, parameter in model.encoder.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-    unseen = model.encoder.embeddings.unseen
-    assert unseen is not None
-    assert unseen.grad is not None
-    assert unseen.grad.abs().sum() > 0
+    assert model.encoder.embeddings.unseen.grad.abs().sum() > 0
 
 
 def test_packed_and_padded_rows_keep_to_their_own():
     model = made(XLNET)
-    whole = states(model, ids())
-    wide = torch.nn.functional.pad
-    order = PermutationMask(wide(RANK, (0, 3), value=-1), wide(BEFORE, (0, 3), value=9), UNSEEN)
-    mask = torch.arange(S + 3).expand(B, -1) < S
-    found = model.read(
-        EncoderInputs(wide(ids(), (0, 3)), wide(SEGMENTS, (0, 3)), mask, permutation=order)
-    )
+    whole = states(model, IDS)
+    order = PermutationMask(pad(RANK, (0, 3), value=-1), pad(BEFORE, (0, 3), value=9), UNSEEN)
+    padded = pad(IDS, (0, 3)), pad(SEGMENTS, (0, 3)), torch.arange(S + 3).expand(B, -1) < S
+    found = model.read(EncoderInputs(*padded, permutation=order))
     kept = torch.cat([found[:, :S], found[:, S + 3 :]], dim=1)
     torch.testing.assert_close(kept, whole, atol=1e-5, rtol=1e-4)
+    ids_1s, segments_1s, rank_1s, before_1s = (
+        rows.reshape(1, -1) for rows in (IDS, SEGMENTS, RANK, BEFORE)
+    )
+    order = PermutationMask(rank_1s, before_1s, torch.cat([UNSEEN[:1], UNSEEN[1:] + S], 1))
     numbers = torch.tensor([[1] * S + [2] * S])
-    order = PermutationMask(
-        RANK.reshape(1, -1), BEFORE.reshape(1, -1), torch.cat([UNSEEN[:1], UNSEEN[1:] + S], 1)
-    )
-    both = EncoderInputs(
-        ids().reshape(1, -1), SEGMENTS.reshape(1, -1), sequence_ids=numbers, permutation=order
-    )
+    both = EncoderInputs(ids_1s, segments_1s, sequence_ids=numbers, permutation=order)
     found = model.read(both)[0]
     rows = [torch.cat([found[:S], found[2 * S :][:4]]), torch.cat([found[S : 2 * S], found[-4:]])]
     torch.testing.assert_close(torch.stack(rows), whole, atol=1e-5, rtol=1e-4)
@@ -138,26 +125,21 @@ def test_packed_and_padded_rows_keep_to_their_own():
 
 def test_once_learned_it_needs_no_order():
     model = made(XLNET)
-    mask = torch.arange(S + 2)[None] >= 2
-    left = torch.nn.functional.pad(ids(), (2, 0)), torch.nn.functional.pad(SEGMENTS, (2, 0))
-    found = model.encode(*left, mask.expand(B, -1))[:, 2:]
-    torch.testing.assert_close(found, model.encode(ids(), SEGMENTS), atol=1e-5, rtol=1e-4)
+    mask = torch.arange(S + 2).expand(B, -1) >= 2
+    found = model.encode(pad(IDS, (2, 0)), pad(SEGMENTS, (2, 0)), mask)[:, 2:]
+    torch.testing.assert_close(found, model.encode(IDS, SEGMENTS), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.
 def test_one_graph_serves_all_layers_and_another_the_last(monkeypatch):
     torch.compiler.reset()
-    plainly = functools.partial(torch.compile, backend="eager")
-    model = made(XLNET)
-    reading = EncoderInputs(
-        ids(), SEGMENTS, permutation=ORDER, output_positions=torch.arange(S, S + 4).expand(B, 4)
-    )
-    expected = model.read(reading)
-    monkeypatch.setattr(torch, "compile", plainly)
+    model, asked = made(XLNET), torch.arange(S, S + 4).expand(B, 4)
+    expected = states(model, IDS, output_positions=asked)
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     model.encoder.compile_regions()
     counters.clear()
     for order in (ORDER, ORDER._replace(target_positions=UNSEEN.flip(1))):
-        found = model.read(reading._replace(permutation=order))
+        found = states(model, IDS, order, output_positions=asked)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
         expected = expected.flip(1)
     assert counters["stats"]["unique_graphs"] == 3
