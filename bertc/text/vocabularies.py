@@ -28,6 +28,7 @@ MOST_UNFILLED = 500
 FIRST_CHARACTERS = 1 << 19
 """Text of a source on which tokens a word are counted."""
 MOST_SAMPLED = 64 << 20
+"""Characters of the sample, about."""
 MAX_PARTS = 64
 """Most parts of a source that are read for the sample, evenly spread."""
 _HASHES = 1 << 64
