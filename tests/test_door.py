@@ -1,5 +1,6 @@
 """``bertc.Spec`` and ``bertc.open``: text and Python values say the same, errors name keywords."""
 
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -68,8 +69,10 @@ def test_mistakes_are_at_the_keyword() -> None:
     assert error.value.diagnostics[0].span.text == "objectiv"
     assert [mistake.code for mistake in spec.check().found] == ["E101", "E201"]
     assert "keyword objectiv" in str(spec.check())
-    with pytest.raises(bertc.MissingInputError):
+    assert not Spec("layers=2").check()
+    with pytest.raises(bertc.MissingInputError) as missing:
         Spec("bert-bass")
+    assert missing.value.__notes__ == ["help: did you mean bert-base?"]
 
 
 def test_an_argument_stands_for_its_setting() -> None:
@@ -88,14 +91,18 @@ def test_a_grid_is_its_specs() -> None:
     assert [spec.resolve().run.seed for spec in specs] == [1, 1, 2, 2]
     points = lab_api.points(f"{SPEC.replace('hidden=32', '')} seed={{1,2}} hidden={{32,64}}")
     assert {spec.resolve().fingerprint() for spec in specs} == {p.fingerprint() for p in points}
-    with pytest.raises(bertc.UsageError, match="optimizer has no list of values"):
-        Spec(SPEC).grid(optimizer="adam")
+    for nothing in ("adam", 3, ()):
+        with pytest.raises(bertc.UsageError, match="optimizer has no list of values"):
+            Spec(SPEC).grid(optimizer=nothing)  # type: ignore[arg-type]
 
 
 def test_every_kind_has_a_typed_function() -> None:
     assert typed.PATH.read_text() == typed.stub(), "run python -m tests.typed"
     assert {*kinds()} <= {*dir(bertc)}
     assert not {*kinds()} & {*bertc.__all__}
+    assert str(inspect.signature(bertc.sop)) == "()"
+    assert "p=0.15, unit=token" in str(inspect.signature(bertc.mlm))
+    assert "unit: `token` `word`" in (bertc.mlm.__doc__ or "")
 
 
 def test_a_run_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +119,10 @@ def test_a_run_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert run.embed(["a hen"]).shape == (1, 32)
     assert run.encode("a hen").shape[-1] == 32
     assert run.evaluate(examples=4).step == 2
+    assert Spec(init=run) == Spec(init=Path("run"))
     others = bertc.open(run.export("exported"))
+    with pytest.raises(bertc.UsageError, match="exported is no run"):
+        others.evaluate()
     assert (others.embed(["a hen"]) == run.embed(["a hen"])).all()
     assert others.metrics == []
     assert "held-out mlm" in run._repr_html_()

@@ -80,14 +80,25 @@ class Opened(InNotebooks):
 
     def encode(self, texts: Text | Sequence[Text]) -> Any:
         """The hidden states of texts (texts, tokens, hidden), a torch tensor."""
-        return self.model.encode(**self.model.tokenizer(texts))
+        import torch
 
-    def evaluate(self, task: str = "", part: str = "", **manner: Any) -> Report:
-        """Evaluate the newest good checkpoint, as ``bertc eval``; ``manner`` as in ``Manner``."""
+        with torch.inference_mode():
+            return self.model.encode(**self.model.tokenizer(texts))
+
+    def evaluate(self, task: object = "", part: str = "", **manner: Any) -> Report:
+        """Evaluate the newest good checkpoint, as ``bertc eval``; ``manner`` as in ``Manner``.
+
+        Raises:
+            UsageError: of a folder that is no run, without a task or text.
+        """
         from bertc.run.evaluation.evaluate import evaluate_run
         from bertc.run.evaluation.manner import Manner
 
-        return evaluate_run(self.folder, Manner(**manner), task=task, part=part, quiet=True)
+        if not (self._run.holds_a_run or task or {"data", "pairs"} & {*manner}):
+            message = f"{self.folder} is no run, and says nothing of text held out"
+            raise UsageError(message, help="evaluate(data=\"files('dev/*.txt')\"), or a task")
+        options = Manner(**manner)
+        return evaluate_run(self.folder, options, task=str(task), part=part, quiet=True)
 
     def export(self, to: str | Path, pooling: str = "", *, code: bool = False) -> Path:
         """Write a folder that transformers loads, as ``bertc export``; returns its path."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import product
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 class Findings(Diagnostics):
     """The mistakes (``found``) and ``remarks`` on a spec; prints as ``bertc check``."""
+
+    def __len__(self) -> int:
+        return len(self.found) + len(self.remarks)
 
     def __repr__(self) -> str:
         return render([*self.found, *self.remarks]) or "no mistakes, no remarks"
@@ -132,7 +135,7 @@ class Spec(InNotebooks):
 
     def grid(self, **values: Sequence[Value]) -> list[Spec]:
         """A spec for each combination of values: ``grid(seed=[1, 2], hidden=[64, 128])``."""
-        if bad := next((n for n, v in values.items() if isinstance(v, str) or not v), ""):
+        if bad := next((n for n, v in values.items() if not _is_list(v)), ""):
             raise UsageError(f"{bad} has no list of values", help=f"{bad}=[...]")
         combined = product(*([(name, value) for value in values[name]] for name in values))
         return [self.with_(**dict(settings)) for settings in combined]
@@ -205,6 +208,11 @@ class Spec(InNotebooks):
             value: Any = program.settings[name].value if program else field.default
             if isinstance(value, Node) and "kind" in type(value).model_fields:
                 yield name, value
+
+
+def _is_list(values: object) -> bool:
+    """True of several values, an array of numpy's too."""
+    return isinstance(values, Collection) and not isinstance(values, str) and len(values) > 0
 
 
 def _items(settings: Any) -> Iterator[tuple[str, Value]]:

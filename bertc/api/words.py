@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from inspect import Parameter, Signature
 from numbers import Integral, Real
 from pathlib import Path
+from types import FunctionType
 
+from bertc.api.opened import Opened
 from bertc.base.diagnostics import Diagnostics
 from bertc.lang.read.numbers import show_number
 from bertc.lang.read.parse import parse
 from bertc.lang.write.schema import AllowedValues, ValueKind, schema
 from bertc.lang.write.show import quoted
+
+_KIND = "kind_of_language"
+"""The mark of functions that make kinds."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +53,8 @@ class Words:
         return self.text
 
 
-Value = float | str | Path | Words | Sequence["Value"] | Callable[..., Words]
-"""A value of a setting: numbers, true and false, words and text, files, lists, kinds."""
+Value = float | str | Path | Opened | Words | Sequence["Value"] | Callable[..., Words]
+"""A value of a setting: numbers, true and false, words and text, files, runs, lists, kinds."""
 
 
 def text_of(value: Value) -> str:
@@ -66,11 +72,11 @@ def text_of(value: Value) -> str:
             return show_number(int(value) if isinstance(value, Integral) else float(value))
         case str():
             return value if _is_notation(value) else quoted(value)
-        case Path():
-            return quoted(str(value))
+        case Path() | Opened():
+            return quoted(str(value if isinstance(value, Path) else value.folder))
         case list() | tuple():
             return f"[{', '.join(map(text_of, value))}]"
-        case partial(func=function) if function is _call:
+        case FunctionType() if _KIND in vars(value):
             return text_of(value())
     raise TypeError(f"the language has no {type(value).__name__}: {value!r:.60}")
 
@@ -80,13 +86,6 @@ def _is_notation(text: str) -> bool:
     report = Diagnostics()
     tree = parse(f"x = {text}", diagnostics=report)
     return "(" in text or (not report.found and len(tree.items) == 1)
-
-
-def _call(name: str, *values: Value, **arguments: Value) -> Words:
-    """A kind with arguments, as ``name(...)`` in a spec."""
-    texts = [text_of(value) for value in values]
-    texts += [f"{argument}={text_of(value)}" for argument, value in arguments.items()]
-    return Words(((1, f"{name}({', '.join(texts)})" if texts else name),))
 
 
 @cache
@@ -105,5 +104,27 @@ def kinds() -> Mapping[str, ValueKind]:
 
 
 def kind(name: str) -> Callable[..., Words]:
-    """The function of a kind by its Python name."""
-    return partial(_call, kinds()[name].name.partition("(")[0])
+    """The function of a kind by its Python name; its help has the arguments."""
+    known = kinds()[name]
+    word, arguments = known.name.partition("(")[0], known.arguments.values()
+
+    def call(*values: Value, **named: Value) -> Words:
+        texts = [text_of(value) for value in values]
+        texts += [f"{argument}={text_of(value)}" for argument, value in named.items()]
+        return Words(((1, f"{word}({', '.join(texts)})" if texts else word),))
+
+    lines = (f"    {one.name}: {one.values.text}" for one in arguments)
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = "\n".join((known.meaning, "", *lines))
+    parameters = [
+        Parameter(one.name, Parameter.POSITIONAL_OR_KEYWORD, default=_Shown(one.default or "..."))
+        for one in arguments
+    ]
+    vars(call).update({"__signature__": Signature(parameters), _KIND: True})
+    return call
+
+
+class _Shown(str):
+    """A default as the language writes it."""
+
+    __repr__ = str.__str__

@@ -10,7 +10,10 @@ MOST_LAST = 2
 
 
 class BertcError(Exception):
-    """An error that a user can act on: ``message`` says cause and place, ``help`` the remedy."""
+    """An error that a user can act on: ``message`` says cause and place, ``help`` the remedy.
+
+    Tracebacks and notebooks print the remedy below the message.
+    """
 
     exit_code: ClassVar[int] = 70
 
@@ -18,6 +21,8 @@ class BertcError(Exception):
         super().__init__(message)
         self.message = message
         self.help = help
+        if help:
+            self.add_note(f"help: {help}")
 
 
 class UsageError(BertcError):

@@ -42,6 +42,8 @@ def fitted(scores_nc: LabelScores, right_nc: LabelScores, several: bool) -> Head
         losses = [_loss(scores_nc, right_nc, several, HeadFit(float(np.exp(t)))) for t in thirds]
         low, high = (low, thirds[1]) if losses[0] < losses[1] else (thirds[0], high)
     warm = HeadFit(float(np.exp((low + high) / 2)))
+    if not COLDEST * 1.01 < warm.temperature < HOTTEST / 1.01:  # as where all answers are right
+        warm = NO_FIT
     parts = [probabilities(scores_nc, several, fit) for fit in (NO_FIT, warm)]
     before, after = (expected_error(parts_nc, right_nc, several) for parts_nc in parts)
     warm = NO_FIT if after > before else warm

@@ -46,6 +46,7 @@ def test_the_expected_error_is_by_bins_of_answers_and_a_temperature_that_raises_
     right_nc = (rng.random((400, 2)) < 0.3).astype(float)
     scores_nc = np.log(0.3 / 0.7) + np.where(rng.random((400, 2)) < 0.02, 6, -0.1) * (1 - right_nc)
     assert fitted(scores_nc, right_nc, several=True).temperature == 1
+    assert fitted(np.eye(4), np.eye(4), several=False).temperature == 1, "all answers are right"
     parts_nc = np.array([[0.9, 0.1], [0.92, 0.08], [0.3, 0.7]])
     right_nc = np.array([[1.0, 0], [0, 1], [0, 1]])
     # 0.9 and 0.92 are in one bin, half right; 0.7 is right.
