@@ -15,19 +15,9 @@ from bertc.base.storage import files
 from bertc.base.storage.encodings import controls_in
 from bertc.base.storage.plain_file import no_match
 from bertc.ir.data import Files, Parallel, Sentences
+from bertc.text.sources import source as streams
 from bertc.text.sources.cells import text
-from bertc.text.sources.source import (
-    OpenFile,
-    Piece,
-    TextSource,
-    all_of,
-    chunks,
-    decode,
-    grouped,
-    lines,
-    opened_stream,
-    pieces_of_text,
-)
+from bertc.text.sources.source import OpenFile, Piece, TextSource, all_of, opened_stream
 from bertc.text.sources.tables import ColumnNames, ColumnSelection, records
 
 SAMPLED_BYTES = 1 << 16
@@ -87,7 +77,7 @@ def _parts(sizes: dict[files.AnyFile, int], sentences: Sentences) -> list[list[S
         cuttable = path.suffix == ".parquet" or (lines_only and path.suffix not in files.PACKED)
         count = max(1, round(size / PART_BYTES)) if cuttable else 1
         spans += [(Span(path, nth, count), size // count) for nth in range(count)]
-    return grouped(spans, PART_BYTES)
+    return streams.grouped(spans, PART_BYTES)
 
 
 def unpacked_bytes(paths: Iterable[files.AnyFile]) -> int:
@@ -123,7 +113,7 @@ def begin_as_text(
         if files.suffix(path) != ".parquet":
             with opened_stream(path) as file:
                 beginning = file.stream.read(share)
-                yield from controls_in(path, decode(beginning, path, 1, complete=False))
+                yield from controls_in(path, streams.decode(beginning, path, 1, complete=False))
         if read and has_columns(path) and files.size_of(path):
             with opened_stream(path) as file:
                 next(read(file), None)
@@ -162,7 +152,7 @@ def _read_span(span: Span, column: str, sentences: Sentences) -> Iterator[Piece]
                 yield from _lines(file) if sentences == "lines" else _text(file)
                 return
             for (cell,) in _texts(file, column):
-                yield from pieces_of_text(cell, file.amount())
+                yield from streams.pieces_of_text(cell, file.amount())
         except DataError as error:
             if not start:
                 raise
@@ -213,22 +203,22 @@ def rows(file: OpenFile, columns: ColumnNames) -> Iterator[ColumnNames]:
 def _text(file: OpenFile) -> Iterator[Piece]:
     """A text file as one document; pieces end at a blank line, else a line, else a space."""
     first, line, rest = True, 1, b""
-    for chunk in chunks(file):
+    for chunk in streams.chunks(file):
         rest += chunk
         blank = max((m.end() for m in _BLANK_LINE.finditer(rest)), default=0)
         cut = blank or rest.rfind(b"\n") + 1 or rest.rfind(b" ") + 1
         if cut:
-            yield Piece(decode(rest[:cut], file.path, line), first, file.amount())
+            yield Piece(streams.decode(rest[:cut], file.path, line), first, file.amount())
             first, line, rest = False, line + rest.count(b"\n", 0, cut), rest[cut:]
     if rest or first:
-        yield Piece(decode(rest, file.path, line), first, file.amount())
+        yield Piece(streams.decode(rest, file.path, line), first, file.amount())
 
 
 def _lines(file: OpenFile) -> Iterator[Piece]:
     """A file in BERT's input format: a sentence a line, blank lines between documents."""
     block: list[str] = []
     characters, first = 0, True
-    for _, line in lines(file):
+    for _, line in streams.lines(file):
         ended = not line.strip()
         if not ended:
             block.append(line)
@@ -290,7 +280,7 @@ def _read_pairs(
 
 def _align(both: list[OpenFile]) -> Iterator[ColumnNames]:
     ends = [0, 0]
-    for number, pair in enumerate(zip_longest(*map(lines, both)), 1):
+    for number, pair in enumerate(zip_longest(*map(streams.lines, both)), 1):
         ends = [number if line else end for line, end in zip(pair, ends, strict=True)]
         if all(pair):
             yield pair[0][1], pair[1][1]
