@@ -4,11 +4,11 @@ from functools import partial
 from typing import Literal, TypedDict
 
 from bertc.check.passes.published import today
-from bertc.check.passes.published.today import Recipe
+from bertc.check.passes.published.today import Recipe, chooses, glue_name, reads
 from bertc.ir.learning.answer import Conditioned
-from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Classify, Read, Regress, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
-from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task, Xnli
+from bertc.ir.learning.task import Glue, Squad, Tagging, Task, Xnli
 from bertc.ir.learning.vector_task import Embed, Rerank
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.terms.node import System
@@ -51,53 +51,52 @@ def recipe(
         return _embedding(task)
     if body == "bilstm":
         return _recurrent(task)
-    reads, chooses = isinstance(task, Squad | Read), isinstance(task, Race | Choose)
     match system:
         case "bert":
-            return _bert(task, reads, chooses)
+            return _bert(task)
         case "roberta":
-            return _roberta(task, reads, chooses)
+            return _roberta(task)
         case "albert":
-            return _albert(task, reads, chooses)
+            return _albert(task)
         case "electra":
-            return _electra(task, reads, chooses, hidden)
+            return _electra(task, hidden)
         case "xlnet":
-            return _xlnet(task, reads, chooses)
+            return _xlnet(task)
         case "spanbert":
-            return _spanbert(reads, chooses)
+            return _spanbert(task)
         case "xlm":
-            return _xlm(task, reads, chooses)
+            return _xlm(task)
         case "stackingbert":
-            return _stackingbert(task, chooses)
+            return _stackingbert(task)
         case "distilbert":  # the paper says no rates; modeling_distilbert.py, pre_classifier
-            return {**_bert(task, reads, chooses), "pooler": "relu"}
+            return {**_bert(task), "pooler": "relu"}
         case "modernbert":
-            return today.modernbert(task, reads, chooses)
+            return today.modernbert(task)
         case "mosaicbert":
-            return today.mosaicbert(task, reads, chooses)
+            return today.mosaicbert(task)
         case "nomic":
-            return today.nomic(reads, chooses)
+            return today.nomic(task)
         case "neobert":
             return today.neobert()
         case "deberta":
-            return today.deberta(task, reads, chooses, hidden, layers)
+            return today.deberta(task, hidden, layers)
         case "eurobert":  # rates not known here; EuroBertConfig, classifier_pooling: late
-            return {**_bert(task, reads, chooses), "pooler": "gelu-mean"}
+            return {**_bert(task), "pooler": "gelu-mean"}
 
 
 def task_arguments(system: System, task: Task, hidden: int, layers: int) -> TaskArguments:
     """Arguments of a task for which the authors did not use the default."""
-    glue = task.task if isinstance(task, Glue) else ""
+    glue = glue_name(task)
     second = isinstance(task, Squad) and task.version == 2
     second |= isinstance(task, Read) and task.unanswerable
     match system:
-        case "roberta" if isinstance(task, Race | Choose):  # fairseq sentence_ranking.py
+        case "roberta" if chooses(task):  # fairseq sentence_ranking.py
             return {"first": "choice", "keeps": "beginning"}
         case "albert" if second:  # run_squad_v2.py
             return {"head": Conditioned()}
-        case "xlnet" if isinstance(task, Squad | Read):  # run_squad.py
+        case "xlnet" if reads(task):  # run_squad.py
             return {"head": Conditioned()}
-        case "electra" if isinstance(task, Squad | Read):  # qa_tasks.py
+        case "electra" if reads(task):  # qa_tasks.py
             return {"head": Conditioned(width=512, units="gelu-tanh")}
         case "electra" if glue in ("mrpc", "stsb"):  # configure_finetuning.py, double_unordered
             return {"both_orders": True}
@@ -114,25 +113,25 @@ def task_arguments(system: System, task: Task, hidden: int, layers: int) -> Task
             return {}
 
 
-def _bert(task: Task, reads: bool, chooses: bool) -> Recipe:
+def _bert(task: Task) -> Recipe:
     """run_classifier.py and run_squad.py; optimization.py's Adam."""
     rule = Adam(lr=5e-5, warmup=0.1, schedule=Polynomial(decay_from="start"), bias_correction=False)
-    if reads:  # --max_seq_length; paper, 4.2 and 4.3
+    if reads(task):  # --max_seq_length; paper, 4.2 and 4.3
         second = isinstance(task, Squad) and task.version == 2
         passes, batch = (2.0, 48) if second else (3.0, 32)
         return {"optimizer": rule, "batch": batch, "seq": 384, "epochs": passes}
     passes = 2.0 if isinstance(task, Xnli) else 3.0  # multilingual.md
-    return {"optimizer": rule, "batch": 32, "seq": 512 if chooses else 128, "epochs": passes}
+    return {"optimizer": rule, "batch": 32, "seq": 512 if chooses(task) else 128, "epochs": passes}
 
 
-def _roberta(task: Task, reads: bool, chooses: bool) -> Recipe:
+def _roberta(task: Task) -> Recipe:
     """fairseq examples/roberta README.glue.md, README.race.md; adam.py decays every weight."""
-    glue = task.task if isinstance(task, Glue) else ""
+    glue = glue_name(task)
     rule = partial(Adam, betas=(0.9, 0.98), decay_exempt="none")
-    if chooses:
+    if chooses(task):
         fixed = rule(lr=1e-5, warmup=0, schedule=ConstantRate(), clip=0.0)
         return {"optimizer": fixed, "batch": 16, "seq": 512, "epochs": 5.0}
-    if reads:  # paper, appendix table 10
+    if reads(task):  # paper, appendix table 10
         return {"optimizer": rule(lr=1.5e-5, warmup=0.06), "batch": 48, "seq": 512, "epochs": 2.0}
     lr = 2e-5 if glue in ("rte", "stsb") else 1e-5
     warmup = 0.25 if glue == "qqp" else 0.06  # 28,318 of 113,272
@@ -141,20 +140,20 @@ def _roberta(task: Task, reads: bool, chooses: bool) -> Recipe:
     return {"optimizer": decaying, "batch": 16 if few else 32, "seq": 512, "epochs": 10.0}
 
 
-def _albert(task: Task, reads: bool, chooses: bool) -> Recipe:
+def _albert(task: Task) -> Recipe:
     """run_glue.sh; README, "Fine-tuning on SQuAD"; run_race.py; optimization.py's Adam."""
     rule = partial(Adam, schedule=Polynomial(decay_from="start"), bias_correction=False)
-    if reads:
+    if reads(task):
         return {"optimizer": rule(lr=5e-5, warmup=0.1), "batch": 48, "seq": 384, "epochs": 2.0}
-    if chooses:
+    if chooses(task):
         return {"optimizer": rule(lr=1e-5, warmup=1000), "batch": 32, "seq": 512, "steps": 12000}
-    if isinstance(task, Glue) and task.task in ALBERT_GLUE:
-        warmup, lr, steps, batch = ALBERT_GLUE[task.task]
+    if known := ALBERT_GLUE.get(glue_name(task)):
+        warmup, lr, steps, batch = known
         return {"optimizer": rule(lr=lr, warmup=warmup), "batch": batch, "seq": 512, "steps": steps}
     return {"optimizer": rule(lr=2e-5, warmup=0.1), "batch": 32, "seq": 512, "epochs": 3.0}
 
 
-def _electra(task: Task, reads: bool, chooses: bool, hidden: int) -> Recipe:
+def _electra(task: Task, hidden: int) -> Recipe:
     """configure_finetuning.py; run_finetuning.py reads the first state. Choices are bertc's own:
     128 tokens would be a question alone.
     """
@@ -165,61 +164,61 @@ def _electra(task: Task, reads: bool, chooses: bool, hidden: int) -> Recipe:
         lr=lr, warmup=0.1, schedule=schedule, bias_correction=False, layer_decay=layer_decay
     )
     tags = isinstance(task, Tagging | Tag)
-    seq = 512 if reads or chooses else 256 if tags else 128
-    long = isinstance(task, Glue) and task.task in ("rte", "stsb")
-    passes = 2.0 if reads else 10.0 if long else 3.0
+    seq = 512 if reads(task) or chooses(task) else 256 if tags else 128
+    long = glue_name(task) in ("rte", "stsb")
+    passes = 2.0 if reads(task) else 10.0 if long else 3.0
     # Own texts have the head of ElectraForSequenceClassification (modeling_electra.py).
     pooler: PoolerKind = "gelu" if isinstance(task, Classify | Regress | Rerank) else False
     return {"optimizer": rule, "batch": 32, "seq": seq, "epochs": passes, "pooler": pooler}
 
 
-def _xlnet(task: Task, reads: bool, chooses: bool) -> Recipe:
+def _xlnet(task: Task) -> Recipe:
     """README; scripts/tpu_squad_large.sh, tpu_race_large_bsz32.sh. Without decay model_utils.py has
     TensorFlow's own Adam, which corrects its moments.
     """
-    if reads:
+    if reads(task):
         rule = Adam(lr=3e-5, warmup=1000, decay=0.0, gradient_decay=0.75)
         return {"optimizer": rule, "batch": 48, "seq": 512, "steps": 8000}
-    if chooses:
+    if chooses(task):
         rule = Adam(lr=2e-5, warmup=1000, decay=0.0)
         return {"optimizer": rule, "batch": 32, "seq": 512, "steps": 12000}
-    if isinstance(task, Glue) and task.task == "stsb":
+    if glue_name(task) == "stsb":
         rule = Adam(lr=5e-5, warmup=120, decay=0.0, eps=1e-8)
         return {"optimizer": rule, "batch": 32, "seq": 128, "steps": 1200}
     rule = Adam(lr=2e-5, warmup=0.1, decay=0.0, eps=1e-8)  # run_classifier.py, --adam_epsilon
     return {"optimizer": rule, "batch": 32, "seq": 128, "epochs": 3.0}
 
 
-def _spanbert(reads: bool, chooses: bool) -> Recipe:
+def _spanbert(task: Task) -> Recipe:
     """README: run_squad.py, run_glue.py, run_tacred.py. With --fp16 their Adam is apex's FusedAdam,
     whose eps is 1e-8.
     """
     rule = Adam(lr=2e-5, warmup=0.1, eps=1e-8, bias_correction=False)
-    passes, seq = (4.0, 512) if reads else (10.0, 512 if chooses else 128)
+    passes, seq = (4.0, 512) if reads(task) else (10.0, 512 if chooses(task) else 128)
     return {"optimizer": rule, "batch": 32, "seq": seq, "epochs": passes}
 
 
-def _xlm(task: Task, reads: bool, chooses: bool) -> Recipe:
+def _xlm(task: Task) -> Recipe:
     """README: glue-xnli.py. An epoch is 20,000 examples, or all where there are fewer; the first
     state itself is read.
     """
     rule = Adam(lr=2.5e-5, warmup=0, schedule=ConstantRate(), eps=1e-8, decay=0.0, clip=0.0)
     passes = 250 * min(1.0, 20_000 / max(1, task.examples))
-    seq = 384 if reads else 512 if chooses else 256
+    seq = 384 if reads(task) else 512 if chooses(task) else 256
     return {"optimizer": rule, "batch": 8, "seq": seq, "epochs": passes, "pooler": False}
 
 
-def _stackingbert(task: Task, chooses: bool) -> Recipe:
+def _stackingbert(task: Task) -> Recipe:
     """reproduce_glue.sh; tasks/glue.py, --max-positions; the first state itself is read.
 
     Pairs in an order drawn anew each time are, in half as many passes, pairs in both orders.
     """
-    glue = task.task if isinstance(task, Glue) else ""
+    glue = glue_name(task)
     passes, batch, lr = STACKED_GLUE.get(glue, (3.0, 16, 5e-5))
     if isinstance(task, Glue) and glue in SYMMETRIC and task.both_orders:
         passes /= 2
     rule = Adam(lr=lr, warmup=0.1, decay_exempt="none", clip=0.0)
-    seq = 512 if chooses else 384
+    seq = 512 if chooses(task) else 384
     return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes, "pooler": False}
 
 
@@ -242,5 +241,5 @@ def _recurrent(task: Task) -> Recipe:
     Theirs is AdaDelta at rate 1, which is no rule here: this is Adam as Kingma and Ba 2015 have it.
     """
     rule = Adam(lr=1e-3, warmup=0, schedule=ConstantRate(), eps=1e-8, decay=0.0)
-    single = isinstance(task, Glue) and task.task == "sst2"
+    single = glue_name(task) == "sst2"
     return {"optimizer": rule, "batch": 50 if single else 256, "seq": 128, "epochs": 30.0}

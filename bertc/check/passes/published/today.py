@@ -2,9 +2,9 @@
 
 from typing import Literal, Required, TypedDict
 
-from bertc.ir.learning.custom_task import Tag
+from bertc.ir.learning.custom_task import Choose, Read, Tag
 from bertc.ir.learning.optimizer import Adam, Polynomial
-from bertc.ir.learning.task import Glue, Tagging, Task
+from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task
 from bertc.ir.network.head import PoolerKind
 
 
@@ -51,43 +51,51 @@ DEBERTA_MNLI = {  # mnli.sh, the smaller ones: rate, warm-up, dropout; 3 passes
 LARGE_HIDDEN = 1024
 
 
-def modernbert(task: Task, reads: bool, chooses: bool) -> Recipe:
+def reads(task: Task) -> bool:
+    """True if answers are spans of a passage."""
+    return isinstance(task, Squad | Read)
+
+
+def chooses(task: Task) -> bool:
+    """True if answers are choices of several texts."""
+    return isinstance(task, Race | Choose)
+
+
+def modernbert(task: Task) -> Recipe:
     """glue_jobs.py, and misc_jobs.py's SWAG for choices; the scheduler of its finetuning files.
 
     Other texts and tags as MNLI; spans are bertc's own, which has longer rows for them. The pooler
     is that of configuration_bert.py, pooling_type.
     """
-    theirs = _by_decoupled_adam(MODERNBERT_GLUE, task, reads, chooses)
-    if chooses:
+    theirs = _by_decoupled_adam(MODERNBERT_GLUE, task)
+    if chooses(task):
         rule = theirs["optimizer"].model_copy(update={"lr": 1e-5, "decay": 5e-6})
         theirs |= {"optimizer": rule, "batch": 32, "epochs": 1.0}
     return {**theirs, "pooler": "transform"}
 
 
-def mosaicbert(task: Task, reads: bool, chooses: bool) -> Recipe:
+def mosaicbert(task: Task) -> Recipe:
     """finetuning_jobs.py; yamls/finetuning/glue. All but GLUE as MNLI, in longer rows."""
-    return _by_decoupled_adam(MOSAIC_GLUE, task, reads, chooses)
+    return _by_decoupled_adam(MOSAIC_GLUE, task)
 
 
-def _by_decoupled_adam(
-    table: dict[str, tuple[float, float, float, int]], task: Task, reads: bool, chooses: bool
-) -> Recipe:
-    lr, decay, passes, batch = table.get(_glue(task), table["mnli"])
+def _by_decoupled_adam(table: dict[str, tuple[float, float, float, int]], task: Task) -> Recipe:
+    lr, decay, passes, batch = table.get(glue_name(task), table["mnli"])
     rule = Adam(
         lr=lr, warmup=0.06, betas=(0.9, 0.98), decay=decay, decoupled=True, decay_exempt="none",
         clip=0.0,
     )  # fmt: skip
-    seq = 512 if reads or chooses else 256
+    seq = 512 if reads(task) or chooses(task) else 256
     return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes}
 
 
-def nomic(reads: bool, chooses: bool) -> Recipe:
+def nomic(task: Task) -> Recipe:
     """nomic-ai/contrastors, configs/train/glue.yaml, for all tasks; spans, choices in longer rows.
 
     finetune_glue.py, configure_optimizer: neither norms nor biases decay.
     """
     rule = Adam(lr=3e-5, warmup=0.06, betas=(0.9, 0.98), decay=1e-6, clip=0.0)
-    seq = 384 if reads else 512 if chooses else 128
+    seq = 384 if reads(task) else 512 if chooses(task) else 128
     return {"optimizer": rule, "batch": 16, "seq": seq, "epochs": 10.0}
 
 
@@ -104,25 +112,25 @@ def neobert() -> Recipe:
     return {"optimizer": rule, "batch": 8, "seq": 1024, "epochs": 10.0}
 
 
-def deberta(task: Task, reads: bool, chooses: bool, hidden: int, layers: int) -> Recipe:
+def deberta(task: Task, hidden: int, layers: int) -> Recipe:
     """experiments/glue/*.sh; experiments/ner/ner.sh; experiments/my_exp/run_race.sh.
 
     The smaller ones of version 3 have a script for MNLI alone: of other tasks they take its rate,
     and what large has else. Warm-up is 10% where no script says it (optims/args.py). Spans are
     bertc's own. pooling.py, ContextPooler: GELU.
     """
-    lr, warmup, passes, batch, seq, _ = DEBERTA_GLUE.get(_glue(task), DEBERTA_GLUE["mnli"])
+    lr, warmup, passes, batch, seq, _ = DEBERTA_GLUE.get(glue_name(task), DEBERTA_GLUE["mnli"])
     if (size := _size(hidden, layers)) != "large":
         lr, share, _ = DEBERTA_MNLI[size]
-        if _glue(task) == "mnli":
+        if glue_name(task) in ("mnli", ""):
             warmup, passes = share, 3.0
     if not isinstance(task, Glue):
         warmup = 0.1
     if isinstance(task, Tag | Tagging):
         batch, seq, passes = 16, 512, 10.0
-    elif reads:
+    elif reads(task):
         batch, seq, passes = 32, 384, 3.0
-    elif chooses:
+    elif chooses(task):
         batch, seq, passes = 32, 320, 6.0
     rule = Adam(
         lr=lr, warmup=warmup, schedule=Polynomial(decay_from="start"), bias_correction=False
@@ -136,7 +144,7 @@ def deberta_dropout(task: Task, hidden: int, layers: int) -> float:
         return 0.0
     if (size := _size(hidden, layers)) != "large":
         return DEBERTA_MNLI[size][-1]
-    return DEBERTA_GLUE.get(_glue(task), DEBERTA_GLUE["mnli"])[-1]
+    return DEBERTA_GLUE.get(glue_name(task), DEBERTA_GLUE["mnli"])[-1]
 
 
 def _size(hidden: int, layers: int) -> Literal["xsmall", "small", "base", "large"]:
@@ -146,5 +154,6 @@ def _size(hidden: int, layers: int) -> Literal["xsmall", "small", "base", "large
     return "xsmall" if hidden < 768 else "small" if layers < 12 else "base"
 
 
-def _glue(task: Task) -> str:
-    return task.task if isinstance(task, Glue) else "mnli"
+def glue_name(task: Task) -> str:
+    """The name of a task of GLUE, else empty."""
+    return task.task if isinstance(task, Glue) else ""
