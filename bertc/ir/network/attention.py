@@ -93,7 +93,7 @@ class RelativeAttention(attention_node.AttentionNode):
             return ()
         return _biases("relative", ("content_bias", "distance_bias"), widths.inner, init)
 
-    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+    def operations(self, widths: op.Widths, call: op.Call, rate: float) -> op.Operations:
         w, inner, future = widths, widths.inner, 1 if call.causal else call.tokens
         distances, times = call.keys + future, call.rows * widths.heads
         in_line = future if call.queries >= future else 0
@@ -117,7 +117,7 @@ class RelativeAttention(attention_node.AttentionNode):
             op.Pointwise("add", scores * call.keys),
             *(of_segments if self.segments else ()),
             op.Attention(
-                call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask="scores"
+                call.rows, call.queries, call.keys, w.heads, w.head_dim, rate > 0, mask="scores"
             ),
             op.Product(call.states, inner, w.hidden, names=("output",)),
         )
@@ -182,7 +182,7 @@ class DisentangledAttention(attention_node.GatedAttention):
             Weight(f"{name}.norm.bias", width, axes, ZEROS, "attention", "norm"),
         )
 
-    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+    def operations(self, widths: op.Widths, call: op.Call, rate: float) -> op.Operations:
         w, rows, times = widths, self.rows, call.rows * widths.heads
         scores = call.states * w.heads * call.keys
         return (
@@ -198,7 +198,7 @@ class DisentangledAttention(attention_node.GatedAttention):
             op.Copy(2 * scores),
             op.Pointwise("add", 2 * scores),
             op.Attention(
-                call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask="scores"
+                call.rows, call.queries, call.keys, w.heads, w.head_dim, rate > 0, mask="scores"
             ),
             op.Product(call.states, w.inner, w.hidden, names=("output",)),
         )  # fmt: skip

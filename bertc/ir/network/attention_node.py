@@ -81,8 +81,8 @@ class AttentionNode(Node):
         return query_key_value(widths, call)
 
     @abstractmethod
-    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """The operations of one layer, without its norm and residual branch."""
+    def operations(self, widths: op.Widths, call: op.Call, rate: float) -> op.Operations:
+        """The operations of one layer, without its norm and residual branch; ``rate``: dropout."""
 
     def shared_operations(self, call: op.Call) -> op.Operations:
         """Operations done once for all layers with these queries: none."""
@@ -170,7 +170,7 @@ class ContentAttention(GatedAttention):
             *((op.Copy(2 * call.context * w.inner),) if many < w.heads else ()),
         )
 
-    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+    def operations(self, widths: op.Widths, call: op.Call, rate: float) -> op.Operations:
         w, outputs = widths, call.states
         if call.query_states:
             mask: op.Mask = "targets"
@@ -183,7 +183,7 @@ class ContentAttention(GatedAttention):
         return (
             *self.projections(w, call),
             op.Attention(
-                call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask,
+                call.rows, call.queries, call.keys, w.heads, w.head_dim, rate > 0, mask,
                 call.sequences, self.reach,
             ),
             op.Product(outputs, w.inner, w.hidden, names=("output",)),

@@ -32,13 +32,13 @@ class Mlp(Node):
             *affine(f"{name}.outer", outer, inner, init, "ffn"),
         )
 
-    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+    def operations(self, widths: op.Widths, call: op.Call, rate: float) -> op.Operations:
         inner = call.states * widths.ffn
         by_result = self.activation in ("relu", "tanh")
         return (
             op.Product(call.states, widths.hidden, widths.ffn, names=("inner",)),
             op.Pointwise(self.activation, inner, kept=0 if by_result else inner),
-            *((op.Dropout(call.states, widths.ffn),) if dropout else ()),
+            *((op.Dropout(call.states, widths.ffn),) if rate else ()),
             op.Product(call.states, widths.ffn, widths.hidden, names=("outer",)),
         )
 
@@ -78,14 +78,14 @@ class Glu(Node):
             *outer(f"{name}.outer", hidden, ffn, init, "ffn"),
         )
 
-    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+    def operations(self, widths: op.Widths, call: op.Call, rate: float) -> op.Operations:
         """Gate and inner map as one product, kept whole for backward, and the outer one."""
         inner = call.states * widths.ffn
         return (
             op.Product(call.states, widths.hidden, 2 * widths.ffn, maps=2, names=("gate", "inner")),
             op.Pointwise(self.gate_activation, inner, kept=2 * inner),
             op.Pointwise("multiply", inner, kept=inner),
-            *((op.Dropout(call.states, widths.ffn),) if dropout else ()),
+            *((op.Dropout(call.states, widths.ffn),) if rate else ()),
             op.Product(call.states, widths.ffn, widths.hidden, names=("outer",)),
         )
 

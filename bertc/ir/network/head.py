@@ -12,19 +12,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import (
-    BY_KIND,
-    ZEROS,
-    Axis,
-    Drawn,
-    Node,
-    On,
-    Probability,
-    Weight,
-    affine,
-    bias,
-    matrix,
-)
+from bertc.ir.base import BY_KIND, ZEROS, Axis, Drawn, Node, On, Probability, Weight, affine, bias
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, Cluster, TokenTable, share_by_zipf
@@ -125,7 +113,7 @@ class LinearHead(Node):
         narrow: tuple[Axis, int] = ("embedding", of.embedding)
         maps: tuple[Weight, ...] = ()
         if not self.tied:
-            maps = (matrix(name, ("vocab", of.vocab), ("hidden", of.hidden), of.init, "head"),)
+            maps = affine(name, ("vocab", of.vocab), ("hidden", of.hidden), of.init, "head")[:1]
         elif of.embedding != of.hidden:
             maps = affine(f"{name}.dense", narrow, ("hidden", of.hidden), of.init, "head")
         return (*maps, *((bias(name, ("vocab", of.vocab), "head"),) if self.bias else ()))

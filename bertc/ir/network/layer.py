@@ -77,11 +77,11 @@ class EncoderLayer:
         gated: op.Operations = ()
         if isinstance(self.attention, GatedAttention):
             first, gated = self.attention.gate_operations(self.widths, call)
-        *maps, output = self.attention.operations(self.widths, call, rates.attention > 0)
+        *maps, output = self.attention.operations(self.widths, call, rates.attention)
         normed = self._within("attention", call)
         attention = adapted((*first, *maps, *gated, *normed, output))
         attention = self.positions.in_layer(attention, self.widths, call)
-        *maps, output = self.ffn.operations(self.widths, call, rates.ffn > 0)
+        *maps, output = self.ffn.operations(self.widths, call, rates.ffn)
         ffn = adapted((*maps, *self._within("ffn", call), output))
         function = self.norm.of_layers
         if not self.norm.residual_free:
