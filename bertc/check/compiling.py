@@ -82,8 +82,8 @@ def checked(
         finished = compile_spec(written, (), diagnostics, searched=written.has_ranges, sparing=True)
     except (MissingInputError, DataError):  # of one file; there may be more
         for point in load(written, (), Diagnostics(), searched=written.has_ranges):
-            blocks = (point.settings, *(stage.settings for stage in point.stages))
-            read_files((b["objective"] for b in blocks if "objective" in b), diagnostics)
+            objectives = (b["objective"] for b in point.blocks if "objective" in b)
+            read_files(objectives, diagnostics)
         diagnostics.raise_if_any()
         raise
     for program in finished:

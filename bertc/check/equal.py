@@ -128,10 +128,8 @@ def _no_step(setting: Given, equal: Equal, first_step: float, diagnostics: Diagn
     if isinstance(equal.budget, Hours) or equal.budget == "time":
         number, unit, shown = first_step / SECONDS, "h", duration_text(first_step)
     room = f"steps=equal({1.1 * number:.2g} {unit})"
+
+    message = f"the budget has no room for a step, which takes {shown}"
     diagnostics.error(
-        "E119",
-        f"the budget has no room for a step, which takes {shown}",
-        setting.origin.span,
-        label=f"{number:.3g} {unit} is the least",
-        help=room,
+        "E119", message, setting.origin.span, label=f"{number:.3g} {unit} is the least", help=room
     )

@@ -16,9 +16,8 @@ from bertc.hub.token_vectors import CHAINS, DENSE, LENGTHS, of_tokens, pylate_se
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.answer import OneVector, Pooling, TokenVectors
-from bertc.ir.learning.mining import TextKind
 from bertc.ir.learning.objective import Term
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning.vector_task import Embed, TextKind
 from bertc.ir.network.body import Body
 from bertc.ir.program.resolved import Resolved
 from bertc.text.tokenizers.reading import network_folder, tokenizer_folder

@@ -237,10 +237,7 @@ class Weight:
     @property
     def numel(self) -> int:
         """Number of elements."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        return math.prod(self.shape)
 
 
 ZEROS = Constant(value=0.0)

@@ -1,4 +1,4 @@
-"""Sources of text, and row formats."""
+"""Sources of text, row formats, and the mixing of languages."""
 
 from operator import not_
 from typing import Annotated, ClassVar, Literal
@@ -265,3 +265,31 @@ def named_files(corpus: Corpus) -> tuple[tuple[str, str], ...]:
             return ((corpus.path, "path"),)
         case Docstrings() | Hf() | Prepared():
             return ()
+
+
+class Turns(Node):
+    """Mixing of languages, and of translations with monolingual text."""
+
+    translations: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    both_orders: bool = False
+    positional = ("translations",)
+
+
+class MixedRows(Turns):
+    """Rows of any language in a batch.
+
+    ``translations`` is the fraction of rows that are translation pairs, if there is monolingual
+    text too; 0: in proportion to the data. ``both_orders``: each pair is read in both orders,
+    equally often.
+    """
+
+    kind: Literal["rows"] = "rows"
+
+
+class MixedBatches(Turns):
+    """Batches of one language, or of one translation direction (XLM trainer.py, mlm_step)."""
+
+    kind: Literal["batches"] = "batches"
+
+
+Mixing = Annotated[MixedRows | MixedBatches, BY_KIND]

@@ -12,8 +12,8 @@ from bertc.base.storage.paths import names_in, real_path, shipped_specs
 from bertc.ir.program.written import Program
 from bertc.lang.files import SUFFIX, SpecLocation, find_spec, shipped_place
 from bertc.lang.helps import written_settings
+from bertc.lang.lowering.grids import ranges
 from bertc.lang.lowering.lower import lower_tree
-from bertc.lang.lowering.ranges import ranges
 from bertc.lang.read.parse import OVERRIDE, parse
 from bertc.lang.read.scan import MOST_MISTAKES
 from bertc.lang.read.tree import Extends, String, Tree
@@ -130,12 +130,8 @@ class _Bases:
         base = self.of(tree, place.here, [*chain, place])
         programs = lower_tree(tree, self.diagnostics, place.title, base)
         if len(programs) > 1:
-            self.diagnostics.error(
-                "E302",
-                f"`{place.title}` is a grid of {len(programs):,} specs",
-                target,
-                help="extend a spec without a grid",
-            )
+            message = f"`{place.title}` is a grid of {len(programs):,} specs"
+            self.diagnostics.error("E302", message, target, help="extend a spec without a grid")
             return None
         return programs[0]
 
@@ -161,13 +157,10 @@ class _Bases:
             self.missing(extends, f"spec {target.value[:200]}{wrong}", right, "check the path")
             return None
         if not self.has(path):
-            self.diagnostics.error(
-                "E302",
-                f"{target.value[:200]} is outside the folder of the spec",
-                target.span,
-                notes=(Note("a spec extends files beside or below it"),),
-                help="copy it beside the spec",
-            )
+            message = f"{target.value[:200]} is outside the folder of the spec"
+            notes = (Note("a spec extends files beside or below it"),)
+            help = "copy it beside the spec"
+            self.diagnostics.error("E302", message, target.span, notes=notes, help=help)
             return None
         return SpecLocation(
             target.value, target.value, path, path.parent, self.root, span=extends.span

@@ -10,24 +10,11 @@ from bertc.base.diagnostics import Diagnostics, Span
 from bertc.ir.program.settings import aliases
 from bertc.ir.program.written import Program
 from bertc.lang.load import Written, load, read_spec
-from bertc.lang.lowering.grids import inner_values
+from bertc.lang.lowering.grids import LOG, inner_values
 from bertc.lang.lowering.lower import lower_tree
-from bertc.lang.lowering.ranges import LOG
+from bertc.lang.read import tree
 from bertc.lang.read.numbers import show_number
 from bertc.lang.read.shapes import setting_shape
-from bertc.lang.read.tree import (
-    Block,
-    Call,
-    Grid,
-    Item,
-    Number,
-    Range,
-    Scaled,
-    Setting,
-    String,
-    Tree,
-    Value,
-)
 from bertc.lang.write.format import flat
 from bertc.lang.write.show import show_value
 
@@ -87,51 +74,51 @@ class Space:
         """
         diagnostics, it = Diagnostics(), self.written
         trees = [
-            replace(tree, items=tuple(self._item(item, draw) for item in tree.items))
-            for tree in (it.tree, *it.overrides)
+            replace(read, items=tuple(self._item(item, draw) for item in read.items))
+            for read in (it.tree, *it.overrides)
         ]
         (program,) = lower_tree(trees[0], diagnostics, it.title, it.base, trees[1:])
         diagnostics.raise_if_any()
         settings = tuple(self._settings(trees, program))
         return SpacePoint(replace(program, name=" ".join(settings) or it.title), settings)
 
-    def _item(self, item: Item, draw: Draw) -> Item:
+    def _item(self, item: tree.Item, draw: Draw) -> tree.Item:
         match item:
-            case Setting():
+            case tree.Setting():
                 return replace(item, value=self._value(item.value, draw))
-            case Block():
+            case tree.Block():
                 return replace(item, items=tuple(self._item(inner, draw) for inner in item.items))
             case _:
                 return item
 
-    def _value(self, value: Value, draw: Draw) -> Value:
+    def _value(self, value: tree.Value, draw: Draw) -> tree.Value:
         match self.dimensions.get(value.span), value:
-            case Interval() as interval, Range():
+            case Interval() as interval, tree.Range():
                 number = _rounded(float(draw(interval)), interval)
-                return Number(value.span, show_number(number), number)
-            case Options() as options, Grid():
+                return tree.Number(value.span, show_number(number), number)
+            case Options() as options, tree.Grid():
                 return self._value(value.choices[options.texts.index(str(draw(options)))], draw)
-            case _, Grid():
+            case _, tree.Grid():
                 return self._value(value.choices[0], draw)
         parts, rebuild = inner_values(value)
         return rebuild([self._value(part, draw) for part in parts])
 
-    def _settings(self, trees: Iterable[Tree], program: Program) -> Iterator[str]:
+    def _settings(self, trees: Iterable[tree.Tree], program: Program) -> Iterator[str]:
         """The settings with a dimension, each with its whole value, in the order of the text."""
-        for item in (item for tree in trees for item in tree.items if self._varies(item)):
+        for item in (item for read in trees for item in read.items if self._varies(item)):
             match item:
-                case Setting():
+                case tree.Setting():
                     yield f"{item.name.text}={flat(item.value)}"
-                case Block(label=String(value=stage)):
+                case tree.Block(label=tree.String(value=stage)):
                     for inner in item.items:
-                        if isinstance(inner, Setting) and self._varies(inner):
+                        if isinstance(inner, tree.Setting) and self._varies(inner):
                             yield f"{stage}.{inner.name.text}={flat(inner.value)}"
-                case Block():
+                case tree.Block():
                     name = _canonical(item.name.text)
                     value = show_value(program.settings[name].value, setting_shape(name))
                     yield f"{item.name.text}={value}"
 
-    def _varies(self, item: Item) -> bool:
+    def _varies(self, item: tree.Item) -> bool:
         place = item.span
         return any(
             span.source == place.source and place.start <= span.start and span.end <= place.end
@@ -150,72 +137,72 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
     written = read_spec(spec, overrides, diagnostics)
     samples = load(written, (), diagnostics, searched=True)
     diagnostics.raise_if_any()
-    forced = {_canonical(item.name.text) for tree in written.overrides for item in tree.settings()}
+    forced = {_canonical(item.name.text) for read in written.overrides for item in read.settings()}
     written = replace(written, tree=_without(written.tree, forced))
     trees = (written.tree, *written.overrides)
-    places = [place for tree in trees for item in tree.items for place in _places(item, "")]
+    places = [place for read in trees for item in read.items for place in _places(item, "")]
     integers = {place for sample in samples for place in _whole_places(sample)}
     names, dimensions = dict[str, int](), dict[Span, Dimension]()
     for name, value in places:
         names[name] = again = names.get(name, 0) + 1
         unique = name if again == 1 else f"{name}#{again}"
         match value:
-            case Range():
+            case tree.Range():
                 low, high = float(value.low.value or 0), float(value.high.value or 0)
                 of_whole = {value.low.span, value.high.span} <= integers
                 dimensions[value.span] = Interval(unique, low, high, value.scale == LOG, of_whole)
-            case Grid():
+            case tree.Grid():
                 texts = tuple(choice.span.text for choice in value.choices)
                 dimensions[value.span] = Options(unique, texts)
     return Space(written, dimensions)
 
 
-def _without(tree: Tree, forced: set[str]) -> Tree:
+def _without(written: tree.Tree, forced: set[str]) -> tree.Tree:
     """A tree without the settings that overrides replace, where these have several values."""
 
-    def remaining(items: Iterable[Item]) -> Iterator[Item]:
+    def remaining(items: Iterable[tree.Item]) -> Iterator[tree.Item]:
         for item in items:
-            if isinstance(item, Block):
+            if isinstance(item, tree.Block):
                 yield replace(item, items=tuple(remaining(item.items)))
             elif not (
-                isinstance(item, Setting)
+                isinstance(item, tree.Setting)
                 and _canonical(item.name.text) in forced
                 and any(_places(item, ""))
             ):
                 yield item
 
-    return replace(tree, items=tuple(remaining(tree.items)))
+    return replace(written, items=tuple(remaining(written.items)))
 
 
 def _canonical(name: str) -> str:
     return aliases().get(name, name)
 
 
-def _places(item: Item, prefix: str) -> Iterator[tuple[str, Range | Grid]]:
+def _places(item: tree.Item, prefix: str) -> Iterator[tuple[str, tree.Range | tree.Grid]]:
     """The ranges and lists within an item, each named by its setting and arguments."""
     match item:
-        case Setting():
+        case tree.Setting():
             yield from _within(item.value, f"{prefix}{item.name.text}")
-        case Block():
+        case tree.Block():
             label = item.label.value if item.label else item.name.text
             for inner in item.items:
                 yield from _places(inner, f"{prefix}{label}.")
 
 
-def _within(value: Value, name: str) -> Iterator[tuple[str, Range | Grid]]:
+def _within(value: tree.Value, name: str) -> Iterator[tuple[str, tree.Range | tree.Grid]]:
     match value:
-        case Range():
+        case tree.Range():
             yield name, value
-        case Grid():
+        case tree.Grid():
             if len(value.choices) > 1:
                 yield name, value
             for choice in value.choices:
                 yield from _within(choice, name)
-        case Call():
+        case tree.Call():
             for argument in value.arguments:
                 inner = f"{name}.{argument.name.text}" if argument.name else name
                 yield from _within(argument.value, inner)
-        case Scaled():
+        case tree.Scaled():
             yield from _within(value.factor, f"{name}.weight")
             yield from _within(value.term, name)
         case _:
@@ -225,8 +212,7 @@ def _within(value: Value, name: str) -> Iterator[tuple[str, Range | Grid]]:
 
 def _whole_places(program: Program) -> Iterator[Span]:
     """The places of all values that are whole numbers, once they have a type."""
-    scopes = (program.settings, *(stage.settings for stage in program.stages))
-    for setting in (setting for scope in scopes for setting in scope.values()):
+    for setting in (setting for block in program.blocks for setting in block.values()):
         for path, span in setting.origin.parts.items():
             value: Any = setting.value
             for step in path:

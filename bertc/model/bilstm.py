@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from bertc.ir.network.bilstm import BiLstmBody
-from bertc.ir.network.wanted import Wanted
+from bertc.ir.network.body_node import Wanted
 from bertc.ir.terms.task_head import StatesHead
 from bertc.model.body import LAST, BodyModule, Outputs, profile_as
 from bertc.model.embeddings import Tokens, build_tokens

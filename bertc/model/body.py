@@ -14,8 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd import profiler
 
-from bertc.ir.network.body_node import BodyNode
-from bertc.ir.network.wanted import Wanted
+from bertc.ir.network.body_node import BodyNode, Wanted
 from bertc.model.embeddings import Tokens
 from bertc.model.inputs import EncoderInputs, Memory
 

@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.body import Body
+from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.encoder import Encoder as EncoderNode
-from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.model import frozen_weights, model_weights
 from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.resolved import Resolved

@@ -14,7 +14,7 @@ import numpy as np
 from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_folder, user_path
-from bertc.ir.learning.mining import TextKind
+from bertc.ir.learning.vector_task import TextKind
 from bertc.ir.program.settings import RunPrecision
 from bertc.machine.display import choose
 from bertc.run.models.loading import load, placed

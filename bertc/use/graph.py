@@ -17,8 +17,8 @@ from bertc.ir.learning import answer
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.learning.vector_task import Embed
+from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.heads import ConditionedSpanHead, VocabularyHead

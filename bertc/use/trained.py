@@ -18,7 +18,7 @@ from bertc.hub.folder import replacing
 from bertc.hub.leaving.exporting import save_tokenizer
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Classify
-from bertc.ir.learning.mining import TextKind
+from bertc.ir.learning.vector_task import TextKind
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.task_lookup import imported, task_of

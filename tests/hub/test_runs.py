@@ -14,10 +14,10 @@ from bertc.api import resolve
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.hub.folders import read_resolved
 from bertc.hub.leaving.exporting import export_model
+from bertc.ir.data import MixedBatches
 from bertc.ir.learning.answer import Conditioned, Plain, Span
 from bertc.ir.learning.augmentation import EditedCopies
 from bertc.ir.learning.vector_task import Rerank
-from bertc.ir.mixing import MixedBatches
 from bertc.ir.network.sharing import ShareAttention
 from bertc.ir.program.resolved import Resolved
 from bertc.run.evaluation.evaluate import evaluate_run

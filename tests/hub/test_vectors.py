@@ -12,8 +12,7 @@ from torch import Tensor
 import bertc
 from bertc import lab_api
 from bertc.base.diagnostics import DataError, SpecError, UsageError
-from bertc.ir.learning.mining import InColumn
-from bertc.ir.learning.vector_task import Embed
+from bertc.ir.learning.vector_task import Embed, InColumn
 from bertc.learn.objectives.softmax.similarities import related_losses
 from bertc.run.models.runs import export_run, import_run
 from bertc.tasks.layouts.parts import part_examples

@@ -7,8 +7,14 @@ from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.models.xlnet import modeling_xlnet
 
 import bertc
-from bertc.ir.learning.answer import Conditioned, answer_head
-from bertc.ir.learning.class_loss import BalancedLoss, FocalLoss, PlainLoss, WeightedLoss
+from bertc.ir.learning.answer import (
+    BalancedLoss,
+    Conditioned,
+    FocalLoss,
+    PlainLoss,
+    WeightedLoss,
+    answer_head,
+)
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.learn.objectives import TaskTargets
 from bertc.learn.objectives.answers import TaskTensors, answer_losses, answer_scores, span_scores

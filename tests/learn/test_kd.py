@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from bertc.api import resolve
-from bertc.ir.network.wanted import Wanted
+from bertc.ir.network.body_node import Wanted
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.kd import KdLogits
 from bertc.learn.objectives import Inputs, MicroBatch, TaskTargets, corrupt, tensors_of

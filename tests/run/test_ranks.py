@@ -23,7 +23,7 @@ from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.world import World
 from bertc.ir.changing.growth import FromRun, Stack
 from bertc.ir.data import StreamPair
-from bertc.ir.learning.class_loss import WeightedLoss
+from bertc.ir.learning.answer import WeightedLoss
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam

@@ -9,7 +9,7 @@ import pytest
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation, EditedCopies, ReplacedCopies
-from bertc.ir.learning.mining import Mined
+from bertc.ir.learning.vector_task import Mined
 from bertc.tasks.examples.copies import Copier, edit, replaceable, replaced, split_text
 from bertc.tasks.examples.mined import mined
 from bertc.tasks.layouts.example import TextExample

@@ -15,9 +15,9 @@ from bertc.check.passes.extends import extends
 from bertc.check.passes.recipes import as_published
 from bertc.hub.published import model_folder
 from bertc.ir.changing.growth import OF_INIT, TEACHER, FromOther
+from bertc.ir.learning.objective import NOBODY, FromFolder, FromSpec, NoTeacher, Shape, Teacher
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.teacher import NOBODY, FromFolder, FromSpec, NoTeacher, Shape, Teacher
-from bertc.ir.program.written import Given, Program
+from bertc.ir.program.written import Given, Program, with_terms
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed
 from bertc.lang import load
 
@@ -84,7 +84,7 @@ def _of_teacher(program: Program, init: Given) -> tuple[Given, dict[str, Any]]:
 
 
 def _read_of(settings: Mapping[str, Given]) -> dict[str, Given]:
-    read = counted(settings)
+    read = with_terms(settings, counted)
     teachers = settings.get("teacher")
     if teachers is not None:
         shaped = tuple(_with_shape(teacher) for teacher in teachers.value)

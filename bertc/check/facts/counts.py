@@ -10,7 +10,7 @@ from bertc.base.diagnostics import DataError, Diagnostic, Diagnostics, MissingIn
 from bertc.base.storage.paths import cache_folder
 from bertc.check.facts import facts
 from bertc.check.passes import assemble, complete
-from bertc.check.passes.settings.stages import MOST_STEPS
+from bertc.check.passes.settings import MOST_STEPS
 from bertc.ir.learning.equal import Epochs, Words
 from bertc.ir.methods.method import Method
 from bertc.ir.program.resolved import Resolved
@@ -43,7 +43,7 @@ def with_text_counts(
     The text is tokenised and arranged in the cache, where training finds it. ``sparing``: text that
     is not there is read up to 16 MiB; ``too_much``: what is more, of all points.
     """
-    blocks = (program.settings, *(stage.settings for stage in program.stages))
+    blocks = program.blocks
     lengths = [block[name] for block in blocks for name in ("steps", "save_at") if name in block]
     asking = [one for one in lengths if _is_counted(one.value)]
     if not asking:

@@ -1,7 +1,7 @@
 """Facts from the files of tasks: labels, numbers of examples, lengths of rows."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from operator import mul
@@ -11,8 +11,7 @@ from typing import Any
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError
 from bertc.base.storage.paths import is_file
 from bertc.check.facts.texts import remark_on
-from bertc.ir.learning.answer import label_names
-from bertc.ir.learning.class_loss import BalancedLoss
+from bertc.ir.learning.answer import BalancedLoss, label_names
 from bertc.ir.learning.custom_task import Choose, Classify, Many, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import UNKNOWN, Task
@@ -23,16 +22,8 @@ from bertc.ir.program.written import Given, Origin
 from bertc.ir.vocabulary import TokenizerFile
 
 
-def counted(settings: Mapping[str, Given]) -> dict[str, Given]:
-    """The program with the labels and the number of training examples of every task."""
-    objective = settings.get("objective")
-    if objective is None:
-        return dict(settings)
-    terms = tuple(_read(term) for term in objective.value)
-    return {**settings, "objective": Given(terms, objective.origin)}
-
-
-def _read(term: Term) -> Term:
+def counted(term: Term) -> Term:
+    """The term with the labels and the number of training examples of its task, if it has one."""
     task = term.objective
     if not isinstance(task, Task):
         return term
@@ -68,7 +59,7 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
             reported = partial(_report, diagnostics, given.origin, index)
             parts: DataParts = {}
             with reported("train"):
-                term = _read(term)
+                term = counted(term)
             task: Any = term.objective
             with reported("data"):
                 parts = named_parts(task)

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from bertc.base.storage.paths import is_folder, is_taken
 from bertc.hub.folders import RESOLVED, checkpoint_at, checkpoint_of, read_network, read_resolved
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromRun
+from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
 from bertc.ir.learning.vector_task import Embed
 from bertc.ir.network.encoder import Encoder
@@ -17,7 +18,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import HfLayout, layout_of
-from bertc.ir.program.written import Given, Program
+from bertc.ir.program.written import Given, Program, with_terms
 from bertc.ir.terms.node import System
 from bertc.ir.weight_maps import begins_as, fit, refusal
 from bertc.text.tokenizers.reading import network_folder
@@ -158,8 +159,7 @@ def taken(
 def embedding_as_there(program: Program) -> Program:
     """Fill in unwritten arguments of tasks that embed from how the network of ``init`` does."""
     init: FromOther = program.settings["init"].value
-    blocks = (program.settings, *(stage.settings for stage in program.stages))
-    objectives = [block["objective"] for block in blocks if "objective" in block]
+    objectives = [block["objective"] for block in program.blocks if "objective" in block]
     embeds = any(isinstance(term.objective, Embed) for one in objectives for term in one.value)
     if not embeds:
         return program
@@ -168,13 +168,10 @@ def embedding_as_there(program: Program) -> Program:
     if (sentences := vectors_of_init(init)) is None:
         return program
 
-    def filled(settings: Mapping[str, Given]) -> dict[str, Given]:
-        if (objective := settings.get("objective")) is None:
-            return dict(settings)
-        terms = tuple(sentences.asked_of(term, Path(init.path)) for term in objective.value)
-        return {**settings, "objective": replace(objective, value=terms)}
+    def filled(term: Term) -> Term:
+        return sentences.asked_of(term, Path(init.path))
 
-    return program.changed(filled)
+    return program.changed(lambda settings: with_terms(settings, filled))
 
 
 def _going_on(init: FromRun) -> FromRun:

@@ -6,17 +6,16 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.assemble import assemble
 from bertc.check.passes.bodies import bodies
 from bertc.check.passes.changing.beginning import begins, vectors
-from bertc.check.passes.changing.growth import growth
+from bertc.check.passes.changing.growth import growth, methods
 from bertc.check.passes.checks import checks
 from bertc.check.passes.dimensions import defaults, dimensions, limits
 from bertc.check.passes.extends import extends
 from bertc.check.passes.generator import generator, generator_widths
 from bertc.check.passes.inputs import missing_inputs, vocabulary
 from bertc.check.passes.lengths import in_steps
-from bertc.check.passes.methods import methods
 from bertc.check.passes.recipes import recipes
 from bertc.check.passes.remarks import remarks
-from bertc.check.passes.settings.stages import type_settings
+from bertc.check.passes.settings import type_settings
 from bertc.check.passes.sharing import sharing
 from bertc.check.passes.tasks import tasks
 from bertc.check.passes.teaching.teachers import teachers

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from bertc.check.passes.fitting import kept_at
-from bertc.check.passes.settings.stages import has_tasks, layer_values, owners, reads_on
+from bertc.check.passes.lengths import kept_at
+from bertc.check.passes.settings import layer_values, owners, reads_on
 from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, NetworkChange, Turned
 from bertc.ir.data import FULL, PAIRED
@@ -18,8 +18,7 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.layer import LayerWidths
 from bertc.ir.program.complete import Complete, CompleteSettings, CompleteStage
-from bertc.ir.program.pieces import in_pieces
-from bertc.ir.program.reading import place_methods
+from bertc.ir.program.reading import in_pieces, place_methods
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.ir.program.stage import METHODS, AnyStage, Stage, TaskStage, TextStage
 from bertc.ir.terms.node import Pairs, predicts_masked
@@ -142,7 +141,7 @@ def _begins_anew(stage: CompleteStage, before: AnyStage | None, facing: object) 
         return isinstance(stage.init, FromRun)
     changed = (before.encoder, before.generator) != facing
     new_rule = before.optimizer.keeps != stage.optimizer.keeps
-    return changed or has_tasks(stage.objective) or new_rule
+    return changed or bool(stage.tasks) or new_rule
 
 
 _AS_THEY_ARE = tuple(name for name in Stage.model_fields if name in CompleteStage.model_fields)
@@ -160,7 +159,7 @@ def _stage(
 ) -> AnyStage:
     encoder, generator = networks
     own_schedule = "optimizer" in stage.own
-    tuned = has_tasks(stage.objective)
+    tuned = bool(stage.tasks)
     schedule_steps = stage.optimizer.schedule_steps(stage.steps if own_schedule else total)
     kind = TaskStage if tuned else TextStage
     ways = [term.objective.pairs for term in stage.objective if term.objective.pairs != "none"]

@@ -2,15 +2,13 @@
 
 import math
 
-from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import key_heads, layer_values, turns_pairs
+from bertc.check.passes.settings import Checker, key_heads, layer_values, turns_pairs
 from bertc.cost.planning.plan import largest_divisor
-from bertc.ir.fixes import Way, argument, note
+from bertc.ir.fixes import Rule, Way, argument, note
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.program.complete import Complete
-from bertc.ir.rules import Rule
 
 
 def check_attention(check: Checker[Complete]) -> None:
@@ -91,13 +89,9 @@ def _layers_there(check: Checker[Complete]) -> None:
     beyond = [layer for layer in named if layer >= layers]
     if beyond:
         within = str([layer for layer in named if layer < layers])
-        check.report(
-            "E314",
-            f"layer {beyond[0]} is to be global, but the layers are 0 to {layers - 1}",
-            "attention",
-            also=("layers", f"layers = {layers}"),
-            way=argument("attention", program.origins["attention"], "global_layers", within),
-        )
+        message = f"layer {beyond[0]} is to be global, but the layers are 0 to {layers - 1}"
+        way = argument("attention", program.origins["attention"], "global_layers", within)
+        check.report("E314", message, "attention", also=("layers", f"layers = {layers}"), way=way)
 
 
 def _decoder_fits(check: Checker[Complete]) -> None:

@@ -3,15 +3,13 @@
 from typing import Any
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import with_derived
+from bertc.check.passes.settings import Checker, with_derived
 from bertc.ir.changing.growth import FromVectors
-from bertc.ir.fixes import fix, written
+from bertc.ir.fixes import Rule, Way, fix, written
 from bertc.ir.network.body_node import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.ir.rules import Rule
 
 
 def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
@@ -27,15 +25,11 @@ def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
     for origins in (program.origins, *(stage.own for stage in program.stages)):
         for name in body.unread:
             if span := written(origins.get(name)):
+                message = f"{name} is a setting of transformers, but body = {body.kind}"
+                removed = fix(origins[name], "")
+                way: Way = {"help": f"remove {name}, or body=transformer", "fix": removed}
                 check.report(
-                    "E228",
-                    f"{name} is a setting of transformers, but body = {body.kind}",
-                    span,
-                    also=("body", f"body = {body.kind} is set here"),
-                    way={
-                        "help": f"remove {name}, or body=transformer",
-                        "fix": fix(origins[name], ""),
-                    },
+                    "E228", message, span, also=("body", f"body = {body.kind} is set here"), way=way
                 )
     origin = Origin("default", source=f"body = {body.kind}")
     implied: dict[str, Any] = {
@@ -60,13 +54,10 @@ def check_body(check: Checker[CompleteStage]) -> None:
             surplus = setting not in ("objective", "generator")  # without: another objective
             removed = fix(stage.origins.get(setting), "") if surplus else None
             without = f"remove {setting}, or " if removed else ""
-            check.report(
-                "E229",
-                f"{why}, which body = {stage.body.kind} cannot do",
-                setting,
-                also=("body", f"body = {stage.body.kind} is set here"),
-                way={"help": f"{without}body=transformer", "fix": removed},
-            )
+            message = f"{why}, which body = {stage.body.kind} cannot do"
+            also = ("body", f"body = {stage.body.kind} is set here")
+            way: Way = {"help": f"{without}body=transformer", "fix": removed}
+            check.report("E229", message, setting, also=also, way=way)
             return
 
 

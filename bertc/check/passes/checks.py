@@ -3,20 +3,17 @@
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.attention import check_attention
 from bertc.check.passes.bodies import OF_TABLES, check_body
-from bertc.check.passes.fitting import check_kept, check_lengths, check_sizes
 from bertc.check.passes.languages import check_languages
-from bertc.check.passes.running import check_running
-from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import fitting_heads, key_heads
+from bertc.check.passes.lengths import check_kept, check_lengths, check_sizes
+from bertc.check.passes.settings import Checker, fitting_heads, key_heads
 from bertc.check.passes.terms import check_terms
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.changing.growth import OF_INIT, FromLayers, FromOther
-from bertc.ir.data import FILLED, PAIRED
-from bertc.ir.fixes import argument
+from bertc.ir.data import FILLED, PAIRED, RUNNING, StreamPair
+from bertc.ir.fixes import Also, Rule, argument
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import SHORTEST
 from bertc.ir.program.complete import Complete, CompleteStage
-from bertc.ir.rules import Also, Rule
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.ir.vocabulary import table_rows
 
@@ -116,11 +113,9 @@ def _clusters_fit(check: Checker[Complete]) -> None:
     rule, plain = "", "table=whole" + " head=linear" * (program.origins["head"].kind != "derived")
     if table.kind != "adaptive":
         if head.kind == "adaptive":
+            message = "head = adaptive needs the clusters of an adaptive table, but table = whole"
             check.report(
-                "E220",
-                "head = adaptive needs the clusters of an adaptive table, but table = whole",
-                "head",
-                help=f"table=adaptive([{vocab // 2}]) or head=linear",
+                "E220", message, "head", help=f"table=adaptive([{vocab // 2}]) or head=linear"
             )
         return
     objectives = (term.objective for stage in program.stages for term in stage.objective)
@@ -215,6 +210,67 @@ _OF_BATCHES: tuple[Rule[CompleteStage], ...] = (
 )  # fmt: skip
 
 
+SHORTEST_PAIR = 5
+"""Minimum tokens of two segments: one each, a separator after each, and [CLS]."""
+
+
+def check_running(check: Checker[CompleteStage]) -> None:
+    """Report impossible memories and streams, and rows that cannot be part of a stream."""
+    stage = check.settings
+    if stage.tasks:
+        return  # their rows are examples
+    of_methods = (rule for method in stage.methods for rule in method.rules.rows)
+    check.rules((*of_methods, *_STREAMS))
+    if isinstance(stage.format, StreamPair):
+        _pair_possible(check, stage.format)
+
+
+_STREAMS: tuple[Rule[CompleteStage], ...] = (
+    Rule("E221", ("format", "objective"),
+         lambda s: s.format.kind in RUNNING and (s.translation_term or s.mixing.kind == "batches"),
+         lambda s: (f"{s.translation_term} reads pairs" if s.translation_term
+                    else "mixing = batches changes the language")
+         + ", but rows of a stream continue their own text",
+         help="format=full-sentences"),
+)  # fmt: skip
+
+
+def _pair_possible(check: Checker[CompleteStage], rows: StreamPair) -> None:
+    stage = check.settings
+    seq = stage.seq
+    reused, rest = rows.parts(seq)
+    if rest < SHORTEST_PAIR:
+        half = max(1, min(seq // 2, seq - SHORTEST_PAIR))
+        check.report(
+            "E224",
+            f"rows of {seq} tokens, {reused} of them reused, have no room for two segments",
+            ("format", "seq"),
+            label=f"{max(rest, 0)} are left, at least {SHORTEST_PAIR} are needed",
+            also=("seq", f"seq = {seq}"),
+            help=f"format=stream-pair(reuse={half}{', both_ways=true' * rows.both_ways})",
+        )
+    if rows.both_ways and not (stage.attention.distances and stage.attention.distances.backward):
+        relative = "attention=relative" + " positions=none" * stage.positions.in_attention
+        check.report(
+            "E222",
+            f"both_ways=true needs relative attention, but attention = {stage.attention.kind}",
+            "format",
+            label="distances are negated in reversed rows",
+            also=("attention", "attention is set here"),
+            help=f"format=stream-pair(reuse={rows.reuse})" if "format" in stage.own else relative,
+        )
+    ahead = next((term.name for term in stage.objective if term.objective.order == "none"), "")
+    if stage.memory and ahead:
+        check.report(
+            "E226",
+            f"memory contains the answers of {ahead}: tokens that the next row predicts",
+            "memory",
+            label="this row's first segment is read again in the next",
+            also=("format", f"format = {rows.kind}"),
+            help="objective=plm or memory=0",
+        )
+
+
 def _row_fits_positions(check: Checker[CompleteStage], program: Complete) -> None:
     stage = check.settings
     positions, seq, room = stage.positions, stage.seq, stage.positions.room
@@ -225,10 +281,7 @@ def _row_fits_positions(check: Checker[CompleteStage], program: Complete) -> Non
         if positions.offset:
             rows = positions.offset + program.longest_seq
             longer = f"{positions.kind}({rows}, offset={positions.offset})"
-        check.report(
-            "E203",
-            f"rows of {seq} tokens need {seq} positions, but there are {max(0, room)}",
-            ("seq", "positions"),
-            also=("positions", f"positions = {positions.rows} rows"),
-            help=f"seq={room}" if fixed else f"positions={longer}",
-        )
+        message = f"rows of {seq} tokens need {seq} positions, but there are {max(0, room)}"
+        also = ("positions", f"positions = {positions.rows} rows")
+        help = f"seq={room}" if fixed else f"positions={longer}"
+        check.report("E203", message, ("seq", "positions"), also=also, help=help)

@@ -7,7 +7,7 @@ from functools import cache
 
 from bertc.base.diagnostics import Diagnostics, Span
 from bertc.check.passes.bodies import printed
-from bertc.check.passes.settings import stages
+from bertc.check.passes.settings import default_format, layer_values, reads_on, with_derived
 from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.program.complete import Complete, CompleteSettings
@@ -46,7 +46,7 @@ def dimensions(program: Complete, diagnostics: Diagnostics) -> Complete:
         open_ = {n: compute for n, compute in formulas.items() if n not in program.origins}
         derived |= {setting: compute(program) for setting, compute in open_.items()}
         program = program.model_copy(update=derived)
-    program = stages.with_derived(
+    program = with_derived(
         program,
         {n: Given(v, Origin("derived", source=default_source(n))) for n, v in derived.items()},
     )
@@ -105,20 +105,20 @@ def languages(program: Complete) -> tuple[str, ...]:
 def _head(program: Complete) -> TransformHead | LinearHead | AdaptiveHead:
     if program.table.kind == "adaptive":
         return AdaptiveHead()
-    forward = all(stages.reads_on(stage.objective) for stage in program.stages)
+    forward = all(reads_on(stage.objective) for stage in program.stages)
     return LinearHead() if forward else TransformHead()
 
 
 def _now_and_then(program: Complete) -> int:
     """Default interval in steps: a tenth of the run, a third if it has tasks only, at most 1000."""
-    tasks = all(stages.has_tasks(stage.objective) for stage in program.stages)
+    tasks = all(stage.tasks for stage in program.stages)
     return min(1000, math.ceil(program.total_steps / (3 if tasks else 10)))
 
 
 DERIVED: tuple[dict[str, Callable[[Complete], object]], ...] = (
     {"heads": lambda p: max(1, p.hidden // 64)},
     {
-        "head_dim": lambda p: max(1, p.hidden // stages.layer_values(p.heads, 1)[0]),
+        "head_dim": lambda p: max(1, p.hidden // layer_values(p.heads, 1)[0]),
         "ffn": lambda p: 4 * p.hidden,
         "embedding": lambda p: p.hidden,
         "languages": languages,
@@ -127,7 +127,7 @@ DERIVED: tuple[dict[str, Callable[[Complete], object]], ...] = (
         ),
         "pooler": lambda p: any(t.objective.states.pooled for s in p.stages for t in s.objective),
         "head": _head,
-        "format": lambda p: stages.default_format(p.objective, p.pack),
+        "format": lambda p: default_format(p.objective, p.pack),
         "layout": lambda p: layout_of(p.recipe),
         "save_every": _now_and_then,
         "eval_every": _now_and_then,

@@ -6,7 +6,7 @@ from typing import Any
 
 from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.check.passes.lengths import shares
-from bertc.check.passes.settings.stages import has_tasks
+from bertc.check.passes.settings import has_tasks
 from bertc.ir.base import Tokens
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
@@ -56,7 +56,7 @@ def _merge_base(
     """The base merged with its own, what is inherited of it, and mistakes: for all points."""
     findings = Diagnostics()
     base = extends(base, findings)
-    blocks = (base.settings, *(stage.settings for stage in base.stages))
+    blocks = base.blocks
     if for_task and any("objective" in of for of in blocks) and not any(map(_learns_task, blocks)):
         base = _network_of(base)
     inherited = {
@@ -72,12 +72,8 @@ def _without_budgets(program: Program, diagnostics: Diagnostics) -> Program:
     for stage in program.stages:
         steps = stage.settings.get("steps")
         if steps and isinstance(steps.value, Equal):
-            diagnostics.error(
-                "E118",
-                "equal(...) is the length of a whole run, not of a stage",
-                steps.origin.span,
-                help="steps=1000",
-            )
+            message = "equal(...) is the length of a whole run, not of a stage"
+            diagnostics.error("E118", message, steps.origin.span, help="steps=1000")
         stages.append(replace(stage, settings=_without_budget(stage.settings)))
     settings = _without_budget(program.settings)
     return replace(program, settings=settings, stages=tuple(stages))

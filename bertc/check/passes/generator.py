@@ -1,15 +1,13 @@
 """Widths of the generator, and checks of its use."""
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import fitting_heads, with_derived
-from bertc.ir.fixes import argument
+from bertc.check.passes.settings import Checker, fitting_heads, with_derived
+from bertc.ir.fixes import Rule, argument
 from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.written import Given
-from bertc.ir.rules import Rule
 
 WIDEST = 16.0
 """The largest ``size`` that a spec may give."""
@@ -134,13 +132,10 @@ def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Di
     check, origin = Checker(program, diagnostics), program.origins["generator"]
     if node.hidden % node.heads:
         near = next(iter(fitting_heads(program, node.heads, node.hidden)), 1)
-        check.report(
-            "E201",
-            f"{node.heads} heads do not divide the generator's width {node.hidden}",
-            "generator",
-            label=f"{node.hidden} / {node.heads} leaves {node.hidden % node.heads}",
-            way=argument("generator", origin, "heads", str(near)),
-        )
+        message = f"{node.heads} heads do not divide the generator's width {node.hidden}"
+        label = f"{node.hidden} / {node.heads} leaves {node.hidden % node.heads}"
+        way = argument("generator", origin, "heads", str(near))
+        check.report("E201", message, "generator", label=label, way=way)
     scheme, deepest = program.share, max(view.layers for view in program.stages)
     shared = (isinstance(scheme, ShareGroups) and scheme.groups > node.layers) or isinstance(
         scheme, ShareMap

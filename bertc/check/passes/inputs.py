@@ -1,30 +1,24 @@
 """The files that a spec names: whether they are there, are text, and the size of a vocabulary."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, starmap
 from pathlib import Path
 
-from bertc.base.diagnostics import (
-    BertcError,
-    DataError,
-    Diagnostics,
-    MissingInputError,
-    Span,
-    UnsafeError,
-)
+from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, Span, UnsafeError
 from bertc.base.storage.files import NO_TEXT, files_anywhere, no_text, suffix
 from bertc.base.storage.paths import cache_folder, check_path, is_folder, is_taken, user_path
 from bertc.base.storage.plain_file import no_file, no_folder, no_match
-from bertc.check.passes.settings.stages import with_derived
+from bertc.check.passes.changing.beginning import changed_tokens
+from bertc.check.passes.settings import with_derived
 from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther, vector_file
 from bertc.ir.data import Prepared, named_files
 from bertc.ir.learning.augmentation import ReplacedCopies
-from bertc.ir.learning.mining import Mined
+from bertc.ir.learning.objective import FromFolder, FromSpec, Shape, Teacher
+from bertc.ir.learning.vector_task import Mined
 from bertc.ir.program.complete import Complete
-from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
 from bertc.ir.program.written import Given, Origin, OriginKind
 from bertc.ir.vocabulary import Extended, TokenizerFile, Trimmed, Vocabulary
 from bertc.text.tokenizers import reading
@@ -39,15 +33,14 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``. A run
     with ``init`` uses that vocabulary unless another is written, one with a teacher the teacher's.
     """
-    setting, init = Given(program.vocab, program.origins["vocab"]), program.init
+    setting, init = Given(program.vocab, program.origins["vocab"]), _begun_from(program)
     origin = program.origins["init"]
-    begins = isinstance(init, FromOther) and init.path != TEACHER
-    if setting.origin.kind == "default" and not begins:
+    if setting.origin.kind == "default" and not init:
         taught = [(program.teacher, program.origins["teacher"])]
         taught += [(s.teacher, s.own["teacher"]) for s in program.stages if "teacher" in s.own]
         setting = next(filter(None, starmap(_of_teacher, taught)), setting)
         program = with_derived(program, {"vocab": setting})
-    if isinstance(init, FromOther) and begins and _gives_way(setting, origin):
+    if init and _gives_way(setting, origin):
         if not is_folder(init.path):
             nowhere_to_begin(init, origin.span, diagnostics)
             return program
@@ -83,25 +76,26 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     return with_derived(program, {"vocab": Given(vocab, setting.origin)})
 
 
+def _begun_from(program: Complete) -> FromOther | None:
+    """The ``init`` of a run that begins with another network than its teacher."""
+    init = program.init
+    return init if isinstance(init, FromOther) and init.path != TEACHER else None
+
+
 def _of_another(program: Complete, diagnostics: Diagnostics) -> Complete:
     """Settle a vocabulary that is made from that of ``init``; others are learned later."""
-    vocab, init, origin = program.vocab, program.init, program.origins["vocab"]
+    vocab, init, origin = program.vocab, _begun_from(program), program.origins["vocab"]
     if not isinstance(vocab, Extended | Trimmed):
         return program
-    from bertc.check.passes.changing.tokens import changed_tokens
-
-    theirs, begins = vocab.path == "init", isinstance(init, FromOther) and init.path != TEACHER
-    if theirs and not begins:
-        diagnostics.error(
-            "E410",
-            f"vocab={vocab.kind}(init) changes the vocabulary of init, and there is none",
-            origin.span,
-            help='name a run or a model folder, as in init="runs/bert"',
-        )
+    theirs = vocab.path == "init"
+    if theirs and not init:
+        message = f"vocab={vocab.kind}(init) changes the vocabulary of init, and there is none"
+        help = 'name a run or a model folder, as in init="runs/bert"'
+        diagnostics.error("E410", message, origin.span, help=help)
         return program
     try:
         base = TokenizerFile(path=str(reading.tokenizer_folder(user_path(vocab.path))))
-        if theirs and isinstance(init, FromOther):
+        if theirs and init:
             if not is_folder(init.path):
                 nowhere_to_begin(init, program.span("init"), diagnostics)
                 return program
@@ -140,7 +134,10 @@ def _of_teacher(teachers: Sequence[Teacher], named: Origin) -> Given | None:
 
 
 def _unreadable(
-    program: Complete, error: BertcError, origin: Origin, diagnostics: Diagnostics
+    program: Complete,
+    error: DataError | MissingInputError | UnsafeError,
+    origin: Origin,
+    diagnostics: Diagnostics,
 ) -> Complete:
     named = program.vocab.path if isinstance(program.vocab, TokenizerFile) else ""
     help = error.help or f"name one of {', '.join(FILE_NAMES)}, or a folder with one"
@@ -179,27 +176,28 @@ def vocabulary_of_init(run: Path) -> TokenizerFile:
 def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     """Report missing files, those whose names say they are no text, and a missing init."""
     init, known = program.init, {diagnostic.code for diagnostic in diagnostics.found}
-    begins = init if isinstance(init, FromOther) and init.path != TEACHER else None
+    begins = _begun_from(program)
     if begins and not _has_network(begins.path) and "E265" not in known:
         nowhere_to_begin(begins, program.span("init"), diagnostics)
     reported = {(diagnostic.message, diagnostic.span) for diagnostic in diagnostics.found}
-    needed = list[tuple[Callable[[str], tuple[str, str] | None], str, Span | None]]()
+
+    def report(missing: tuple[str, str] | None, span: Span | None) -> None:
+        if missing and (missing[0], span) not in reported:
+            reported.add((missing[0], span))
+            diagnostics.error("E307", missing[0], span, help=missing[1])
+
     if name := vector_file(init):
-        needed.append((no_file, name, program.span("init")))
+        report(no_file(name), program.span("init"))
     for stage in program.stages:
         for source in stage.augment:
             if isinstance(source.copies, ReplacedCopies):
-                needed.append((no_folder, source.copies.model, stage.span("augment")))
+                report(no_folder(source.copies.model), stage.span("augment"))
                 if source.copies.vectors:
-                    needed.append((no_file, source.copies.vectors, stage.span("augment")))
+                    report(no_file(source.copies.vectors), stage.span("augment"))
         mined = (getattr(task, "negatives", None) for task in stage.tasks)
         runs = [(node.run, node.judge) for node in mined if isinstance(node, Mined)]
-        folders = filter(None, chain(*runs))
-        needed += [(no_folder, folder, stage.span("objective")) for folder in folders]
-    for missing, name, span in needed:
-        if (wrong := missing(name)) and (wrong[0], span) not in reported:
-            reported.add((wrong[0], span))
-            diagnostics.error("E307", wrong[0], span, help=wrong[1])
+        for folder in filter(None, chain(*runs)):
+            report(no_folder(folder), stage.span("objective"))
     for stage in program.stages:
         origin = stage.origins["data"]
         for index, share in enumerate(stage.data):
@@ -217,7 +215,7 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                     diagnostics.error("E307", error.message, span, help=error.help)
                     continue
                 if not paths:
-                    _missing(name, span, diagnostics, reported)
+                    report(no_match(name), span)
                 elif unreadable := next((path for path in paths if suffix(path) in NO_TEXT), None):
                     message, help = no_text(unreadable)
                     diagnostics.error("E308", message, span, help=help)
@@ -226,26 +224,13 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
 def _require_prepared(text: Prepared, vocab: Vocabulary) -> None:
     """Refuse prepared text that is not there, not whole, or of another tokenizer."""
     from bertc.base.storage.place import FolderAt
-    from bertc.text.prepared.opening import (
-        read_corpus,
-        refuse_missing_parts,
-        refuse_other_tokenizer,
-    )
+    from bertc.text.prepared import opening
     from bertc.text.shards import spelling
     from bertc.text.vocab.vocabulary import load_vocabulary
 
-    corpus = read_corpus(place := FolderAt(text.path))
-    refuse_missing_parts(place, corpus)
+    corpus = opening.read_corpus(place := FolderAt(text.path))
+    opening.refuse_missing_parts(place, corpus)
     digest = ""  # of a vocabulary to learn, which tokens cannot give
     if isinstance(vocab, TokenizerFile):
         digest = spelling(load_vocabulary(vocab))
-    refuse_other_tokenizer(text, corpus, digest)
-
-
-def _missing(
-    name: str, span: Span | None, diagnostics: Diagnostics, reported: set[tuple[str, Span | None]]
-) -> None:
-    message, help = no_match(name)
-    if (message, span) not in reported:
-        reported.add((message, span))
-        diagnostics.error("E307", message, span, help=help)
+    opening.refuse_other_tokenizer(text, corpus, digest)

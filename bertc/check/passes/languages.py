@@ -1,13 +1,11 @@
 """Checks of languages, and of objectives that read translation pairs."""
 
 from bertc.base.diagnostics import Diagnostics, listed
-from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import has_tasks
+from bertc.check.passes.settings import Checker
 from bertc.ir.data import Parallel
-from bertc.ir.fixes import terms_written
+from bertc.ir.fixes import Rule, terms_written
 from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.settings import Settings
-from bertc.ir.rules import Rule
 from bertc.ir.terms.node import translates
 
 
@@ -67,7 +65,7 @@ _OF_TRANSLATIONS: tuple[Rule[CompleteStage], ...] = (
 _OF_SMOOTHING: tuple[Rule[CompleteStage], ...] = (
     Rule("E245", "smoothing",
          lambda s: _about_this_data(s) and s.data != Settings.model_fields["data"].default
-         and s.smoothing != 1 and len(_languages(s)) < 2 and not has_tasks(s.objective),
+         and s.smoothing != 1 and len(_languages(s)) < 2 and not s.tasks,
          lambda s: f"smoothing = {s.smoothing:g} changes the frequency of languages, but the data "
          + (f"has one, {listed(_languages(s))}" if any(_languages(s)) else "names none"),
          also=("data", "the text is named here"),
@@ -81,18 +79,11 @@ def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
         for name in sorted(_languages(stage)):
             if name and name not in known:
                 quoted = (f'"{language}"' for language in (*known, name))
-                check.report(
-                    "E243",
-                    f"the data has text in {name}, which languages does not list",
-                    stage.span("data"),
-                    also=("languages", f"languages = {listed(known)}"),
-                    help=f"languages=[{', '.join(quoted)}]",
-                )
+                says = f"the data has text in {name}, which languages does not list"
+                also = ("languages", f"languages = {listed(known)}")
+                help = f"languages=[{', '.join(quoted)}]"
+                check.report("E243", says, stage.span("data"), also=also, help=help)
                 return
     if program.language_embeddings and not known:
-        check.report(
-            "E244",
-            "language_embeddings = true, but no language is named",
-            "language_embeddings",
-            help='languages=["en", "fr"]',
-        )
+        message = "language_embeddings = true, but no language is named"
+        check.report("E244", message, "language_embeddings", help='languages=["en", "fr"]')

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.published.systems import TaskArguments, recipe, task_arguments
 from bertc.check.passes.published.today import Recipe
-from bertc.check.passes.settings.stages import asks_about_pairs
+from bertc.check.passes.settings import asks_about_pairs
 from bertc.ir.learning.augmentation import UNCHANGED, with_copies
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.settings import STAGE_SETTINGS
-from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.program.written import Given, Origin, Program, with_terms
 from bertc.ir.terms.node import System
 
 
@@ -44,21 +44,16 @@ def as_published(program: Program) -> Program:
     """
     theirs = _published(program)
 
-    def argued(settings: Mapping[str, Given]) -> dict[str, Given]:
-        if (objective := settings.get("objective")) is None:
-            return dict(settings)
-        terms = list[Term]()
-        for term in objective.value:
-            task = term.objective
-            if isinstance(task, Task) and getattr(task, "train", True):
-                arguments, named = theirs.arguments(task).items(), task.model_fields_set
-                open_ = {name: value for name, value in arguments if name not in named}
-                filled = {"objective": task.model_copy(update=open_)}
-                term = term.model_copy(update=filled) if open_ else term
-            terms.append(term)
-        return {**settings, "objective": Given(tuple(terms), objective.origin)}
+    def argued(term: Term) -> Term:
+        task = term.objective
+        if not isinstance(task, Task) or not getattr(task, "train", True):
+            return term
+        arguments, named = theirs.arguments(task).items(), task.model_fields_set
+        open_ = {name: value for name, value in arguments if name not in named}
+        filled = {"objective": task.model_copy(update=open_)}
+        return term.model_copy(update=filled) if open_ else term
 
-    return program.changed(argued)
+    return program.changed(lambda settings: with_terms(settings, argued))
 
 
 def recipes(program: Program, diagnostics: Diagnostics) -> Program:
@@ -146,13 +141,11 @@ def _followed(
         examples = sum(with_copies(task.examples, augment) for task in tasks)
         if not examples and not diagnostics.found:
             origin = settings["objective"].origin
-            diagnostics.error(
-                "E270",
+            message = (
                 f"epochs = {known['epochs'].value:g} needs the number of training examples of "
-                f"{tasks[0].title}, which is not known",
-                origin.span,
-                help="steps=1000",
+                f"{tasks[0].title}, which is not known"
             )
+            diagnostics.error("E270", message, origin.span, help="steps=1000")
         count = max(1, math.ceil(known["epochs"].value * examples / known["batch"].value))
         rule = f"{known['epochs'].value:g} passes over {examples:,} examples"
         settings["steps"] = Given(count, Origin("derived", source=rule))

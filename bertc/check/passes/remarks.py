@@ -4,16 +4,15 @@ import re
 from fractions import Fraction
 
 from bertc.base.diagnostics import Diagnostics, several
-from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import has_tasks, reads_on
+from bertc.check.passes.settings import Checker, reads_on
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.data import Prepared
+from bertc.ir.fixes import Rule
 from bertc.ir.learning.answer import Labels
 from bertc.ir.learning.objective import in_directions
 from bertc.ir.network.body_node import Transformer
 from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.reading import causal_rows
-from bertc.ir.rules import Rule
 from bertc.ir.vocabulary import Bytes, Extended, TokenizerFile, Trimmed
 
 HEAD_WIDTH = 64
@@ -39,7 +38,7 @@ def remarks(program: Complete, diagnostics: Diagnostics) -> None:
         Checker(stage, diagnostics).rules(_OF_STAGES)
     first = Checker(program.stages[0], diagnostics)
     first.rules(_OF_TUNING)
-    if all(s.origins["data"].kind == "default" and has_tasks(s.objective) for s in program.stages):
+    if all(s.origins["data"].kind == "default" and s.tasks for s in program.stages):
         first.rules(_OF_UNNAMED_TEXT)
 
 
@@ -107,7 +106,7 @@ _OF_STAGES: tuple[Rule[CompleteStage], ...] = (
          help="regress(...) on the same columns predicts a number"),
 )  # fmt: skip
 _OF_TUNING: tuple[Rule[CompleteStage], ...] = (
-    Rule("R103", "objective", lambda s: has_tasks(s.objective) and isinstance(s.init, Drawn),
+    Rule("R103", "objective", lambda s: s.tasks and isinstance(s.init, Drawn),
          lambda s: "a task without init starts from random weights: "
          f"{several(s.layers, 'layer')} of width {s.hidden}",
          help='name a run or a model folder, as in init="runs/albert"'),

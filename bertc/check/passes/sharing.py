@@ -1,18 +1,10 @@
 """Checks of sharing: owner maps, and widths of the layers that share."""
 
 from bertc.base.diagnostics import Diagnostics, several
-from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
+from bertc.check.passes.settings import Checker, layer_values, one_for_all, owners
 from bertc.ir.fixes import argument
+from bertc.ir.network import sharing as schemes
 from bertc.ir.network.body_node import Transformer
-from bertc.ir.network.sharing import (
-    SharedPart,
-    ShareGroups,
-    ShareMap,
-    ShareNone,
-    Sharing,
-    scheme_of,
-)
 from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.lang.write.show import show_value
 
@@ -33,7 +25,7 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
     misfits = Diagnostics()  # of this program, not of another point that has the same mistakes
     _lists_fit(program, Checker(deepest, misfits))
     match scheme:
-        case ShareGroups() if scheme.groups > flattest.layers:
+        case schemes.ShareGroups() if scheme.groups > flattest.layers:
             Checker(flattest, misfits).report(
                 "E202",
                 f"{scheme.groups} groups for {several(flattest.layers, 'layer')}",
@@ -42,7 +34,7 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
                 also=("layers", f"layers = {flattest.layers}"),
                 help=f"share=groups({flattest.layers})",
             )
-        case ShareMap():
+        case schemes.ShareMap():
             _map_fits(scheme, Checker(deepest, misfits))
     diagnostics.add(misfits)
     if not misfits.found:
@@ -56,13 +48,11 @@ def _first_norm_fits(check: Checker[CompleteStage]) -> None:
     depth, scheme = check.settings.layers, check.settings.share
     borrower = next((n for n in range(1, depth) if not scheme.owner("attention", n, depth)), None)
     if borrower is not None:
-        check.report(
-            "E320",
-            f"layer {borrower} has the attention of layer 0, whose norm first=false leaves out",
-            "norm",
-            also=("share", "the sharing is set here"),
-            way=argument("norm", check.settings.origins["norm"], "first", "true"),
+        message = (
+            f"layer {borrower} has the attention of layer 0, whose norm first=false leaves out"
         )
+        way = argument("norm", check.settings.origins["norm"], "first", "true")
+        check.report("E320", message, "norm", also=("share", "the sharing is set here"), way=way)
 
 
 def _lists_fit(program: Complete, check: Checker[CompleteStage]) -> None:
@@ -79,31 +69,27 @@ def _lists_fit(program: Complete, check: Checker[CompleteStage]) -> None:
             )
 
 
-def _map_fits(scheme: ShareMap, check: Checker[CompleteStage]) -> None:
+def _map_fits(scheme: schemes.ShareMap, check: Checker[CompleteStage]) -> None:
     layers = check.settings.layers
     for part, owned in (("attention", scheme.attention), ("ffn", scheme.ffn or scheme.attention)):
         if problem := _misfit(owned, part, layers):
-            check.report(
-                "E202",
-                problem,
-                "share",
-                label="an owner is the layer itself or an earlier one that owns its weights",
-                also=("layers", f"layers = {layers}"),
-                help=f"share={show_value(_mend_sharing(scheme, layers))}",
-            )
+            label = "an owner is the layer itself or an earlier one that owns its weights"
+            also = ("layers", f"layers = {layers}")
+            help = f"share={show_value(_mend_sharing(scheme, layers))}"
+            check.report("E202", problem, "share", label=label, also=also, help=help)
             return
 
 
-def _mend_sharing(scheme: ShareMap, layers: int) -> Sharing:
+def _mend_sharing(scheme: schemes.ShareMap, layers: int) -> schemes.Sharing:
     """The scheme in which layers share as there, each with the first that names the same owner.
 
     ``[0, 0, 1, 2]`` of four layers becomes ``[0, 0, 2, 3]``.
     """
     if layers > LONGEST_MAP:
-        return ShareNone()
+        return schemes.ShareNone()
     both = (scheme.attention, scheme.ffn or scheme.attention)
     filled = ((*owned, *range(len(owned), layers))[:layers] for owned in both)
-    return scheme_of(*(tuple(map(owned.index, owned)) for owned in filled))
+    return schemes.scheme_of(*(tuple(map(owned.index, owned)) for owned in filled))
 
 
 def _misfit(owned: tuple[int, ...], part: str, layers: int) -> str:
@@ -120,7 +106,7 @@ def _misfit(owned: tuple[int, ...], part: str, layers: int) -> str:
 
 def _shared_layers_alike(check: Checker[Complete], layers: int) -> None:
     program = check.settings
-    parts: tuple[tuple[SharedPart, str, int | tuple[int, ...]], ...] = (
+    parts: tuple[tuple[schemes.SharedPart, str, int | tuple[int, ...]], ...] = (
         ("attention", "heads", program.heads),
         ("ffn", "ffn", program.ffn),
     )

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, listed, several
-from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import has_tasks
-from bertc.ir.fixes import argument, note, written
+from bertc.check.passes.settings import Checker
+from bertc.ir.fixes import Rule, argument, note, written
 from bertc.ir.learning.answer import Labels, Score, Several, Span, Vector, label_names
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import UNKNOWN, Task
@@ -15,8 +14,7 @@ from bertc.ir.methods.method import removing
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.written import Program
-from bertc.ir.rules import Rule
-from bertc.ir.terms.features import LAST
+from bertc.ir.terms.task_head import LAST
 
 
 def features(stage: CompleteStage, diagnostics: Diagnostics) -> None:
@@ -28,23 +26,16 @@ def features(stage: CompleteStage, diagnostics: Diagnostics) -> None:
     if tasks and stage.features != LAST and stage.features.least > stage.layers:
         several = stage.features.least > 2 or stage.features.joins != "one"
         deeper = argument("features", stage.origins["features"], "last", str(stage.layers))
-        check.report(
-            "E279",
-            f"features reads {stage.features.least} layers, and there are {stage.layers}",
-            "features",
-            also=("layers", f"layers = {stage.layers}"),
-            help="features=last",
-            way=deeper if several else None,
-        )
+        message = f"features reads {stage.features.least} layers, and there are {stage.layers}"
+        also = ("layers", f"layers = {stage.layers}")
+        way = deeper if several else None
+        check.report("E279", message, "features", also=also, help="features=last", way=way)
     for setting, why, instead in _obstacles(stage, tasks):
         value = getattr(stage, setting)
-        check.report(
-            "E278",
-            f"{setting} = {value} {why}" if isinstance(value, str) else f"{setting} {why}",
-            (setting, "objective"),
-            also=("objective", "the objective is set here"),
-            help=instead or "leave head out of the task",
-        )
+        message = f"{setting} = {value} {why}" if isinstance(value, str) else f"{setting} {why}"
+        also = ("objective", "the objective is set here")
+        help = instead or "leave head out of the task"
+        check.report("E278", message, (setting, "objective"), also=also, help=help)
         return
 
 
@@ -128,25 +119,21 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
     unread = any(mistake.code < "E2" for mistake in diagnostics.found)
     for stage in stages:
         check = Checker(stage, diagnostics)
-        if has_tasks(stage.objective):
+        if stage.tasks:
             check.rules(_OF_TASKS)
             origins = stage.own or program.origins
             for name in OF_TEXT:
                 if span := written(origins.get(name)):
-                    check.report(
-                        "E273",
-                        f"{name} has no effect on a task, whose rows are its own examples",
-                        span,
-                        also=("objective", "the task is named here"),
-                        help=f"leave {name} out",
-                    )
+                    message = f"{name} has no effect on a task, whose rows are its own examples"
+                    also = ("objective", "the task is named here")
+                    check.report("E273", message, span, also=also, help=f"leave {name} out")
         if not (unread and _may_be_of_tasks(stage)):
             features(stage, diagnostics)
     one_head_a_task(stages, diagnostics)
-    tuned = any(has_tasks(stage.objective) for stage in stages)
+    tuned = any(stage.tasks for stage in stages)
     for stage in stages:
         # Settings of the whole run may apply to its stages of text only.
-        if has_tasks(stage.objective) or (unread and _may_be_of_tasks(stage)):
+        if stage.tasks or (unread and _may_be_of_tasks(stage)):
             continue
         of_methods = (rule for method in stage.methods for rule in method.rules.text)
         rules = (*of_methods, *_OF_TEXTS)
@@ -155,7 +142,7 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
 
 def _may_be_of_tasks(stage: CompleteStage) -> bool:
     """True of a stage of text whose spec has a mistake: what was not read may have been a task."""
-    return not has_tasks(stage.objective) and not written(stage.origins["objective"])
+    return not stage.tasks and not written(stage.origins["objective"])
 
 
 COPIED = Labels | Several | Score
@@ -246,7 +233,7 @@ _OF_TEXTS: tuple[Rule[CompleteStage], ...] = (
 
 def without_unread(program: Complete) -> Program:
     """The program in printable form, without settings that none of its stages reads."""
-    if not all(has_tasks(stage.objective) for stage in program.stages):
+    if not all(stage.tasks for stage in program.stages):
         return program.program
     settings = {n: setting for n, setting in program.program.settings.items() if n not in OF_TEXT}
     return replace(program.program, settings=settings)

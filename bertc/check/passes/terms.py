@@ -2,7 +2,7 @@
 
 import math
 
-from bertc.check.passes.settings.checker import Checker
+from bertc.check.passes.settings import Checker
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.fixes import argument, terms_written
 from bertc.ir.program.complete import CompleteStage
@@ -18,35 +18,23 @@ def check_terms(check: Checker[CompleteStage]) -> None:
         at = len(kinds) - 1 - kinds[::-1].index(kind)
         named = "name" in type(terms[at]).model_fields
         origin, place = check.settings.origins["objective"], (at, "objective")
-        check.report(
-            "E207",
-            problem,
-            "objective",
-            label="each kind may occur once" + " under a name" * named,
-            way=argument("objective", origin, "name", f"{kind}2", place) if named else None,
-        )
+        label = "each kind may occur once" + " under a name" * named
+        way = argument("objective", origin, "name", f"{kind}2", place) if named else None
+        check.report("E207", problem, "objective", label=label, way=way)
     asking = {term.pairs: term.title for term in terms if term.pairs != "none"}
     if len(asking) > 1:
         first, second, *_ = sorted(asking.values())
-        check.report(
-            "E206",
-            f"{first} and {second} make pairs in different ways",
-            "objective",
-            label="a row is made in one way only",
-            help=f"objective=mlm+{second} or objective=mlm+{first}",
-        )
+        message = f"{first} and {second} make pairs in different ways"
+        help = f"objective=mlm+{second} or objective=mlm+{first}"
+        check.report("E206", message, "objective", label="a row is made in one way only", help=help)
     if any(term.order == "forward" for term in terms):
         _in_two_directions(check)
     spans = any(term.masks.unit.masks_spans for term in terms if term.masks)
     reads = next((term.title for term in terms if term.states.of_spans), "")
     if reads and not spans:
-        check.report(
-            "E205",
-            f"{reads} predicts masked spans, but no term masks spans",
-            "objective",
-            label="needs an mlm term with span units",
-            help=f"objective=span+{reads}",
-        )
+        message = f"{reads} predicts masked spans, but no term masks spans"
+        label = "needs an mlm term with span units"
+        check.report("E205", message, "objective", label=label, help=f"objective=span+{reads}")
     _masked_once(check)
     _order_possible(check)
 
@@ -63,13 +51,10 @@ def _in_two_directions(check: Checker[CompleteStage]) -> None:
     masks = [t.objective.title for t in others if t.objective.masks and not translates(t.objective)]
     if titles != masks[:1]:
         refused = next(title for title in titles if title not in masks[:1])
-        check.report(
-            "E217",
-            f"{alone} reads rows causally and unchanged, which {refused} does not allow",
-            "objective",
-            label=f"{alone} is combined with mlm or mntp alone, each in rows of its own",
-            help=f"objective={alone} or objective={refused}",
-        )
+        message = f"{alone} reads rows causally and unchanged, which {refused} does not allow"
+        label = f"{alone} is combined with mlm or mntp alone, each in rows of its own"
+        help = f"objective={alone} or objective={refused}"
+        check.report("E217", message, "objective", label=label, help=help)
         return
     there = {"memory": stage.memory > 0, "head": stage.head.decoder > 0}
     there["generator"] = stage.generator.kind == "network"
@@ -87,13 +72,9 @@ def _masked_once(check: Checker[CompleteStage]) -> None:
     masked = [term.masks for term in terms if term.masks and not term.masks.translations]
     masking = [term.title for term in terms if term.masks in masked]
     if len({getattr(masks, "ahead", False) for masks in masked}) > 1:
-        check.report(
-            "E207",
-            f"{' and '.join(masking)} mask the same rows",
-            "objective",
-            label="a row is masked once",
-            help=f"objective={masking[0]} or objective={masking[1]}",
-        )
+        message = f"{' and '.join(masking)} mask the same rows"
+        help = f"objective={masking[0]} or objective={masking[1]}"
+        check.report("E207", message, "objective", label="a row is masked once", help=help)
 
 
 def _order_possible(check: Checker[CompleteStage]) -> None:
@@ -108,13 +89,10 @@ def _order_possible(check: Checker[CompleteStage]) -> None:
     if others:
         written = terms_written(stage.origins["objective"], lambda i: terms[i] == permuted)
         alone = f"objective={written or permuted.kind}"
-        check.report(
-            "E250",
-            f"{permuted.kind} needs unchanged rows, which {others[0]} does not allow",
-            "objective",
-            label="the other term may have a stage of its own",
-            help=alone + " generator=none" * generates,
-        )
+        message = f"{permuted.kind} needs unchanged rows, which {others[0]} does not allow"
+        label = "the other term may have a stage of its own"
+        help = alone + " generator=none" * generates
+        check.report("E250", message, "objective", label=label, help=help)
     block = permuted.states.block
     part = next((p for p in stage.format.parts(stage.seq) if 0 < block < p and p % block), None)
     if part is not None:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from bertc.ir.base import BY_KIND, Count, Node
 from bertc.ir.learning import answer as answers
 from bertc.ir.learning import task as tasks
-from bertc.ir.learning.own_task import OwnTask
+from bertc.ir.learning.task import OwnTask
 from bertc.ir.learning.vector_task import Embed, Rerank
 
 Columns = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(tasks.check_labels)]

@@ -1,12 +1,13 @@
-"""Closed unions of objectives, and the terms of a loss."""
+"""Closed unions of objectives, the terms of a loss, and the teachers that some learn from."""
 
 from collections.abc import Mapping
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.custom_task import TaskKind
+from bertc.ir.network.body import Body
 from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_layers import KdAttention, KdCls, KdEmbeddings, KdHidden, KdRelations
@@ -16,6 +17,7 @@ from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
 from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
+from bertc.ir.vocabulary import Vocabulary
 
 __all__ = [
     "MASKED_LM", "PRETRAINING", "Clm", "Mlm", "Nsp", "Objective", "Plm", "Pretraining", "Rtd",
@@ -66,3 +68,54 @@ def titled(name: str) -> str:
     if first in MASKED_LM and kind in KINDS:
         return f"{first}, {kind}"
     return f"{name}, all predicted" if name in MASKED_LM else name
+
+
+class Shape(Node):
+    """The body of a teacher, the terms that it has heads for, and the vocabulary that it reads."""
+
+    body: Body
+    terms: tuple[Term, ...]
+    vocabulary: Vocabulary
+
+
+class FromFolder(Node):
+    """The weights of a run, an imported model or a Hugging Face folder; ``shape`` is read there."""
+
+    kind: Literal["run"] = "run"
+    path: Annotated[str, Field(min_length=1)]
+    shape: Shape | None = None
+    positional = ("path",)
+    bare_string = ("path",)
+    looked_up = ("shape",)
+
+
+class FromSpec(Node):
+    """The shape of a spec without weights, enough for estimates."""
+
+    kind: Literal["spec"] = "spec"
+    spec: Annotated[str, Field(min_length=1)]
+    shape: Shape | None = None
+    positional = ("spec",)
+    looked_up = ("shape",)
+
+
+class NoTeacher(Node):
+    """No teacher."""
+
+    kind: Literal["none"] = "none"
+
+
+class Teacher(Node):
+    """One of the teachers; what several say is averaged by their weights."""
+
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    source: Annotated[FromFolder | FromSpec | NoTeacher, BY_KIND]
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shape of its network; None without a teacher or before its files were read."""
+        return None if isinstance(self.source, NoTeacher) else self.source.shape
+
+
+NOBODY = (Teacher(source=NoTeacher()),)
+"""The teachers of a stage without any."""

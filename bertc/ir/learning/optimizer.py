@@ -111,10 +111,8 @@ class _Rule(Node):
     @model_validator(mode="after")
     def _falls(self) -> Self:
         if isinstance(self.schedule, Decay) and self.schedule.end_lr > self.lr:
-            raise ValueError(
-                f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}",
-                "set end_lr below lr, or leave it out",
-            )
+            message = f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}"
+            raise ValueError(message, "set end_lr below lr, or leave it out")
         match self.schedule:
             case Decay(end=0, end_lr=0, cooldown=cooldown) if cooldown:
                 help = "set a final rate, as in cosine(10%, cooldown=1.6%)"

@@ -9,11 +9,10 @@ from bertc.ir import operation as op
 from bertc.ir.base import Probability
 from bertc.ir.learning import answer as answers
 from bertc.ir.network.body import Body
-from bertc.ir.network.wanted import Wanted
-from bertc.ir.terms.features import LAST, Features
+from bertc.ir.network.body_node import Wanted
 from bertc.ir.terms.heads import Classifier, HeadNode
 from bertc.ir.terms.node import RowShape, StatesRead, TermNode
-from bertc.ir.terms.task_head import BiLstmHead, StatesHead
+from bertc.ir.terms.task_head import LAST, BiLstmHead, Features, StatesHead
 
 
 class StatesTask(TermNode):

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from bertc.ir.base import Count
-from bertc.ir.data import Language
+from bertc.ir.data import Hf, Language
 from bertc.ir.learning import answer as answers
-from bertc.ir.learning.class_loss import PLAIN_LOSS, ClassLoss
+from bertc.ir.learning.answer import PLAIN_LOSS, ClassLoss
 from bertc.ir.learning.states_task import StatesTask
 from bertc.ir.terms.task_head import LINEAR, BiLstmHead, TaskHead
 
@@ -26,10 +26,8 @@ def check_labels(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise ValueError(f"{max(names, key=names.count)!r} is named twice", "name each once")
     if len(names) == 1:
-        raise ValueError(
-            "labels must be at least two different names",
-            "name all of them, or leave labels out to read them from the training file",
-        )
+        help = "name all of them, or leave labels out to read them from the training file"
+        raise ValueError("labels must be at least two different names", help)
     return names
 
 
@@ -83,6 +81,27 @@ class Task(StatesTask):
                 return ("passage", "text")
 
 
+Rows = str | Hf
+"""A .tsv, .csv, .jsonl or .parquet file, also .gz, or a split of a data set."""
+
+
+class OwnTask(Task):
+    """A task on a user's own files; columns are named, or numbered from 0 without a header.
+
+    Each file may be missing: the training data of an imported head is unknown.
+    """
+
+    name: Name
+    train: Rows = ""
+    dev: Rows = ""
+    test: Rows = ""
+    positional = ("train", "dev", "test")
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+
 class Headed(Task):
     """A task that chooses the ``head`` between states and scores."""
 
@@ -95,15 +114,9 @@ class Headed(Task):
 
 GlueName = Literal["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"]
 GLUE_LABELS: dict[str, Names] = {
-    "cola": ("0", "1"),
-    "sst2": ("0", "1"),
-    "mrpc": ("0", "1"),
-    "qqp": ("0", "1"),
-    "mnli": ("contradiction", "entailment", "neutral"),
-    "qnli": ("entailment", "not_entailment"),
-    "rte": ("entailment", "not_entailment"),
-    "wnli": ("0", "1"),
-    "ax": ("contradiction", "entailment", "neutral"),
+    **dict.fromkeys(("cola", "sst2", "mrpc", "qqp", "wnli"), ("0", "1")),
+    **dict.fromkeys(("mnli", "ax"), ("contradiction", "entailment", "neutral")),
+    **dict.fromkeys(("qnli", "rte"), ("entailment", "not_entailment")),
 }
 """Labels in the order of run_classifier.py's processors, get_labels."""
 
@@ -129,9 +142,8 @@ class Glue(Headed):
     @property
     def answer(self) -> answers.Answer:
         """A label; for STS-B a score from 0 to 5."""
-        return (
-            answers.Score() if self.task == "stsb" else answers.Labels(names=GLUE_LABELS[self.task])
-        )
+        names = GLUE_LABELS.get(self.task)
+        return answers.Labels(names=names) if names else answers.Score()
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -145,10 +157,8 @@ class Glue(Headed):
                 return ("mcc", "accuracy")
             case "mrpc" | "qqp":
                 return ("accuracy", "f1")
-            case "stsb":
-                return ("pearson", "spearman")
             case _:
-                return ("accuracy",)
+                return super().metrics
 
 
 class Xnli(Headed):

@@ -6,13 +6,58 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
-from bertc.ir.base import Count, Probability, Width
+from bertc.ir.base import BY_KIND, Count, Node, Probability, Width
 from bertc.ir.learning import answer as answers
-from bertc.ir.learning.mining import IN_COLUMN, Negatives
-from bertc.ir.learning.own_task import OwnTask
-from bertc.ir.learning.task import Headed, Name
+from bertc.ir.learning.answer import MOST_CHOICES
+from bertc.ir.learning.task import Headed, Name, OwnTask
 from bertc.ir.network.body import Body
 from bertc.ir.terms.node import RowShape
+
+TextKind = Literal["query", "document"]
+"""The part of a text in a search, which chooses its prompt."""
+_Number = Annotated[int, Field(ge=1, lt=MOST_CHOICES)]
+
+
+class InColumn(Node):
+    """Negatives in the column ``negative``: a text, or the first ``number`` of a list."""
+
+    kind: Literal["column"] = "column"
+    number: _Number = 1
+    positional = ("number",)
+
+
+class Mined(Node):
+    """Positives of other examples that the network of ``run`` ranks near a text.
+
+    Ranks ``skip`` to ``top`` are candidates; those with more than ``margin`` times the positive's
+    similarity are left out as false negatives (NV-Retriever, TopK-PercPos: 95%). The first
+    ``number`` of the rest are taken; where there are fewer, random positives fill up. ``judge`` is
+    a run of ``rerank``, whose scores from 0 to 1 take the place of similarities in ``margin``.
+    """
+
+    kind: Literal["mined"] = "mined"
+    run: Annotated[str, Field(min_length=1)]
+    top: Annotated[int, Field(ge=1, le=10_000)] = 50
+    skip: Annotated[int, Field(ge=0, le=10_000)] = 0
+    margin: Annotated[float, Field(gt=0, le=1)] = 0.95
+    number: _Number = 1
+    judge: Annotated[str, Field(exclude_if=not_)] = ""
+    positional = ("run",)
+
+    @model_validator(mode="after")
+    def _ranks(self) -> Self:
+        if self.top - self.skip < self.number:
+            raise ValueError(
+                f"ranks {self.skip} to {self.top} are fewer than the {self.number} negatives taken",
+                f"top={self.skip + self.number}, or more",
+            )
+        return self
+
+
+Negatives = Annotated[InColumn | Mined, BY_KIND]
+"""The closed union of sources of negatives."""
+IN_COLUMN = InColumn()
+
 
 Loss = Literal["order", "margin", "kl"]
 ScoreActivation = Literal["sigmoid", "identity", "tanh", "relu"]
@@ -91,10 +136,8 @@ class Embed(OwnTask):
         if not (mined or self.negative or self.negatives == IN_COLUMN):
             raise ValueError("negatives=column(...) needs negative, their column", "negative=...")
         if self.loss != "order" and not (self.score and (self.negative or mined)):
-            raise ValueError(
-                f"loss={self.loss} compares the scores of a positive and negatives",
-                "text=..., positive=..., negative=..., score=...",
-            )
+            message = f"loss={self.loss} compares the scores of a positive and negatives"
+            raise ValueError(message, "text=..., positive=..., negative=..., score=...")
         if self.score and (mined or (self.negative and self.loss == "order")):
             raise ValueError("pairs with a score have no negatives")
         if (self.sts or self.corpus) and (self.dev or (self.sts and self.corpus)):
@@ -111,32 +154,21 @@ class Embed(OwnTask):
         return {"temperature": 1.0, **values} if summed else values
 
     @model_validator(mode="after")
-    def _by_token(self) -> Self:
+    def _vectors_and_search(self) -> Self:
         if isinstance(self.pooling, answers.TokenVectors) and (
             self.mlp or self.similarity == "dot"
         ):
             wrong = "mlp=true is a layer" if self.mlp else "similarity=dot is"
-            raise ValueError(
-                f"{wrong} of one vector a text, and tokens are compared by cosines",
-                "leave it out, or pooling=mean",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _search(self) -> Self:
+            message = f"{wrong} of one vector a text, and tokens are compared by cosines"
+            raise ValueError(message, "leave it out, or pooling=mean")
         files = {"corpus": self.corpus, "queries": self.queries, "relevant": self.relevant}
         missing = [f"{name}=..." for name, file in files.items() if not file]
         if 0 < len(missing) < len(files):
             raise ValueError("a search has a corpus, queries and relevant", ", ".join(missing))
-        return self
-
-    @model_validator(mode="after")
-    def _narrower(self) -> Self:
-        if list(self.widths) != sorted(set(self.widths), reverse=True):
-            falling = ", ".join(map(str, sorted(set(self.widths), reverse=True)))
-            raise ValueError(
-                "widths are from the widest to the narrowest, each once", f"that is {falling}"
-            )
+        falling = sorted(set(self.widths), reverse=True)
+        if list(self.widths) != falling:
+            help = f"that is {', '.join(map(str, falling))}"
+            raise ValueError("widths are from the widest to the narrowest, each once", help)
         return self
 
     @property
@@ -214,10 +246,8 @@ class Rerank(OwnTask, Headed):
         if mined and self.negative:
             raise ValueError("negative names a column, and negatives=mined(...) takes its place")
         if bool(self.positive) != bool(self.negative or mined):
-            raise ValueError(
-                "a list has a positive and negatives, and pairs have neither",
-                "positive=..., negative=...; or passage=..., label=...",
-            )
+            message = "a list has a positive and negatives, and pairs have neither"
+            raise ValueError(message, "positive=..., negative=...; or passage=..., label=...")
         return self
 
     @property

@@ -10,10 +10,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Count, Node, Tokens
-from bertc.ir.fixes import argument
+from bertc.ir.fixes import Rule, Rules, argument
 from bertc.ir.learning.optimizer import Length, steps_of
 from bertc.ir.methods.method import Held, Method, restoring
-from bertc.ir.rules import Rule, Rules
 
 
 class NoAverage(Node):

@@ -1,4 +1,4 @@
-"""Batches of fewer rows at first: each size makes a stage of its own."""
+"""What rises or falls over the steps of a stage of text: rows of a batch, and shares of masks."""
 
 import math
 from operator import not_
@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Count, Node, Tokens
-from bertc.ir.fixes import written
+from bertc.ir.fixes import Also, Rule, Rules, written
 from bertc.ir.methods.method import Method, Pieces
-from bertc.ir.rules import Also, Rule, Rules
+from bertc.ir.terms.masking import Masks
 
 MOST_STAGES = 100
 """Stages that a run may have, each size of their batches counted."""
@@ -119,3 +119,33 @@ def _misfit(stage: Any) -> tuple[str, Also, str, str]:
 
 BatchWarmup = Annotated[FullBatch | RisingBatch, BY_KIND]
 FULL_BATCH = FullBatch()
+
+
+class FallingMasks(Method):
+    """Terms with ``p_end``, whose share of masked tokens falls to that over the steps."""
+
+    setting = "objective"
+    rules = Rules(timed=(
+        Rule("E329", "objective", lambda s: True,
+             "p_end falls by steps, and a time does not say how many there are: leave it out"),
+    ))  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        return "p_end"
+
+    def terms_between(self, terms: Any, begin: float, end: float) -> Any:
+        return tuple(
+            term.model_copy(update={"objective": term.objective.between(begin, end)})
+            if isinstance(term.objective, Masks)
+            else term
+            for term in terms
+        )
+
+    def extent(self, done: int, steps: int) -> float:
+        return done / steps
+
+
+def falls(terms: Any) -> bool:
+    """True if the share of masked tokens of a term falls from step to step."""
+    return any(isinstance(t.objective, Masks) and t.objective.p_end for t in terms)

@@ -4,10 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bertc.ir.fixes import argument, fix
+from bertc.ir.fixes import Rule, Rules, argument, fix
 from bertc.ir.methods.method import Held, Method
 from bertc.ir.program.written import DEFAULT_STAGE
-from bertc.ir.rules import Rule, Rules
 
 
 class Clock(Method):

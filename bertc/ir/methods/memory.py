@@ -5,9 +5,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from bertc.ir.data import RUNNING
-from bertc.ir.fixes import written
+from bertc.ir.fixes import Also, Rule, Rules, written
 from bertc.ir.methods.method import Method
-from bertc.ir.rules import Also, Rule, Rules
 
 
 def _reading_on(stage: Any) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from bertc.ir.base import Node, Tokens
+from bertc.ir.fixes import Rules
 from bertc.ir.network.body_node import is_below
-from bertc.ir.rules import Rules
 
 Pieces = tuple[tuple[int, int], ...]
 """(rows of a batch, number of steps), one after the other."""

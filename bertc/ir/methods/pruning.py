@@ -11,11 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir.base import BY_KIND, Axis, Node, Probability
-from bertc.ir.fixes import Way, argument
+from bertc.ir.fixes import Rule, Rules, Way, argument
 from bertc.ir.methods.method import Method, restoring
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
-from bertc.ir.rules import Rule, Rules
 
 Within = Literal["network", "layer"]
 AXES: dict[SharedPart, Axis] = {"attention": "heads", "ffn": "ffn"}

@@ -10,7 +10,6 @@ from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import Head, Pooled, PoolerKind, TokenHead
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import TokenTable
-from bertc.ir.network.wanted import Wanted
 
 OF_ALL_LAYERS = "relative."
 """The names of weights that all layers use, independent of sharing, begin so."""
@@ -23,6 +22,30 @@ def layer_of(name: str) -> int | None:
         return 0
     number = next((part for part in parts[1:3] if part.isdigit()), None)
     return None if parts[0] == "heads" or number is None else int(number) + 1
+
+
+class Wanted(NamedTuple):
+    """Layers whose states are returned, and layers whose queries, keys and values are.
+
+    0 stands for the embeddings, 1 for the first layer. ``last``: the last states are read too;
+    ``decoded``: those of the mask decoder are.
+    """
+
+    states: tuple[int, ...] = ()
+    projections: tuple[int, ...] = ()
+    last: bool = True
+    decoded: bool = False
+
+    def whole_layers(self, depth: int) -> int:
+        """Number of lowest layers, of ``depth``, that are computed in full."""
+        if self.last:
+            return depth
+        below = (depth - 1) * self.decoded
+        return max((below, *self.states, *(layer - 1 for layer in self.projections)))
+
+    def projects_next(self, depth: int) -> bool:
+        """True if of the layer above these queries, keys and values are computed, and no more."""
+        return max((0, *self.projections)) > self.whole_layers(depth)
 
 
 class Attended(NamedTuple):

@@ -12,7 +12,7 @@ from bertc.ir.base import Axis, Weight, affine, unstated
 from bertc.ir.blocks import in_blocks
 from bertc.ir.methods.adapter import NO_ADAPTER, Adapter
 from bertc.ir.network.attention import Attention
-from bertc.ir.network.body_node import Attended, BodyNode, is_below
+from bertc.ir.network.body_node import Attended, BodyNode, Wanted, is_below
 from bertc.ir.network.ffn import Activation, Ffn
 from bertc.ir.network.head import POOLINGS, Pooled
 from bertc.ir.network.layer import Dropout, EncoderLayer, LayerWidths
@@ -21,7 +21,6 @@ from bertc.ir.network.positions import LearnedPositions, Positions
 from bertc.ir.network.residual import PLAIN_STREAM, Residual
 from bertc.ir.network.sharing import OUTPUTS, SharedPart, scale_by_depth, scheme_of
 from bertc.ir.network.table import table_weight
-from bertc.ir.network.wanted import Wanted
 from bertc.ir.once import once
 
 DECODER = "decoder_positions"

@@ -235,12 +235,8 @@ class AlibiPositions(_Unlearned):
 
 
 Positions = Annotated[
-    LearnedPositions
-    | BucketedPositions
-    | SinusoidalPositions
-    | RotaryPositions
-    | AlibiPositions
+    LearnedPositions | BucketedPositions | SinusoidalPositions | RotaryPositions | AlibiPositions
     | NoPositions,
     BY_KIND,
-]
+]  # fmt: skip
 """The closed union of position kinds."""

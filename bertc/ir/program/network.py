@@ -8,8 +8,8 @@ from bertc.ir import operation as op
 from bertc.ir.base import ZEROS, Weight
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.network.body import Body
+from bertc.ir.network.body_node import Wanted
 from bertc.ir.network.generator import Tie
-from bertc.ir.network.wanted import Wanted
 from bertc.ir.once import once
 from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.node import RowShape, TaughtTerm, TermNode, predicts_masked

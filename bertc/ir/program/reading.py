@@ -1,12 +1,12 @@
-"""Readings of a stage: rows of two directions, masks that change, methods at a step."""
+"""Readings of a stage: rows of two directions, masks that change, methods at a step; its pieces."""
 
 from collections.abc import Sequence
 from itertools import compress, pairwise
 
 from bertc.ir.learning.objective import Term
-from bertc.ir.methods.method import Held
+from bertc.ir.methods.method import Held, Method, batches_of
 from bertc.ir.once import once
-from bertc.ir.program.stage import AnyStage, Stage
+from bertc.ir.program.stage import AnyStage, Stage, TextStage
 from bertc.ir.terms.masking import AdaptiveUnit
 
 
@@ -62,3 +62,35 @@ def stand_in(stage: Stage, step: int) -> Held | None:
     """The tensors that stand for the weights after run step ``step``, if a method has some."""
     begun = (method.holds for method in stage.methods if method.begun(step))
     return next((held for held in begun if held and held.evaluated), None)
+
+
+def in_pieces(
+    stage: AnyStage, methods: Sequence[Method], rows_read: int, first: int, last: int
+) -> list[AnyStage]:
+    """A stage for each size of its batches, named after it, that reads on where the last ended.
+
+    ``rows_read``: rows of its text that were read before. What changes with steps does so from step
+    ``first`` to ``last`` of the run.
+    """
+    removing = [method.setting for method in methods if method.removes]
+    nothing = {name: TextStage.model_fields[name].default for name in removing}
+    pieces = batches_of(methods, stage.batch, stage.steps)
+    stages, begin = list[AnyStage](), stage.first_step
+    for rows, steps in pieces:
+        first_batch, terms = -(-rows_read // rows), stage.objective
+        over = (begin - first) / (last - first)
+        for method in methods:
+            terms = method.terms_between(terms, over, over + steps / (last - first))
+        update = {
+            "name": f"{stage.name}-{rows}" if len(pieces) > 1 else stage.name,
+            "batch": rows,
+            "steps": steps,
+            "first_step": begin,
+            "first_batch": first_batch,
+            "objective": terms,
+            "grow": stage.grow if begin == stage.first_step else None,
+            **({} if begin + steps == stage.first_step + stage.steps else nothing),
+        }
+        stages.append(stage.model_copy(update=update))
+        begin, rows_read = begin + steps, (first_batch + steps) * rows
+    return stages

@@ -142,10 +142,8 @@ class Resolved(Node):
 
     def stage_at(self, step: int) -> AnyStage:
         """The stage of step ``step`` (from 0); the last one for later steps."""
-        for stage in self.stages:
-            if step < stage.first_step + stage.steps:
-                return stage
-        return self.stages[-1]
+        reaching = (stage for stage in self.stages if step < stage.first_step + stage.steps)
+        return next(reaching, self.stages[-1])
 
     def trained_at(self, step: int) -> AnyStage:
         """The stage whose network the run has after ``step`` steps, before the next one starts."""

@@ -13,17 +13,15 @@ from pydantic import Field
 from bertc.ir.base import Count, Initializer, Node, Tokens, TruncatedNormal, Width
 from bertc.ir.changing.growth import Drawn, Growth, Init, Stack
 from bertc.ir.cleaning import EVERY, Documents
-from bertc.ir.data import Docstrings, Format, Language, Share
+from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.equal import Epochs, Equal, Hours, Words
-from bertc.ir.learning.objective import Mlm, Term
+from bertc.ir.learning.objective import NOBODY, Mlm, Teacher, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
-from bertc.ir.methods.adapter import NO_ADAPTER, Adapter
+from bertc.ir.methods.adapter import NO_ADAPTER, Adapter, Freeze
 from bertc.ir.methods.average import NO_AVERAGE, Average
 from bertc.ir.methods.batches import FULL_BATCH, BatchWarmup
-from bertc.ir.methods.freeze import Freeze
 from bertc.ir.methods.pruning import NOTHING, Pruning
-from bertc.ir.mixing import MixedRows, Mixing
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
 from bertc.ir.network.body_node import Transformer
@@ -36,9 +34,8 @@ from bertc.ir.network.positions import SHORTEST, Positions
 from bertc.ir.network.residual import PLAIN_STREAM, Residual
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
-from bertc.ir.program.teacher import NOBODY, Teacher
-from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.node import System
+from bertc.ir.terms.task_head import LAST, Features
 from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
 
 BERT = "BERT-base, Devlin et al. 2019, section 3"

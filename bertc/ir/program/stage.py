@@ -10,12 +10,10 @@ from bertc.ir.learning.answer import rows_an_example
 from bertc.ir.learning.custom_task import TASKS, AnyTask
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
-from bertc.ir.methods.adapter import NO_ADAPTER, Lora
+from bertc.ir.methods.adapter import NO_ADAPTER, Freezing, Lora
 from bertc.ir.methods.average import Ema
-from bertc.ir.methods.batches import FULL_BATCH, RisingBatch
+from bertc.ir.methods.batches import FULL_BATCH, FallingMasks, RisingBatch, falls
 from bertc.ir.methods.ending import Clock, Patience
-from bertc.ir.methods.falling import FallingMasks, falls
-from bertc.ir.methods.freeze import Freezing
 from bertc.ir.methods.memory import RowMemory
 from bertc.ir.methods.method import Method
 from bertc.ir.methods.pruning import Units
@@ -24,9 +22,9 @@ from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.once import once
 from bertc.ir.program.network import MAIN, Network, at_work, learner
 from bertc.ir.program.settings import StageSettings
-from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.masking import Masks
 from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
+from bertc.ir.terms.task_head import LAST, Features
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""

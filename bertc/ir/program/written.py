@@ -69,7 +69,19 @@ class Program:
         stages = (replace(stage, settings=change(stage.settings)) for stage in self.stages)
         return replace(self, settings=change(self.settings), stages=tuple(stages))
 
+    @property
+    def blocks(self) -> tuple[Mapping[str, Given], ...]:
+        """The settings of the run and of each stage."""
+        return (self.settings, *(stage.settings for stage in self.stages))
+
     def span(self, setting: str) -> Span | None:
         """The span of a setting in its text, if written."""
         written = self.settings.get(setting)
         return written.origin.span if written else None
+
+
+def with_terms(settings: Mapping[str, Given], change: Callable[[Any], Any]) -> dict[str, Given]:
+    """Settings with each term of their objective changed."""
+    if (objective := settings.get("objective")) is None:
+        return dict(settings)
+    return {**settings, "objective": replace(objective, value=tuple(map(change, objective.value)))}

@@ -8,11 +8,9 @@ from pydantic import Field, model_validator
 from bertc.ir import operation as op
 from bertc.ir.blocks import TOKEN_PAIRS
 from bertc.ir.network.body import Body
-from bertc.ir.network.body_node import BodyNode
-from bertc.ir.network.wanted import Wanted
+from bertc.ir.network.body_node import BodyNode, Wanted
 from bertc.ir.terms.heads import Projections
-from bertc.ir.terms.kd import OfLayers
-from bertc.ir.terms.layer_map import LayerMap
+from bertc.ir.terms.kd import LayerMap, OfLayers
 from bertc.ir.terms.node import RowShape
 
 

@@ -1,7 +1,7 @@
 """Masking: units, replacements, how often masks are redrawn; figures by what a position shows."""
 
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from operator import not_
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -87,10 +87,8 @@ class Replace(Node):
     def _adds_up(self) -> "Replace":
         total = self.mask + self.random + self.keep
         if abs(total - 100) > 1e-6:
-            raise ValueError(
-                f"the three parts add up to {total:g}, not 100",
-                "write three percentages, as in objective=mlm(replace=80/10/10)",
-            )
+            help = "write three percentages, as in objective=mlm(replace=80/10/10)"
+            raise ValueError(f"the three parts add up to {total:g}, not 100", help)
         return self
 
 
@@ -204,10 +202,5 @@ def of_all_positions(names: Iterable[str]) -> list[str]:
 def shown_figures(names: Iterable[str]) -> list[str]:
     """The figures that are shown, and by which runs are ranked: of masked positions if there."""
     there = dict.fromkeys(names)
-    return [shown_figure(name, there) for name in of_all_positions(there)]
-
-
-def shown_figure(name: str, names: Container[str]) -> str:
-    """The figure of masked positions in place of one of all, if it is there."""
-    masked, *_ = by_kind(name)
-    return masked if masked in names else name
+    pairs = ((name, by_kind(name)[0]) for name in of_all_positions(there))
+    return [masked if masked in there else name for name, masked in pairs]

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 from bertc.ir import operation as op
 from bertc.ir.base import Node, Weight
 from bertc.ir.network.body import Body
-from bertc.ir.network.wanted import Wanted
+from bertc.ir.network.body_node import Wanted
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
 from bertc.ir.terms.masking import Masks
 

@@ -5,15 +5,7 @@ from pathlib import Path
 
 from bertc.base.diagnostics import DataError, several
 from bertc.ir.base import Axis, Weight
-from bertc.ir.changing.growth import (
-    Beginning,
-    FromLayers,
-    FromRun,
-    Identity,
-    Interleave,
-    Tile,
-    parted,
-)
+from bertc.ir.changing import growth as ways
 from bertc.ir.learning.answer import Answer, alike
 from bertc.ir.learning.task import Task
 from bertc.ir.network.encoder import Encoder
@@ -36,7 +28,7 @@ ShapesByName = Mapping[str, tuple[int, ...]]
 
 
 def fit(
-    old: Resolved, saved: Collection[str], new: Resolved, growth: Beginning
+    old: Resolved, saved: Collection[str], new: Resolved, growth: ways.Beginning
 ) -> tuple[WeightMap, tuple[str, ...]]:
     """Map the weights of ``new`` to those of ``old``, with the reasons that stand in the way.
 
@@ -79,16 +71,16 @@ def fit(
         *(_widths(old, new, growth) or other_shapes),
         *_missing(here.keys() - copies.keys(), full_map, old_shapes),
     )
-    if not isinstance(growth, FromLayers):
+    if not isinstance(growth, ways.FromLayers):
         unused = sorted(old_shapes.keys() - set(copies.values()) - {QUERY_STREAM})
         mismatches += tuple(f"its {key} has no place here" for key in unused if not _optional(key))
     return WeightMap(copies, full_map.zeros), mismatches
 
 
-def begins_as(resolved: Resolved) -> Beginning:
+def begins_as(resolved: Resolved) -> ways.Beginning:
     """The way in which a run with ``init`` begins with the weights there."""
     init, grow = resolved.run.init, resolved.stages[0].grow
-    if isinstance(init, FromLayers):
+    if isinstance(init, ways.FromLayers):
         return init
     assert grow is not None, "a stage that starts from another network has grow"
     return grow
@@ -102,7 +94,7 @@ def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) 
         "write the network as it is there (bertc build --emit resolved shows it); more layers are "
         "made from those by grow"
     )
-    if old_layers > new_layers and isinstance(new.run.init, FromRun):
+    if old_layers > new_layers and isinstance(new.run.init, ways.FromRun):
         first = f'init=layers("{folder}", first)'
         way = f"layers={old_layers}, as it has, or begin with some of them, as in {first}"
     if old.encoder.vocab_size != new.encoder.vocab_size and len(reasons) == 1:
@@ -111,7 +103,7 @@ def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) 
         )
     if old.encoder.hidden != new.encoder.hidden:
         way = f"hidden={old.encoder.hidden}, as it has"
-        if old.encoder.hidden < new.encoder.hidden and isinstance(new.run.init, FromRun):
+        if old.encoder.hidden < new.encoder.hidden and isinstance(new.run.init, ways.FromRun):
             way += ", or grow=tile, which begins wider networks"
     if old.merged is not old:  # its pairs go on, with their moments
         way = "write the adapter as it is there, or moments=reset, which takes the merged network"
@@ -134,7 +126,7 @@ def changed_answers(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Ans
     }
 
 
-def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
+def _unlike(old: Resolved, new: Resolved, growth: ways.Beginning) -> str:
     """The reason why nothing of one network can begin the other; empty if something may."""
     kinds = old.encoder.body_kind, new.encoder.body_kind
     if new.adds_tables and not old.adds_tables:
@@ -142,7 +134,7 @@ def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
     before, after = old.encoder.depth, new.encoder.depth
     if kinds[0] != kinds[1]:
         return f"it is a {kinds[0]}, and this network a {kinds[1]}"
-    if isinstance(growth, FromLayers):
+    if isinstance(growth, ways.FromLayers):
         return growth.misfit(before, after)
     return f"it has {several(before, 'layer')}, but this network {after}" if before > after else ""
 
@@ -166,8 +158,8 @@ def _pooler_of_head(old: Resolved, new: Resolved, old_shapes: ShapesByName) -> d
     return sources if alike and not old_shapes.keys() & shapes.keys() else {}
 
 
-def _widths(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
-    if not isinstance(growth, FromLayers):
+def _widths(old: Resolved, new: Resolved, growth: ways.Beginning) -> list[str]:
+    if not isinstance(growth, ways.FromLayers):
         return []
     there, here = old.encoder.settings(), new.encoder.settings()
     return [
@@ -177,9 +169,9 @@ def _widths(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
     ]
 
 
-def _not_identity(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
+def _not_identity(old: Resolved, new: Resolved, growth: ways.Beginning) -> list[str]:
     before, after = old.encoder.depth, new.encoder.depth
-    if not isinstance(growth, Identity) or before == after:
+    if not isinstance(growth, ways.Identity) or before == after:
         return []
     owners = [owner for part in new.encoder.owners.values() for owner in part[before:]]
     free = isinstance(new.encoder, Encoder) and new.encoder.norm.residual_free
@@ -188,16 +180,16 @@ def _not_identity(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
     return []
 
 
-def _sharing_split(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
+def _sharing_split(old: Resolved, new: Resolved, growth: ways.Beginning) -> list[str]:
     """Reasons from sharing: layers that share weights have to start from layers that do too."""
     reasons: list[str] = []
     for part, after in new.encoder.owners.items():
         before = old.encoder.owners[part]
-        layer = parted(growth, before, after)
-        if layer is not None and not isinstance(growth, Identity):
+        layer = ways.parted(growth, before, after)
+        if layer is not None and not isinstance(growth, ways.Identity):
             there = (growth.source(at, len(before), len(after)) for at in (layer, after[layer]))
-            interleaving_fits = parted(Interleave(), before, after) is None
-            grows = not isinstance(growth, FromLayers)
+            interleaving_fits = ways.parted(ways.Interleave(), before, after) is None
+            grows = not isinstance(growth, ways.FromLayers)
             reasons.append(
                 f"layers {layer} and {after[layer]} share their {part}, but would start as layers "
                 f"{' and '.join(map(str, there))} there, which do not"
@@ -206,9 +198,9 @@ def _sharing_split(old: Resolved, new: Resolved, growth: Beginning) -> list[str]
     return reasons
 
 
-def _begins(weight: Weight, shape: tuple[int, ...], growth: Beginning) -> bool:
+def _begins(weight: Weight, shape: tuple[int, ...], growth: ways.Beginning) -> bool:
     """True if a tensor of this shape can begin the weight; tiled, it may be narrower."""
-    if not isinstance(growth, Tile) or len(shape) != len(weight.shape):
+    if not isinstance(growth, ways.Tile) or len(shape) != len(weight.shape):
         return shape == weight.shape
     sizes = zip(weight.axes, weight.shape, shape, strict=True)
     return all(wide == old or (wide > old and axis in TILED) for axis, wide, old in sizes)

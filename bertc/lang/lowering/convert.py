@@ -15,25 +15,10 @@ from bertc.base.diagnostics import Diagnostics, Fix, Span, several
 from bertc.ir.base import Node
 from bertc.ir.learning.task import NAME_PATTERN
 from bertc.lang.lowering import mistakes
-from bertc.lang.lowering.options import option_of
-from bertc.lang.lowering.scalars import BAD, Scalars, Slot, describe_value
-from bertc.lang.lowering.unknown_argument import unknown_argument
-from bertc.lang.read import tree
+from bertc.lang.lowering.scalars import BAD, Scalars, Slot, describe_value, option_of
+from bertc.lang.lowering.unknown import unknown_argument
+from bertc.lang.read import shapes, tree
 from bertc.lang.read.scan import MOST_MISTAKES
-from bertc.lang.read.shapes import (
-    ChoiceShape,
-    EitherShape,
-    KindShape,
-    ListShape,
-    RealShape,
-    Shape,
-    SumShape,
-    TextShape,
-    TruthShape,
-    WholeShape,
-    arguments,
-    required,
-)
 
 ValuePath = tuple[str | int, ...]
 MOST_SUMMANDS = 1_000
@@ -77,28 +62,28 @@ class Converter:
         self.scalars = Scalars(diagnostics)
         self.parts: dict[ValuePath, Span] = {}
 
-    def convert(self, value: tree.Value, shape: Shape, place: ValuePath = ()) -> Any:
+    def convert(self, value: tree.Value, shape: shapes.Shape, place: ValuePath = ()) -> Any:
         """Convert a value; returns BAD after reporting a mistake."""
         self.parts[place] = value.span
         match shape:
-            case WholeShape() | RealShape() | TruthShape() | TextShape() | ChoiceShape():
-                return self.scalars.read(value, shape, self._slot(place, value))
-            case KindShape():
+            case shapes.KindShape():
                 return self._kinds(value, shape, place)
-            case ListShape():
+            case shapes.ListShape():
                 return self._several(value, shape, place)
-            case SumShape() if isinstance(value, tree.Series) and value.items:
+            case shapes.SumShape() if isinstance(value, tree.Series) and value.items:
                 mistakes.list_of_terms(value, Slot(self.name, f"{self.name} = "), self.diagnostics)
                 return BAD
-            case SumShape():
+            case shapes.SumShape():
                 terms = value.terms if isinstance(value, tree.Sum) else (value,)
                 if len(terms) > MOST_SUMMANDS:
                     message = f"a sum of {len(terms):,} terms; at most {MOST_SUMMANDS:,} are read"
                     self.diagnostics.error("E011", message, value.span)
                     return BAD
                 return self._all(self._term(one, shape, (*place, i)) for i, one in enumerate(terms))
-            case EitherShape():
+            case shapes.EitherShape():
                 return self.convert(value, option_of(value, shape), place)
+            case _:
+                return self.scalars.read(value, shape, self._slot(place, value))
 
     def _slot(self, place: ValuePath, value: tree.Value | None = None) -> Slot:
         """The name of a setting or argument in messages; a summand has that of its setting."""
@@ -113,7 +98,7 @@ class Converter:
 
     # ---- nodes
 
-    def _kinds(self, value: tree.Value, shape: KindShape, place: ValuePath) -> Any:
+    def _kinds(self, value: tree.Value, shape: shapes.KindShape, place: ValuePath) -> Any:
         match value:
             case tree.Name() | tree.Call():
                 return self._named(value, shape, place)
@@ -138,15 +123,17 @@ class Converter:
         parts = tuple(tree.Argument(part.span, None, part) for part in value.parts)
         return self._build(node, value, "", parts, place)
 
-    def _named(self, value: tree.Name | tree.Call, shape: KindShape, place: ValuePath) -> Any:
+    def _named(
+        self, value: tree.Name | tree.Call, shape: shapes.KindShape, place: ValuePath
+    ) -> Any:
         """Build a node by the name of its kind, with or without arguments."""
         name, call_arguments = _kind_of(value, shape)
         node = shape.options.get(name.text)
         if node is not None:
             return self._build(node, value, name.text if shape.named else "", call_arguments, place)
         for outer in shape.options.values():
-            inner = arguments(outer).get(outer.shorthand)
-            if isinstance(inner, KindShape) and name.text in inner.options:
+            inner = shapes.arguments(outer).get(outer.shorthand)
+            if isinstance(inner, shapes.KindShape) and name.text in inner.options:
                 part = self.convert(value, inner, (*place, outer.shorthand))
                 return BAD if part is BAD else outer(**{outer.shorthand: part})
         mistakes.unknown_kind(name, value, shape, self._slot(place, value), self.diagnostics)
@@ -158,7 +145,7 @@ class Converter:
         """Build a node from a bare number or string, which fills some of its arguments."""
         if isinstance(value, tree.Number) and value.unit == node.number_unit:
             value = replace(value, unit="")
-        part = self.convert(value, arguments(node)[names[0]], place)
+        part = self.convert(value, shapes.arguments(node)[names[0]], place)
         if part is BAD:
             return BAD
         self.parts |= {(*place, name): value.span for name in names}
@@ -172,7 +159,7 @@ class Converter:
         call_arguments: tuple[tree.Argument, ...],
         place: ValuePath,
     ) -> Any:
-        shapes, title = arguments(node), kind or self._slot(place).name
+        known, title = shapes.arguments(node), kind or self._slot(place).name
         fields: dict[str, Any] = {"kind": kind} if kind else {}
         by_name: dict[str, tree.Argument] = {}
         others: list[tuple[str, Any]] = []
@@ -181,22 +168,24 @@ class Converter:
             name = argument.name.text if argument.name else next(order, None)
             if name is None:
                 mistakes.too_many_arguments(argument, value, node, title, self.diagnostics)
-            elif name not in shapes and not node.others:
-                fitting = [n for n, s in shapes.items() if self._fits(argument.value, s)]
-                unknown_argument(argument, value, title, shapes, fitting, self.diagnostics)
+            elif name not in known and not node.others:
+                fitting = [n for n, s in known.items() if self._fits(argument.value, s)]
+                unknown_argument(argument, value, title, known, fitting, self.diagnostics)
             elif name in by_name:
                 first = by_name[name]
-                extra = name not in shapes
+                extra = name not in known
                 mistakes.argument_twice(name, argument, first, value, extra, self.diagnostics)
-                others += [(name, BAD)] if name not in shapes else []
+                others += [(name, BAD)] if name not in known else []
             else:
                 by_name[name] = argument
-                part = self.convert(argument.value, shapes.get(name, TextShape()), (*place, name))
-                if name in shapes:
+                part = self.convert(
+                    argument.value, known.get(name, shapes.TextShape()), (*place, name)
+                )
+                if name in known:
                     fields[name] = part
                 else:
                     others.append((name, part))
-        missing = [name for name in required(node) if name not in by_name]
+        missing = [name for name in shapes.required(node) if name not in by_name]
         for name in missing:
             mistakes.missing_argument(name, title, node, value, self.diagnostics)
         if missing or any(part is BAD for part in (*fields.values(), *(p for _, p in others))):
@@ -205,7 +194,7 @@ class Converter:
             fields[node.others] = tuple(others)
         return self._make(node, fields, value, place)
 
-    def _fits(self, value: tree.Value, shape: Shape) -> bool:
+    def _fits(self, value: tree.Value, shape: shapes.Shape) -> bool:
         return Converter(self.name, Diagnostics()).convert(value, shape) is not BAD
 
     def _make(
@@ -226,22 +215,19 @@ class Converter:
 
     # ---- lists and sums
 
-    def _several(self, value: tree.Value, shape: ListShape, place: ValuePath) -> Any:
+    def _several(self, value: tree.Value, shape: shapes.ListShape, place: ValuePath) -> Any:
         slot, count = self._slot(place, value), shape.length
         if isinstance(value, tree.Number) and value.value is None:
             return BAD
-        if isinstance(value, tree.Sum) and isinstance(shape.item, ChoiceShape):
+        if isinstance(value, tree.Sum) and isinstance(shape.item, shapes.ChoiceShape):
             value = tree.Series(value.span, value.terms)  # words read as well with signs
         if not isinstance(value, tree.Series):
             text = f"[{_as_items(value)}]"
             expected = f"a list{f' of {count}' if count else ''}"
-            self.diagnostics.error(
-                "E108",
-                f"`{slot.name}` is {expected}, not {describe_value(value)}",
-                value.span,
-                help=slot.prefix + (text if count is None and len(text) < 60 else "[...]"),
-                fix=Fix(value.span, text) if count is None else None,
-            )
+            says = f"`{slot.name}` is {expected}, not {describe_value(value)}"
+            help = slot.prefix + (text if count is None and len(text) < 60 else "[...]")
+            fix = Fix(value.span, text) if count is None else None
+            self.diagnostics.error("E108", says, value.span, help=help, fix=fix)
             return BAD
         if count is not None and len(value.items) != count:
             message = f"`{slot.name}` has {count} values, not {len(value.items)}"
@@ -264,14 +250,14 @@ class Converter:
                 break
         return BAD if any(item is BAD for item in items) else tuple(items)
 
-    def _term(self, value: tree.Value, shape: SumShape, place: ValuePath) -> Any:
+    def _term(self, value: tree.Value, shape: shapes.SumShape, place: ValuePath) -> Any:
         """Convert a summand, with or without a weight before or after it."""
         weight: Any = 1.0
         inner = value
         self.parts[place] = value.span
         if isinstance(value, tree.Scaled):
             inner = value.term
-            factor = arguments(shape.node)["weight"]
+            factor = shapes.arguments(shape.node)["weight"]
             weight = self.convert(value.factor, factor, (*place, "weight"))
         part = self.convert(inner, shape.inner, (*place, shape.field))
         if part is BAD or weight is BAD:
@@ -280,7 +266,7 @@ class Converter:
 
 
 def _kind_of(
-    value: tree.Name | tree.Call, shape: KindShape
+    value: tree.Name | tree.Call, shape: shapes.KindShape
 ) -> tuple[tree.Name, tuple[tree.Argument, ...]]:
     """The name of a kind and its arguments; some kinds are named with the first, ``kd(logits)``."""
     if isinstance(value, tree.Name):

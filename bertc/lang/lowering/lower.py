@@ -13,7 +13,7 @@ from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Given, Origin, OriginKind, Program
 from bertc.lang.lowering import grids
 from bertc.lang.lowering.convert import Converter
-from bertc.lang.lowering.ranges import check_ranges, refuse_ranges
+from bertc.lang.lowering.grids import check_ranges, refuse_ranges
 from bertc.lang.lowering.scalars import BAD
 from bertc.lang.lowering.unknown import SpecContext, unknown_setting
 from bertc.lang.read.scan import MOST_MISTAKES
@@ -179,13 +179,10 @@ class _Lowering:
     def block(self, block: Block) -> grids.Scope | None:
         """Lower a block to a stage; report any other block."""
         if block.label and block_kind(self.canonical.get(block.name.text, ""))[1]:
-            self.diagnostics.error(
-                "E111",
-                f"block `{block.name.text}` has a name",
-                block.label.span,
-                label="only stages have names",
-                fix=Fix(block.label.span, ""),
-            )
+            message = f"block `{block.name.text}` has a name"
+            label = "only stages have names"
+            fix = Fix(block.label.span, "")
+            self.diagnostics.error("E111", message, block.label.span, label=label, fix=fix)
             return None
         if block.name.text != "stage":
             self.diagnostics.error(
@@ -224,12 +221,9 @@ class _Lowering:
             after = Span(stage.span.source, stage.span.end, stage.span.end)
             if not stage.name:
                 example = f' "stage-{index + 1}"'
+                says = "a stage without a name"
                 self.diagnostics.error(
-                    "E111",
-                    "a stage without a name",
-                    stage.span,
-                    help=f"stage{example}",
-                    fix=Fix(after, example),
+                    "E111", says, stage.span, help=f"stage{example}", fix=Fix(after, example)
                 )
             elif (again := first.get(stage.name)) or not is_plain(stage.name):
                 message, note = f'two stages are called "{stage.name[:40]}"', Note(NAME_RULE)
@@ -238,13 +232,9 @@ class _Lowering:
                     note = Note("the first one is here", again.label)
                 else:
                     message = f"a stage cannot be called {quoted(stage.name[:40])}"
+                fix = Fix(stage.label, new_name) if stage.label else None
                 self.diagnostics.error(
-                    "E111",
-                    message,
-                    stage.label,
-                    notes=(note,),
-                    help=f"stage {new_name}",
-                    fix=Fix(stage.label, new_name) if stage.label else None,
+                    "E111", message, stage.label, notes=(note,), help=f"stage {new_name}", fix=fix
                 )
             first.setdefault(stage.name, stage)
 

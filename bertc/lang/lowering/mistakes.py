@@ -6,7 +6,7 @@ from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node, call_text
 from bertc.ir.learning.custom_task import TASKS
 from bertc.lang.lowering.scalars import Slot, describe_value
-from bertc.lang.lowering.unknown_argument import removal, rest_of_line
+from bertc.lang.lowering.unknown import removal, rest_of_line
 from bertc.lang.read import tree
 from bertc.lang.read.parse import OVERRIDE
 from bertc.lang.read.shapes import KindShape, ListShape, WholeShape, arguments, required
@@ -87,12 +87,9 @@ def missing_argument(
     name: str, kind: str, node: type[Node], value: tree.Value, diagnostics: Diagnostics
 ) -> None:
     """Report a missing argument that has no default."""
-    diagnostics.error(
-        "E107",
-        f"`{kind}` needs `{name}`",
-        value.span,
-        help=call_text(kind, *(f"{name}=..." for name in required(node))),
-    )
+
+    help = call_text(kind, *(f"{name}=..." for name in required(node)))
+    diagnostics.error("E107", f"`{kind}` needs `{name}`", value.span, help=help)
 
 
 def argument_twice(

@@ -1,12 +1,12 @@
-"""Conversion of values without parts: numbers, words and truth values."""
+"""Conversion of values without parts, and the form of a value that may have several."""
 
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, assert_never
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, nearest
 from bertc.ir.base import NAME_RULE, is_plain
-from bertc.lang.read import tree
+from bertc.lang.read import shapes, tree
 from bertc.lang.read.numbers import HOURS, TOKENS_UNIT, NotANumberError, counted_in, read_number
-from bertc.lang.read.shapes import ChoiceShape, Limits, RealShape, TextShape, TruthShape, WholeShape
 
 LEAST_PERCENTS = 5
 """The least number that is taken for percents: 2 may be a factor."""
@@ -71,33 +71,28 @@ class Scalars:
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
 
-    def read(
-        self,
-        value: tree.Value,
-        shape: WholeShape | RealShape | TruthShape | TextShape | ChoiceShape,
-        slot: Slot,
-    ) -> Any:
+    def read(self, value: tree.Value, shape: shapes.ScalarShape, slot: Slot) -> Any:
         """Convert a scalar; returns BAD after reporting a mistake."""
         if isinstance(value, tree.Number) and value.value is None:
             return BAD  # reported when it was read
         if isinstance(value, tree.Number) and value.unit:
             return self._of_tokens(value, slot)
         match shape:
-            case WholeShape():
+            case shapes.WholeShape():
                 if not isinstance(value, tree.Number) or not isinstance(value.value, int):
                     return self._not_a(value, "a whole number", slot)
                 return self._within(value, value.value, shape.bounds, slot)
-            case RealShape():
+            case shapes.RealShape():
                 if not isinstance(value, tree.Number) or value.value is None:
                     return self._not_a(value, "a number", slot)
                 return self._within(value, float(value.value), shape.bounds, slot)
-            case TruthShape():
+            case shapes.TruthShape():
                 if isinstance(value, tree.Name) and value.text in ("true", "false"):
                     return value.text == "true"
                 return self._choose(value, ("true", "false"), slot)
-            case TextShape():
+            case shapes.TextShape():
                 return self._words(value, shape, slot)
-            case ChoiceShape():
+            case shapes.ChoiceShape():
                 if isinstance(value, tree.Name) and value.text in shape.options:
                     return value.text
                 return self._choose(value, shape.options, slot)
@@ -114,7 +109,9 @@ class Scalars:
         slot.refuse(value, "E326", problem, self.diagnostics, instead, help=help)
         return BAD
 
-    def _within(self, value: tree.Number, number: int | float, bounds: Limits, slot: Slot) -> Any:
+    def _within(
+        self, value: tree.Number, number: int | float, bounds: shapes.Limits, slot: Slot
+    ) -> Any:
         if bounds.hold(number):
             return number
         # Only a whole number of percents can mean nothing else.
@@ -126,7 +123,7 @@ class Scalars:
         slot.refuse(value, "E109", problem, self.diagnostics, instead)
         return BAD
 
-    def _words(self, value: tree.Value, shape: TextShape, slot: Slot) -> Any:
+    def _words(self, value: tree.Value, shape: shapes.TextShape, slot: Slot) -> Any:
         """Convert free text, in quotes unless it is one word."""
         if not isinstance(value, tree.String | tree.Name):
             return self._not_a(value, "a string", slot)
@@ -190,3 +187,45 @@ def _same_truth(written: str, options: tuple[str, ...]) -> str:
     """The option with the truth value of ``written``, another spelling; empty if there is none."""
     synonyms = next((words for words in (_YES, _NO) if written.lower() in words), ())
     return next((option for option in options if option in synonyms), "")
+
+
+def _words_of(shape: shapes.ChoiceShape | shapes.KindShape) -> Iterator[str]:
+    """The words of a shape; of a number with a unit what it is, since its kind is not written."""
+    for word in shape.options:
+        unit = shape.options[word].number_unit if isinstance(shape, shapes.KindShape) else ""
+        yield f"a number of {unit}" if unit else word
+
+
+def option_of(value: tree.Value, shape: shapes.EitherShape) -> shapes.Shape:
+    """The option that fits the form of a value."""
+    kinds = [option for option in shape.options if isinstance(option, shapes.KindShape)]
+    if isinstance(value, tree.Number) and value.unit:
+        counted = (o for o in kinds if any(n.number_unit == value.unit for n in o.options.values()))
+        return next(counted, (kinds or shape.options)[0])
+    if isinstance(value, tree.Call):
+        return next((o for o in kinds if value.name.text in o.options), (kinds or shape.options)[0])
+    for option in shape.options:
+        match option, value:
+            case ((shapes.ChoiceShape() | shapes.KindShape()), tree.Name(text=text)):
+                if text in option.options:
+                    return option
+            case (
+                (shapes.ListShape(), tree.Series() | tree.Sum())
+                | (shapes.TextShape(), tree.String())
+                | (shapes.RealShape(), tree.Number(value=float()))
+                | (shapes.WholeShape(), tree.Number(value=int()))
+            ):
+                return option
+    named = [
+        option
+        for option in shape.options
+        if isinstance(option, shapes.ChoiceShape | shapes.KindShape)
+    ]
+    if len(named) == len(shape.options):
+        return shapes.ChoiceShape(tuple(word for option in named for word in _words_of(option)))
+    choices = (option for option in shape.options if isinstance(option, shapes.ChoiceShape))
+    known = tuple(word for option in choices for word in option.options)
+    if isinstance(value, tree.Name) and nearest(value.text, known):  # `freeze=al`
+        integers = any(isinstance(option, shapes.WholeShape) for option in shape.options)
+        return shapes.ChoiceShape((*known, *["a whole number"] * integers))
+    return shape.options[0]

@@ -15,6 +15,8 @@ _ESCAPED = {"n": "\n", "t": "\t"}
 LEAVES = ("NUMBER", "RANGE", "NAME", "STRING")
 """Terminals that are values by themselves."""
 NODES = get_args(tree.Value)
+SEVERAL = {"list": tree.Series, "grid": tree.Grid, "sum": tree.Sum}
+"""The nodes of rules that have values alone."""
 
 
 class Builder:
@@ -32,9 +34,7 @@ class Builder:
                 return tree.Setting(span, self.name(children[0]), values[-1])
             case "extends":
                 target = values[-1]
-                assert isinstance(target, tree.Name | tree.String), (
-                    "the grammar allows a name or a string"
-                )
+                assert isinstance(target, tree.Name | tree.String), "the grammar allows no other"
                 return tree.Extends(span, target)
             case "block":
                 return self.block(children)
@@ -44,20 +44,15 @@ class Builder:
                 return tree.Call(span, self.name(children[0]), tuple(arguments))
             case "named":
                 return tree.Argument(span, self.name(children[0]), values[-1])
-            case "list":
-                return tree.Series(span, tuple(values))
-            case "grid":
-                return tree.Grid(span, tuple(values))
+            case "list" | "grid" | "sum":
+                return SEVERAL[rule](span, tuple(values))
             case "ratio":
                 return tree.Ratio(span, tuple(v for v in values if isinstance(v, tree.Number)))
             case "scaled":
                 first, second = values
                 swap = isinstance(second, tree.Number) and not isinstance(first, tree.Number)
-                return (
-                    tree.Scaled(span, second, first) if swap else tree.Scaled(span, first, second)
-                )
-            case "sum":
-                return tree.Sum(span, tuple(values))
+                factor, term = (second, first) if swap else (first, second)
+                return tree.Scaled(span, factor, term)
         raise AssertionError(f"the grammar has a rule {rule} that is not built")
 
     def block(self, children: list[Child]) -> tree.Block:

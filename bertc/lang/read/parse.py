@@ -46,14 +46,11 @@ def report_mistake(
 def report_unclosed(opener: Token, end: int, source: Source, diagnostics: Diagnostics) -> None:
     """Report a bracket that is open at the end of a setting or of the text."""
     closer, place = SPELLING[OPENERS[opener.kind]], Span(source, end, end)
-    diagnostics.error(
-        "E002",
-        f"`{opener.text}` is never closed",
-        place,
-        label=f"`{closer}` is missing here",
-        notes=(Note("opened here", Span(source, opener.start, opener.end)),),
-        fix=Fix(place, closer),
-    )
+
+    message = f"`{opener.text}` is never closed"
+    label = f"`{closer}` is missing here"
+    notes = (Note("opened here", Span(source, opener.start, opener.end)),)
+    diagnostics.error("E002", message, place, label=label, notes=notes, fix=Fix(place, closer))
 
 
 def _innermost(brackets: Sequence[Token]) -> Token | None:
@@ -73,14 +70,9 @@ def _report_alone(name: Token, source: Source, diagnostics: Diagnostics) -> None
     help, fix = "write name = value; terms are joined by +; or remove it", Fix(span, "")
     if name.text in shipped_specs():
         help, fix = f"extends {name.text}", Fix(span, f"extends {name.text}")
-    diagnostics.error(
-        "E007",
-        f"{name.shown()} stands alone",
-        span,
-        label="neither a setting nor part of one",
-        help=help,
-        fix=fix,
-    )
+
+    label = "neither a setting nor part of one"
+    diagnostics.error("E007", f"{name.shown()} stands alone", span, label=label, help=help, fix=fix)
 
 
 def _in_words(kinds: Set[str]) -> str:

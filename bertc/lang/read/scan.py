@@ -146,14 +146,10 @@ class _Scanner:
             numbers.read_number(span.text)
         except numbers.NotANumberError as mistake:
             units, times = (" ".join(u) for u in (numbers.NUMBER_UNITS, numbers.HOURS))
-            self.diagnostics.error(
-                "E010",
-                str(mistake),
-                span,
-                label=f"units:{units}; of time {times}",
-                help=mistake.instead or "numbers are written 12, 0.1, -1, 1e-4, 30k or 15%",
-                fix=Fix(span, mistake.instead) if mistake.instead else None,
-            )
+            label = f"units:{units}; of time {times}"
+            help = mistake.instead or "numbers are written 12, 0.1, -1, 1e-4, 30k or 15%"
+            fix = Fix(span, mistake.instead) if mistake.instead else None
+            self.diagnostics.error("E010", str(mistake), span, label=label, help=help, fix=fix)
 
     def meant(self, position: int) -> int:
         """Report a text that is meant as a path or number; its end, or 0 without one."""

@@ -5,6 +5,7 @@ The IR states types and limits once; shapes are a form that reading and printing
 
 import math
 import re
+from dataclasses import asdict
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -112,17 +113,8 @@ class EitherShape(NamedTuple):
     options: tuple["Shape", ...]
 
 
-Shape = (
-    WholeShape
-    | RealShape
-    | TruthShape
-    | TextShape
-    | ChoiceShape
-    | KindShape
-    | ListShape
-    | SumShape
-    | EitherShape
-)
+ScalarShape = WholeShape | RealShape | TruthShape | TextShape | ChoiceShape
+Shape = ScalarShape | KindShape | ListShape | SumShape | EitherShape
 
 
 @cache
@@ -244,15 +236,5 @@ def _flat(metadata: tuple[Any, ...]) -> list[Any]:
 
 
 def _bounds(metadata: tuple[Any, ...]) -> Limits:
-    limits: dict[str, Any] = {}
-    for item in _flat(metadata):
-        match item:
-            case Ge(ge):
-                limits["ge"] = ge
-            case Gt(gt):
-                limits["gt"] = gt
-            case Le(le):
-                limits["le"] = le
-            case Lt(lt):
-                limits["lt"] = lt
-    return Limits(**limits)
+    limits = [limit for limit in _flat(metadata) if isinstance(limit, Ge | Gt | Le | Lt)]
+    return Limits(**{name: value for limit in limits for name, value in asdict(limit).items()})

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
-from bertc.ir.learning.class_loss import ClassLoss
+from bertc.ir.learning.answer import Choice, ClassLoss, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.task import Task
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
 from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted

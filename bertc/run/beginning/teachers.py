@@ -6,12 +6,12 @@ from pathlib import Path
 from bertc.base.diagnostics import DataError, UsageError
 from bertc.hub.networks import summed
 from bertc.ir.learning.answer import alike
+from bertc.ir.learning.objective import FromFolder, FromSpec, Teacher
 from bertc.ir.learning.task import Task
 from bertc.ir.program.model import frozen_weights
 from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.program.teacher import FromFolder, FromSpec, Teacher
 from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model.model import Frozen, Model, drawn
 from bertc.run.models.loading import read_model, weights_digest

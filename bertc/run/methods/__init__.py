@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, assert_never
 
-from bertc.ir.methods.adapter import Lora
+from bertc.ir.methods.adapter import Freezing, Lora
 from bertc.ir.methods.average import Ema
-from bertc.ir.methods.batches import RisingBatch
+from bertc.ir.methods.batches import FallingMasks, RisingBatch
 from bertc.ir.methods.ending import Clock, Patience
-from bertc.ir.methods.falling import FallingMasks
-from bertc.ir.methods.freeze import Freezing
 from bertc.ir.methods.memory import RowMemory
 from bertc.ir.methods.pruning import Heads, Neurons
 from bertc.ir.program.stage import AnyMethod, Stage

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
 from bertc.ir.address import key
-from bertc.ir.learning.mining import Mined
+from bertc.ir.learning.vector_task import Mined
 from bertc.text.cache.store import Progress, fingerprint, obtain
 
 VERSION = 1

@@ -13,8 +13,15 @@ import numpy as np
 from bertc.base.diagnostics import DataError, listed
 from bertc.base.storage.paths import is_file
 from bertc.ir.data import Hf
-from bertc.ir.learning.answer import Answer, Several, Tags, label_names, names_spans
-from bertc.ir.learning.class_loss import PLAIN_LOSS, BalancedLoss
+from bertc.ir.learning.answer import (
+    PLAIN_LOSS,
+    Answer,
+    BalancedLoss,
+    Several,
+    Tags,
+    label_names,
+    names_spans,
+)
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.task import Glue, Tagging
 from bertc.ir.program.stage import Stage

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
-from bertc.ir.network.wanted import Wanted
+from bertc.ir.network.body_node import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead

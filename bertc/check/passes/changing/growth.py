@@ -1,13 +1,13 @@
-"""Checks of growing stages."""
+"""Checks of growing stages, and of methods that change a network."""
 
 from itertools import pairwise
 from typing import get_args
 
 from bertc.base.diagnostics import Diagnostics, Note, several
-from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import layer_values, one_for_all, owners
+from bertc.check.passes.settings import Checker, layer_values, one_for_all, owners
 from bertc.ir.changing.growth import FromRun, Identity, Interleave, Stack, Tile, parted
 from bertc.ir.fixes import argument, fix, note, written
+from bertc.ir.methods.method import removing
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, CompleteStage
 from bertc.ir.program.written import Origin
@@ -59,14 +59,10 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
 
 def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
     def nothing_grows(origin: Origin, where: str) -> None:
-        diagnostics.error(
-            "E264",
-            f"grow has no effect: nothing grows {where}",
-            origin.span,
-            label="only a stage with more layers than before grows",
-            help="remove it",
-            fix=fix(origin, ""),
-        )
+        message = f"grow has no effect: nothing grows {where}"
+        label = "only a stage with more layers than before grows"
+        help = "remove it"
+        diagnostics.error("E264", message, origin.span, label=label, help=help, fix=fix(origin, ""))
 
     begins = isinstance(program.init, FromRun)
     before: int | None = None
@@ -147,12 +143,9 @@ def _identity_possible(check: Checker[Complete], stage: CompleteStage, before: i
             problem = f"layer {borrower} cannot be added as an identity: its {part} is "
             problem += f"that of layer {new[borrower]}"
     if problem:
+        help = f"{_grow_by(Stack, stage)} or {way}"
         check.diagnostics.error(
-            "E262",
-            problem,
-            stage.span("grow") or stage.span("layers"),
-            notes=notes,
-            help=f"{_grow_by(Stack, stage)} or {way}",
+            "E262", problem, stage.span("grow") or stage.span("layers"), notes=notes, help=help
         )
 
 
@@ -165,3 +158,28 @@ def _grown_here(stage: CompleteStage, before: int) -> tuple[Note, ...]:
     span = stage.span("layers")
     message = f'stage "{stage.name}" grows from {before} to {several(stage.layers, "layer")}'
     return note(message, span)
+
+
+def methods(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report stages whose network does not go with a method.
+
+    ``layers=2 heads=2 prune=heads(80%)`` is E290, ``adapt=lora freeze=2`` E360.
+    """
+    if diagnostics.found:
+        return
+    cut: CompleteStage | None = None
+    for place, stage in enumerate(program.stages):
+        rules = (rule for method in stage.methods for rule in method.rules.network)
+        Checker(stage, diagnostics).rules(rules)
+        if cut and place and stage.layers > program.stages[place - 1].layers:
+            setting = removing(cut)
+            diagnostics.error(
+                "E295",
+                f'stage "{stage.name}" grows, but some of its network is gone since stage '
+                f'"{cut.name}"',
+                stage.span("layers") or stage.span("grow") or stage.span(setting),
+                label="new layers would start as copies of what is left of others",
+                notes=note(f"{setting} is set here", cut.span(setting)),
+                help=f"{setting} in a stage after all growing",
+            )
+        cut = cut or (stage if removing(stage) else None)

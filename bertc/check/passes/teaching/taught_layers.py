@@ -4,17 +4,15 @@ import math
 from typing import TypeAlias, TypeVar
 
 from bertc.base.diagnostics import Diagnostics, Fix
-from bertc.check.passes.settings.checker import Checker
-from bertc.check.passes.settings.stages import layer_values
+from bertc.check.passes.settings import Checker, layer_values
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.fixes import Way, argument, written
 from bertc.ir.learning.answer import Tags
+from bertc.ir.learning.objective import Shape
 from bertc.ir.network.body import Body
 from bertc.ir.program.complete import CompleteStage
-from bertc.ir.program.teacher import Shape
-from bertc.ir.terms.kd import OfLayers
+from bertc.ir.terms.kd import OfLayers, Unfit
 from bertc.ir.terms.kd_layers import KdAttention, KdRelated, KdRelations, KdStates
-from bertc.ir.terms.layer_map import Unfit
 
 RELATIONS = "kd(relations)"
 """The term over attention that asks least of both networks."""

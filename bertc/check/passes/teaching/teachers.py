@@ -3,14 +3,21 @@
 from collections.abc import Sequence
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.checker import Checker
+from bertc.check.passes.settings import Checker
 from bertc.check.passes.teaching.taught_layers import layers_fit, of_layers
 from bertc.ir.base import call_text
 from bertc.ir.learning.answer import Choice, Plain, Score, Several, Span, Vector, alike, label_names
-from bertc.ir.learning.objective import Distillation, Objective, Term
+from bertc.ir.learning.objective import (
+    Distillation,
+    FromFolder,
+    NoTeacher,
+    Objective,
+    Shape,
+    Teacher,
+    Term,
+)
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, CompleteStage
-from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
 from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.kd import KdLogits, OfLayers
 from bertc.ir.terms.node import asks_head
@@ -74,13 +81,10 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
     """
     is_read = any(_taught(stage) for stage in program.stages)
     if not is_read and _known(program.teacher):
-        Checker(program, diagnostics).report(
-            "R110",
-            "no term learns from the teacher, so it is not read",
-            "teacher",
-            also=("objective", "the objective is set here"),
-            help="remove the teacher, or learn from it, as in objective=kd(logits, T=2)+mlm",
-        )
+        message = "no term learns from the teacher, so it is not read"
+        also = ("objective", "the objective is set here")
+        help = "remove the teacher, or learn from it, as in objective=kd(logits, T=2)+mlm"
+        Checker(program, diagnostics).report("R110", message, "teacher", also=also, help=help)
     for at, stage in enumerate(program.stages):
         terms = _taught(stage)
         if terms:
@@ -102,22 +106,16 @@ def _stage_fits(stage: CompleteStage, terms: list[Distillation], diagnostics: Di
     # Where part of the spec cannot be read, no folder was looked into.
     unread = any(not diagnostic.code.startswith("E2") for diagnostic in diagnostics.found)
     if not known:
-        diagnostics.error(
-            "E280",
-            f"{terms[0].title} learns from a teacher, and there is none",
-            stage.span("objective"),
-            help='name a run or a model folder, as in teacher="runs/bert"',
-        )
+        message = f"{terms[0].title} learns from a teacher, and there is none"
+        help = 'name a run or a model folder, as in teacher="runs/bert"'
+        diagnostics.error("E280", message, stage.span("objective"), help=help)
     for teacher in known:
         if teacher.shape is not None:
             _teacher_fits(Checker(stage, diagnostics), teacher.shape, terms, len(known) > 1)
         elif isinstance(teacher.source, FromFolder) and not unread:
-            diagnostics.error(
-                "E282",
-                f"there is no model in {teacher.source.path} to learn from",
-                stage.span("teacher"),
-                help='name a run or a model folder, as in teacher="runs/bert"',
-            )
+            message = f"there is no model in {teacher.source.path} to learn from"
+            help = 'name a run or a model folder, as in teacher="runs/bert"'
+            diagnostics.error("E282", message, stage.span("teacher"), help=help)
 
 
 def _teacher_fits(
@@ -135,23 +133,15 @@ def _teacher_fits(
             help="leave vocab out, and the network reads with the vocabulary of its teacher",
         )
     elif room is not None and stage.seq > room:
-        check.report(
-            "E284",
-            f"rows have {stage.seq} tokens, and the teacher {room} positions",
-            ("seq", "teacher"),
-            also=("teacher", "the teacher is named here"),
-            help=f"seq={room}",
-        )
+        message = f"rows have {stage.seq} tokens, and the teacher {room} positions"
+        also = ("teacher", "the teacher is named here")
+        check.report("E284", message, ("seq", "teacher"), also=also, help=f"seq={room}")
     masked = any(taught.objective.masks for taught in stage.objective)
     for term in terms:
         if term.compares == "masked" and not masked:
             example = f"objective={call_text(term.title, 'over=masked')}+mlm"
-            check.report(
-                "E285",
-                f"{term.title} compares masked tokens, and nothing is masked here",
-                "objective",
-                help=f"mask tokens too, as in {example}",
-            )
+            message = f"{term.title} compares masked tokens, and nothing is masked here"
+            check.report("E285", message, "objective", help=f"mask tokens too, as in {example}")
         if isinstance(term, KdLogits):
             _has_head(check, shape, term)
         else:
@@ -180,11 +170,9 @@ def _weigh_something(
             taught = isinstance(term.objective, Distillation)
             problem = "nothing is learned from it" if taught else "nothing trains its head"
             way = f", or learn it from a teacher, as in objective=0*{term.name}+kd(logits)"
+            help = f"leave {term.name} out" + ("" if taught else way)
             diagnostics.error(
-                "E288",
-                f"{term.name} weighs 0, so {problem}",
-                stage.span("objective"),
-                help=f"leave {term.name} out" + ("" if taught else way),
+                "E288", f"{term.name} weighs 0, so {problem}", stage.span("objective"), help=help
             )
 
 

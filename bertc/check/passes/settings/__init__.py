@@ -1,1 +1,0 @@
-"""Questions that passes ask of written settings, and edits that they suggest."""
