@@ -17,9 +17,8 @@ from bertc.cost.execution import ANY
 from bertc.cost.rules import cost
 from bertc.hub import families
 from bertc.hub.families import family_for
-from bertc.hub.families.config import HfConfig, Single
+from bertc.hub.families.config import HfConfig, Single, Tokens
 from bertc.hub.families.family import Family, Obstacle, Reshape, TaskHeads, hf_class
-from bertc.hub.families.tokens import Tokens
 from bertc.hub.leaving.exporting import export_model
 from bertc.ir import operation as op
 from bertc.ir.base import Node

@@ -7,20 +7,13 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bertc import api
 from bertc.api.words import Value, text_of
-from bertc.base.diagnostics import (
-    Diagnostics,
-    InNotebooks,
-    Source,
-    SpecError,
-    Table,
-    UsageError,
-    nearest,
-    render,
-)
+from bertc.base.diagnostics import Diagnostics, InNotebooks, Source, SpecError, Table, UsageError
+from bertc.base.diagnostics.errors import nearest
+from bertc.base.diagnostics.render import render
 from bertc.check.compiling import checked
 from bertc.ir.base import Node
 from bertc.ir.program.resolved import Resolved
@@ -71,7 +64,8 @@ class Spec(InNotebooks):
         blank = SpecLocation("<spec>", "spec", None, here, here, text)
         self._place = find_spec(text) if text.strip() else blank
         self._given = text
-        self._settings = {_name(name): (name, text_of(value)) for name, value in _items(settings)}
+        values = cast("Mapping[str, Value]", settings).items()
+        self._settings = {_name(name): (name, text_of(value)) for name, value in values}
 
     @cached_property
     def text(self) -> str:
@@ -110,13 +104,9 @@ class Spec(InNotebooks):
 
     def source(self) -> str:
         """The network as one file of PyTorch, as ``bertc build``."""
-        from bertc.use.source.checking import check_source
-        from bertc.use.source.file import emit_source
+        from bertc.use.source.checking import checked_source
 
-        resolved = self.resolve().merged
-        source = emit_source(resolved, str(api.show(self.text)))
-        check_source(source, resolved)
-        return source
+        return checked_source(self.resolve().merged, str(api.show(self.text)))
 
     def train(self, out: str | Path, *, resume: bool = False) -> Report:
         """Train in the run folder ``out``, or with ``resume`` go on there, as ``bertc train``."""
@@ -129,7 +119,7 @@ class Spec(InNotebooks):
         """
         other = Spec.__new__(Spec)
         other._place, other._given, other._settings = self._place, self._given, {**self._settings}
-        for name, value in _items(settings):
+        for name, value in settings.items():
             other._settings |= self._setting_of(name, text_of(value))
         return other
 
@@ -158,7 +148,8 @@ class Spec(InNotebooks):
 
     def __repr__(self) -> str:
         words = [repr(self._given)] if self._given else []
-        words += [f"{name}={_python(value)}" for name, value in self._settings.values()]
+        for name, text in self._settings.values():  # a number is written as Python has it
+            words.append(f"{name}={text if text.replace('.', '', 1).isdecimal() else repr(text)}")
         return f"Spec({', '.join(words)})"
 
     @property
@@ -215,15 +206,6 @@ def _is_list(values: object) -> bool:
     return isinstance(values, Collection) and not isinstance(values, str) and len(values) > 0
 
 
-def _items(settings: Any) -> Iterator[tuple[str, Value]]:
-    yield from settings.items()
-
-
 def _name(name: str) -> str:
     """The setting of a name, or of a letter of the papers."""
     return aliases().get(name, name)
-
-
-def _python(text: str) -> str:
-    """The notation of a value as Python that gives it."""
-    return text if text.replace(".", "", 1).isdecimal() else repr(text)

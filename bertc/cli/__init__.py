@@ -30,7 +30,8 @@ def main() -> None:
         if words[:1] and words[0] not in QUICK:
             gc.enable()
         code = app(standalone_mode=False)  # of an Exit; None when a command just ends
-        signals.raise_if_swallowed()
+        if signals.cause:  # raised in a callback from C, which cannot pass errors on
+            raise signals.cause
     except BaseException as error:  # the one place where nothing may pass
         signals.ignore()
         from bertc.base.failures import exit_code
@@ -71,11 +72,6 @@ class _Signals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         sys.unraisablehook = sys.__unraisablehook__
-
-    def raise_if_swallowed(self) -> None:
-        """Raise what a signal raised in a callback from C, which cannot pass errors on."""
-        if self.cause:
-            raise self.cause
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:

@@ -5,16 +5,7 @@ from pathlib import Path
 import typer
 
 from bertc.base.storage.paths import is_folder
-from bertc.cli.options import (
-    JsonOption,
-    SetOption,
-    SpecsArgument,
-    app,
-    file_to_write,
-    option,
-    refuse_others,
-    say,
-)
+from bertc.cli.options import JsonOption, SetOption, SpecsArgument, app, file_to_write, option, say
 
 OF_STEPS = ("against", "rounds", "compile", "out")
 OF_ANSWERS = ("latency", "length", "batch", "runtime", "precision", "threads", "seconds")
@@ -43,9 +34,11 @@ def bench(
     Systems and networks are timed in turns. Answers are timed on this CPU, for runs and specs side
     by side, specs with random weights.
     """
+    from bertc.api import resolve
+    from bertc.cli.options import refuse_others
+
     what, options = ("answers", OF_ANSWERS) if latency else ("a training step", OF_STEPS)
     refuse_others(context, what, ("set", "json", *options))
-    from bertc.api import resolve
 
     if latency:
         from bertc.lab.bench.cases import read_choices

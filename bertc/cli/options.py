@@ -115,21 +115,16 @@ def argument(default: Any, help: str, **more: Any) -> Any:
     return Argument(default, help=help, **more)
 
 
+def spec_argument(default: Any, help: str, **more: Any) -> Any:
+    """An argument that a shell completes to a spec."""
+    return Argument(default, help=help, autocompletion=complete_spec, **more)
+
+
 SpecArgument = Annotated[
-    str,
-    Argument(
-        help="a file, a shipped spec's name, the text, or - for standard input",
-        autocompletion=complete_spec,
-    ),
+    str, spec_argument(..., "a file, a shipped spec's name, the text, or - for standard input")
 ]
-SpecsArgument = Annotated[
-    list[str],
-    Argument(
-        help="files, shipped names, texts, or - for standard input",
-        callback=_refuse_unquoted,
-        autocompletion=complete_spec,
-    ),
-]
+_SPECS = "files, shipped names, texts, or - for standard input"
+SpecsArgument = Annotated[list[str], spec_argument(..., _SPECS, callback=_refuse_unquoted)]
 SetOption = Annotated[
     list[str] | None, Option("--set", help="override a setting: key=value (repeatable)")
 ]

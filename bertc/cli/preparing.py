@@ -8,16 +8,14 @@ import typer
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import UsageError
 from bertc.base.storage.paths import cache_folder
-from bertc.cli.options import SetOption, app, argument, complete_spec, option, say, spec_words
+from bertc.cli.options import SetOption, app, option, say, spec_argument, spec_words
 
 
 @app.command()
 def prepare(
     to: str = option(..., "a folder, or an address: s3://bucket/corpus"),
-    spec: str | None = argument(
-        None,
-        "a spec that names the text, the vocabulary and the rows",
-        autocompletion=complete_spec,
+    spec: str | None = spec_argument(
+        None, "a spec that names the text, the vocabulary and the rows"
     ),
     set: SetOption = None,
     part: str | None = option(None, "one share of the parts: 17/400, on whatever machine"),
@@ -49,9 +47,8 @@ def prepare(
     from bertc.api import resolve
 
     command, share = shlex.join(["bertc", "prepare", *spec_words(spec, set)]), _share(part)
-    cores = workers or available_cores()
     program = resolve(spec, set or (), sparing=True)  # its text is read to prepare it
-    ways = (cores, command, skip_damaged)
+    ways = (workers or available_cores(), command, skip_damaged)
     say(preparing.prepare_text(program, to, cache_folder(), share, *ways))
 
 

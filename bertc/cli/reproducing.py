@@ -8,16 +8,7 @@ from pathlib import Path
 import typer
 
 from bertc.base.diagnostics import UsageError
-from bertc.cli.options import (
-    JsonOption,
-    SetOption,
-    app,
-    argument,
-    file_to_write,
-    in_color,
-    option,
-    say,
-)
+from bertc.cli.options import JsonOption, SetOption, app, argument, file_to_write, option, say
 
 
 @app.command()
@@ -97,6 +88,7 @@ def glue(
 def _end(text: str, failures: Sequence[Exception]) -> None:
     """Print the results, and exit with the code of the first failure."""
     from bertc.base.failures import exit_code
+    from bertc.cli.options import in_color
 
     codes = [exit_code(error, in_color(sys.stderr)) for error in failures]
     say(text)

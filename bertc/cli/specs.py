@@ -7,32 +7,14 @@ from pathlib import Path
 
 import typer
 
-from bertc.base.diagnostics import (
-    DataError,
-    Diagnostics,
-    MissingInputError,
-    SpecError,
-    UnsafeError,
-    UsageError,
-)
+from bertc.base.diagnostics import Diagnostics, SpecError, UsageError
 from bertc.base.storage.paths import is_folder
-from bertc.cli.options import (
-    JsonOption,
-    SetOption,
-    SpecArgument,
-    SpecsArgument,
-    app,
-    argument,
-    complete_spec,
-    in_color,
-    option,
-    refuse_others,
-    say,
-)
+from bertc.cli import options
+from bertc.cli.options import app, argument, in_color, option, refuse_others, say, spec_argument
 
 
 @app.command()
-def check(specs: SpecsArgument, set: SetOption = None) -> None:
+def check(specs: options.SpecsArgument, set: options.SetOption = None) -> None:
     """Report every mistake of the specs, missing files included.
 
     Of files those of tasks, the beginnings of those of text (16 MiB in all), and the configuration
@@ -40,6 +22,7 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
     not fit; a remark is no mistake.
     """
     from bertc.api import check as run
+    from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError
     from bertc.base.diagnostics.render import render
 
     wrong = False
@@ -87,8 +70,8 @@ def fmt(
 @app.command()
 def estimate(
     context: typer.Context,
-    specs: SpecsArgument,
-    set: SetOption = None,
+    specs: options.SpecsArgument,
+    set: options.SetOption = None,
     device: str = option("h200", "a100, cpu, ..., or NAME,bf16=312,memory=79, ..."),
     convention: str = option("exact", "FLOPs: exact, electra or 6n"),
     world: int = option(1, "number of devices of the run", min=1),
@@ -97,7 +80,7 @@ def estimate(
     diff: bool = option(
         False, "of two specs or runs: each setting that differs, and its cost", "--diff"
     ),
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Estimate the cost of specs: parameters, FLOPs, memory and time. Nothing runs.
 
@@ -105,8 +88,13 @@ def estimate(
     """
     if diff:
         refuse_others(context, "a difference", ("diff", "set", "device", "json"))
-        _differ(specs, set or (), device, json)
-        return
+        from bertc.lab.results.diff import diff as differ
+
+        if len(specs) != 2:
+            raise UsageError(f"--diff is of two specs, not {len(specs)}", help="--diff A B")
+        difference = differ(specs[0], specs[1], set or (), device)
+        say(difference.as_json() if json else difference.as_table())
+        raise typer.Exit(1 if difference.lines else 0)
     _estimate(specs, set or (), device, convention, world, memory, where, json)
     source = context.get_parameter_source("device")
     if not json and source is not None and source.name == "DEFAULT":
@@ -150,23 +138,10 @@ def _estimate(
         )
 
 
-def _differ(specs: Sequence[str], overrides: Sequence[str], device: str, json: bool) -> None:
-    from bertc.lab.results.diff import diff
-
-    if len(specs) != 2:
-        raise UsageError(f"--diff is of two specs, not {len(specs)}", help="--diff A B")
-    difference = diff(specs[0], specs[1], overrides, device)
-    say(difference.as_json() if json else difference.as_table())
-    if difference.lines:
-        raise typer.Exit(1)
-
-
 @app.command("fit")
 def fit_(
-    spec: str = argument(
-        ..., "a spec with free settings: layers=? hidden={256, 512}", autocompletion=complete_spec
-    ),
-    set: SetOption = None,
+    spec: str = spec_argument(..., "a spec with free settings: layers=? hidden={256, 512}"),
+    set: options.SetOption = None,
     params: str | None = option(None, "most parameters, heads included: 14M"),
     flops: str | None = option(None, "most FLOPs of training: 1e18, 3E"),
     time: str | None = option(None, "longest training: 90min, 8h, 2d"),
@@ -175,7 +150,7 @@ def fit_(
     ),
     device: str = option("h200", "as in estimate"),
     world: int = option(1, "number of devices of the run", min=1),
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Choose free settings for a budget, and print the spec; exit 1 if none is within it.
 
@@ -203,8 +178,8 @@ def fit_(
 
 @app.command()
 def build(
-    spec: SpecArgument,
-    set: SetOption = None,
+    spec: options.SpecArgument,
+    set: options.SetOption = None,
     emit: str = option("python", "tree, program, resolved, weights, module, dot, svg or python"),
     out: Path | None = option(None, "file to write [default: print it]", "--out", "-o"),
 ) -> None:
@@ -222,8 +197,8 @@ def build(
 
 @app.command("show-batch")
 def show_batch(
-    spec: str = argument(..., "a spec, or a run folder", autocompletion=complete_spec),
-    set: SetOption = None,
+    spec: str = spec_argument(..., "a spec, or a run folder"),
+    set: options.SetOption = None,
     examples: int = option(3, "how many", min=1, max=64),
     step: int | None = option(None, "those that this step reads, counted from 0", min=0),
 ) -> None:

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from bertc.base.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
-from bertc.cli.options import (
-    SetOption,
-    app,
-    argument,
-    complete_spec,
-    in_color,
-    option,
-    say,
-    spec_words,
-)
+from bertc.cli.options import SetOption, app, in_color, option, say, spec_argument, spec_words
 
 if TYPE_CHECKING:
     from bertc.ir.program.resolved import Resolved
@@ -26,11 +17,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def train(
-    spec: str = argument(
-        "",
-        "a spec; with --resume also a run folder, or nothing with --out",
-        autocompletion=complete_spec,
-    ),
+    spec: str = spec_argument("", "a spec; with --resume also a run folder, or nothing with --out"),
     set: SetOption = None,
     out: Path | None = option(None, "run folder [default: runs/NAME]"),
     resume: bool = option(False, "resume a run that stopped", "--resume"),
@@ -66,18 +53,13 @@ def train(
     if nproc > 1:
         command = [*("train", *spec_words(spec, set), "--out", str(folder)), *["--resume"] * resume]
         raise typer.Exit(_launch(command, resolved, nproc, folder))
-    text = "" if run else spec_text(spec, set)
-    _train_one(resolved, folder, text, resume)
-
-
-def _train_one(program: "Resolved", folder: Path, text: str, resume: bool) -> None:
-    """Train a program in this process, and print its report in the first of several."""
     from bertc.lab.trackers.sink import feeding
     from bertc.machine.process_group import world_here
     from bertc.run.train.loop import train as go
 
-    report = go(program, folder, spec_text=text, resume=resume, tracking=feeding)
-    if world_here()[0] == 0:
+    text = "" if run else spec_text(spec, set)
+    report = go(resolved, folder, spec_text=text, resume=resume, tracking=feeding)
+    if world_here()[0] == 0:  # the first of several processes
         say(report.summary())
 
 
@@ -119,11 +101,10 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
         if resume and spec != STANDARD_INPUT:
             _refuse_nothing_there(spec)
         return None
-    if not resume and is_taken(folder / RESOLVED):
-        raise UsageError(
-            f"{folder} is a run, not a spec", help=f"bertc train --resume {folder} resumes it"
-        )
     if not resume:
+        if is_taken(folder / RESOLVED):
+            help = f"bertc train --resume {folder} resumes it"
+            raise UsageError(f"{folder} is a run, not a spec", help)
         return None
     if out and out.absolute() != folder.absolute():
         raise UsageError(f"a run is resumed in its own folder, {folder}", help="leave --out out")
@@ -143,11 +124,7 @@ def _refuse_nothing_there(spec: str) -> None:
 
 
 def _train_grid(
-    points: "Sequence[Resolved]",
-    spec: str,
-    overrides: Sequence[str],
-    out: Path | None,
-    resume: bool,
+    points: "Sequence[Resolved]", spec: str, set: Sequence[str], out: Path | None, resume: bool
 ) -> int:
     """Train all points and print their results; returns the exit code of the first that failed."""
     from bertc.base.failures import exit_code
@@ -157,7 +134,7 @@ def _train_grid(
     from bertc.run.train.grid import train_grid
 
     parent, codes = out or Path("runs") / find_spec(spec).title, list[int]()
-    text, aside = spec_text(spec, overrides), partial(say, err=True)
+    text, aside = spec_text(spec, set), partial(say, err=True)
     for outcome in train_grid(
         points, parent, spec_text=text, resume=resume, say=aside, tracking=feeding
     ):

@@ -236,9 +236,8 @@ def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> St
 
 def fit_of(step: Step) -> Fit:
     """The largest micro-batch that fits, and whether that takes recomputing the layers."""
-    setting, device = step.budget.recompute, step.budget.device
     recomputed = partial(_most, replace(step, recompute=True))
-    return choose_fit(step.stage, setting, device, _most(step), recomputed)
+    return choose_fit(step.stage, step.budget, _most(step), recomputed)
 
 
 def _most(step: Step) -> int:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -53,37 +54,33 @@ def step_of_model(run: Path) -> int | None:
 
 
 def refuse_strangers(run: Path, refusal: type[BertcError] = DataError, files: bool = True) -> None:
-    """Refuse a run folder with parts of another run; without ``files`` in a glance."""
-    for what, remedy in _strangers(run, files):
+    """Refuse a run folder with parts of another run; without ``files`` in a glance.
+
+    Without digests a part is of this run.
+    """
+    folders = [folder for _, folder in checkpoint_folders(run / "checkpoints")]
+    facts = {folder: _mapping(_manifest(folder).get("facts")) for folder in folders}
+    beside = _other_locks(run / "lock.json", facts), _other_metrics(run / "metrics.jsonl", facts)
+    for what, remedy in chain(*beside, _other_files(run) if files else ()):
         raise refusal(what, help=remedy)
 
 
-def _strangers(run: Path, files: bool) -> Iterator[tuple[str, str]]:
-    """Yield what is of another run, and the remedy; without digests a part is of this one."""
-    folders = [folder for _, folder in checkpoint_folders(run / "checkpoints")]
-    facts = {folder: _mapping(_manifest(folder).get("facts")) for folder in folders}
-    if is_file(run / "lock.json") and any("origin" in known for known in facts.values()):
-        lock = read_json(run / "lock.json", _LIMIT_BYTES)
-        for folder, known in facts.items():
-            yield from _of_another_lock(folder, _mapping(known.get("origin")), lock)
-    yield from _other_metrics(run / "metrics.jsonl", facts)
-    if files and is_file(run / DIGESTS):
-        yield from _other_files(run, read_json(run / DIGESTS, _LIMIT_BYTES))
-
-
-def _of_another_lock(
-    checkpoint: Path, origin: Mapping[str, Any], lock: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    differing = [
-        f"{what} ({_short(origin[name])} there, {_short(lock.get(name))} here)"
-        for name, what in ORIGIN.items()
-        if name in origin and (origin[name] or None) != (lock.get(name) or None)
-    ]
-    if differing:
-        yield (
-            f"{checkpoint} and lock.json are of different runs: {', '.join(differing)} differ",
-            f"remove {checkpoint} if it is of another run, or restore lock.json from a copy",
-        )
+def _other_locks(path: Path, said: Mapping[Path, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    if not is_file(path) or not any("origin" in known for known in said.values()):
+        return
+    lock = read_json(path, _LIMIT_BYTES)
+    for checkpoint, known in said.items():
+        origin = _mapping(known.get("origin"))
+        differing = [
+            f"{what} ({_short(origin[name])} there, {_short(lock.get(name))} here)"
+            for name, what in ORIGIN.items()
+            if name in origin and (origin[name] or None) != (lock.get(name) or None)
+        ]
+        if differing:
+            yield (
+                f"{checkpoint} and lock.json are of different runs: {', '.join(differing)} differ",
+                f"remove {checkpoint} if it is of another run, or restore lock.json from a copy",
+            )
 
 
 def _other_metrics(path: Path, said: Mapping[Path, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -100,7 +97,8 @@ def _other_metrics(path: Path, said: Mapping[Path, Mapping[str, Any]]) -> Iterat
             )
 
 
-def _other_files(run: Path, stated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _other_files(run: Path) -> Iterator[tuple[str, str]]:
+    stated = read_json(run / DIGESTS, _LIMIT_BYTES) if is_file(run / DIGESTS) else {}
     as_it_is = f"restore a copy of it, or remove {run / DIGESTS} to use it as it is"
     for name, digest in _mapping(stated.get("files")).items():
         path = run / name

@@ -15,9 +15,8 @@ from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_json, shown, shown_name
 from bertc.hub import families
 from bertc.hub.families.bert import BERT
-from bertc.hub.families.config import HfConfig, Single
+from bertc.hub.families.config import HfConfig, Single, Tokens
 from bertc.hub.families.family import Family, HfClass
-from bertc.hub.families.tokens import Tokens
 from bertc.ir.network.encoder import Encoder
 
 MAX_BYTES, MOST_REFUSED = 2**20, 5

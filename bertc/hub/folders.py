@@ -1,13 +1,19 @@
-"""Kinds of model and run folders, by the names of their files; no torch."""
+"""Kinds of model and run folders, by the names of their files, and their replacement; no torch."""
 
+import os
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from bertc.base.diagnostics import DataError, MissingInputError, listed, several
+from bertc.base.diagnostics import DataError, MissingInputError, UsageError, listed, several
+from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_folder, is_taken
 from bertc.base.storage.plain_file import read_json
+from bertc.hub.token_vectors import DENSE
 from bertc.ir.program.resolved import Resolved
 
 RESOLVED = "resolved.json"
@@ -16,6 +22,19 @@ PRUNED = "pruned.json"
 PROGRESS = "progress.json"
 SENTENCES = "sentences"
 """The files of sentence-transformers that a run began with."""
+MODULES, ENCODER = "modules.json", "sentence_bert_config.json"
+SETTINGS = "config_sentence_transformers.json"
+SENTENCE_FILES = frozenset({MODULES, ENCODER, SETTINGS, "1_Pooling", "2_Normalize", DENSE})
+"""Files of sentence-transformers."""
+ELSEWHERE = "name another folder"
+SIGNS = ("config.json", "resolved.json", "onnx.json", "adapter_config.json")
+"""Files of which every exported or imported folder has at least one."""
+EXPORTED = SENTENCE_FILES | {
+    "README.md", "config.json", "model.safetensors", "bertc_heads.safetensors",
+    "resolved.json", "note.txt", "onnx.json", "model.onnx", "model.int8.onnx",
+    "adapter_config.json", "adapter_model.safetensors",
+}  # fmt: skip
+"""Files of an earlier export that a new one may drop."""
 MAX_JSON_BYTES = 16 * 2**20
 REPLACED = ".replaced"
 """The end of a checkpoint's name while another of its step takes its place."""
@@ -79,3 +98,43 @@ def refuse_several(folder: Path) -> None:
             f"{folder} holds {several(len(runs), 'run')}",
             help=f"name one: {listed(map(str, runs), limit=400)}",
         )
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """Yield a new folder that replaces an earlier export at ``folder`` if no error is raised."""
+    folder = folder.absolute()
+    fresh = folder.parent / f".{folder.name}.{os.getpid()}.new"
+    with durable.writing(folder, elsewhere=ELSEWHERE):
+        durable.make_folder(folder.parent)
+        try:
+            durable.remove(fresh)
+            fresh.mkdir()
+            yield fresh
+            _refuse_to_lose(folder, fresh)
+            durable.sync_all(fresh)
+            old = fresh.with_suffix(".old")
+            shutil.rmtree(old, ignore_errors=True)
+            if is_taken(folder):
+                folder.rename(old)
+            durable.rename(fresh, folder)
+            shutil.rmtree(old, ignore_errors=True)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _refuse_to_lose(folder: Path, fresh: Path) -> None:
+    if not is_taken(folder):
+        return
+    if not is_folder(folder):
+        raise UsageError(f"{folder} is a file", help="name a new folder")
+    new = {path.name for path in fresh.iterdir()} | EXPORTED
+    strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
+    if strangers:
+        names = ", ".join(strangers[:3])
+        raise UsageError(
+            f"{folder} exists and holds {names}", help="move that away, or name a new folder"
+        )
+    # A tokenizer's folder has only names that an export has, and yet it is none.
+    if any(folder.iterdir()) and not any(is_taken(folder / name) for name in SIGNS):
+        raise UsageError(f"{folder} exists and holds no exported model", help="name a new folder")

@@ -30,8 +30,14 @@ def keys(
 ) -> dict[str, str]:
     """Keys without prefix of the weights that the layout has; ``named`` overrides its names."""
     numbers, known = weight_numbers(encoder), {**family.names, **named}
-    placed = {name: _key(known, numbers, name) for name in names}
-    return {name: key for name, key in placed.items() if key is not None}
+    placed = dict[str, str]()
+    for name in names:
+        pattern, number = _pattern(name)
+        module, _, leaf = pattern.rpartition(".")
+        if pattern in known or module in known:
+            key = known[pattern] if pattern in known else f"{known[module]}.{leaf}"
+            placed[name] = key.format(n=numbers[int(number)] if number else "")
+    return placed
 
 
 def by_key(family: Family, placed: Mapping[str, str]) -> dict[str, list[str]]:
@@ -49,15 +55,6 @@ def _pattern(name: str) -> tuple[str, str]:
     """A name with ``{n}`` in place of the layer's number, and that number or nothing."""
     number = re.search(r"\.(\d+)\.", name)
     return (name.replace(f".{number[1]}.", ".{n}.", 1), number[1]) if number else (name, "")
-
-
-def _key(known: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str | None:
-    pattern, number = _pattern(name)
-    module, _, leaf = pattern.rpartition(".")
-    key = known.get(pattern)
-    if key is None and module in known:
-        key = f"{known[module]}.{leaf}"
-    return key and key.format(n=numbers[int(number)] if number else "")
 
 
 def prefix_key(family: Family, chosen: HfClass, name: str, key: str) -> str:

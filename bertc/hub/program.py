@@ -1,6 +1,6 @@
 """Translation of a Hugging Face configuration to a program."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def to_program(
     if any(is_file(tokenizer_folder(folder) / name) for name in FILE_NAMES):
         lower = read.lower if read else True
         vocabulary = TokenizerFile(path=str(tokenizer), lower=lower, size=config.vocab_size)
-    settings = _network(family, config, text, "pooler" in parts, longest) | {
+    settings = _network(family, config, text, parts, longest) | {
         "vocab": vocabulary,
         "recipe": family.recipe,
     }
@@ -70,7 +70,7 @@ def to_program(
 
 
 def _network(
-    family: Family, config: HfConfig, text: tuple[Pretraining, ...], pooler: bool, longest: Any
+    family: Family, config: HfConfig, text: tuple[Pretraining, ...], parts: Set[str], longest: Any
 ) -> dict[str, Any]:
     """Settings of the network, and of its rows: of a task as long as its tokenizer says."""
     stated = isinstance(longest, int) and longest >= SHORTEST_ROW
@@ -80,7 +80,7 @@ def _network(
         for kind, said in family.poolers.items()
         if all(getattr(config, name) == value for name, value in said.items())
     )
-    pools = pooler or any(one.states.pooled for one in text)
+    pools = "pooler" in parts or any(one.states.pooled for one in text)
     return {
         **config.settings(),
         "pooler": next(kinds, next(iter(family.poolers))) if pools else False,

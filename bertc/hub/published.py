@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from bertc.base.diagnostics import MissingInputError
 from bertc.base.storage.paths import is_folder, is_taken
@@ -49,7 +50,7 @@ def fetch_weights(folder: Path) -> None:
         return
     name = hub_name(place[0])
     for patterns in (SAFE, PICKLED):
-        _download(name, place[3], patterns, cache_folder=folder.parents[2])
+        _download(name, place[3], patterns, cache_dir=folder.parents[2])
         if _has_weights(folder):
             return
     raise MissingInputError(
@@ -70,7 +71,7 @@ def _named(path: str) -> tuple[str, str] | None:
 @cache
 def _snapshot(name: str, revision: str) -> Path | str:
     """Settings and tokenizer of a model in the cache, or the reason why they are not there."""
-    known = _download(name, revision, SMALL, cached=True)  # so a name stays at one commit
+    known = _download(name, revision, SMALL, local_files_only=True)  # so a name stays at one commit
     if isinstance(known, Path) and is_taken(network_folder(known) / "config.json"):
         words = tokenizer_folder(known)  # there or not, as other programs may have fetched them
         if any(is_taken(words / name) for name in FILE_NAMES):
@@ -78,22 +79,15 @@ def _snapshot(name: str, revision: str) -> Path | str:
     return _download(name, revision, SMALL)
 
 
-def _download(
-    name: str,
-    revision: str,
-    patterns: Sequence[str],
-    cached: bool = False,
-    cache_folder: Path | None = None,
-) -> Path | str:
+def _download(name: str, revision: str, patterns: Sequence[str], **ways: Any) -> Path | str:
     """The folder of a revision with such files, or the reason why it is not there."""
     from huggingface_hub import constants, errors, snapshot_download
 
     offline = constants.HF_HUB_OFFLINE
     try:
         folder = snapshot_download(
-            name, revision=revision, cache_dir=cache_folder, etag_timeout=_SECONDS_TO_ANSWER,
-            allow_patterns=[*patterns], ignore_patterns=[*UNREAD],
-            local_files_only=cached or offline,
+            name, revision=revision, etag_timeout=_SECONDS_TO_ANSWER, allow_patterns=[*patterns],
+            ignore_patterns=[*UNREAD], **{"local_files_only": offline, **ways},
         )  # fmt: skip
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, ValueError):
         return "the hub has no such public model or revision; HF_TOKEN opens private ones"

@@ -11,7 +11,7 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import parse_json, read_bytes, read_json, shown
-from bertc.hub.folders import RESOLVED, SENTENCES, read_network
+from bertc.hub.folders import ENCODER, MODULES, RESOLVED, SENTENCES, SETTINGS, read_network
 from bertc.hub.token_vectors import CHAINS, DENSE, LENGTHS, of_tokens, pylate_settings, refused
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
@@ -24,9 +24,6 @@ from bertc.text.tokenizers.reading import network_folder, tokenizer_folder
 
 LONGEST_TEXT = 1 << 14
 """Maximum tokens of a text if positions set no limit."""
-MODULES, ENCODER = "modules.json", "sentence_bert_config.json"
-SETTINGS = "config_sentence_transformers.json"
-SENTENCE_FILES = frozenset({MODULES, ENCODER, SETTINGS, "1_Pooling", "2_Normalize", DENSE})
 OF_TASKS = ("pooling", "normalise", "longest", "prompt")
 """Arguments of a task that embeds."""
 _MOST_BYTES, _UNLIMITED = 2**20, 10**6

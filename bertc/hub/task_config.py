@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from bertc.base.diagnostics import BertcError, DataError
 from bertc.base.storage.plain_file import read_json, shown, shown_name
 from bertc.hub.config import MAX_BYTES, with_scores
-from bertc.hub.families.config import HfConfig
+from bertc.hub.families.config import HfConfig, place_of_cls
 from bertc.hub.families.family import Family, HfClass, TaskClass
 from bertc.hub.keys import OF_HEADS, part_of
 from bertc.hub.leaving.target import ACTIVATIONS
@@ -155,7 +155,7 @@ def named_classes(path: Path) -> list[str]:
 def _cls(folder: Path) -> str:
     """The place of [CLS] in rows of a folder's tokenizer, first or last; empty if unknown."""
     with suppress(BertcError):
-        return "last" if vocabulary_of(folder, 0).cls_last else "first"
+        return place_of_cls(vocabulary_of(folder, 0))
     return ""
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage import durable
 from bertc.base.storage.plain_file import shown_name
-from bertc.hub.folder import ELSEWHERE
+from bertc.hub.folders import ELSEWHERE
 
 MOST_NAMED = 5
 FLOATS = ("F32", "F16", "BF16")

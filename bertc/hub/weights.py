@@ -1,21 +1,28 @@
-"""The weights of a Hugging Face folder: files of safetensors, or of pickled tensors alone."""
+"""The weights of a Hugging Face folder: files of safetensors, or of pickled tensors alone.
 
+Of the latter some are checkpoints of Composer, in which ModernBERT, Ettin and mmBERT were trained.
+"""
+
+import datetime
 import pickle
 import re
 import warnings
 import zipfile
 from collections.abc import Collection, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError, listed
-from bertc.base.storage.paths import is_file
+from bertc.base.storage.paths import is_file, is_folder
 from bertc.base.storage.plain_file import read_json, refuse_pointer, shown, shown_name
-from bertc.hub import composer, families
+from bertc.hub import families
 from bertc.hub.families.family import Family
 from bertc.hub.keys import ANGLES, BUFFERS, of_encoder, plain, prefixes
 from bertc.hub.tensors import Entry, read_header, read_tensors, refuse_no_numbers
@@ -24,6 +31,11 @@ SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 """Names of weights in published folders, the first that is there is read."""
 MAX_INDEX_BYTES = 64 * 2**20
 NAMED = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_BATCH = re.compile(r"ba(\d+)")
+_WRAPPED = re.compile(r"^(module|model)\.|_orig_mod\.|_fsdp_wrapped_module\.")
+_OURS = re.compile(r"^bert\.(encoder\.(?=layers\.))?")
+"""In AnswerDotAI/ModernBERT src/bert_layers/model.py; ``model.`` in transformers."""
+_OF_FLEX = "bert.encoder.layers.0.attn.Wqkv.weight"
 
 
 @dataclass(frozen=True)
@@ -97,7 +109,7 @@ def open_layout(folder: Path, family: Family) -> Stored:
 
 def checkpoint_notes(folder: Path) -> tuple[str, ...]:
     """Lines on the training of a folder whose weights are a checkpoint of Composer."""
-    if composer.checkpoint_in(folder) is None:
+    if _checkpoint_in(folder) is None:
         return ()
     path, _ = _files(folder)
     return _unpickle(path)[1] if path.suffix == ".pt" else ()
@@ -111,7 +123,7 @@ def _files(folder: Path) -> tuple[Path, list[Path]]:
             return folder / name, [folder / name]
         if is_file(index):
             return index, _parts(index)
-    if checkpoint := composer.checkpoint_in(folder):
+    if checkpoint := _checkpoint_in(folder):
         return checkpoint, [checkpoint]
     there = listed(sorted(path.name for path in folder.iterdir()))
     help = f"name a folder that has one, or rename weights of PyTorch; there are {there}"
@@ -166,7 +178,7 @@ def _unpickle(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
             with zipfile.ZipFile(path) as file:  # packed, a small file can fill the memory
                 if any(member.compress_type != zipfile.ZIP_STORED for member in file.infolist()):
                     raise damaged
-        known = composer.known_types() if path.suffix == ".pt" else nullcontext()
+        known = _known_types() if path.suffix == ".pt" else nullcontext()
         with warnings.catch_warnings(action="ignore"), known:
             loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except pickle.UnpicklingError as error:
@@ -191,7 +203,7 @@ def _unpickle(path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
         raise damaged from None
     if not isinstance(loaded, Mapping):
         raise damaged
-    weights, notes = composer.weights_of(loaded), composer.progress_of(loaded)
+    weights, notes = _weights_of(loaded), _progress_of(loaded)
     if not all(map(_is_dense, weights.values())):
         raise damaged
     return {str(name): tensor.detach() for name, tensor in weights.items()}, notes
@@ -202,3 +214,40 @@ def _is_dense(tensor: object) -> bool:
     if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_meta:
         return False
     return tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()
+
+
+def _checkpoint_in(folder: Path) -> Path | None:
+    """The checkpoint of a folder after most batches; None if it has none."""
+    files = sorted(folder.glob("*-rank0.pt")) if is_folder(folder) else []
+    return max(files, key=lambda file: int((_BATCH.findall(file.name) or [-1])[-1]), default=None)
+
+
+def _known_types() -> AbstractContextManager[None]:
+    """Allow the types that Composer saves beside tensors: times, versions, states of numpy."""
+    dates = [getattr(datetime, name) for name in ("timedelta", "datetime", "date", "timezone")]
+    arrays: list[Any] = [np.ndarray, np.dtype, type(np.dtype(np.uint32))]
+    make: Any = np.empty(0).__reduce__()[0]
+    named = [(make, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]
+    return torch.serialization.safe_globals([*dates, TorchVersion, *arrays, *named])
+
+
+def _weights_of(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The weights of a checkpoint by the names of today's ModernBERT, or as they are."""
+    if not isinstance(state := content.get("state"), Mapping):
+        return content
+    if not isinstance(model := state.get("model"), Mapping):
+        return content
+    plain = {_WRAPPED.sub("", str(name)): tensor for name, tensor in model.items()}
+    if _OF_FLEX not in plain:
+        return plain
+    return {_OURS.sub("model.", name): tensor for name, tensor in plain.items()}
+
+
+def _progress_of(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """A line on how far the training was, where a checkpoint says it."""
+    state = content.get("state")
+    time = state.get("timestamp") if isinstance(state, Mapping) else None
+    time = time.get("Timestamp", time) if isinstance(time, Mapping) else {}
+    counts = [(name, time.get(unit)) for unit, name in (("batch", "batches"), ("token", "tokens"))]
+    said = [f"{count:,} {name}" for name, count in counts if isinstance(count, int) and count]
+    return (f"its training was at {' and '.join(said)}; the moments stay behind",) if said else ()

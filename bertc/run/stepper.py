@@ -23,8 +23,8 @@ from bertc.cost.planning.plan import Machine, Plan
 from bertc.cost.planning.schedules import rate
 from bertc.hub.config import hf_config
 from bertc.hub.families import family_for
+from bertc.hub.families.config import Wordless
 from bertc.hub.families.family import Family, Obstacle, transformer
-from bertc.hub.families.tokens import Wordless
 from bertc.hub.networks import alone
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.network import Network

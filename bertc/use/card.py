@@ -11,13 +11,12 @@ from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken, without_folders
 from bertc.base.storage.plain_file import read_text
 from bertc.hub.families.family import Obstacle
-from bertc.hub.folders import checkpoint_at
+from bertc.hub.folders import MODULES, checkpoint_at
 from bertc.hub.leaving.adapter_folder import ADAPTER
 from bertc.hub.leaving.exporting import CODE, Exported, scores_next
 from bertc.hub.leaving.target import target_of
 from bertc.hub.networks import alone
 from bertc.hub.published import hub_name
-from bertc.hub.sentences import MODULES
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
@@ -33,6 +32,8 @@ from bertc.text.vocab.vocabulary import vocabulary_of
 
 _SPEC_LINES, _TEXTS, _SCORES, MOST_BYTES = 16, 6, 10, 2**20
 UNLICENSED = "# license: to fill in, as apache-2.0; it has to fit the texts and the base model"
+FOLDER = '"FOLDER"'
+"""What a card loads if nobody knows where its folder will be."""
 _PIPELINES = {
     "ForMaskedLM": "fill-mask", "ForSequenceClassification": "text-classification",
     "ForTokenClassification": "token-classification", "ForQuestionAnswering": "question-answering",
@@ -41,17 +42,11 @@ _PIPELINES = {
 
 
 def export_with_card(
-    run: Path,
-    to: Path,
-    pooling: str = "",
-    step: int = 0,
-    called: str = '"FOLDER"',
-    *,
-    code: bool = False,
+    run: Path, to: Path, pooling: str = "", step: int = 0, name: str = FOLDER, *, code: bool = False
 ) -> Exported:
     """Export a run, with a card of at most 60 lines; a model folder has none.
 
-    The weights are those after ``step`` steps, 0: the newest; the card loads them as ``called``.
+    The weights are those after ``step`` steps, 0: the newest; the card loads them as ``name``.
     With ``code``, and where no layout fits, the folder has the program's own classes.
     """
     resolved, tensors = runs.model_after(run, step)
@@ -65,7 +60,7 @@ def export_with_card(
         exported = replace(exported, notes=(*exported.notes, *fitted))
     else:
         exported = runs.export_run(run, to, pooling, step)
-    return _with_card(folder, exported, step, called) if is_taken(folder.resolved) else exported
+    return _with_card(folder, exported, step, name) if is_taken(folder.resolved) else exported
 
 
 def revisions(run: Path, named: str, branch: bool) -> dict[str, int]:

@@ -75,7 +75,14 @@ def filled(model: Model, vocab: Vocabulary, text: str, top: int = 5, language: s
             "this run learned to detect replaced tokens, not to predict masked ones",
             help="a run with a generator, or one that learned mlm",
         )
-    reader = _Reader(model, vocab, _tongue(model, language))
+    known = model.resolved.encoder.languages
+    if language and language not in known:
+        raise UsageError(
+            f"the model does not know {language} as a language",
+            help=f"it knows {', '.join(known)}" if known else "it has no languages: leave it out",
+        )
+    # Without a language it is the index after the last.
+    reader = _Reader(model, vocab, known.index(language) if language else len(known))
     end = filler.fills == "end"
     ids, places = (_beginning(vocab, text), [0]) if end else _encode(vocab, text)
     masks: list[tuple[Candidate, ...]] = []
@@ -85,23 +92,12 @@ def filled(model: Model, vocab: Vocabulary, text: str, top: int = 5, language: s
         scores_mv = scores_mw[:, : vocab.size]  # rows that only fill the table are no tokens
         masks += [_best(vocab, row_v, top) for row_v in scores_mv.softmax(dim=1)]
     guessed = model.resolved.stages[-1].learner(filler).role == "sampled"
-    notes, known = [], model.resolved.encoder.languages
+    notes = []
     if masks and guessed:
         notes.append("the generator predicts the masks; the encoder reads its guesses")
     if known and not language:
         notes.append(f"read without a language; set --language to one of {', '.join(known)}")
     return Filled(text, tuple(masks), tuple(notes))
-
-
-def _tongue(model: Model, language: str) -> int:
-    """The index of a language; without one, the index after the last."""
-    known = model.resolved.encoder.languages
-    if language and language not in known:
-        raise UsageError(
-            f"the model does not know {language} as a language",
-            help=f"it knows {', '.join(known)}" if known else "it has no languages: leave it out",
-        )
-    return known.index(language) if language else len(known)
 
 
 def _encode(vocabulary: Vocabulary, text: str) -> tuple[list[int], list[int]]:
@@ -181,14 +177,11 @@ class _Reader:
 
 
 def _best(vocabulary: Vocabulary, probabilities_v: Tensor, top: int) -> tuple[Candidate, ...]:
+    """The likeliest tokens as text; special ones and partial characters as they are spelled."""
     values, ids = probabilities_v.topk(min(top, len(probabilities_v)))
-    return tuple(
-        Candidate(_readable(vocabulary, token_id), value)
-        for token_id, value in zip(ids.tolist(), values.tolist(), strict=True)
-    )
-
-
-def _readable(vocabulary: Vocabulary, token_id: int) -> str:
-    """The token as text; special tokens and partial characters as they are spelled."""
-    text = str(vocabulary.tokenizer.decode([token_id])).strip()
-    return text if text and "\ufffd" not in text else vocabulary.readable(token_id)
+    best = []
+    for token_id, value in zip(ids.tolist(), values.tolist(), strict=True):
+        text = str(vocabulary.tokenizer.decode([token_id])).strip()
+        readable = text if text and "\ufffd" not in text else vocabulary.readable(token_id)
+        best.append(Candidate(readable, value))
+    return tuple(best)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bertc.base.diagnostics import DataError
+from bertc.hub.families.config import ClsPlace
 from bertc.hub.families.family import Obstacle, first_of
 from bertc.hub.leaving.target import beyond_last
 from bertc.ir.learning import answer
@@ -43,15 +44,15 @@ class Graph(nn.Module):
     """The main network with heads, as a function of integer tensors (b, s).
 
     With tasks it computes their scores alone, and of the last layer no more than they read. Else
-    last hidden states, the pooled state, and the scores of ``heads``. ``cls_last``: [CLS] is the
-    last token of a text, not the first.
+    last hidden states, the pooled state, and the scores of ``heads``. ``cls`` is the place of
+    [CLS] in a text.
     """
 
     def __init__(
-        self, model: Model, heads: tuple[Objective, ...], *, states: bool, cls_last: bool
+        self, model: Model, heads: tuple[Objective, ...], cls: ClsPlace, *, states: bool
     ) -> None:
         super().__init__()
-        self.model, self.heads, self.states, self.cls_last = model, heads, states, cls_last
+        self.model, self.heads, self.cls, self.states = model, heads, cls, states
         body = model.encoder.node
         self.pooled = states and body.pooler and "pooler" not in model.untrained
         self.narrow = not (states or body.pooled.of_rows) and all(h.states.pooled for h in heads)
@@ -84,7 +85,7 @@ class Graph(nn.Module):
     ) -> tuple[Tensor, ...]:
         """All outputs, in fp32; ``attention_mask`` is 1 at tokens, 0 at the padding after them."""
         first_b1 = torch.zeros_like(input_ids[:, :1])
-        if self.cls_last:
+        if self.cls == "last":
             first_b1 = attention_mask.sum(1, keepdim=True) - 1
         reading = EncoderInputs(
             input_ids, token_type_ids, attention_mask.bool(), language_ids=language_ids,
@@ -150,14 +151,14 @@ def _output(term: Objective) -> Output:
     return Output(term.head_name, ("batch", "length", "token"))
 
 
-def graph_of(model: Model, *, heads: bool = True, cls_last: bool = False) -> Graph:
+def graph_of(model: Model, cls: ClsPlace = "first", *, heads: bool = True) -> Graph:
     """The graph of the last stage: its tasks, or states and, with ``heads``, scores of tokens."""
     stage = model.resolved.stages[-1]
     if stage.tasks:
-        return Graph(model.eval(), stage.tasks, states=False, cls_last=cls_last)
+        return Graph(model.eval(), stage.tasks, cls, states=False)
     terms = [t for t in token_terms(model.resolved) if t.head_name not in model.untrained]
     results = {term.head_name: term for term in terms} if heads else {}
-    return Graph(model.eval(), (*results.values(),), states=True, cls_last=cls_last)
+    return Graph(model.eval(), (*results.values(),), cls, states=True)
 
 
 def token_terms(resolved: Resolved) -> Iterator[Objective]:

@@ -43,7 +43,14 @@ def read_order(
         )
     with watching(AGAIN) as watched:
         corpus = read_text(folder, resolved, cache or cache_folder(), watched)
-        documents = _documents(corpus)
+
+        @lru_cache(64)
+        def documents(stage: int, source: int, shard: int) -> list[int]:
+            data = corpus.stages[stage]
+            assert isinstance(data, StageData), "its rows are listed"
+            tokens = data.train_sources[source].copies[0].shards[shard].opened()
+            return [int(start) for start in tokens.sentences[tokens.documents].tolist()]
+
         names = {
             text: text.corpus.path if isinstance(text.corpus, Prepared) else known.facts["name"]
             for text, known in corpus.tokenised.items()
@@ -54,17 +61,6 @@ def read_order(
                 write(json.dumps(line) + "\n")
             watched.advance(1)
         watched.end()
-
-
-def _documents(corpus: PreparedCorpus) -> DocumentStarts:
-    @lru_cache(64)
-    def starts(stage: int, source: int, shard: int) -> list[int]:
-        data = corpus.stages[stage]
-        assert isinstance(data, StageData), "its rows are listed"
-        tokens = data.train_sources[source].copies[0].shards[shard].opened()
-        return [int(start) for start in tokens.sentences[tokens.documents].tolist()]
-
-    return starts
 
 
 def _lines(

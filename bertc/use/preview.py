@@ -17,11 +17,9 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
 from bertc.learn.objectives import MicroBatch, RowView, corrupt, mask_key, tensors_of
 from bertc.learn.step.feed import to_inputs, vocab_tensors
-from bertc.machine.display import watching
-from bertc.machine.signals import AGAIN
-from bertc.run.evaluation.held_out import named
+from bertc.machine import display, signals
+from bertc.run.evaluation import held_out, word_networks
 from bertc.run.evaluation.open_run import read_text
-from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.records.folder import RunFolder
 from bertc.tasks.corpus import prepare
 from bertc.tasks.examples.task import TaskBatch, TaskData, TaskSet, cut, gather
@@ -41,7 +39,7 @@ LEGEND = (
 )
 
 WIDTH = 100
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+BOLD, PLAIN = "\x1b[1m{}\x1b[0m", "{}"
 RELATED = ("text", "positive", "negative")
 """The rows of an example of a task that embeds."""
 
@@ -62,11 +60,12 @@ def preview(
     if step is not None and step >= resolved.steps:
         raise UsageError(f"step {step:,} is none of {resolved.steps:,}, the first of which is 0")
     where = cache or cache_folder()
-    with watching(AGAIN) as watched:
+    with display.watching(signals.AGAIN) as watched:
         if run:
             corpus = read_text(RunFolder(run), resolved, where, watched)
         else:
-            corpus = prepare(resolved, where, watched, TrainedNetworks(resolved.run.device))
+            judges = word_networks.TrainedNetworks(resolved.run.device)
+            corpus = prepare(resolved, where, watched, judges)
     shown = resolved.stages if step is None else (resolved.stage_at(step),)
     parts = [LEGEND] if any(isinstance(stage, TextStage) for stage in shown) else []
     for stage in shown:
@@ -77,17 +76,17 @@ def preview(
             parts += _examples(data, examples, None if step is None else at)
         else:
             parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
-            parts += _rows(resolved, stage, data, slice(0, examples), at, color)
+            parts += _rows(resolved, stage, data, slice(0, examples), at, BOLD if color else PLAIN)
     return "\n\n".join(parts)
 
 
 def _rows(
-    resolved: Resolved, stage: Stage, data: TextData, rows: slice, at: int, color: bool
+    resolved: Resolved, stage: Stage, data: TextData, rows: slice, at: int, style: str
 ) -> list[str]:
     """Rows of a batch of text, as the model reads them in training."""
     device, batch = torch.device("cpu"), data.train(at, rows)
     vocab, inputs = vocab_tensors(data.vocabulary, device), to_inputs(batch, device)
-    tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
+    tongues = [held_out.named(resolved.languages, *pair) for pair in batch.languages.tolist()]
     titles = [
         escaped(f"row {number}" + (f" ({name})" if resolved.languages else ""))
         for number, name in enumerate(tongues)
@@ -99,7 +98,7 @@ def _rows(
             direction, inputs, vocab, mask_key(resolved.run.seed), part_over(stage, at)
         )
         for row in numbers:
-            drawn = direction, data.vocabulary, micro_batch, batch, row, color
+            drawn = direction, data.vocabulary, micro_batch, batch, row, style
             texts[row] = _row_text(titles[row], *drawn)
     return [texts[row] for row in sorted(texts)]
 
@@ -168,7 +167,7 @@ def _row_text(
     micro_batch: MicroBatch,
     batch: RawBatch,
     row: int,
-    color: bool,
+    style: str,
 ) -> str:
     """A row as text: a paragraph per segment of each example, then the targets of each term."""
     # Networks after a sampled one read its guesses, so the first inputs are shown.
@@ -181,11 +180,10 @@ def _row_text(
     beside: dict[int, str] = {}
     for tensors, targets in terms:
         for at, turn in tensors.turns(targets, micro_batch, row).items():
-            beside[at] = f"«{turn}→{view.token(view.seen[at])}»"
+            beside[at] = style.format(f"«{turn}→{view.token(view.seen[at])}»")
         for at in tensors.marks(targets, row):
-            beside[at] = f"«{view.token(view.seen[at])}→{view.token(view.original[at])}»"
-    if color:
-        beside = {at: f"{_BOLD}{word}{_PLAIN}" for at, word in beside.items()}
+            asked = f"«{view.token(view.seen[at])}→{view.token(view.original[at])}»"
+            beside[at] = style.format(asked)
     starts = [start for start in batch.starts[row].tolist() if start < stage.seq]
     backward = ", read from its end to its beginning" if batch.backward[row] else ""
     packed = f", {several(len(starts), 'example')}" if stage.pack else ""

@@ -8,7 +8,6 @@ import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from bertc.base.diagnostics import BertcError, CannotWriteError, MissingInputError, UsageError
 from bertc.base.storage import durable
@@ -16,7 +15,7 @@ from bertc.base.storage.paths import is_file
 from bertc.base.storage.place import FolderAt
 from bertc.base.storage.plain_file import read_text
 from bertc.cost.units import bytes_text
-from bertc.hub.folder import EXPORTED
+from bertc.hub.folders import EXPORTED
 from bertc.hub.published import NAME
 from bertc.use.card import MOST_BYTES, UNLICENSED, export_with_card
 
@@ -93,21 +92,16 @@ def _send(folder: Path, where: Destination) -> None:
                 f"--private: {where.name} is on the hub already, and public",
                 help=f"make it private at {constants.ENDPOINT}/{where.name}/settings",
             )
-        _keep_licence(folder / "README.md", there.card_data)
+        card, names = folder / "README.md", ("license", "license_name", "license_link")
+        known = {name: value for name in names if (value := getattr(there.card_data, name, None))}
+        if "license" in known and is_file(card):  # that was filled in on the hub
+            lines = "\n".join(f"{name}: {json.dumps(value)}" for name, value in known.items())
+            text = read_text(card, MOST_BYTES).replace(UNLICENSED, lines, 1)
+            durable.replace(card, text.encode())
         api.upload_folder(
             repo_id=where.name, folder_path=folder, revision=where.branch,
             delete_patterns=[*EXPORTED - {"README.md"}], commit_message="Exported by bertc",
         )  # fmt: skip
-
-
-def _keep_licence(card: Path, there: Any) -> None:
-    """Put the licence that was filled in on the hub into the card to be sent."""
-    names = ("license", "license_name", "license_link")
-    known = {name: value for name in names if (value := getattr(there, name, None))}
-    if "license" in known and is_file(card):
-        lines = "\n".join(f"{name}: {json.dumps(value)}" for name, value in known.items())
-        text = read_text(card, MOST_BYTES).replace(UNLICENSED, lines, 1)
-        durable.replace(card, text.encode())
 
 
 def _refusal(error: Exception, where: Destination) -> CannotWriteError:

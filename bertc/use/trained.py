@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertc.base.diagnostics import UsageError
-from bertc.hub.folder import replacing
+from bertc.hub.families.config import place_of_cls
+from bertc.hub.folders import replacing
 from bertc.hub.leaving.exporting import save_tokenizer
 from bertc.ir.learning.answer import Choice, Labels, Score, Several, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Classify
@@ -27,7 +28,6 @@ from bertc.run.models.loading import transformer_of
 from bertc.run.models.vectors import batch_of_rows, embed
 from bertc.run.records.calibration import fit_of_head
 from bertc.tasks.examples.encode import encode
-from bertc.tasks.examples.task_rows import template_of
 from bertc.tasks.layouts import example
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
 from bertc.use.attention import AttentionMaps, see_maps
@@ -110,7 +110,7 @@ class Trained(Model):
         Raises:
             DataError: if no graph for rows of any length can say it; names the setting.
         """
-        graph = graph_of(self, cls_last=template_of(self.tokenizer.vocabulary).last)
+        graph = graph_of(self, place_of_cls(self.tokenizer.vocabulary))
         graph.refuse_unsayable()
         return graph
 

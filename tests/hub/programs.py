@@ -9,7 +9,7 @@ import torch
 
 from bertc.base.diagnostics import DataError
 from bertc.check.passes import resolve
-from bertc.hub.families.tokens import Wordless
+from bertc.hub.families.config import Wordless
 from bertc.ir.learning.objective import Mlm, Nsp, Objective, Sbo, Sop, Term
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program, StageGiven

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from bertc.base.diagnostics import DataError
-from bertc.hub.families.tokens import Wordless
+from bertc.hub.families.config import Wordless
 from bertc.hub.leaving.adapter_folder import export_adapter, merged
 from bertc.ir.methods.adapter import Lora
 from bertc.ir.program.model import model_weights, trained_names

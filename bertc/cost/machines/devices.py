@@ -54,8 +54,7 @@ def device_named(name: str, processes: int = 1) -> Device:
 
 
 def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> Device:
-    share = {} if known else {"product_share": accelerators.PRODUCTS_OF_A_STEP}
-    numbers: dict[str, Any] = {**share}
+    numbers: dict[str, Any] = {}
     for figure in figures:
         key, _, text = figure.partition("=")
         if key.strip() not in UNITS:
@@ -85,7 +84,8 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
         )
     return Device(
         name=title, kind="cuda", launch_seconds=accelerators.LAUNCH_SECONDS,
-        source="as on an A100; the figures of the device were given", **numbers,
+        source="as on an A100; the figures of the device were given",
+        **{"product_share": accelerators.PRODUCTS_OF_A_STEP, **numbers},
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from bertc.base.diagnostics import MachineError
-from bertc.cost.execution import FP32
+from bertc.cost.execution import FP32, DeviceBudget
 from bertc.cost.planning.world import ALONE, Layout, Strategy, World
 from bertc.ir.base import DeviceKind
 from bertc.ir.learning.optimizer import moments_of
@@ -172,14 +172,11 @@ def _can_compile(resolved: Resolved) -> bool:
 
 
 def choose_fit(
-    stage: Stage,
-    setting: Literal["auto", "on", "off"],
-    device: DeviceKind,
-    with_activations: int,
-    recomputed: Callable[[], int],
+    stage: Stage, budget: DeviceBudget, with_activations: int, recomputed: Callable[[], int]
 ) -> Fit:
     """Choose between the most examples that fit ``with_activations`` and with these recomputed."""
-    enough = stage.microbatch or min(stage.batch, -(-EFFICIENT_TOKENS[device] // stage.seq))
+    efficient, setting = EFFICIENT_TOKENS[budget.device], budget.recompute
+    enough = stage.microbatch or min(stage.batch, -(-efficient // stage.seq))
     if setting == "on" or (setting == "auto" and with_activations < enough):
         most = recomputed()
         if setting == "on" or most > with_activations:

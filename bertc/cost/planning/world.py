@@ -51,13 +51,7 @@ class Layout(NamedTuple):
     @property
     def shards(self) -> int:
         """The number of parts that the state is cut into."""
-        match self.strategy:
-            case "single" | "ddp":
-                return 1
-            case "fsdp":
-                return self.world.size
-            case "hsdp":
-                return self.world.per_host
+        return {"fsdp": self.world.size, "hsdp": self.world.per_host}.get(self.strategy, 1)
 
     @property
     def sharded(self) -> bool:

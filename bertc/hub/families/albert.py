@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 from bertc.hub.families import bert, config
 from bertc.hub.families.family import Candidate, Family, TaskHeads, hf_class, weight_numbers
-from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import ShareMap, scheme_of
@@ -40,7 +39,7 @@ class HfAlbert(config.HfConfig):
         return super().settings() | {"embedding": self.embedding_size, "share": share}
 
     @classmethod
-    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    def values(cls, encoder: Encoder, tokens: config.Tokens) -> dict[str, Any]:
         numbers, layers = weight_numbers(encoder), len(encoder.layers)
         groups = [numbers[owner] for owner in encoder.attention_owner]
         narrower = min(USUAL_EMBEDDING, encoder.hidden // 2)
@@ -48,7 +47,7 @@ class HfAlbert(config.HfConfig):
         return {
             **super().values(encoder, tokens), "embedding_size": width,
             "num_hidden_groups": len(numbers) if groups == _groups(layers, len(numbers)) else 1,
-            "inner_group_num": 1, **ends(tokens),
+            "inner_group_num": 1, **config.ends(tokens),
         }  # fmt: skip
 
 
@@ -75,9 +74,7 @@ ALBERT = Family(
     names={
         **bert.EMBEDDINGS,
         "encoder.embeddings.project": "encoder.embedding_hidden_mapping_in",
-        "encoder.attention.{n}.query": f"{LAYER}.attention.query",
-        "encoder.attention.{n}.key": f"{LAYER}.attention.key",
-        "encoder.attention.{n}.value": f"{LAYER}.attention.value",
+        **bert.attention_keys(f"{LAYER}.attention.{{part}}"),
         "encoder.attention.{n}.output": f"{LAYER}.attention.dense",
         "encoder.attention.{n}.norm": f"{LAYER}.attention.LayerNorm",
         "encoder.ffn.{n}.inner": f"{LAYER}.ffn",

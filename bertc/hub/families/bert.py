@@ -6,6 +6,15 @@ from bertc.hub.families.config import ABSOLUTE, HfConfig
 from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
 from bertc.ir.vocabulary import WordPiece
 
+
+def attention_keys(key: str) -> dict[str, str]:
+    """Keys of the maps of queries, keys and values: one for all, or by ``part`` or ``letter``."""
+    return {
+        f"encoder.attention.{{n}}.{part}": key.format(n="{n}", part=part, letter=part[0])
+        for part in ("query", "key", "value")
+    }
+
+
 EMBEDDINGS = {
     "encoder.embeddings.token": "embeddings.word_embeddings",
     "encoder.embeddings.position": "embeddings.position_embeddings",
@@ -14,9 +23,7 @@ EMBEDDINGS = {
 }
 BODY = {
     **EMBEDDINGS,
-    "encoder.attention.{n}.query": "encoder.layer.{n}.attention.self.query",
-    "encoder.attention.{n}.key": "encoder.layer.{n}.attention.self.key",
-    "encoder.attention.{n}.value": "encoder.layer.{n}.attention.self.value",
+    **attention_keys("encoder.layer.{n}.attention.self.{part}"),
     "encoder.attention.{n}.output": "encoder.layer.{n}.attention.output.dense",
     "encoder.attention.{n}.norm": "encoder.layer.{n}.attention.output.LayerNorm",
     "encoder.ffn.{n}.inner": "encoder.layer.{n}.intermediate.dense",

@@ -1,22 +1,23 @@
-"""Network settings of a ``config.json``, with BertConfig's names; defaults of transformers 5.23."""
+"""Network settings of a ``config.json``, with BertConfig's names; defaults of transformers 5.23.
+
+And a vocabulary as an export needs it.
+"""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bertc.base.storage.plain_file import shown_name
-from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Normal, Probability, TableRows, Width
-from bertc.ir.network.attention import FullAttention
+from bertc.ir.network import attention, ffn, head, layer, norm, sharing
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.ffn import Activation
-from bertc.ir.network.head import TransformHead
-from bertc.ir.network.layer import Dropout
-from bertc.ir.network.norm import Epsilon, PostNorm
 from bertc.ir.network.positions import LearnedPositions, TablePositions
-from bertc.ir.network.sharing import ShareNone
 from bertc.ir.program.settings import Heads
+
+if TYPE_CHECKING:
+    from bertc.text.vocab.vocabulary import Vocabulary
 
 VocabularySize = Annotated[TableRows, Field(ge=16)]
 PadId = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -26,7 +27,7 @@ HfActivation = Literal[
     "gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast",
     "gelu_accurate", "relu", "silu", "swish", "tanh",
 ]  # fmt: skip
-MEANING: dict[HfActivation, Activation] = {
+MEANING: dict[HfActivation, ffn.Activation] = {
     "gelu": "gelu", "gelu_python": "gelu", "gelu_pytorch_tanh": "gelu-tanh",
     "gelu_new": "gelu-tanh", "gelu_python_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh",
     "gelu_accurate": "gelu-tanh", "relu": "relu", "silu": "silu", "swish": "silu", "tanh": "tanh",
@@ -50,6 +51,38 @@ ABSOLUTE = {"position_embedding_type": Single("absolute", "scores depend on dist
 """A setting of BERT and its like until transformers 4, which others may have for themselves."""
 ROPE = {"rope_scaling": Single(None, "angles grow otherwise with positions"),
         "partial_rotary_factor": Single(None, "a part of a head turns")}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wordless:
+    """A vocabulary without files, of which some ids are known."""
+
+    pad: int
+    cls: int | None = None
+    sep: int | None = None
+    bos: int | None = None
+    eos: int | None = None
+    cls_last: bool = False
+
+    def save(self, *_: object) -> None:
+        """Write nothing."""
+
+
+Tokens = Union["Vocabulary", Wordless]
+ClsPlace = Literal["first", "last"]
+
+
+def place_of_cls(tokens: Tokens) -> ClsPlace:
+    """The place of [CLS] among the tokens of a text."""
+    return "last" if tokens.cls_last else "first"
+
+
+def ends(tokens: Tokens) -> dict[str, int | None]:
+    """Tokens before and after a text; those of a row if the tokenizer names no others."""
+    return {
+        "bos_token_id": tokens.cls if tokens.bos is None else tokens.bos,
+        "eos_token_id": tokens.sep if tokens.eos is None else tokens.eos,
+    }
 
 
 class HfConfig(BaseModel):
@@ -86,7 +119,7 @@ class HfConfig(BaseModel):
     max_position_embeddings: Width = 512
     type_vocab_size: Layers = 2
     initializer_range: Annotated[float, Field(gt=0, le=10)] = 0.02
-    layer_norm_eps: Epsilon = 1e-12
+    layer_norm_eps: norm.Epsilon = 1e-12
     pad_token_id: PadId | None = 0
 
     @model_validator(mode="after")
@@ -138,19 +171,19 @@ class HfConfig(BaseModel):
             "heads": self.num_attention_heads,
             "ffn": self.intermediate_size,
             "embedding": self.hidden_size,
-            "share": ShareNone(),
+            "share": sharing.ShareNone(),
             "activation": MEANING[self.hidden_act],
-            "norm": PostNorm(eps=self.layer_norm_eps),
+            "norm": norm.PostNorm(eps=self.layer_norm_eps),
             "positions": LearnedPositions(
                 rows=self.max_position_embeddings, offset=self.offset, padding=self.offset - 1
             ),
-            "attention": FullAttention(),
+            "attention": attention.FullAttention(),
             "segments": self.type_vocab_size,
-            "dropout": Dropout(
+            "dropout": layer.Dropout(
                 hidden=self.hidden_dropout_prob, attention=self.attention_probs_dropout_prob
             ),
             "initializer": Normal(std=self.initializer_range),
-            "head": TransformHead(),
+            "head": head.TransformHead(),
             "languages": (),
             "language_embeddings": False,
         }

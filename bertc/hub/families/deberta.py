@@ -5,21 +5,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import HfConfig, Layers, Single, VocabularySize
+from bertc.hub.families.config import HfConfig, Layers, Single, Tokens, VocabularySize
 from bertc.hub.families.family import Family, HfClass, TaskHeads, hf_class
-from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Width
+from bertc.ir.network import norm, positions
 from bertc.ir.network.attention import DisentangledAttention
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.norm import Epsilon
-from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import Unigram
 
-ATTENTION = {
-    f"encoder.attention.{{n}}.{part}": f"encoder.layer.{{n}}.attention.self.{part}_proj"
-    for part in ("query", "key", "value")
-}
 MLM_HEAD = "lm_predictions.lm_head."
 
 
@@ -46,7 +40,7 @@ class HfDeberta(HfConfig):
     num_attention_heads: Heads = 24
     intermediate_size: Width = 6144
     type_vocab_size: Literal[0] = 0
-    layer_norm_eps: Epsilon = 1e-7
+    layer_norm_eps: norm.Epsilon = 1e-7
     # DebertaV2Config has other values for these where a file does not say them.
     relative_attention: Literal[True] = Field(description="scores know no distances")
     position_biased_input: Literal[False] = Field(description="tokens have position embeddings")
@@ -74,7 +68,7 @@ class HfDeberta(HfConfig):
         attention = DisentangledAttention.model_construct(  # which is checked with the program
             kind="disentangled", buckets=self.position_buckets, distance=distance
         )
-        return super().settings() | {"positions": NoPositions(), "attention": attention}
+        return super().settings() | {"positions": positions.NoPositions(), "attention": attention}
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
@@ -94,7 +88,7 @@ DEBERTA = Family(
     prefix="deberta",
     names={
         **bert.BODY,
-        **ATTENTION,
+        **bert.attention_keys("encoder.layer.{n}.attention.self.{part}_proj"),
         "encoder.relative.distance": "encoder.rel_embeddings",
         "encoder.relative.norm": "encoder.LayerNorm",
         "heads.mlm.dense": f"{MLM_HEAD}dense",

@@ -5,14 +5,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bertc.hub.families.config import Wordless
 from bertc.hub.families.family import Candidate, Family, Obstacle
-from bertc.hub.families.tokens import Wordless
+from bertc.ir.network import ffn, head, residual, sharing
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.ffn import feed_forward
-from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import TablePositions
-from bertc.ir.network.residual import PLAIN_STREAM
-from bertc.ir.network.sharing import ShareNone, owners_of, scheme_of
 from bertc.ir.network.table import WholeTable
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
@@ -25,7 +22,7 @@ def unlike(family: Family, candidate: Candidate) -> Iterator[Obstacle]:
         yield Obstacle(f"kind={type(encoder).__name__.lower()}", f"{layout} has no such kind")
     pooler, activation = encoder.pooler, encoder.head_activation
     if pooler and pooler not in family.poolers:
-        units = POOLINGS[next(iter(family.poolers))].units or ("a norm",)
+        units = head.POOLINGS[next(iter(family.poolers))].units or ("a norm",)
         named = ({"relu": "ReLU", "gelu": "GELU"}.get(unit, unit) for unit in units)
         why = f"{layout} has {' and '.join(named)} there"
         yield Obstacle(f"pooler={str(pooler).lower()}", why, f"pooler={family.usual_pooler}")
@@ -53,10 +50,10 @@ def unlike(family: Family, candidate: Candidate) -> Iterator[Obstacle]:
             continue
         instead = f"{name}={show_value(read, setting_shape(name))}"
         setting = f"{name}={show_value(value, setting_shape(name))}"
-        if name == "embedding" and here["share"] != ShareNone():
+        if name == "embedding" and here["share"] != sharing.ShareNone():
             setting = f"share with {setting}"
         yield Obstacle(setting, f"{layout} has {instead}", instead)
-    if encoder.ffn != feed_forward(encoder.settings()["activation"]):
+    if encoder.ffn != ffn.feed_forward(encoder.settings()["activation"]):
         yield Obstacle(f"activation={encoder.ffn.kind}", f"{layout} has no such kind")
 
 
@@ -64,8 +61,8 @@ def _comparable(candidate: Candidate, settings: Mapping[str, Any]) -> dict[str, 
     """All settings of a network but initial values, and the head where none is read."""
     heads, depth = settings["heads"], settings["layers"]
     width = settings["hidden"] // (heads[0] if isinstance(heads, tuple) else heads)
-    share = scheme_of(*owners_of(settings["share"], depth))
-    always = {"head_dim": width, "table": WholeTable(), "residual": PLAIN_STREAM}
+    share = sharing.scheme_of(*sharing.owners_of(settings["share"], depth))
+    always = {"head_dim": width, "table": WholeTable(), "residual": residual.PLAIN_STREAM}
     known = {**always, **settings, "share": share}
     positions = known["positions"]
     if isinstance(positions, TablePositions) and positions.padding == candidate.pad:

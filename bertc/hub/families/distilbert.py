@@ -1,15 +1,16 @@
 """DistilBERT's Hugging Face layout: BERT's without token types, and with names of its own."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import HfConfig, Layers
-from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, hf_class
-from bertc.hub.families.tokens import Tokens
+from bertc.hub.families.config import HfConfig, Layers, Tokens
+from bertc.hub.families.family import Candidate, Family, TaskHeads, hf_class
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.vocabulary import WordPiece
 
 CLASS = "DistilBert"
+OF_TOKENS, OF_SPANS = bert.token_classes(CLASS)
 
 
 class HfDistilBert(HfConfig):
@@ -49,9 +50,7 @@ DISTILBERT = Family(
     prefix="distilbert",
     names={
         **{ours: key for ours, key in bert.EMBEDDINGS.items() if not ours.endswith("segment")},
-        "encoder.attention.{n}.query": "transformer.layer.{n}.attention.q_lin",
-        "encoder.attention.{n}.key": "transformer.layer.{n}.attention.k_lin",
-        "encoder.attention.{n}.value": "transformer.layer.{n}.attention.v_lin",
+        **bert.attention_keys("transformer.layer.{n}.attention.{letter}_lin"),
         "encoder.attention.{n}.output": "transformer.layer.{n}.attention.out_lin",
         "encoder.attention.{n}.norm": "transformer.layer.{n}.sa_layer_norm",
         "encoder.ffn.{n}.inner": "transformer.layer.{n}.ffn.lin1",
@@ -67,13 +66,8 @@ DISTILBERT = Family(
         (
             *bert.pooled_classes(CLASS, "pre_classifier")[:2],
             # It drops as the layers do, by no setting of its own.
-            TaskClass(
-                f"{CLASS}ForTokenClassification",
-                "classifier",
-                "unread",
-                dropout="classifier_dropout",
-            ),
-            TaskClass(f"{CLASS}ForQuestionAnswering", "qa_outputs", "unread", dropout="qa_dropout"),
+            replace(OF_TOKENS, dropout="classifier_dropout"),
+            replace(OF_SPANS, dropout="qa_dropout"),
         ),
         dropout="seq_classif_dropout",
         default=0.2,

@@ -1,12 +1,12 @@
 """ELECTRA's Hugging Face layout, for discriminators and networks imported from it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import ABSOLUTE, HfConfig
-from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, hf_class
-from bertc.hub.families.tokens import Tokens
+from bertc.hub.families.config import ABSOLUTE, HfConfig, Tokens
+from bertc.hub.families.family import Candidate, Family, TaskHeads, hf_class
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import PoolerKind
@@ -17,6 +17,7 @@ POOLERS: Mapping[PoolerKind, Mapping[str, Any]] = {
     "gelu": {"summary_activation": "gelu"},
     True: {"summary_activation": "tanh"},
 }
+OF_ROWS, OF_CHOICES, *_ = bert.pooled_classes("Electra", "classifier.dense")
 
 
 class HfElectra(HfConfig):
@@ -66,16 +67,8 @@ ELECTRA = Family(
     ),
     tasks=TaskHeads(
         (
-            TaskClass(
-                "ElectraForSequenceClassification",
-                "classifier.out_proj",
-                "read",
-                "classifier.dense",
-                always=POOLERS["gelu"],
-            ),
-            TaskClass(
-                "ElectraForMultipleChoice", "classifier", "perhaps", "sequence_summary.summary"
-            ),
+            replace(OF_ROWS, head="classifier.out_proj", always=POOLERS["gelu"]),
+            replace(OF_CHOICES, pooler="perhaps", own_pooler="sequence_summary.summary"),
             *bert.token_classes("Electra"),
         ),
         dropout="classifier_dropout",

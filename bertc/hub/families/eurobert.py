@@ -2,17 +2,16 @@
 
 from typing import Any, Literal
 
-from bertc.hub.families.config import ROPE, PadId, VocabularySize
+from bertc.hub.families import bert
+from bertc.hub.families.config import ROPE, PadId, Tokens, VocabularySize
 from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.rotary_like import HfTurned
-from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Probability, Width
+from bertc.ir.network import layer, norm
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead
-from bertc.ir.network.layer import Dropout
-from bertc.ir.network.norm import Epsilon, PreNorm
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import ByteBpe
 
@@ -35,7 +34,7 @@ class HfEuroBert(HfTurned):
     attention_probs_dropout_prob: Probability = 0.0
     max_position_embeddings: Width = 8192
     type_vocab_size: Literal[0] = 0
-    layer_norm_eps: Epsilon = 1e-5
+    layer_norm_eps: norm.Epsilon = 1e-5
     pad_token_id: PadId | None = 128_001
     tie_word_embeddings: bool = False
     classifier_pooling: Literal["bos", "mean", "late"] = "late"
@@ -44,9 +43,9 @@ class HfEuroBert(HfTurned):
         key_heads = self.num_key_value_heads or self.num_attention_heads
         fewer = 0 if key_heads == self.num_attention_heads else key_heads
         return super().settings() | {
-            "norm": PreNorm(eps=self.layer_norm_eps, function="rms"),
+            "norm": norm.PreNorm(eps=self.layer_norm_eps, function="rms"),
             "attention": FullAttention(kv_heads=fewer, bias=self.attention_bias),
-            "dropout": Dropout(hidden=0, attention=self.attention_probs_dropout_prob),
+            "dropout": layer.Dropout(hidden=0, attention=self.attention_probs_dropout_prob),
             "head": LinearHead(bias=self.mlp_bias, tied=self.tie_word_embeddings),
         }
 
@@ -67,9 +66,7 @@ EUROBERT = Family(
     prefix="model",
     names={
         "encoder.embeddings.token": "embed_tokens",
-        "encoder.attention.{n}.query": "layers.{n}.self_attn.q_proj",
-        "encoder.attention.{n}.key": "layers.{n}.self_attn.k_proj",
-        "encoder.attention.{n}.value": "layers.{n}.self_attn.v_proj",
+        **bert.attention_keys("layers.{n}.self_attn.{letter}_proj"),
         "encoder.attention.{n}.output": "layers.{n}.self_attn.o_proj",
         "encoder.attention.{n}.norm": "layers.{n}.input_layernorm",
         "encoder.ffn.{n}.gate": "layers.{n}.mlp.gate_proj",

@@ -4,16 +4,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families.config import MEANING, NO_CLASS, ROPE, Layers, PadId, Single, VocabularySize
+from bertc.hub.families import bert, config
 from bertc.hub.families.family import ANSWERS, Candidate, Family, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.rotary_like import UNSCALED, GateActivation, HfGated, Rope, rope
-from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Probability, TruncatedNormal, Width
+from bertc.ir.network import layer, norm
 from bertc.ir.network.attention import FullAttention, LocalAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import TransformHead
-from bertc.ir.network.layer import Dropout
-from bertc.ir.network.norm import Epsilon, PreNorm
 from bertc.ir.network.positions import RotaryPositions, Theta
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import ByteBpe
@@ -39,15 +37,15 @@ class HfModernBert(HfGated):
         {"deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"}
     )
     only = {
-        "decoder_bias": Single(True, "scores have no bias"),
-        "rope_scaling": ROPE["rope_scaling"],
-        "head_dim": Single(None, "heads do not fill the hidden width"),
-        "sliding_window": Single(None, "windows are twice as wide"),
+        "decoder_bias": config.Single(True, "scores have no bias"),
+        "rope_scaling": config.ROPE["rope_scaling"],
+        "head_dim": config.Single(None, "heads do not fill the hidden width"),
+        "sliding_window": config.Single(None, "windows are twice as wide"),
     }
 
     model_type: Literal["modernbert"] = "modernbert"
-    vocab_size: VocabularySize = 50_368
-    num_hidden_layers: Layers = 22
+    vocab_size: config.VocabularySize = 50_368
+    num_hidden_layers: config.Layers = 22
     num_attention_heads: Heads = 12
     intermediate_size: Width = 1152
     hidden_act: GateActivation = "gelu"
@@ -56,8 +54,8 @@ class HfModernBert(HfGated):
     mlp_dropout: Probability = 0.0
     max_position_embeddings: Width = 8192
     type_vocab_size: Literal[0] = 0
-    layer_norm_eps: Epsilon = 1e-5
-    pad_token_id: PadId | None = 50_283
+    layer_norm_eps: norm.Epsilon = 1e-5
+    pad_token_id: config.PadId | None = 50_283
     norm_bias: bool = False
     classifier_bias: bool = False
     classifier_activation: GateActivation = "gelu"
@@ -65,7 +63,7 @@ class HfModernBert(HfGated):
     initializer_cutoff_factor: Annotated[float, Field(gt=0, le=10)] = 2.0
     local_attention: Annotated[int, Field(ge=2, le=1_000_000)] = 128
     layer_types: list[LayerKind] | None = None
-    global_attn_every_n_layers: Layers = GLOBAL_EVERY
+    global_attn_every_n_layers: config.Layers = GLOBAL_EVERY
     rope_parameters: dict[LayerKind, Rope | None] | None = UNSCALED
     global_rope_theta: Theta = GLOBAL_THETA
     local_rope_theta: Theta | None = LOCAL_THETA
@@ -74,10 +72,9 @@ class HfModernBert(HfGated):
     def _agrees(self) -> Self:
         said = len(self.layer_types or ())
         if said not in (0, self.num_hidden_layers):
-            raise ValueError(
-                f"layer_types has {said} entries for {self.num_hidden_layers} layers", NO_CLASS
-            )
-        if MEANING[self.classifier_activation] != MEANING[self.hidden_act]:
+            entries = f"layer_types has {said} entries for {self.num_hidden_layers} layers"
+            raise ValueError(entries, config.NO_CLASS)
+        if config.MEANING[self.classifier_activation] != config.MEANING[self.hidden_act]:
             raise ValueError(
                 f"classifier_activation = {self.classifier_activation}, hidden_activation = "
                 f"{self.hidden_act}",
@@ -108,16 +105,16 @@ class HfModernBert(HfGated):
         local = (near and near.rope_theta) or self.local_rope_theta or theta
         std, cut, eps = self.initializer_range, self.initializer_cutoff_factor, self.layer_norm_eps
         return super().settings() | {
-            "norm": PreNorm(eps=eps, bias=self.norm_bias, embeddings=True, first=False),
+            "norm": norm.PreNorm(eps=eps, bias=self.norm_bias, embeddings=True, first=False),
             "positions": RotaryPositions(theta=theta, local_theta=local),
             "attention": self._attention(),
-            "dropout": Dropout(hidden=0, attention=0, ffn=self.mlp_dropout),
+            "dropout": layer.Dropout(hidden=0, attention=0, ffn=self.mlp_dropout),
             "initializer": TruncatedNormal(std=std, cut=cut, depth_scaled=True),
             "head": TransformHead(bias=self.classifier_bias),
         }
 
     @classmethod
-    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    def values(cls, encoder: Encoder, tokens: config.Tokens) -> dict[str, Any]:
         attention, positions, head = encoder.attention, encoder.positions, encoder.head
         assert isinstance(positions, RotaryPositions), "as claimed"
         known, layers, init = super().values(encoder, tokens), encoder.depth, encoder.initializer
@@ -150,9 +147,7 @@ MODERNBERT = Family(
     names={
         "encoder.embeddings.token": "embeddings.tok_embeddings",
         "encoder.embeddings.norm": "embeddings.norm",
-        "encoder.attention.{n}.query": "layers.{n}.attn.Wqkv",
-        "encoder.attention.{n}.key": "layers.{n}.attn.Wqkv",
-        "encoder.attention.{n}.value": "layers.{n}.attn.Wqkv",
+        **bert.attention_keys("layers.{n}.attn.Wqkv"),
         "encoder.attention.{n}.output": "layers.{n}.attn.Wo",
         "encoder.attention.{n}.norm": "layers.{n}.attn_norm",
         "encoder.ffn.{n}.gate": "layers.{n}.mlp.Wi",

@@ -2,16 +2,12 @@
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from bertc.hub.families import bert
 from bertc.hub.families.config import HfConfig, Layers
 from bertc.hub.families.family import Family, Reshape, TaskHeads, hf_class
 from bertc.ir.base import Uniform, Width
-from bertc.ir.network.attention import FullAttention
+from bertc.ir.network import attention, ffn, head, layer, norm, positions
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.ffn import Glu
-from bertc.ir.network.head import LinearHead
-from bertc.ir.network.layer import Dropout
-from bertc.ir.network.norm import Epsilon, PreNorm
-from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.vocabulary import WordPiece
 
 if TYPE_CHECKING:
@@ -40,7 +36,7 @@ class HfNeoBert(HfConfig):
     num_hidden_layers: Layers = 28
     max_position_embeddings: Width = 1024
     type_vocab_size: Literal[0] = 0
-    layer_norm_eps: Epsilon = 1e-6
+    layer_norm_eps: norm.Epsilon = 1e-6
     dim_head: Width | None = None
     tie_word_embeddings: bool = False
 
@@ -48,12 +44,14 @@ class HfNeoBert(HfConfig):
         """bertc's settings of the network, in which a gate has a map more than the width says."""
         return super().settings() | {
             "ffn": -(-(2 * self.intermediate_size // 3) // MULTIPLE) * MULTIPLE,
-            "activation": Glu(kind="swiglu", bias=False),
-            "norm": PreNorm(eps=self.layer_norm_eps, function="rms"),
-            "positions": RotaryPositions(pairs="interleaved"),
-            "attention": FullAttention(bias=False), "dropout": Dropout(hidden=0, attention=0),
-            "initializer": Uniform(bound=self.initializer_range), "head": LinearHead(tied=False),
-        }  # fmt: skip
+            "activation": ffn.Glu(kind="swiglu", bias=False),
+            "norm": norm.PreNorm(eps=self.layer_norm_eps, function="rms"),
+            "positions": positions.RotaryPositions(pairs="interleaved"),
+            "attention": attention.FullAttention(bias=False),
+            "dropout": layer.Dropout(hidden=0, attention=0),
+            "initializer": Uniform(bound=self.initializer_range),
+            "head": head.LinearHead(tied=False),
+        }
 
 
 def _in_order(encoder: Encoder, key: str, rows: "Tensor") -> "Tensor":
@@ -71,9 +69,7 @@ NEOBERT = Family(
     prefix="model",
     names={
         "encoder.embeddings.token": "encoder",
-        "encoder.attention.{n}.query": "transformer_encoder.{n}.qkv",
-        "encoder.attention.{n}.key": "transformer_encoder.{n}.qkv",
-        "encoder.attention.{n}.value": "transformer_encoder.{n}.qkv",
+        **bert.attention_keys("transformer_encoder.{n}.qkv"),
         "encoder.attention.{n}.output": "transformer_encoder.{n}.wo",
         "encoder.attention.{n}.norm": "transformer_encoder.{n}.attention_norm",
         "encoder.ffn.{n}.gate": "transformer_encoder.{n}.ffn.w12",

@@ -3,10 +3,9 @@
 from typing import Any, Literal
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import ROPE, PadId, Single, VocabularySize
+from bertc.hub.families.config import ROPE, PadId, Single, Tokens, VocabularySize
 from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.rotary_like import HfTurned
-from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import Theta
@@ -70,9 +69,7 @@ NOMIC = Family(
         "encoder.embeddings.token": "embeddings.word_embeddings",
         "encoder.embeddings.segment": "embeddings.token_type_embeddings",
         "encoder.embeddings.norm": "emb_ln",
-        "encoder.attention.{n}.query": "encoder.layers.{n}.attn.Wqkv",
-        "encoder.attention.{n}.key": "encoder.layers.{n}.attn.Wqkv",
-        "encoder.attention.{n}.value": "encoder.layers.{n}.attn.Wqkv",
+        **bert.attention_keys("encoder.layers.{n}.attn.Wqkv"),
         "encoder.attention.{n}.output": "encoder.layers.{n}.attn.out_proj",
         "encoder.attention.{n}.norm": "encoder.layers.{n}.norm1",
         "encoder.ffn.{n}.gate": "encoder.layers.{n}.mlp.fc12",

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import ABSOLUTE, HfConfig, Single, VocabularySize
+from bertc.hub.families.config import ABSOLUTE, HfConfig, Single, Tokens, VocabularySize, ends
 from bertc.hub.families.family import Candidate, Family, Obstacle, TaskClass, TaskHeads, hf_class
-from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import BucketedPositions, TablePositions
 from bertc.ir.vocabulary import ByteBpe, Unigram, Vocabulary, WordPiece
@@ -18,9 +17,7 @@ PADDING_IDX = 1  # modeling_mpnet.py, padding_idx
 NUMBER, BUCKETS = "relative_attention_num_buckets", 32  # compute_position_bias knows no others
 NAMES = {
     "encoder.relative.distance": "encoder.relative_attention_bias",
-    "encoder.attention.{n}.query": "encoder.layer.{n}.attention.attn.q",
-    "encoder.attention.{n}.key": "encoder.layer.{n}.attention.attn.k",
-    "encoder.attention.{n}.value": "encoder.layer.{n}.attention.attn.v",
+    **bert.attention_keys("encoder.layer.{n}.attention.attn.{letter}"),
     "encoder.attention.{n}.output": "encoder.layer.{n}.attention.attn.o",
     "encoder.attention.{n}.norm": "encoder.layer.{n}.attention.LayerNorm",
 }
@@ -98,9 +95,12 @@ def _layout(
     title: str,
     classes: str,
     vocabulary: Callable[..., Vocabulary],
-    claims: Callable[[Candidate], bool],
+    system: str = "",
 ) -> Family:
-    """The layout of a network of RoBERTa's kind; its ``classes`` begin with this name."""
+    """The layout of a network of RoBERTa's kind, or imported from a ``system`` of this kind.
+
+    Its ``classes`` begin with this name.
+    """
     of_rows = f"{classes}ForSequenceClassification"
     return Family(
         title=title,
@@ -122,7 +122,7 @@ def _layout(
             ),
             dropout="classifier_dropout",
         ),
-        claims=claims,
+        claims=lambda one: bool(one.encoder.positions.offset) and system in {"", *one.systems},
         recipe="roberta",
         vocabulary=vocabulary,
         head_activation="gelu",
@@ -130,19 +130,9 @@ def _layout(
     )
 
 
-def _named(candidate: Candidate, layout: str) -> bool:
-    return bool(candidate.encoder.positions.offset) and layout in candidate.systems
-
-
-XLM_ROBERTA = _layout(
-    HfXlmRoberta, "XLM-R", "XLMRoberta", Unigram, lambda candidate: _named(candidate, "xlm-roberta")
-)
-CAMEMBERT = _layout(
-    HfCamembert, "CamemBERT", "Camembert", Unigram, lambda candidate: _named(candidate, "camembert")
-)
-ROBERTA = _layout(
-    HfRoberta, "RoBERTa", "Roberta", ByteBpe, lambda one: bool(one.encoder.positions.offset)
-)
+XLM_ROBERTA = _layout(HfXlmRoberta, "XLM-R", "XLMRoberta", Unigram, "xlm-roberta")
+CAMEMBERT = _layout(HfCamembert, "CamemBERT", "Camembert", Unigram, "camembert")
+ROBERTA = _layout(HfRoberta, "RoBERTa", "Roberta", ByteBpe)
 
 
 def _obstacle(candidate: Candidate) -> Obstacle | None:
@@ -153,13 +143,11 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
     return Obstacle("vocab", f"the MPNet layout has the padding token at {PADDING_IDX}")
 
 
-LIKE = _layout(
-    HfMpnet, "MPNet", "MPNet", WordPiece,
-    lambda candidate: isinstance(candidate.encoder.positions, BucketedPositions),
-)  # fmt: skip
+LIKE = _layout(HfMpnet, "MPNet", "MPNet", WordPiece)
 MPNET = replace(
     LIKE,
     prefix="mpnet",
     names={k: v for k, v in LIKE.names.items() if not k.endswith("segment")} | NAMES,
+    claims=lambda candidate: isinstance(candidate.encoder.positions, BucketedPositions),
     obstacle=_obstacle,
 )

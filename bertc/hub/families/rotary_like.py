@@ -4,8 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bertc.hub.families.config import MEANING, HfConfig
-from bertc.hub.families.tokens import Tokens, ends
+from bertc.hub.families.config import MEANING, HfConfig, Tokens, ends
 from bertc.ir.base import Width
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder

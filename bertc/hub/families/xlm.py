@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import HfConfig, PadId, Single, VocabularySize
+from bertc.hub.families.config import HfConfig, PadId, Single, Tokens, VocabularySize, ends
 from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
-from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead
@@ -95,9 +94,7 @@ XLM = Family(
         "encoder.embeddings.position": "position_embeddings",
         "encoder.embeddings.language": "lang_embeddings",
         "encoder.embeddings.norm": "layer_norm_emb",
-        "encoder.attention.{n}.query": "attentions.{n}.q_lin",
-        "encoder.attention.{n}.key": "attentions.{n}.k_lin",
-        "encoder.attention.{n}.value": "attentions.{n}.v_lin",
+        **bert.attention_keys("attentions.{n}.{letter}_lin"),
         "encoder.attention.{n}.output": "attentions.{n}.out_lin",
         "encoder.attention.{n}.norm": "layer_norm1.{n}",
         "encoder.ffn.{n}.inner": "ffns.{n}.lin1",

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from bertc.hub.families import bert, family
-from bertc.hub.families.config import HfConfig, Layers, PadId, Single, VocabularySize
-from bertc.hub.families.tokens import Tokens, ends
+from bertc.hub.families.config import HfConfig, Layers, PadId, Single, Tokens, VocabularySize, ends
 from bertc.ir.base import Width
+from bertc.ir.network import head, layer, norm, positions
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.head import LinearHead
-from bertc.ir.network.layer import Dropout
-from bertc.ir.network.norm import PostNorm
-from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import Unigram
 from bertc.lang.write.show import show_value
@@ -66,11 +62,11 @@ class HfXlnet(HfConfig):
         rate = self.hidden_dropout_prob
         clamp = max(0, self.clamp_len)
         return super().settings() | {
-            "positions": NoPositions(),
+            "positions": positions.NoPositions(),
             "attention": RelativeAttention(untie=True, segments=True, clamp=clamp),
-            "norm": PostNorm(eps=self.layer_norm_eps, embeddings=False),
-            "dropout": Dropout(hidden=rate, attention=rate, ffn=rate, last=rate),
-            "head": LinearHead(),
+            "norm": norm.PostNorm(eps=self.layer_norm_eps, embeddings=False),
+            "dropout": layer.Dropout(hidden=rate, attention=rate, ffn=rate, last=rate),
+            "head": head.LinearHead(),
         }
 
     @classmethod

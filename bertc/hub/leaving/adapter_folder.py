@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError
+from bertc.hub.families.config import Tokens
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
-from bertc.hub.families.tokens import Tokens
-from bertc.hub.folder import replacing
+from bertc.hub.folders import replacing
 from bertc.hub.keys import by_key, keys, part_of, prefix_key
 from bertc.hub.leaving.exporting import Exported, save_tokenizer
 from bertc.hub.leaving.target import held_task, target_of

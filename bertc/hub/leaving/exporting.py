@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,9 +12,9 @@ from torch import Tensor
 from bertc.base.diagnostics import DataError, listed
 from bertc.base.storage.paths import without_folders
 from bertc.hub.config import OF_SCORES, as_it_came, hf_config
+from bertc.hub.families.config import Tokens, place_of_cls
 from bertc.hub.families.family import Family, HfClass, Obstacle, transformer
-from bertc.hub.families.tokens import Tokens
-from bertc.hub.folder import replacing
+from bertc.hub.folders import replacing
 from bertc.hub.keys import by_key, keys, part_of, parts_of, prefix_key
 from bertc.hub.leaving.target import held_task, target_of
 from bertc.hub.networks import alone, names_beside, tensors_alone
@@ -92,18 +92,25 @@ def export_model(
     turned = notes_on_reading(resolved)
     with replacing(folder) as fresh:
         if isinstance(target, Obstacle):
-            written = _write_own(resolved, tensors, vocabulary, fresh, target)
+            written = _write_own(_Model(resolved, tensors, vocabulary), fresh, target)
             return replace(written, folder=folder, notes=(*written.notes, *turned))
         main = tensors_alone(resolved, tensors)
         by_token = sentences is not None and isinstance(sentences.pooling, TokenVectors)
         dense = main.pop(MAP, None) if by_token else None
-        written = _write_hf(resolved, main, vocabulary, fresh, target, copied or {})
+        written = _write_hf(_Model(resolved, main, vocabulary), fresh, target, copied or {})
         if sentences and not held_task(resolved, parts_of(tensors)):
-            written = _with_sentences(written, sentences, resolved)
+            note = f"sentence-transformers loads it too: {sentences}"
+            if sentences.obstacle:
+                said = sentences.obstacle
+                note = f"its vectors have {said}: without files of sentence-transformers"
+            else:
+                pooler = not written.lacks_pooler
+                write_sentences(sentences, fresh, resolved.encoder, pooler=pooler)
+            written = replace(written, notes=(*written.notes, note))
         if dense is not None:
             write_tensors(fresh / MAP_FILE, {MAP_THERE: dense})
         written = replace(written, folder=folder, notes=(*written.notes, *turned))
-        return _with_networks_beside(written, resolved, tensors, vocabulary, fresh)
+        return _with_networks_beside(written, _Model(resolved, tensors, vocabulary), fresh)
 
 
 def notes_on_reading(resolved: Resolved) -> tuple[str, ...]:
@@ -120,37 +127,29 @@ def scores_next(resolved: Resolved) -> bool:
     return any(t.objective.masks and getattr(t.objective, "ahead", 0) for t in resolved.terms())
 
 
-def _with_networks_beside(
-    written: Exported,
-    resolved: Resolved,
-    tensors: Mapping[str, Tensor],
-    vocabulary: Tokens,
-    fresh: Path,
-) -> Exported:
+class _Model(NamedTuple):
+    """A model that is written: its program, its weights, and its vocabulary."""
+
+    resolved: Resolved
+    tensors: Mapping[str, Tensor]
+    vocabulary: Tokens
+
+
+def _with_networks_beside(written: Exported, model: _Model, fresh: Path) -> Exported:
     """The folder with one for each further network, in ``fresh`` until it takes its place."""
+    resolved, tensors, vocabulary = model
     for name in names_beside(resolved):
-        program, weights = alone(resolved, name), tensors_alone(resolved, tensors, name)
+        one = _Model(alone(resolved, name), tensors_alone(resolved, tensors, name), vocabulary)
         (fresh / name).mkdir()
-        target = target_of(program, weights, vocabulary.pad, written.layout)
+        target = target_of(one.resolved, one.tensors, vocabulary.pad, written.layout)
         if isinstance(target, Obstacle):
-            other = _write_own(program, weights, vocabulary, fresh / name, target)
+            other = _write_own(one, fresh / name, target)
         else:
-            other = _write_hf(program, weights, vocabulary, fresh / name, target, {})
+            other = _write_hf(one, fresh / name, target, {})
         first = replace(other, folder=written.folder / name).summary().splitlines()[0]
         notes = (*written.notes, f"the {name}: {first}", *other.notes)
         written = replace(written, notes=notes)
     return written
-
-
-def _with_sentences(written: Exported, sentences: Sentences, resolved: Resolved) -> Exported:
-    """The folder with files of sentence-transformers."""
-    note = f"sentence-transformers loads it too: {sentences}"
-    if sentences.obstacle:
-        note = f"its vectors have {sentences.obstacle}: without files of sentence-transformers"
-    else:
-        pooler = not written.lacks_pooler
-        write_sentences(sentences, written.folder, resolved.encoder, pooler=pooler)
-    return replace(written, notes=(*written.notes, note))
 
 
 def save_tokenizer(
@@ -173,14 +172,9 @@ def save_tokenizer(
     vocabulary.save(folder, longest, room, segments)
 
 
-def _write_own(
-    resolved: Resolved,
-    tensors: Mapping[str, Tensor],
-    vocabulary: Tokens,
-    fresh: Path,
-    obstacle: Obstacle,
-) -> Exported:
+def _write_own(model: _Model, fresh: Path, obstacle: Obstacle) -> Exported:
     note = f"{obstacle}; written in bertc's own layout, for bertc.load"
+    resolved, tensors, vocabulary = model
     write_tensors(fresh / "model.safetensors", tensors)
     program = resolved.model_dump_json(indent=1)
     if not resolved.stages[-1].tasks:  # whose labels may look like paths
@@ -192,15 +186,10 @@ def _write_own(
 
 
 def _write_hf(
-    resolved: Resolved,
-    tensors: Mapping[str, Tensor],
-    vocabulary: Tokens,
-    fresh: Path,
-    target: tuple[Family, HfClass],
-    copied: Mapping[str, Any],
+    model: _Model, fresh: Path, target: tuple[Family, HfClass], copied: Mapping[str, Any]
 ) -> Exported:
+    (resolved, tensors, vocabulary), (family, chosen) = model, target
     encoder = transformer(resolved)
-    family, chosen = target
     held = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
     beside = {n: tensor for n, tensor in tensors.items() if n not in set(held)}
     placed = keys(family, encoder, held, chosen.named)
@@ -221,7 +210,7 @@ def _write_hf(
         "transformers_version": TRANSFORMERS, **as_it_came(family, copied),
     }  # fmt: skip
     if "summary_type" in chosen.settings:
-        config["summary_type"] = "last" if vocabulary.cls_last else "first"
+        config["summary_type"] = place_of_cls(vocabulary)
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     save_tokenizer(vocabulary, fresh, resolved)
     notes = list[str]()

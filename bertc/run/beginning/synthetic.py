@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from bertc.cost.planning.plan import Plan
-from bertc.hub.families.tokens import Wordless
+from bertc.hub.families.config import Wordless
 from bertc.ir.network.body import first_position
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Resolved

@@ -11,8 +11,7 @@ from bertc.base.diagnostics import DataError, UsageError
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.hub.belonging import write_digests
 from bertc.hub.config import keep_settings, read_config
-from bertc.hub.folder import replacing
-from bertc.hub.folders import RESOLVED, SENTENCES
+from bertc.hub.folders import RESOLVED, SENTENCES, replacing
 from bertc.hub.keys import parts_of
 from bertc.hub.leaving.adapter_folder import export_adapter
 from bertc.hub.leaving.exporting import Exported, export_model

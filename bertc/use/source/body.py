@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -10,13 +10,11 @@ import torch
 from torch import nn
 
 from bertc.use.source import expressions
-from bertc.use.source.axes import AxisNames
 from bertc.use.source.constants import Constants
 from bertc.use.source.expressions import call_expression
 from bertc.use.source.loops import roll_up
-from bertc.use.source.reads import all_read, free_values, read_by
 from bertc.use.source.recording import Call, CallScope, LongList, TensorValue
-from bertc.use.source.sizes import BATCH_AXES
+from bertc.use.source.sizes import BATCH_AXES, BatchSize
 
 LONG_PART = 64
 """Columns of an expression from which on it is a line for itself."""
@@ -28,12 +26,46 @@ ATTENTION_CALL = "torch.nn.functional.scaled_dot_product_attention"
 NOT_NAMES = {"self", "F", "nn", "torch", *BATCH_AXES}
 
 
+class AxisNames:
+    """Axes of the batch that statements read, from inputs that have them."""
+
+    def __init__(self, free: Sequence[TensorValue], names: Mapping[TensorValue, str]) -> None:
+        self._free, self._names = free, names
+        self._read = dict[str, tuple[str, int]]()
+
+    def statements(self) -> list[str]:
+        """Assignments of the axes that were read."""
+        match sorted(self._read.items()):
+            case [("b", (one, 0)), ("s", (other, 1))] if one == other:
+                return [f"b, s = {one}.shape[:2]"]
+            case read:
+                return [f"{axis} = {name}.shape[{at}]" for axis, (name, at) in read]
+
+    def written(self, size: BatchSize) -> str:
+        """A size: as that of an input where it is no single axis, else by names of axes."""
+        if not size.node.isidentifier() and (place := self._place(size)):
+            return f"{place[0]}.shape[{place[1]}]"
+        for axis, number in size.sizes.axes.items():
+            if re.search(rf"\b{axis}\b", size.node):
+                place = self._place(number)
+                assert place, f"no input has the size {axis}"
+                self._read.setdefault(axis, place)
+        return size.node
+
+    def _place(self, number: int) -> tuple[str, int] | None:
+        """The input and its axis that have a size."""
+        for value in self._free:
+            if number in value.tensor.shape:
+                return self._names[value], value.tensor.shape.index(number)
+        return None
+
+
 class ForwardBody:
     """The text of one scope: names of its values, and its statements."""
 
     def __init__(self, scope: CallScope, containers: Mapping[str, str], known: Constants) -> None:
         self.scope, self.calls = scope, scope.calls
-        self.free, self.uses = free_values(scope), Counter(all_read(scope))
+        self.free, self.uses = scope.free_values(), Counter(scope.all_read())
         self._containers, self._constants = containers, known
         self.names: dict[TensorValue, str] = {}
         self._sizes = AxisNames(self.free, self.names)
@@ -43,9 +75,12 @@ class ForwardBody:
         self._current = {self.names[value]: value for value in self.free}
         for call in self.calls:
             value = call.results[0]
-            if value in self._bound and self._nests(call):
-                self._bound.discard(value)
-            elif self.uses[value] == 1 and value not in self._bound and self._is_long(call):
+            if value in self._bound:
+                if self._nests(call):
+                    self._bound.discard(value)
+                continue
+            nested = self.uses[value] == 1 and value not in scope.outputs
+            if nested and len(expressions.code(self._call(call))) > LONG_PART:
                 self._bound.add(value)
                 self.names[value] = self._called(value)
         self._name()
@@ -96,7 +131,7 @@ class ForwardBody:
             # What is nested is read where its reader is.
             nested = not any(value in self._bound for value in call.results)
             end = max(last.get(value, number) for value in call.results) if nested else number
-            for value in read_by(call):
+            for value in call.read:
                 last[value] = max(last.get(value, -1), end)
         wanted, self.names = self.names, {}
         self._sizes = AxisNames(self.free, self.names)
@@ -143,7 +178,7 @@ class ForwardBody:
     def _collecting(self, made: list[tuple[int, str]]) -> list[tuple[int, str]]:
         """The statements with a list of the states before the first layer and after each."""
         first = next(call for call in self.calls if call.segment)
-        begun = next(v for v in read_by(first) if v.call and v.tensor.ndim == 3)
+        begun = next(v for v in first.read if v.call and v.tensor.ndim == 3)
         result: list[tuple[int, str]] = []
         for segment, group in groupby(made, key=lambda pair: pair[0]):
             result += group
@@ -152,11 +187,6 @@ class ForwardBody:
         place = next(n for n, (segment, _) in enumerate(result) if segment)
         result.insert(place, (0, f"layers = [{self.names[begun]}]"))
         return result
-
-    def _is_long(self, call: Call) -> bool:
-        """Is its expression a line for itself?"""
-        returned = call.results[0] in self.scope.outputs
-        return not returned and len(expressions.code(self._call(call))) > LONG_PART
 
     def _statement(self, call: Call, targets: list[TensorValue]) -> str:
         if call.several and len(targets) > 1:
@@ -172,7 +202,7 @@ class ForwardBody:
         value = call.results[0]
         if self.uses[value] != 1 or value in self.scope.outputs or "_" in self.names[value]:
             return False
-        reader = next(c for c in self.calls if value in read_by(c))
+        reader = next(c for c in self.calls if value in c.read)
         if self._returns_layers(call) or reader.segment != call.segment:
             return False
         self._bound.discard(value)
@@ -180,8 +210,6 @@ class ForwardBody:
         short = target + len(expressions.code(self._call(reader))) <= NESTED
         self._bound.add(value)
         return short
-
-    # Expressions
 
     def value(self, value: TensorValue) -> str:
         """A value: its name, or the expression that makes it."""
@@ -204,7 +232,7 @@ class ForwardBody:
 
     def _call(self, call: Call) -> str:
         if call.body:
-            return call_expression(self.path(call.body.path), [*map(self.value, read_by(call))])
+            return call_expression(self.path(call.body.path), [*map(self.value, call.read)])
         args = [self._argument(argument) for argument in call.args]
         if isinstance(call.function, nn.Module):
             inside = call.path != self.scope.path  # else it is the module's own product

@@ -15,6 +15,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, Model, build
 from bertc.use.source.classes import PARAMETERS
+from bertc.use.source.file import emit_source
 from bertc.use.source.outputs import program_outputs
 
 SHAPES = ((1, 5), (2, 16))
@@ -28,18 +29,29 @@ DRAWN = 1_000_003
 """Random numbers of which weights are made: a prime, so that no two weights repeat alike."""
 
 
+def checked_source(resolved: Resolved, settings: str) -> str:
+    """The file of a program, with its settings above, once it agrees with the modules."""
+    source = emit_source(resolved, settings)
+    check_source(source, resolved)
+    return source
+
+
 def check_source(source: str, resolved: Resolved) -> None:
     """Compare a file with the module whose program it is, in fp64 with random weights."""
-    apart = source_differences(source, random_model(resolved))
-    refuse_difference(*max(apart.items(), key=lambda pair: pair[1]))
-
-
-def random_model(resolved: Resolved) -> Model:
-    """The model of a program in fp64 with random weights, for evaluation."""
     model = build(resolved, device="meta").eval()
     model.load_state_dict(random_weights(resolved), assign=True)
     model.compute_dtype = torch.float64
-    return model
+    weights, largest = dict(model.named_parameters()), dict[str, float]()
+    network = loaded(source, weights)
+    few = sum(weight.numel() for weight in weights.values()) <= MOST_GRADIENTS
+    for rows, tokens in SHAPES:  # random batches with padding
+        arguments = random_inputs(model, rows, tokens)
+        passed = {name: arguments[name] for name in read_by(network)}
+        expected = partial(program_outputs, model, inputs_of(arguments))
+        differentiated = weights if few and rows > 1 else {}
+        for name, apart in name_differences(partial(network, **passed), expected, differentiated):
+            largest[name] = max(largest.get(name, 0.0), apart)
+    refuse_difference(*max(largest.items(), key=lambda pair: pair[1]))
 
 
 def random_weights(resolved: Resolved) -> dict[str, Tensor]:
@@ -64,21 +76,6 @@ def refuse_difference(name: str, largest: float) -> None:
             "written",
             help="report the spec: its source cannot be written yet",
         )
-
-
-def source_differences(source: str, model: Model) -> dict[str, float]:
-    """The largest difference by output, and of gradients, over random batches with padding."""
-    weights, largest = dict(model.named_parameters()), dict[str, float]()
-    network = loaded(source, weights)
-    few = sum(weight.numel() for weight in weights.values()) <= MOST_GRADIENTS
-    for rows, tokens in SHAPES:
-        arguments = random_inputs(model, rows, tokens)
-        passed = {name: arguments[name] for name in read_by(network)}
-        expected = partial(program_outputs, model, inputs_of(arguments))
-        differentiated = weights if few and rows > 1 else {}
-        for name, apart in name_differences(partial(network, **passed), expected, differentiated):
-            largest[name] = max(largest.get(name, 0.0), apart)
-    return largest
 
 
 Results = Callable[[], dict[str, Tensor]]

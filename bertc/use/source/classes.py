@@ -68,7 +68,7 @@ class Classes:
             methods.append(method("forward", names, statements))
             doc = re.split(r";|\n", (type(module).__doc__ or "").strip())[0].rstrip(".")
             doc = (f"{doc}." if doc else "") if path else self.about
-        lines = [f"({base}):", *([f'    """{doc}"""', ""] if doc else []), *code_lines(methods, 4)]
+        lines = [f"({base}):", *([f'    """{doc}"""', ""] if doc else []), *code_lines(methods)]
         self.made[module] = f"{self._named(type(module).__name__, path, lines)}()"
 
     def _add_parts(self, module: nn.Module, path: str) -> None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError, listed
+from bertc.hub.families.config import Tokens, place_of_cls
 from bertc.hub.families.family import ANSWERS
-from bertc.hub.families.tokens import Tokens
-from bertc.hub.folder import replacing
+from bertc.hub.folders import replacing
 from bertc.hub.keys import parts_of
 from bertc.hub.leaving import exporting
 from bertc.hub.leaving.target import beyond_last, settings_of
@@ -41,9 +41,13 @@ def export_code(
     kind, head, placed = _placed(program, main)
     beside = {key: tensor for key, tensor in tensors.items() if key not in placed}
     ready = {new: main[key] for key, new in placed.items()}
-    source = modeling_source(program, name, vocabulary.cls_last)
-    written = checking.run_source(source)[f"{name}{kind}"]
-    _check(written, program, main, ready, head, vocabulary.cls_last)
+    cls = place_of_cls(vocabulary)
+    source = modeling_source(program, name, cls)
+    model = build(program, device="meta").eval()
+    model.load_state_dict(main, assign=True, strict=False)
+    model.untrained = parts_of(model.state_dict()) - parts_of(main)
+    graph = Graph(model, (head,) if head else (), cls, states=True)
+    _check(checking.run_source(source)[f"{name}{kind}"], graph, ready)
     file = f"modeling_{name.lower()}"
     config = _config(program, vocabulary, name, kind, head)
     with replacing(folder) as fresh:
@@ -85,27 +89,16 @@ def _refuse_unsayable(resolved: Resolved) -> None:
             raise DataError(str(beyond), help=beyond.way_out)
 
 
-def _check(
-    kind: Any,
-    resolved: Resolved,
-    tensors: Mapping[str, Tensor],
-    ready: Mapping[str, Tensor],
-    head: Objective | None,
-    cls_last: bool,
-) -> None:
+def _check(kind: Any, graph: Graph, ready: Mapping[str, Tensor]) -> None:
     """Compare the class that is written, with its weights, with bertc's modules."""
-    labels = len(ready.get("classifier.bias", ())) or 2
-    config = kind.config_class(vocab_size=resolved.encoder.vocab_size, num_labels=labels)
+    labels, body = len(ready.get("classifier.bias", ())) or 2, graph.model.encoder.node
+    config = kind.config_class(vocab_size=body.vocab_size, num_labels=labels)
     network = kind(config).eval()
     base = "" if hasattr(network, "model") else "model."
     weights = {key.removeprefix(base): tensor for key, tensor in ready.items()}
     # The pooler is left out where a class does not read it.
     network.load_state_dict({key: weights[key] for key in network.state_dict() if key in weights})
-    model = build(resolved, device="meta").eval()
-    model.load_state_dict(tensors, assign=True, strict=False)
-    model.untrained = parts_of(model.state_dict()) - parts_of(tensors)
-    graph = Graph(model, (head,) if head else (), states=True, cls_last=cls_last)
-    drawn = checking.random_inputs(model, *checking.SHAPES[-1])
+    drawn = checking.random_inputs(graph.model, *checking.SHAPES[-1])
     drawn |= {"input_ids": drawn["token_ids"], "token_type_ids": drawn["segment_ids"]}
     rows, real_bs = {name: drawn[name] for name in graph.inputs}, drawn["attention_mask"].bool()
 
@@ -121,7 +114,7 @@ def _check(
             shown["logits"] = torch.stack((shown.start_logits, shown.end_logits), -1)
         if graph.pooled and "pooler_output" in shown:
             results[POOLED_STATE] = shown.pooler_output.flatten()
-        return results | ({graph.outputs[-1].name: real(shown.logits)} if head else {})
+        return results | ({graph.outputs[-1].name: real(shown.logits)} if graph.heads else {})
 
     def expected() -> dict[str, Tensor]:
         pairs = zip(graph.outputs, graph(**rows), strict=True)

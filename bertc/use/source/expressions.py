@@ -105,10 +105,10 @@ def code(text: str) -> str:
     return re.sub(bare, r"\1\2\3", re.sub(bare, r"\1\2\3", written, flags=re.M), flags=re.M)
 
 
-def code_lines(statements: list[str], indent: int) -> list[str]:
-    """Statements in lines that fit, indented by ``indent`` columns."""
+def code_lines(statements: list[str]) -> list[str]:
+    """Statements of a class in lines that fit."""
     lines = code("\n".join(statements)).splitlines()
-    return [part for line in lines for part in _fit((" " * indent + line).rstrip())]
+    return [part for line in lines for part in _fit(f"    {line}".rstrip())]
 
 
 def method(name: str, arguments: list[str], statements: list[str]) -> str:
@@ -137,12 +137,8 @@ def _fit(line: str) -> list[str]:
     signs = next((signs for signs in LOOSELY if len(_split(value, signs)) > 1), ())
     if not signs:
         return [line]
-    parts = [f"{pad}    {part}" for part in _split(value, signs)]
-    return [
-        f"{begun[0]}(",
-        *(piece for part in parts for piece in _fit(part)),
-        f"{pad}){comma}",
-    ]
+    parts = [piece for part in _split(value, signs) for piece in _fit(f"{pad}    {part}")]
+    return [f"{begun[0]}(", *parts, f"{pad}){comma}"]
 
 
 def _brackets(line: str) -> Iterator[tuple[int, int, int]]:

@@ -7,6 +7,7 @@ from string import Template
 import torch
 from torch import Tensor
 
+from bertc.hub.families.config import ClsPlace
 from bertc.hub.leaving.exporting import scores_next
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.model import model_weights
@@ -29,11 +30,11 @@ def scores_class(resolved: Resolved) -> str:
     return "ForCausalLM" if resolved.encoder.causal else "ForMaskedLM"
 
 
-def modeling_source(resolved: Resolved, name: str, cls_last: bool) -> str:
+def modeling_source(resolved: Resolved, name: str, cls: ClsPlace) -> str:
     """The file of classes for transformers, whose names begin with ``name``."""
     scored, body = next(token_terms(resolved), None), resolved.encoder
     assert isinstance(body, Encoder), "other bodies are refused"
-    scope, model = record(resolved, partial(_states, cls_last))
+    scope, model = record(resolved, partial(_states, cls))
     constants = replace(constants_of(resolved), hub=True)
     weights = {weight.name: weight for weight in model_weights(resolved)}
     classes = Classes(scopes_in(scope), weights, constants, bases=_bases(scope))
@@ -75,13 +76,13 @@ def _is_plain(scope: CallScope) -> bool:
     return bool(attends) and all(plain)
 
 
-def _states(cls_last: bool, model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, Tensor]:
+def _states(cls: ClsPlace, model: Model, inputs: EncoderInputs, _: Recorder) -> dict[str, Tensor]:
     """Last states, and the pooled one; that of the first token where there is no pooler."""
     assert inputs.attention_mask is not None, "it is always one of the inputs"
     # The first of the real tokens, or the last, with padding on either side.
     real_bs = inputs.attention_mask.long()
     results = encoder_outputs(
-        model, inputs, (real_bs.cumsum(1) if cls_last else real_bs).argmax(1, keepdim=True)
+        model, inputs, (real_bs.cumsum(1) if cls == "last" else real_bs).argmax(1, keepdim=True)
     )
     first = results.pop("first")
     return {"pooled": first[:, 0], **results}
@@ -123,9 +124,8 @@ def _bases(scope: CallScope) -> dict[str, str]:
     scopes = scopes_in(scope)
     called = [c.body for s in scopes.values() for c in s.calls if c.segment and c.body]
     parts = {part.path for part in called if any(True for _ in part.module.parameters())}
-    attends = [
-        path for path, s in scopes.items() if ATTENTION_CALL in [c.function for c in s.calls]
-    ]
+    calls = {path: {call.function for call in inner.calls} for path, inner in scopes.items()}
+    attends = [path for path, functions in calls.items() if ATTENTION_CALL in functions]
     layer = "GradientCheckpointingLayer"
     bases = dict.fromkeys(attends, "AttentionLayer, nn.Module") | dict.fromkeys(parts, layer)
     return bases | {path: f"AttentionLayer, {layer}" for path in attends if path in parts}
@@ -135,4 +135,4 @@ def _method(name: str, arguments: list[str], statements: list[str]) -> str:
     """The lines of a method with these arguments and statements."""
     if arguments[0] in PARAMETERS:
         arguments, statements = with_defaults(arguments, statements)
-    return "\n".join(code_lines([method(name, arguments, statements)], 4))
+    return "\n".join(code_lines([method(name, arguments, statements)]))

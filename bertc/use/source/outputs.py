@@ -61,9 +61,7 @@ def encoder_outputs(
     """Last states of the main network, those of ``first`` tokens, and the pooled one."""
     read = model.read_on(inputs) if read is None else read
     states_bsh, network = read.last, model.encoder
-    first_b1h = states_bsh[:, :1]
-    if first_b1 is not None:
-        first_b1h = gather_positions(states_bsh, first_b1)
+    first_b1h = states_bsh[:, :1] if first_b1 is None else gather_positions(states_bsh, first_b1)
     results = {"states": states_bsh, "first": first_b1h}
     if network.node.pooler:
         of_rows = network.node.pooled.of_rows

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import FrameType
 from typing import Any
 from unittest.mock import patch
@@ -70,6 +71,13 @@ class Call:
         """Does it give a tensor a second name, so that what reads both reads two?"""
         return self.function == "torch.Tensor.view_as" and self.args[0] is self.args[1]
 
+    @cached_property
+    def read(self) -> list[TensorValue]:
+        """The values that it reads; a scope that is read does not change any more."""
+        if self.body:
+            return self.body.free_values()
+        return [x for x in tree_leaves((self.args, self.kwargs)) if isinstance(x, TensorValue)]
+
 
 @dataclass(eq=False)
 class CallScope:
@@ -81,6 +89,16 @@ class CallScope:
     calls: list[Call] = field(default_factory=list)
     outputs: list[TensorValue] = field(default_factory=list)
     keys: tuple[str, ...] = ()  # of the outputs
+
+    def all_read(self) -> list[TensorValue]:
+        """The values that its calls read, in order, and its outputs."""
+        return [value for call in self.calls for value in call.read] + self.outputs
+
+    def free_values(self) -> list[TensorValue]:
+        """Values from outside, without repeats, but for parameters of its module."""
+        made = {value for call in self.calls for value in call.results}
+        inner = {v for v in self.all_read() if v.path and within(v.path, self.path)}
+        return [v for v in dict.fromkeys(self.all_read()) if v not in made | inner]
 
 
 @dataclass(eq=False)
@@ -170,6 +188,7 @@ class Recorder(TorchFunctionMode):
     def call(self, module: nn.Module, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a module: as one of torch's, as a class, or unnamed, as a part of its caller."""
         outer, segment, path = self.scope, self._segment, self.paths.get(module)
+        holds = any(True for _ in module.parameters())
         if path is None:
             self._segments += 1
             self._segment = segment or self._segments
@@ -177,7 +196,8 @@ class Recorder(TorchFunctionMode):
             self._segment = segment
         elif not within(path, outer.path):  # it is lent: its weights are arguments
             out = plain(module, *args, **kwargs)
-        elif _is_torchs(module):
+        elif type(module) in TORCH_MODULES and not vars(module).get("base") and holds:
+            # One of torch's; tables are sums with others' where one is added.
             with torch._C.DisableTorchFunction():
                 out = self._unseen(plain, module, *args, **kwargs)
             self._record(module, args, kwargs, out)
@@ -219,15 +239,6 @@ class Recorder(TorchFunctionMode):
         elif isinstance(bound, tuple) and hasattr(bound, "_fields"):
             for field_name, part in zip(bound._fields, bound, strict=True):
                 self._bind(field_name, part, depth, assigned=False)
-
-
-def _is_torchs(module: nn.Module) -> bool:
-    """Has torch such a module? Tables are sums with others' where one is added."""
-    return (
-        type(module) in TORCH_MODULES
-        and not vars(module).get("base")
-        and any(True for _ in module.parameters())
-    )
 
 
 def in_place(function: str) -> bool:

@@ -7,15 +7,12 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map
 
 from bertc.model.weights import Linear
-from bertc.use.source.reads import read_by
 from bertc.use.source.recording import Call, CallScope, LongList, TensorValue, in_place, within
 
 VIEWS = ("torch.unflatten", "torch.Tensor.flatten", "torch.Tensor.reshape", "torch.Tensor.view")
-ADDING, SCALING = (
-    ("torch.Tensor.add", "torch.Tensor.sub"),
-    ("torch.Tensor.mul", "torch.Tensor.div"),
-)
-NEUTRAL = dict.fromkeys(ADDING, 0) | dict.fromkeys(SCALING, 1)
+NEUTRAL = {
+    "torch.Tensor.add": 0, "torch.Tensor.sub": 0, "torch.Tensor.mul": 1, "torch.Tensor.div": 1,
+}  # fmt: skip
 """Numbers with which an operation gives its tensor."""
 COPIES = ("torch.Tensor.expand", "torch.Tensor.contiguous")
 PARTINGS = ("torch.functional.split", "torch.Tensor.chunk")
@@ -42,7 +39,7 @@ def _prune(scope: CallScope) -> None:
             for nth, value in enumerate(call.results):
                 value.nth = nth
             _prune(call.body)
-        read.update(read_by(call))
+        read.update(call.read)
     scope.calls = calls
 
 
@@ -59,7 +56,9 @@ def _walk(
         if (source := _find_unchanged(call)) is not None:
             same[call.results[0]] = source
             continue
-        if is_pure(call.function):
+        name = call.function
+        if isinstance(name, str) and "dropout" not in name and not in_place(name):
+            # torch gives the same for the same arguments, and changes none
             before = known.setdefault(_key((call.function, call.args, call.kwargs)), call)
             if before is not call:
                 same |= dict(zip(call.results, before.results, strict=True))
@@ -79,11 +78,6 @@ def _seen(argument: Any, same: dict[TensorValue, TensorValue]) -> Any:
         return seen(same[part]) if isinstance(part, TensorValue) and part in same else part
 
     return tree_map(seen, argument)
-
-
-def is_pure(function: str | nn.Module) -> bool:
-    """Does a function of torch give the same for the same arguments, and change none?"""
-    return isinstance(function, str) and "dropout" not in function and not in_place(function)
 
 
 def _key(argument: Any) -> Any:
@@ -110,20 +104,16 @@ def _find_unchanged(call: Call) -> TensorValue | None:
     index = args[1] if len(args) > 1 and isinstance(args[1], tuple) else args[1:]
     slices = all(isinstance(part, slice) or part is Ellipsis for part in index)
     if function in COPIES or (function == "torch.Tensor.__getitem__" and slices):
-        return source if _equal(source, result) else None
+        return source if source.tensor.shape == result.tensor.shape else None
     if function in NEUTRAL and len(args) == 2 and args[1] == NEUTRAL[function]:
         return source
     while function in VIEWS:
-        if _equal(source, result):
+        if source.tensor.shape == result.tensor.shape:
             return source
         if source.call is None or source.call.function not in VIEWS:
             return None
         source = source.call.args[0]
     return None
-
-
-def _equal(one: TensorValue, other: TensorValue) -> bool:
-    return one.tensor.shape == other.tensor.shape
 
 
 def _split_linear(call: Call, modules: dict[str, nn.Module]) -> list[Call]:
