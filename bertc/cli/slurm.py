@@ -8,6 +8,7 @@ import typer
 from typer import Argument
 
 from bertc.base.diagnostics import SpecError, UsageError
+from bertc.base.storage.plain_file import read_text
 from bertc.cli.options import SetOption, SpecArgument, app, file_to_write, option, say, spec_words
 
 slurm = typer.Typer(no_args_is_help=True, help="Print batch scripts for Slurm, to be submitted.")
@@ -16,33 +17,7 @@ app.add_typer(slurm, name="slurm")
 OptionsArgument = Annotated[
     list[str] | None, Argument(help="options of sbatch, after --", metavar="-- OPTIONS")
 ]
-TRAINING = """\
-#!/bin/bash
-#SBATCH --nodes={nodes} --ntasks-per-node=1 --gpus-per-node={gpus} --signal=B:TERM@120
-#SBATCH --cpus-per-task={cores} --job-name={name} --output=%x-%j.log --open-mode=append --requeue
-{options}# One torchrun a machine, one process a GPU; --resume begins a run where there is none yet.
-run={run}
-newest() {{ ls "$run/checkpoints" 2> /dev/null | tail -n 1; }}
-before=$(newest)
-head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-4}}" TORCH_ELASTIC_SHUTDOWN_TIMEOUT=110
-export SRUN_CPUS_PER_TASK="${{SLURM_CPUS_PER_TASK:-}}"
-srun --kill-on-bad-exit=1 torchrun --nnodes={nodes} --nproc-per-node={gpus} --max-restarts=0 \\
-    --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d \\
-    --rdzv-endpoint="$head_node:$((10000 + SLURM_JOB_ID % 50000))" \\
-    -m bertc.cli train {spec} --out "$run" --resume &
-step=$! stopped= lost=
-# At the signal the run saves and stops, and the job waits for its next turn.
-trap 'stopped=yes; kill -TERM "$step"' TERM
-wait "$step"; code=$?
-if [ -n "$stopped" ]; then wait "$step"; code=$?; fi
-[ "$code" -eq 0 ] && exit 0
-# So it does when a machine, a process or a store was lost, if the run went on since the job began.
-if [ ! -e "$run/failed.txt" ] && [ "$(newest)" != "$before" ]; then lost=yes; fi
-if [ -n "$stopped$lost" ]; then scontrol requeue "$SLURM_JOB_ID" && exit 0; fi
-exit "$code"
-"""
-"""The batch script of a job that trains."""
+MOST_BYTES = 2**20
 CORES = 4
 """Cores a GPU, for the threads of its process."""
 LARGEST_ARRAY = 1000
@@ -77,7 +52,7 @@ def train(
         say(f"remark: written without the data, which cannot be read here: {error}", err=True)
     if wrong := [option for option in options or () if "\n" in option]:
         raise UsageError(f"an option of sbatch is one line, not {wrong[0]!r}")
-    script = TRAINING.format(
+    script = read_text(Path(__file__).with_name("train.sbatch"), MOST_BYTES).format(
         nodes=nodes,
         gpus=gpus,
         cores=gpus * CORES,
