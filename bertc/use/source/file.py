@@ -4,10 +4,14 @@ import ast
 import inspect
 import re
 import textwrap
+import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 from typing import assert_never
 
+from bertc.base.storage.plain_file import read_text
 from bertc.cost import estimate, units
 from bertc.ir.base import Constant, FanIn, Glorot, Node, Normal, TruncatedNormal, Uniform, Weight
 from bertc.ir.program.model import model_weights
@@ -18,12 +22,11 @@ from bertc.use.source.expressions import code
 from bertc.use.source.outputs import program_outputs, record
 from bertc.use.source.recording import CallScope, LongList
 
-HEAD = '''
 
-def initialise(model):
-    """Set the weights to random first values, from the distributions of the program."""
-    for name, weight in model.named_parameters():
-'''
+@cache
+def texts() -> dict[str, str]:
+    """The parts that files of all programs share, by their names in ``texts.toml``."""
+    return tomllib.loads(read_text(Path(__file__).with_name("texts.toml"), MOST_BYTES))
 
 
 def initial_function(weights: Iterable[Weight]) -> str:
@@ -44,7 +47,7 @@ def initial_function(weights: Iterable[Weight]) -> str:
             exceptions.setdefault(f'elif name.endswith("{_shortest(end, others)}"):', call)
     lines = [f"{test}\n    nn.init.{call}" for test, call in (exceptions | usual).items()]
     text = textwrap.indent("\n".join(lines).removeprefix("el"), " " * 8)
-    return f"{HEAD}{text}\n"
+    return f"{texts()['first_values']}{text}\n"
 
 
 def _end(name: str) -> str:
@@ -84,52 +87,10 @@ def _call(weight: Weight) -> str:
             assert_never(weight.init)
 
 
-LEGEND = (
-    "Names end in their axes: b rows, s positions, q queries, k keys, n heads, d width of a head,\n"
-    "h hidden, e embedding, f feed-forward, w all heads side by side, p pairs, r or l distances,\n"
-    "v token ids."
-)
+MOST_BYTES = 2**20
 IMPORTABLE = ("json", "math", "pathlib")
-IMPORTS = """import torch
-import torch.nn.functional as F
-from torch import nn
-"""
 OF_PROGRAM = "All networks of the program on the same rows, and the scores of their heads."
 OF_NETWORK = ("objective", "vocab")
-LOADING = '''
-def load(model, path):
-    """Set the weights to those of a file of safetensors with their names, as a run saves them."""
-    content = pathlib.Path(path).read_bytes()
-    start = 8 + int.from_bytes(content[:8], "little")
-    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-    tensors, data = {}, memoryview(content)[start:]
-    for name, entry in json.loads(content[8:start]).items():
-        if name != "__metadata__":
-            part = bytearray(data[slice(*entry["data_offsets"])])
-            tensors[name] = torch.frombuffer(part, dtype=types[entry["dtype"]]).view(entry["shape"])
-    model.load_state_dict(tensors)
-
-
-def loss(scores, labels):
-    """The mean loss of a head that chooses; labels of -100 do not count.
-
-    ``scores`` have an axis of choices more than ``labels``, or are of yes (1) or no (0).
-    """
-    scores, labels = scores[labels != -100], labels[labels != -100]
-    if scores.ndim > labels.ndim:
-        return F.cross_entropy(scores, labels)
-    return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype))
-'''
-MAIN_BLOCK = """
-
-if __name__ == "__main__":
-    model = Model().eval()
-    initialise(model)
-    print(f"{sum(weight.numel() for weight in model.parameters()):,} parameters")
-    with torch.no_grad():
-        for name, output in model(torch.randint(VOCAB, (2, 16))).items():
-            print(name, tuple(output.shape))
-"""
 
 
 def emit_source(resolved: Resolved, settings: str = "") -> str:
@@ -139,10 +100,11 @@ def emit_source(resolved: Resolved, settings: str = "") -> str:
     classes = Classes(scopes_in(scope), weights, constants_of(resolved), OF_PROGRAM)
     classes.add(model, "")
     first_values = initial_function(weights.values())
-    text = f"{functions_of(scope)}\n{classes.text}\n{first_values}\n{LOADING}{MAIN_BLOCK}"
+    text = f"{functions_of(scope)}\n{classes.text}\n{first_values}\n"
+    text += texts()["loading"] + texts()["main"]
     modules = [f"import {name}" for name in IMPORTABLE if f"{name}." in text]
-    head = [docstring(resolved, settings), "", *modules, ""]
-    return "\n".join([*head, IMPORTS, *declare_constants(classes.constants, text), "", text])
+    head = [docstring(resolved, settings), "", *modules, "", texts()["imports"]]
+    return "\n".join([*head, *declare_constants(classes.constants, text), "", text])
 
 
 def docstring(resolved: Resolved, settings: str) -> str:
@@ -162,7 +124,7 @@ def docstring(resolved: Resolved, settings: str) -> str:
             held = []
     part = ["", "Settings, and where they come from:", ""]
     part += [line for block in shown for line in block.splitlines()]
-    return "\n".join([*lines, "", LEGEND, *(part if shown else []), '"""'])
+    return "\n".join([*lines, "", texts()["legend"], *(part if shown else []), '"""'])
 
 
 def functions_of(scope: CallScope) -> str:

@@ -15,12 +15,11 @@ from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.model import EncoderInputs, Model
 from bertc.use.graph import token_terms
-from bertc.use.source import hub_templates as texts
 from bertc.use.source.body import ATTENTION_CALL, ForwardBody
 from bertc.use.source.classes import PARAMETERS, Classes, scopes_in, with_defaults
 from bertc.use.source.constants import constants_of, declare_constants
 from bertc.use.source.expressions import code_lines, method
-from bertc.use.source.file import IMPORTS, docstring, functions_of
+from bertc.use.source.file import docstring, functions_of, texts
 from bertc.use.source.outputs import encoder_outputs, language_scores, record
 from bertc.use.source.recording import CallScope, Recorder
 
@@ -54,15 +53,15 @@ def modeling_source(resolved: Resolved, name: str, cls: ClsPlace) -> str:
         "passed": ", ".join(["", *names[1:]]).replace("segment_ids", "token_type_ids"),
         "pooled_width": body.pooled.width if body.pooler else body.hidden,
         "lm": _language_model(resolved, scored.head_name, classes, name) if scored else "",
-        "keys": texts.KEYS if body.causal else "",
+        "keys": texts()["keys"] if body.causal else "",
     }  # fmt: skip
-    text = Template(texts.MODELING).substitute(values)
-    pieces = {"flash": texts.FLASH * plain, "padding": texts.PADDING * body.causal}
-    attends = Template(texts.LAYERS).substitute(pieces)
+    text = Template(texts()["modeling"]).substitute(values)
+    pieces = {"flash": texts()["flash"] * plain, "padding": texts()["padding"] * body.causal}
+    attends = Template(texts()["layers"]).substitute(pieces)
     functions = functions_of(scope)
     written = f"{functions}{attends}\n\n{classes.text}\n\n{text}"
     maths = "import math\n\n" * ("math." in functions)
-    heading = [docstring(resolved, ""), "", f"{maths}{IMPORTS}{texts.HUB_IMPORTS}"]
+    heading = [docstring(resolved, ""), "", f"{maths}{texts()['imports']}{texts()['hub_imports']}"]
     return "\n".join([*heading, *declare_constants(constants, written), "", written])
 
 
@@ -114,9 +113,9 @@ def _language_model(resolved: Resolved, head: str, classes: Classes, name: str) 
         "next": ", each of the one after it; the loss moves labels" if ahead else "",
         "scores": _method("scores", ["states", "**kwargs"], lines),
         "output": f"{kind.removeprefix('For')}Output",
-        "moved": texts.MOVED if ahead else "",
+        "moved": texts()["moved"] if ahead else "",
     }
-    return Template(texts.LM).substitute(values)
+    return Template(texts()["language_model"]).substitute(values)
 
 
 def _bases(scope: CallScope) -> dict[str, str]:
