@@ -131,9 +131,8 @@ def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(tmp_path, 
     ],
 )  # fmt: skip
 def test_layers_are_named_from_the_top(extra, layers):
-    (stage,) = points(f'extends bert-base task=tag("-", labels=[x, y], examples=9) {extra}')[
-        0
-    ].stages
+    task = 'tag("-", labels=[x, y], examples=9)'
+    ((stage,),) = (each.stages for each in points(f"extends bert-base task={task} {extra}"))
     assert stage.tasks[0].layers == layers
 
 

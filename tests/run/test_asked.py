@@ -1,8 +1,14 @@
-"""What a tuned run is asked afterwards: the texts that it learned from, the file that was named."""
+"""What a trained run is asked afterwards, on the command line and in Python.
 
+The texts that it learned from, the file that was named, rows; README's section as it stands.
+"""
+
+import re
+from pathlib import Path
 from typing import get_args
 
 import pytest
+import torch
 
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
@@ -19,6 +25,7 @@ from bertc.run.train.loop import train
 from bertc.run.train.report import score_lines
 from bertc.tasks.layouts.example import TextExample
 from bertc.tasks.layouts.parts import scored_parts
+from bertc.use.fill_mask import fill
 from tests.predicted import predict
 
 SPEC = "layers=1 hidden=16 heads=2 vocab=wordpiece(99) seq=16 batch=4 steps=2 device=cpu "
@@ -58,9 +65,8 @@ def pairs(files):
 
 
 def test_arguments_left_out_of_a_task_are_those_it_was_learned_with(files):
-    resolved = bertc.resolve(
-        spec(files, f"classify('{files}/train.tsv', 'd', text=one, pair=two, dev_examples=1)")
-    )
+    named = f"classify('{files}/train.tsv', 'd', text=one, pair=two, dev_examples=1)"
+    resolved = bertc.resolve(spec(files, named))
     asked = task_of(resolved, "classify('new.tsv', text=said)")[1]
     assert (asked.text, asked.pair, asked.label) == ("said", "two", "label")
     assert (asked.train, asked.dev, asked.labels) == ("new.tsv", "", ("no", "yes"))
@@ -120,7 +126,7 @@ def test_the_file_that_is_named_is_scored(pairs, files):
     assert "label=COLUMN" in refused.value.help
 
 
-def test_another_part_is_scored_by_its_name(pairs, files):
+def test_another_part_is_scored_by_its_name_or_an_option(pairs, files):
     report = evaluate_run(pairs, part="test", quiet=True)
     assert report.notes == (f"birds test: 1 example of {files}/test.tsv",)
     sample = evaluate_run(pairs, Manner(examples=2), part="train", quiet=True)
@@ -129,43 +135,37 @@ def test_another_part_is_scored_by_its_name(pairs, files):
         evaluate_run(pairs, part="held", quiet=True)
     with pytest.raises(UsageError, match="apply to text"):
         evaluate_run(pairs, Manner(seq=8), part="test", quiet=True)
-
-
-def test_a_part_that_was_not_named_is_named_by_an_option(files):
     for part, help_ in (("test", """--task "classify(test='...')\""""), ("held", "check its name")):
         with pytest.raises(MissingInputError, match=f"no part '{part}'") as refused:
             scored_parts(Classify(train="a.tsv", dev="b.tsv"), part)
         assert refused.value.help == help_
-
-
-def test_truncated_rows_of_the_scored_part_are_reported(pairs, files):
     long = table(files / "long.tsv", ("one", "two", "label"), [("a hen " * 20, "a", "no"), ROWS[0]])
-    report = evaluate_run(pairs, task=f"classify(test='{long}')", quiet=True)
-    first, cut = report.notes
-    assert first == f"birds test: 2 examples of {long}"
-    assert cut == "birds: 1 of 2 test examples are cut to 16 tokens"
+    assert evaluate_run(pairs, task=f"classify(test='{long}')", quiet=True).notes == (
+        f"birds test: 2 examples of {long}", "birds: 1 of 2 test examples are cut to 16 tokens",
+    )  # fmt: skip
 
 
 def test_parts_and_files_of_a_folder_are_scored(files):
+    run, file = files / "tagged", files / "tags" / "train.txt"
     resolved = bertc.resolve(spec(files, f"tagging('{files}/tags')"))
-    train(resolved, files / "tagged", cache=files / "cache", quiet=True)
-    report = evaluate_run(files / "tagged", part="test", quiet=True)
+    train(resolved, run, cache=files / "cache", quiet=True)
+    report = evaluate_run(run, part="test", quiet=True)
     assert report.notes == (f"ner test: 1 example of {files}/tags/test.txt",)
-    file = files / "tags" / "train.txt"
-    report = evaluate_run(files / "tagged", task=f"tagging('{file}')", quiet=True)
+    report = evaluate_run(run, task=f"tagging('{file}')", quiet=True)
     assert report.evaluation.scores["ner"].keys() == {str(file)}
     with pytest.raises(MissingInputError, match="no parts"):
-        evaluate_run(files / "tagged", task=f"tagging('{file}')", part="test", quiet=True)
-    (files / "plain.txt").write_text("I live in New York\n")
-    found = predict(files / "tagged", files / "plain.txt", device="cpu", quiet=True)
-    (example,) = found.examples
+        evaluate_run(run, task=f"tagging('{file}')", part="test", quiet=True)
+
+    def examples(name, content):
+        (files / name).write_text(content)
+        return predict(run, files / name, device="cpu", quiet=True).examples
+
+    (example,) = examples("plain.txt", "I live in New York\n")
     assert example.words == ("I", "live", "in", "New", "York")
-    (files / "tab.txt").write_text("I live in\tYork\nYork is old\nI like it\n")
-    first, *others = predict(files / "tagged", files / "tab.txt", device="cpu", quiet=True).examples
+    first, *others = examples("tab.txt", "I live in\tYork\nYork is old\nI like it\n")
     assert (first.words, len(others)) == (("I", "live", "in", "York"), 2)
-    (files / "plain.jsonl").write_text('{"words": ["New", "York"]}\n')
     with pytest.raises(DataError) as caught:
-        predict(files / "tagged", files / "plain.jsonl", device="cpu", quiet=True)
+        examples("plain.jsonl", '{"words": ["New", "York"]}\n')
     assert caught.value.help.startswith("a word a line")
 
 
@@ -180,23 +180,15 @@ def test_dev_examples_shorten_a_dev_part(files, capsys):
     assert "dev_examples" not in whole.model_dump_json(), "runs from before it stay the same"
 
 
-@pytest.fixture
-def biased(tmp_path, corpus_file):
-    """A classifier that has seen one label alone, in a file whose dev part has both."""
+def test_one_answer_to_everything_is_reported(tmp_path, corpus_file, go):
+    """By a classifier that has seen one label alone, of a dev part that has both."""
     for part, labels in (("train", ["no"] * 20), ("dev", ["no", "yes"])):
         rows = "".join(f"the ducks sit on tree {i}\t{label}\n" for i, label in enumerate(labels))
         (tmp_path / f"{part}.tsv").write_text(f"text\tlabel\n{rows}")
     task = f"classify('{tmp_path}/train.tsv', '{tmp_path}/dev.tsv', labels=[no, yes])"
-    spec = (
-        f"layers=1 hidden=16 heads=2 vocab=wordpiece(120) task={task} steps=10 batch=8 seq=16 "
-        f"data=files('{corpus_file}') device=cpu compile=off optimizer=adam(lr=1e-2, warmup=0)"
-    )
-    cache = tmp_path / "cache"
-    return train(bertc.resolve(spec), tmp_path / "run", cache=cache, quiet=True), tmp_path / "run"
-
-
-def test_one_answer_to_everything_is_reported(biased):
-    report, run = biased
+    more = f"data=files('{corpus_file}') optimizer=adam(lr=1e-2, warmup=0) compile=off"
+    report = go(f"{SPEC.replace('steps=2', 'steps=10')} task={task} {more}")
+    run = tmp_path / "run"
     assert report.evaluation.always == {"classify": {"dev": "no"}}
     assert report.evaluation.scores["classify"]["dev"]["accuracy"] == 0.5
     assert "classify dev: every example got the answer `no`\n" in report.summary()
@@ -235,3 +227,123 @@ def test_no_answer_is_one_too():
         "squad dev: em 0.5000 (every example got no answer)",
         "squad other: em 0.2500",
     ]
+
+
+README = Path(__file__).parents[2] / "README.md"
+PARTS = {
+    "classify": ("text\tpair\tlabel", "a hen\ta bird\tyes\na pond\ta hen\tno", ", pair=pair"),
+    "regress": ("text\tlabel", "a hen\t1\na pond\t2", ""),
+    "choose": ("question\ta\tb\tlabel", "a hen\tpond\tbird\t1", ", choices=[a, b]"),
+    "tag": ("words\ttags", "a hen\tO BIRD\na pond\tO O", ""),
+    "read": ("context\tquestion\tanswer\tstart", "a hen\twho\then\t2", ""),
+    "embed": ("text\tpair", "a hen\ta bird\na pond\ta hen", ", positive=pair"),
+}
+ASKED = {
+    "classify": ("a hen", "a bird"), "regress": "a hen", "choose": ("a hen", ["pond", "bird"]),
+    "tag": "a hen", "read": ("a hen", "who"), "embed": ("a hen", "a bird"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with a run of text, and one of each task in files of one's own."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "farm.txt").write_text("a hen\n\na duck\n\na pond and a bird\n")
+
+    def make(name, spec):
+        resolved = bertc.resolve(f"{SPEC} data=files('{folder}/farm.txt') {spec}")
+        train(resolved, folder / "runs" / name, cache=folder / "cache", quiet=True)
+
+    make("quickstart", "holdout=0.3 eval_examples=2")
+    for kind, (names, rows, more) in PARTS.items():
+        (folder / f"{kind}.tsv").write_text(f"{names}\n{rows}\n")
+        make(kind, f"task={kind}('{folder}/{kind}.tsv'{more})")
+    (folder / "runs" / "regress").rename(folder / "runs" / "stars")
+    return folder
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_rows_are_answered_as_those_of_a_file(runs, kind):
+    run = runs / "runs" / ("stars" if kind == "regress" else kind)
+    found = predict(run, runs / f"{kind}.tsv", device="cpu", quiet=True)
+    names, rows, _ = PARTS[kind]
+    by_column = dict(zip(names.split("\t"), rows.split("\n")[0].split("\t"), strict=True))
+    of_rows, same = bertc.load(run).predict([ASKED[kind], by_column])
+    assert numbers(of_rows) == pytest.approx(numbers(same), abs=1e-5)
+    of_file = {name: value for name, value in next(found.each()).items() if name in of_rows}
+    assert numbers(of_rows) == pytest.approx(numbers(of_file), abs=0.02), "in fp32, not in bf16"
+
+
+def numbers(value):
+    """All of them, in their order."""
+    if isinstance(value, dict | list | tuple):
+        each = value.values() if isinstance(value, dict) else value
+        return [number for one in each for number in numbers(one)]
+    return [value] if isinstance(value, float) else []
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("classify", "a hen"), ("classify", ("a", "b", "c")), ("choose", ("a hen", "pond")),
+        ("choose", ("a hen", ["pond"])), ("read", "a hen"), ("tag", 7), ("stars", ("a hen", None)),
+        ("stars", {"text": None}), ("choose", {"question": "a hen", "a": "pond"}),
+    ],
+)  # fmt: skip
+def test_a_row_of_another_shape_says_what_is_expected(runs, kind, row):
+    named = type(row).__name__
+    with pytest.raises(TypeError, match=rf"row 0: \w+ expects .*, not (?:{named} |[\w, ]+$)"):
+        bertc.load(runs / "runs" / kind).predict([row])
+
+
+def test_texts_become_what_encode_takes(runs):
+    model = bertc.load(runs / "runs" / "quickstart")
+    batch = model.tokenizer(["a hen", ("a duck", "a pond and a bird")])
+    assert {name: (t.shape[0], t.dtype) for name, t in batch.items()} == {
+        "token_ids": (2, torch.long), "segment_ids": (2, torch.long),
+        "attention_mask": (2, torch.bool),
+    }  # fmt: skip
+    assert not batch["attention_mask"][0].all()
+    assert batch["segment_ids"][1].max() == 1
+    hidden = model.encode(**batch)
+    alone = model.encode(**model.tokenizer("a hen"))
+    torch.testing.assert_close(hidden[:1, : alone.shape[1]], alone)
+    assert model.tokenizer(["a hen " * 99])["token_ids"].shape == (1, 16), "no more positions"
+    assert model.tokenizer([])["token_ids"].shape == (0, 0)
+    with pytest.raises(TypeError, match="neither a text nor"):
+        model.tokenizer([["a", "b"]])
+    with pytest.raises(UsageError, match="top is 0"):
+        model.fill("a [MASK]", top=0)
+    assert model.fill("a [MASK]", top=2) == fill(runs / "runs" / "quickstart", "a [MASK]", top=2)
+
+
+TENSOR = r"\(batch, seq\) expected; .*model.tokenizer"
+MISTAKEN = {  # what a run is asked, with what, and why not
+    "predict": (("a hen", {"text": "a hen"}), "a list expected"),
+    "embed": (("a hen", {"text": "a hen"}), "a list expected"),
+    "fill": ((5, ["a [MASK]"], None), "text is a .*: a str expected"),
+    "encode": (("hello", [[1, 2]], torch.ones(3).long(), torch.ones(1, 3)), TENSOR),
+}
+
+
+@pytest.mark.parametrize("question", MISTAKEN)
+def test_what_is_no_text_tensor_or_list_is_refused(runs, question):
+    given, why = MISTAKEN[question]
+    run = "classify" if why == "a list expected" else "quickstart"
+    model = bertc.load(runs / "runs" / run)
+    for one in given:
+        with pytest.raises(TypeError, match=why):
+            getattr(model, question)(one)
+
+
+def test_the_section_of_the_readme_runs(runs, monkeypatch, capsys):
+    section = README.read_text().partition("## From Python")[2]
+    (code,) = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    monkeypatch.chdir(runs)
+    monkeypatch.setenv("BERTC_CACHE", str(runs / "cache"))
+    toy = f"{SPEC} data=files('{runs}/farm.txt') holdout=0.3 eval_examples=2"
+    names = {}
+    exec(code.replace("extends quickstart", toy).replace("steps=100, ", ""), names)
+    assert names["report"].step == 2
+    assert names["hidden"].shape[::2] == (2, 16)
+    assert "parameters" in capsys.readouterr().out

@@ -119,10 +119,7 @@ def test_an_average_takes_what_the_estimate_says(run, tiny):
     assert with_it.memory.peak_bytes - without.memory.peak_bytes == held
     assert "averages, of it" in str(with_it)
     assert "average" not in as_json([without])
-
-
-def test_the_pass_over_an_average_takes_time():
-    """Weights and averages are read, averages written, after every step."""
+    # Weights and averages are read, averages written, after every step.
     specs = ("average=none", "average=ema(200)")
     none, each = (estimate(resolve("bert-base", [spec]), "a100") for spec in specs)
     passes = each.time.seconds_total - none.time.seconds_total
@@ -183,7 +180,9 @@ def test_a_stage_ends_early_with_its_best_weights(tuned, scored, tmp_path, optio
     assert not list((tmp_path / "run" / "checkpoints" / "step-00000020").glob("best*"))
 
 
-def test_a_stage_that_was_never_stopped_ends_with_its_best_weights(tuned, scored, tmp_path, go):
+def test_a_stage_that_was_never_stopped_ends_with_its_best_weights(
+    tuned, scored, tmp_path, go, barn
+):
     scored({2: 0.5, 4: 0.7, 6: 0.6})
     report = go(tuned(steps=6))
     assert "stage main ended at step 6 of 6: best at step 4" in report.notes
@@ -192,6 +191,9 @@ def test_a_stage_that_was_never_stopped_ends_with_its_best_weights(tuned, scored
     report = go(tuned(steps=6), "last")
     assert not any("best" in note for note in report.notes)
     assert [line["step"] for line in lines(tmp_path / "last", "eval")] == [2, 4, 6]
+    alone = barn.replace(f", '{tmp_path}/dev.tsv'", "")
+    with pytest.raises(DataError, match="none of its tasks has a dev part to score"):
+        go(tuned(objective=alone), "alone")
 
 
 def test_stopped_and_resumed_it_is_the_same(tuned, scored, resumes):
@@ -226,9 +228,3 @@ def test_the_next_stage_begins_where_it_would_have(tuned, barn, scored, tmp_path
     report = go(resolved)
     assert (report.step, report.steps) == (8 + 4, 24), "what was made, of what was planned"
     assert [line["step"] for line in lines(tmp_path / "run", "train")] == [3, 6, 21, 24]
-
-
-def test_nothing_to_be_judged_by_is_refused(tuned, barn, tmp_path, go):
-    alone = barn.replace(f", '{tmp_path}/dev.tsv'", "")
-    with pytest.raises(DataError, match="none of its tasks has a dev part to score"):
-        go(tuned(objective=alone))

@@ -57,7 +57,9 @@ def follow(tiny, first):
     return make
 
 
-def test_training_goes_on_from_a_finished_run(follow, first, tmp_path, first_weights, go):
+def test_training_goes_on_from_a_finished_run_or_folders_of_either_layout(
+    follow, first, tmp_path, first_weights, go
+):
     before = weights(first)
     begun = first_weights(follow(steps=20), "second")
     assert begun.keys() == before.keys()
@@ -66,15 +68,26 @@ def test_training_goes_on_from_a_finished_run(follow, first, tmp_path, first_wei
     assert report.step == 20
     lock = json.loads((tmp_path / "second" / "lock.json").read_text())
     assert len(lock["init"]) == 64
+    export_run(first, tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "imported")
+    before = weights(first)
+    for source in ("hf", "imported"):
+        resolved = follow(source=tmp_path / source)
+        begun = first_weights(resolved, f"of {source}")
+        assert all(torch.equal(begun[name], before[name]) for name in before)
 
 
-def test_unreadable_weights_are_told_before_text(follow, first, tmp_path, monkeypatch, go):
+def test_sources_that_are_damaged_or_not_there_are_told_before_text(
+    follow, first, tmp_path, monkeypatch, go
+):
     damaged = shutil.copytree(first, tmp_path / "damaged")
     for path in (damaged / "checkpoints").glob("*/weights.safetensors"):
         path.write_bytes(b"damaged")
     monkeypatch.setattr(start, "prepare", lambda *_: pytest.fail("text was prepared"))
     with pytest.raises(DataError, match="undamaged"):
         go(follow(source=damaged, steps=20), "second")
+    with pytest.raises(MissingInputError):
+        go(follow(init=f"'{tmp_path}/none'"), "run")
 
 
 def test_heads_are_taken_where_both_have_them(tiny, follow, first, tmp_path, first_weights, go):
@@ -106,16 +119,6 @@ def test_deeper_than_the_source_it_grows(tiny, follow, first, tmp_path, first_we
     ] == [0, 0, 1]
     go(deep, "deep", resume=True)
     assert len(read_model(tmp_path / "deep")[0].encoder.layers) == 6
-
-
-def test_folders_of_either_layout_serve(follow, first, tmp_path, first_weights):
-    export_run(first, tmp_path / "hf")
-    import_run(tmp_path / "hf", tmp_path / "imported")
-    before = weights(first)
-    for source in ("hf", "imported"):
-        resolved = follow(source=tmp_path / source)
-        begun = first_weights(resolved, f"of {source}")
-        assert all(torch.equal(begun[name], before[name]) for name in before)
 
 
 def test_the_vocabulary_is_that_of_the_source_unless_written(first, tmp_path):
@@ -184,11 +187,6 @@ def test_from_python_too_a_module_begins_from_its_source(follow, first):
     assert all(torch.equal(begun[name], before[name]) for name in before)
     deep = follow('stage "a" { layers=3 } stage "b" { layers=6 }')
     assert len(bertc.build(deep).encoder.node.layers) == 3  # as training begins
-
-
-def test_a_source_that_is_not_there_is_refused(follow, tmp_path, go):
-    with pytest.raises(MissingInputError):
-        go(follow(init=f"'{tmp_path}/none'"), "run")
 
 
 def test_resuming_needs_the_source_only_before_the_first_checkpoint(
@@ -264,22 +262,18 @@ def test_layers_are_the_chosen_ones(deep, chosen, own, taken):
     assert all(torch.equal(here[name], there[name]) for name in rest)
 
 
-def test_weights_without_a_place_are_left_out_and_listed(deep):
+def test_chosen_layers_go_on_are_listed_and_need_no_path_of_their_own(deep, resumes):
     source = source_of(student(f'layers("{deep}", [0, 2])', segments="0"))
-    assert source is not None
     lines = [line.partition(": ")[2] for line in source.lines()]
     assert "layers 0, 2" in lines
     assert "its encoder.embeddings.segment.weight is left out" in lines
-
-
-def test_the_layers_of_the_teacher_need_no_path_of_their_own(deep):
     changed = {"teacher": f'"{deep}"', "objective": "kd(logits)+mlm"}
     one = student("layers(teacher, [0, 3])", **changed)
     other = student(f'layers("{deep}", [0, 3])', **changed)
     assert one.fingerprint() == other.fingerprint()
-
-
-def test_a_run_with_chosen_layers_goes_on_to_the_same_bits(deep, resumes):
+    # The attention of an ``init`` replaced no attention, and the help still says one.
+    with pytest.raises(SpecError, match="attention=relative"):
+        points(f'init="{deep}"', [f'init=layers("{deep}", [0, 1]) memory=4'])
     resumes(student(f'layers("{deep}", [0, 2])'), 2)
 
 
@@ -301,9 +295,3 @@ def test_layers_that_are_not_there_or_do_not_fit_are_refused(deep, init, changed
     error: Any = refused.value
     error_text = str(error) if isinstance(error, SpecError) else f"{error.message} {error.help}"
     assert re.search(problem, error_text), error_text
-
-
-def test_memory_is_refused_where_one_init_replaces_another(deep):
-    """The attention of an ``init`` replaced no attention, and the help still says one."""
-    with pytest.raises(SpecError, match="attention=relative"):
-        points(f'init="{deep}"', [f'init=layers("{deep}", [0, 1]) memory=4'])

@@ -1,3 +1,6 @@
+"""Files of a run, whole or damaged or another run's: each is refused by name."""
+
+import json
 import os
 import random
 import resource
@@ -10,11 +13,31 @@ from typing import Any
 import pytest
 import torch
 
-from bertc.base.diagnostics import CannotWriteError, DataError
+from bertc.base.diagnostics import (
+    CannotWriteError,
+    DataError,
+    MissingInputError,
+    ResumeRefusedError,
+    UsageError,
+)
 from bertc.base.storage import durable
+from bertc.cost.planning.plan import Plan
+from bertc.hub.folders import checkpoint_folders
 from bertc.ir.base import Normal, Weight
 from bertc.ir.learning.optimizer import Adam, moments_of
-from bertc.run.records import checkpoints
+from bertc.ir.program.resolved import Resolved
+from bertc.lab.report.report import report_page
+from bertc.lab.results.compare import results
+from bertc.lab.results.listing import list_runs
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.models.runs import export_run, import_run
+from bertc.run.records import checkpoints, metrics
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.lock import Lock
+from bertc.run.records.metrics import append_line
+from bertc.run.train.loop import train
+from bertc.use.trained import load
+from tests.run.conftest import same_run, same_tensors
 
 TABLE = (
     Weight("a.weight", (3, 4), ("hidden", "hidden"), Normal(), "ffn", "matrix"),
@@ -52,16 +75,12 @@ def test_what_was_saved_is_read_back_to_the_bit(tmp_path):
     folder = save(tmp_path, 1234)
     assert folder.name == "step-00001234"
     found, damaged = checkpoints.newest(tmp_path, FACTS["run"])
-    assert found is not None
     assert (found.step, dict(found.progress)) == (1234, {"step": 1234, "tokens": 12340})
-    assert found.facts == FACTS
-    assert damaged == []
+    assert (found.facts, damaged) == (FACTS, [])
     weights, moments = tensors(1234)
-    loaded = checkpoints.load(folder / "weights.safetensors", SHAPES)
-    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
     shapes = {name: weight.shape for name, weight in moments_of(Adam(), TABLE).items()}
-    loaded = checkpoints.load(folder / "optimizer.safetensors", shapes)
-    assert all(torch.equal(loaded[name], moments[name]) for name in moments)
+    same_tensors(checkpoints.load(folder / "weights.safetensors", SHAPES), weights)
+    same_tensors(checkpoints.load(folder / "optimizer.safetensors", shapes), moments)
 
 
 def test_a_run_that_was_killed_is_told_from_where_it_goes_on(tmp_path):
@@ -77,7 +96,6 @@ def test_one_of_another_run_is_passed_over(tmp_path):
     save(tmp_path, 1)
     checkpoints.save(tmp_path, 2, content(*tensors(2)), {}, {"run": "other"}, 3)
     found, damaged = checkpoints.newest(tmp_path, FACTS["run"])
-    assert found is not None
     assert found.step == 1
     assert "another run" in damaged[0]
 
@@ -153,7 +171,6 @@ def test_folders_that_are_made_are_named_on_the_disk(tmp_path, monkeypatch):
 def test_a_checkpoint_that_was_put_aside_is_found_until_another_is_there(tmp_path):
     aside = save(tmp_path, 3, keep=1).rename(tmp_path / "step-00000003.replaced")
     found, damaged = checkpoints.newest(tmp_path, FACTS["run"])
-    assert found is not None
     assert (found.folder, found.step, damaged) == (aside, 3, [])
     assert checkpoints.how_to_resume(tmp_path).endswith("step 3, the last checkpoint")
     folder = save(tmp_path, 3, keep=2)
@@ -166,14 +183,16 @@ def damage(folder: Path, draw: random.Random) -> str:
     raw, elsewhere = victim.read_bytes(), folder.parent / "elsewhere"
     place = draw.randrange(len(raw))
     what = draw.choice(["flip", "flip", "cut", "grow", "lose", "add", "swap", "link", "blank"])
+    changed = raw[place] ^ (1 << draw.randrange(8))
+    contents = {
+        "flip": raw[:place] + bytes([changed]) + raw[place + 1 :],
+        "cut": raw[:place],
+        "grow": raw + draw.randbytes(draw.randint(1, 9)),
+        "blank": b"\0" * len(raw),
+    }
     match what:
-        case "flip":
-            changed = raw[place] ^ (1 << draw.randrange(8))
-            victim.write_bytes(raw[:place] + bytes([changed]) + raw[place + 1 :])
-        case "cut":
-            victim.write_bytes(raw[:place])
-        case "grow":
-            victim.write_bytes(raw + draw.randbytes(draw.randint(1, 9)))
+        case _ if what in contents:
+            victim.write_bytes(contents[what])
         case "lose":
             victim.unlink()
         case "add":
@@ -183,8 +202,6 @@ def damage(folder: Path, draw: random.Random) -> str:
         case "link":
             victim.rename(elsewhere)
             victim.symlink_to(elsewhere)
-        case _:
-            victim.write_bytes(b"\0" * len(raw))
     return f"{what} {victim.name} {place}"
 
 
@@ -192,18 +209,16 @@ def test_two_hundred_damaged_checkpoints_are_all_detected(tmp_path):
     good, copy = tmp_path / "good", tmp_path / "copy"
     for step in (1, 2):
         save(good, step)
-    shutil.copytree(good / "step-00000002", copy)
-    draw = random.Random(3)
+    victim, draw = good / "step-00000002", random.Random(3)
+    shutil.copytree(victim, copy)
     for trial in range(200):
-        what = damage(good / "step-00000002", draw)
-        found, damaged = checkpoints.newest(good, FACTS["run"])
-        assert found is not None
+        what = damage(victim, draw)
+        found, (reason,) = checkpoints.newest(good, FACTS["run"])
         assert found.step == 1, (trial, what)
-        (reason,) = damaged
         assert "step-00000002: " in reason, what
         assert "\n" not in reason
-        durable.remove(good / "step-00000002")
-        shutil.copytree(copy, good / "step-00000002")
+        durable.remove(victim)
+        shutil.copytree(copy, victim)
 
 
 def test_renamed_checkpoints_and_hostile_manifests_are_damage(tmp_path):
@@ -245,9 +260,9 @@ def test_a_file_that_cannot_grow_names_path_need_and_room(tmp_path, monkeypatch,
             save(tmp_path, 2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert "step-00000002: file too large" in caught.value.message.lower()
-    assert "bytes needed" in caught.value.message
-    assert "free" in caught.value.message
+    message = caught.value.message.lower()
+    for part in ("step-00000002: file too large", "bytes needed", "free"):
+        assert part in message
     monkeypatch.setattr(durable, "free_bytes", lambda path: 1000)
     with pytest.raises(CannotWriteError, match=r"disk is full .*needed, 1,000 free"):
         save(tmp_path, 2)
@@ -263,3 +278,208 @@ def test_what_is_no_checkpoint_makes_room_for_one(tmp_path):
     (tmp_path / ".tmp-old-step-00000003").write_text("a file")
     save(tmp_path, 4, keep=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "step-00000004"]
+
+
+PLAN = Plan("cpu", "fp32", (8,), (False,), False, ("fp32: asked for",))
+LOCK = Lock(resolved="r", data="d", init="", threads=2, plan=PLAN, machine={}, versions={})
+LINE = {"kind": "eval", "step": 4, "stage": "main", "loss": 2.0, "losses": {"mlm": 2.0}}
+
+
+def test_a_lock_is_read_as_it_was_written_or_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "lock.json"
+    LOCK.write(path)
+    assert Lock.read(path) == LOCK
+    other_plan = {"plan": {**LOCK.content()["plan"], "microbatches": 3}}
+    wrong = ({"plan": {}}, {"threads": -1}, {"threads": "2"}, {"data": 3}, {"versions": [1]})
+    for change in (*wrong, other_plan):
+        path.write_text(json.dumps({**LOCK.content(), **change}))
+        with pytest.raises(DataError, match="lock.json is damaged: ") as caught:
+            Lock.read(path)
+        assert "remove" in caught.value.help
+    for content in ("", "[1]", "{}", "[" * 100_000, "\udce9"):
+        path.write_bytes(content.encode("utf-8", "surrogateescape"))
+        with pytest.raises(DataError, match=r"lock\.json"):
+            Lock.read(path)
+
+
+def test_what_is_named_as_a_file_of_a_run_and_is_none(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "spent.jsonl")
+    with pytest.raises(MissingInputError, match="no plain file"):
+        append_line(tmp_path / "spent.jsonl", {})
+    parent = tmp_path / "checkpoints"
+    for name in ("step-abc", "step-", "step-old", "step-00000005.bak", "step-00000004", "step-7"):
+        (parent / name).mkdir(parents=True)
+    assert RunFolder(tmp_path).saved_step == 4
+    assert checkpoint_folders(parent) == [(4, parent / "step-00000004")]
+    assert checkpoint_folders(tmp_path / "none") == []
+    (tmp_path / "resolved.json").mkdir()
+    with pytest.raises(MissingInputError, match="it is a folder"):
+        RunFolder(tmp_path).read_resolved()
+
+
+WRONG = (
+    {"step": "4"}, {"step": -1}, {"loss": float("nan")}, {"losses": {"mlm": 10**400}},
+    {"scores": {"a": {"dev": {"f1": "x"}}}}, {"best": {"step": 1}}, {"kind": "x"},
+)  # fmt: skip
+BROKEN = ("{", "[1]", "NaN", "{}", "9" * 5000, "[" * 100_000, "\udce9")
+
+
+@pytest.mark.parametrize("line", [*BROKEN, *(json.dumps({**LINE, **change}) for change in WRONG)])
+def test_a_damaged_line_of_metrics_is_named(tmp_path: Path, line: str) -> None:
+    path, good = tmp_path / "metrics.jsonl", json.dumps(LINE).encode() + b"\n"
+    path.write_bytes(good + line.encode("utf-8", "surrogateescape") + b"\n" + good)
+    with pytest.raises(DataError, match=r"metrics\.jsonl:2 is damaged"):
+        metrics.read(path)
+    assert metrics.read(path, len(good)) == [LINE]  # what comes later is cut off by a resume
+
+
+def test_a_refused_end_leaves_the_digests_as_they_were(tmp_path: Path, tiny, go) -> None:
+    text, first = tmp_path / "farm.txt", "Hens cackle in the barn.\n\nDucks on the pond.\n\n" * 20
+    text.write_text(first)
+    resolved, run = tiny(f"steps=3 data=files('{text}')"), tmp_path / "run"
+    go(resolved)
+    written = (run / "digests.json").read_bytes()
+    lock = (run / "lock.json").rename(tmp_path / "lock.json")
+    text.write_text("Geese hiss.\n\n" * 40)
+    with pytest.raises(ResumeRefusedError, match="the text: "):
+        go(resolved, resume=True)
+    assert (run / "digests.json").read_bytes() == written
+    text.write_text(first)
+    lock.rename(run / "lock.json")
+    (run / "model" / "mine.txt").write_text("a note")
+    with pytest.raises(UsageError, match=r"holds mine\.txt"):
+        go(resolved, resume=True)
+    assert (run / "digests.json").read_bytes() == written
+    (run / "digests.json").unlink()
+    with pytest.raises(UsageError, match=r"holds mine\.txt"):
+        go(resolved, resume=True)
+    assert not (run / "digests.json").exists()
+
+
+@pytest.mark.parametrize("change", [{"stage": "other"}, {"scores": {"mrpc": {"dev": {}}}}])
+def test_results_of_another_program_are_refused(tmp_path: Path, tiny, change: Any) -> None:
+    folder = RunFolder(tmp_path)
+    folder.start(tiny(), "")
+    folder.lock.write_text("{}")
+    folder.metrics.write_text(json.dumps({**LINE, **change}) + "\n")
+    with pytest.raises(DataError, match="is not of this run"):
+        results([tmp_path])
+
+
+RUN = Path("run")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, corpus_file: Path) -> Path:
+    """Two folders with a text of the same name and other documents."""
+    place, documents = tmp_path_factory.mktemp("pair"), corpus_file.read_text().split("\n\n")
+    for name, part in (("a", documents[:40]), ("b", documents[20:])):
+        (place / name).mkdir()
+        (place / name / "farm.txt").write_text("\n\n".join(part))
+    return place
+
+
+@pytest.fixture
+def program(place: Path, tiny: Any, cache: Path, tmp_path: Path, monkeypatch: Any) -> Resolved:
+    """A program that was trained in both folders; the working folder is a copy of the first."""
+    resolved = tiny("steps=8 data=files('farm.txt', sentences=lines)")
+    for name in ("b", "a"):
+        monkeypatch.chdir(place / name)
+        if not RUN.exists():
+            train(resolved, RUN, cache=cache, quiet=True)
+    shutil.copytree(place / "a", tmp_path / "a")
+    monkeypatch.chdir(tmp_path / "a")
+    return resolved
+
+
+def swap(place: Path, part: str) -> None:
+    durable.remove(RUN / part)
+    copy = shutil.copytree if (place / "b" / RUN / part).is_dir() else shutil.copy
+    copy(place / "b" / RUN / part, RUN / part)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("checkpoints", "step-00000008 and lock.json are of different runs: the text"),
+        ("lock.json", "and lock.json are of different runs: the text"),
+        ("metrics.jsonl", "metrics.jsonl is not of this run"),
+        ("tokenizer", "tokenizer/tokenizer.json is not what this run wrote"),
+        *((part, "is not what this run wrote") for part in ("model", "digests.json")),
+        *(
+            (part, f"{part} is not what this run wrote")
+            for part in ("model/model.safetensors", "model/tokenizer.json", "tokenizer/vocab.txt")
+        ),
+    ],
+)
+def test_a_part_of_another_run_is_noticed(place, program, cache, part, said, capsys):
+    swap(place, part)
+    with pytest.raises(ResumeRefusedError, match=said) as caught:
+        train(program, RUN, resume=True, cache=cache)
+    assert "restore" in caught.value.help
+    assert "resuming" not in capsys.readouterr().err
+    for way in (
+        lambda: load(RUN),
+        lambda: evaluate_run(RUN, cache=cache, quiet=True),
+        lambda: export_run(RUN, Path("out")),
+        lambda: report_page([RUN]),
+    ):
+        with pytest.raises(DataError, match=said):
+            way()
+    seen_in_lists = part in ("checkpoints", "lock.json", "metrics.jsonl")
+    assert bool(list_runs([Path(".")]).damaged) == seen_in_lists
+
+
+def test_remedies_are_remedies(place, program, cache):
+    def resumes() -> None:
+        train(program, RUN, resume=True, cache=cache, quiet=True)
+        load(RUN)
+
+    swap(place, "metrics.jsonl")
+    (RUN / "metrics.jsonl").unlink()
+    resumes()
+    swap(place, "tokenizer")
+    (RUN / "digests.json").unlink()
+    resumes()
+    (RUN / "model" / "config.json").write_text("{}")  # as people complete it
+    load(RUN)
+
+
+def test_a_run_written_without_digests_goes_on(program, cache):
+    """As older versions wrote it; its text alone is compared, and its lock may be removed."""
+    (RUN / "digests.json").unlink()
+    for manifest in RUN.glob("checkpoints/*/manifest.json"):
+        _without_digests(manifest)
+    shutil.copytree(RUN, "straight")
+    (RUN / "lock.json").unlink()
+    train(program, RUN, resume=True, cache=cache, quiet=True)
+    same_run(RUN, Path("straight"))
+
+
+def test_a_removed_lock_is_written_as_the_checkpoint_says(place, program, cache):
+    before = RunFolder(RUN).read_lock().data
+    (RUN / "lock.json").unlink()
+    train(program, RUN, resume=True, cache=cache, quiet=True)
+    assert RunFolder(RUN).read_lock().data == before
+    swap(place, "checkpoints")
+    for name in ("lock.json", "metrics.jsonl", "digests.json"):
+        (RUN / name).unlink()
+    with pytest.raises(ResumeRefusedError, match="the text: "):
+        train(program, RUN, resume=True, cache=cache, quiet=True)
+
+
+def test_an_imported_model_keeps_its_weights(program):
+    import_run(RUN / "model", Path("imported"))
+    load(Path("imported"))
+    weights = Path("imported/model/model.safetensors")
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(DataError, match=r"model\.safetensors is not what this run wrote"):
+        load(Path("imported"))
+
+
+def _without_digests(manifest: Path) -> None:
+    content = json.loads(manifest.read_text())["content"]
+    facts = {n: v for n, v in content["facts"].items() if n not in ("origin", "metrics")}
+    manifest.write_bytes(checkpoints._manifest(content["step"], content["files"], facts))

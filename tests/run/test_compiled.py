@@ -22,10 +22,6 @@ from torch._inductor.codecache import CppPythonBindingsCodeCache
 from torch.fx import GraphModule
 
 from bertc.api import resolve
-from bertc.learn.objectives import MicroBatch
-from bertc.learn.step.feed import to_inputs
-from bertc.learn.step.step import TrainStep
-from bertc.run.beginning.synthetic import RandomText
 from tests.bench.estimates import allocated_bytes
 from tests.bench.rig import make_step, random_rows
 from tests.campaigns.compiled import differing
@@ -131,9 +127,8 @@ def gradients(spec: str) -> dict[str, torch.Tensor]:
     resolved = resolve(spec)
     step = make_step(resolved, 4)
     step.gradients(step.read(random_rows(resolved)).micro_batches, 0)
-    return {
-        name: weight.grad for name, weight in step.parameters.items() if weight.grad is not None
-    }
+    grown = {name: weight.grad for name, weight in step.parameters.items()}
+    return {name: gradient for name, gradient in grown.items() if gradient is not None}
 
 
 @pytest.mark.parametrize(
@@ -165,21 +160,12 @@ def test_depth_costs_little_memory():
 SMALL = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 precision=fp32 dropout=0"
 
 
-def step_and_micro_batches(extra: str) -> tuple[TrainStep, list[MicroBatch]]:
-    """The step of a toy and its first batch."""
-    resolved = resolve(f"{SMALL} {extra}", ["microbatch=4"])
-    step = make_step(resolved, 4)
-    stage = resolved.stages[0]
-    return step, step.read(
-        to_inputs(RandomText(stage, 500).train(0), torch.device("cpu"))
-    ).micro_batches
-
-
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 def test_the_branches_of_other_machines_compute_the_same(objective):
     def gradients() -> dict[str, torch.Tensor]:
-        step, micro_batches = step_and_micro_batches(objective)
-        sums, *_ = step.gradients(micro_batches, 0)
+        resolved = resolve(f"{SMALL} {objective}", ["microbatch=4"])
+        step = make_step(resolved, 4)
+        sums, *_ = step.gradients(step.read(random_rows(resolved)).micro_batches, 0)
         grown = {n: p.grad for n, p in step.parameters.items() if p.grad is not None}
         return {"losses": torch.stack(sums), **grown}
 

@@ -1,6 +1,5 @@
 """Runs on copies of their examples: masked words of trained runs, steps, resuming."""
 
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,29 +16,22 @@ from bertc.tasks.corpus import prepare
 from bertc.tasks.examples.copies import split_text
 from bertc.text.cache.store import Silent
 from tests.net.programs import spec
-from tests.run.conftest import stop_after
+from tests.run.conftest import same_tensors, stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 SENTENCES = ("the old hens sit in the gate", "the ducks", "")
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, farm_run: Callable[[str], Path]) -> Path:
-    """A tagger and a masked-language model, each of a few steps."""
-    folder = tmp_path_factory.mktemp("runs")
-    for name, program in (("tagger", "tagging"), ("mlm", "mlm")):
-        shutil.copytree(farm_run(spec(program)), folder / name)
-    return folder
+@pytest.fixture
+def both(farm_run: Callable[[str], Path]) -> str:
+    """Copies by edits, and by a masked-language model of a few steps."""
+    return f'2*edit(mask=40%) + replace("{farm_run(spec("mlm"))}", share=50%)'
 
 
-def both(runs: Path) -> str:
-    return f'2*edit(mask=40%) + replace("{runs}/mlm", share=50%)'
-
-
-def test_masked_words_are_read_with_their_text(runs):
+def test_masked_words_are_read_with_their_text(farm_run):
     """The likeliest of one row, computed by hand, with the text as its second."""
-    networks, folder = TrainedNetworks("cpu"), runs / "mlm"
+    networks, folder = TrainedNetworks("cpu"), farm_run(spec("mlm"))
     split = [split_text(sentence) for sentence in SENTENCES]
     places = [[1, 2], [1], []]
     found = [*networks.candidates(str(folder), split, places, 5, Silent())]
@@ -56,30 +48,27 @@ def test_masked_words_are_read_with_their_text(runs):
     assert found[1] == ({1: words} if words else {})
     assert found[2] == {}
     with pytest.raises(DataError, match="no head that predicts masked tokens"):
-        next(networks.candidates(str(runs / "tagger"), split, places, 5, Silent()))
+        next(networks.candidates(str(farm_run(spec("tagging"))), split, places, 5, Silent()))
 
 
-def test_a_run_on_copies_goes_on_to_the_bit(runs, tmp_path, monkeypatch, cache):
+def test_a_run_on_copies_goes_on_to_the_bit(both, tmp_path, monkeypatch, go):
     task = 'glue(sst2, "SST-2", dropout=0)'
-    (resolved,) = points(spec("glue", objective=task, augment=both(runs), steps="4"))
-    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    stop_after(monkeypatch, 2, partial(train, resolved, tmp_path / "run", cache=cache))
-    other = tmp_path / "other cache"
-    train(resolved, tmp_path / "run", cache=other, quiet=True, resume=True)
-    one, two = (load(tmp_path / each).state_dict() for each in ("straight", "run"))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    (resolved,) = points(spec("glue", objective=task, augment=both, steps="4"))
+    go(resolved, "straight")
+    stop_after(monkeypatch, 2, partial(go, resolved))
+    train(resolved, tmp_path / "run", cache=tmp_path / "other", quiet=True, resume=True)
+    same_tensors(*(load(tmp_path / each).state_dict() for each in ("straight", "run")))
 
 
-def test_copies_are_examples_like_others(runs, tmp_path):
-    task = 'glue(rte, "RTE", dropout=0)'
-    (resolved,) = points(spec("glue", objective=task, augment=both(runs)))
+def test_copies_are_examples_like_others(both, tmp_path):
+    (resolved,) = points(spec("glue", augment=both))
     networks = TrainedNetworks("cpu")
     data = prepare(resolved, tmp_path, Silent(), networks).stages[0]
     (task_set,) = data.sets
     assert 48 + 72 < task_set.units <= 48 + 2 * 48 + 24
     mask = data.vocabulary.mask
-    masked = [mask in task_set.train.token_ids[slice(*task_set.train.begins[r : r + 2])]
-              for r in range(task_set.units)]  # fmt: skip
+    ids, begins = task_set.train.token_ids, task_set.train.begins
+    masked = [mask in ids[slice(*begins[row : row + 2])] for row in range(task_set.units)]
     assert any(masked)
     assert not any(masked[:48])
 

@@ -78,15 +78,12 @@ def test_tile_takes_the_layers_that_modernbert_large_took():
     ]  # fmt: skip
 
 
-def test_a_norm_that_the_first_layer_lacks_is_new_in_its_copies(tiny):
+def test_a_new_norm_and_moments_that_are_carried_along(tiny):
     _, _, new, _ = begun(tiny(f"{staged(2, 4)} norm=pre(first=false)"))
     copied, own = layer(new, 2), layer(new, 0)
     assert "attention.norm.weight" not in own
     assert (copied["attention.norm.weight"] == 1).all()
     assert torch.equal(copied["attention.query.weight"], own["attention.query.weight"])
-
-
-def test_moments_can_be_carried_along(tiny):
     _, before, new, moments = begun(tiny(f"{staged(1, 2)} grow=stack(moments=carry)"))
     for name in dict(new.named_parameters()):
         source = name.replace("attention.1.", "attention.0.").replace("ffn.1.", "ffn.0.")
@@ -173,23 +170,19 @@ def test_a_run_that_grows_is_the_same_however_resumed(tiny, tmp_path, monkeypatc
         depth = 1 if step <= 6 else 2
         reached, tensors = read_model(run)
         assert len(reached.encoder.layers) == depth
-        assert ("encoder.ffn.1.norm.weight" in tensors) == (
-            depth == 2 and "share=ffn" not in settings
-        )
+        own = depth == 2 and "share=ffn" not in settings
+        assert ("encoder.ffn.1.norm.weight" in tensors) == own
         assert evaluate_run(run, **options).step == step
         assert fill(run, "hens cackle in the [MASK]").masks
     train(resolved, run, resume=True, **options)
     same_run(tmp_path / "straight", run)
 
 
-def test_the_count_of_updates_begins_again_with_the_moments(tiny):
+def test_the_count_of_updates_begins_again_and_what_changed_is_named(tiny):
     grown = tiny(f'{staged(1, 2)} stage "c" {{ seq=16 }}')
     assert [stage.counted_from for stage in grown.stages] == [0, 12, 12]
     other = {"a": {}, "b": {"optimizer": "muon"}, "c": {"optimizer": "muon"}, "d": {}}
     assert [stage.counted_from for stage in tiny(stages=other).stages] == [0, 12, 12, 36]
-
-
-def test_what_changed_in_growing_is_named(tiny):
     old = tiny(stages=STAGES)
     other = {**STAGES, "deep": {"layers": 3, "steps": 6, "grow": "interleave"}}
     with pytest.raises(ResumeRefusedError) as refused:

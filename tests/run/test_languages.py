@@ -11,7 +11,6 @@ from bertc.api import resolve
 from bertc.base.diagnostics import UsageError
 from bertc.ir.terms.masking import shown_figures
 from bertc.run.models.loading import load
-from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
 from tests.run.conftest import lines
 
@@ -52,18 +51,15 @@ def test_resuming_is_never_having_stopped(data, resumes, settings):
     resumes(program(data, **settings), 5)
 
 
-def test_losses_by_language_and_the_model_as_transformers_reads_it(data, tmp_path):
-    report = train(program(data, steps=40), tmp_path / "run", cache=tmp_path / "c", quiet=True)
-    assert report.evaluation is not None
+def test_losses_by_language_and_the_model_as_transformers_reads_it(data, tmp_path, go):
+    report = go(program(data, steps=40))
     assert {k: shown_figures(v) for k, v in report.evaluation.languages.items()} == {
         "de": ["mlm_masked"], "en-fr": ["tlm_masked"], "en-zh": ["tlm_masked"]
     }  # fmt: skip
-    summary = report.summary()
-    assert "loss by language" in summary
-    assert "en-zh" in summary
     html = replace(report, notes=("<script>",))._repr_html_()  # as a notebook shows it
-    assert "loss by language" in html
-    assert "en-zh" in html
+    for text in (report.summary(), html):
+        assert "loss by language" in text
+        assert "en-zh" in text
     assert "<script>" not in html
     evaluations = lines(tmp_path / "run", "eval")
     assert evaluations[-1]["languages"] == report.evaluation.languages
@@ -82,8 +78,8 @@ def test_losses_by_language_and_the_model_as_transformers_reads_it(data, tmp_pat
     assert (found - expected).abs().max() <= 1e-5
 
 
-def test_masks_are_filled_in_a_language(data, tmp_path):
-    train(program(data, steps=2, eval_every=2), tmp_path / "run", cache=tmp_path / "c", quiet=True)
+def test_masks_are_filled_in_a_language(data, tmp_path, go):
+    go(program(data, steps=2, eval_every=2))
     one, other, none = (
         fill(tmp_path / "run", "hens [MASK] in the barn", language=name)
         for name in ("en", "zh", "")

@@ -258,14 +258,11 @@ def test_the_cause_is_named_alone(before, after, said):
     assert refused.value.message == f"the run was started with other settings: {said}"
 
 
-def test_what_no_setting_explains_is_listed_as_it_is():
+def test_what_no_setting_explains_is_listed_and_how_it_fits_may_change():
     old = resolve(SMALL)
     stage = old.stages[0].model_copy(update={"padded": not old.stages[0].padded})
     with pytest.raises(ResumeRefusedError, match="stages.0.padded: true -> false"):
         refuse_another_program(old, old.model_copy(update={"stages": (stage,)}))
-
-
-def test_how_a_run_fits_on_its_devices_may_change():
     fitted = resolve(SMALL, ["microbatch=2", "recompute=on", "strategy=fsdp"])
     refuse_another_program(resolve(SMALL), fitted)
 
@@ -280,7 +277,9 @@ def test_steps_counted_from_epochs_are_named_as_others(steps, said, tmp_path):
     assert ("init=" in caught.value.help) == (steps > 30)
 
 
-def test_kernels_that_come_or_go_are_reported(tiny, tmp_path, monkeypatch, go):
+def test_kernels_that_come_or_go_and_text_that_no_one_named_are_reported(
+    tiny, tmp_path, monkeypatch, go
+):
     """They draw dropout another way than torch's, so what follows is another run."""
     resolved = tiny(steps=3)
     go(resolved)
@@ -297,9 +296,6 @@ def test_kernels_that_come_or_go_are_reported(tiny, tmp_path, monkeypatch, go):
         start.plan_of(resolved, detect("cpu"), lock, noting, start.World())
         found = [note for note in noting.notes if "kernels for this processor" in note]
         assert [overrides in note for note in found] == ([True] if overrides else [])
-
-
-def test_text_that_no_one_named_is_said(tiny):
     for resolved, said in ((resolve("layers=1"), True), (tiny(), False)):
         noting = Notes()
         start.plan_of(resolved, detect("cpu"), None, noting, start.World())

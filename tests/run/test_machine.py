@@ -26,8 +26,6 @@ from bertc.machine.machine import (
     is_deterministic,
     kernels,
     make_plan,
-    refuse_too_few_devices,
-    right_dropout,
 )
 from bertc.machine.memory import is_out_of_memory, keep_freed_memory, refuse_what_cannot_fit
 from bertc.run import launch
@@ -43,21 +41,21 @@ def card(monkeypatch):
     """A GPU with other work on it, of any name."""
 
     def pretend(name, bf16=True, devices=1):
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "get_device_name", lambda: name)
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10 * GIB, 80 * GIB))
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: bf16)
+        for question, answer in {
+            "device_count": devices, "is_available": True, "get_device_name": name,
+            "mem_get_info": (10 * GIB, 80 * GIB), "is_bf16_supported": bf16,
+        }.items():  # fmt: skip
+            monkeypatch.setattr(torch.cuda, question, lambda answer=answer, **_: answer)
 
     return pretend
 
 
-def reasons(machine):
-    resolved = resolve("layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=8")
-    return plan(resolved, machine, largest_microbatches(resolved, machine)).reasons
+def reasons(machine, batch=8, **how):
+    resolved = resolve(f"layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch={batch}")
+    return plan(resolved, machine, largest_microbatches(resolved, machine), **how).reasons
 
 
-def test_the_plan_is_made_for_free_memory(card):
+def test_the_plan_is_made_for_the_free_memory_that_each_has(card):
     card("NVIDIA H100 80GB HBM3")
     assert detect().memory_bytes == 10 * GIB
     assert "bf16: NVIDIA H100 80GB HBM3 has fast bf16" in reasons(detect())
@@ -68,6 +66,11 @@ def test_the_plan_is_made_for_free_memory(card):
     card("Quadro P5000", bf16=False)
     assert "fp32: Quadro P5000 has no fast bf16" in reasons(detect())
     assert device_here(detect("cpu")) == this_cpu()
+    card("NVIDIA L4")
+    resolved = resolve("layers=12 hidden=768 vocab=30522 seq=512 batch=256 precision=bf16")
+    ranks = SimpleNamespace(world=World(2, 2), least=lambda own: min(own, 6 * GIB))
+    tight = make_plan(resolved, World(2, 2), machine_of("auto", ranks))
+    assert tight.microbatches < make_plan(resolved, World(2, 2)).microbatches
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -106,36 +109,22 @@ def test_an_unknown_one_is_measured_and_gets_no_other_ones_figures(monkeypatch):
     monkeypatch.setattr(torch, "device", lambda _: torch.zeros(0).device)
     found = device_here(Machine("cuda", "NVIDIA H20", GIB, fast_bf16=True, cores=2))
     assert (found.name, found.kind, found.memory_bytes) == ("NVIDIA H20", "cuda", GIB)
-    assert 0 < found.fp32_flops < 1e12
-    assert 0 < found.bf16_flops < 1e12
-    assert 0 < found.bandwidth_bytes < 1e12
+    for figure in (found.fp32_flops, found.bf16_flops, found.bandwidth_bytes):
+        assert 0 < figure < 1e12
 
 
-def test_idle_gpus_are_reported(card):
+def test_idle_gpus_are_reported_and_processes_without_one_refused(card):
     card("NVIDIA L4", devices=8)
     assert "7 of 8 GPUs are idle: --nproc 8" in reasons(detect())
-    resolved = resolve("layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=4")
-    fits = largest_microbatches(resolved, detect())
-    assert "7 of 8 GPUs are idle: --nproc 4" in plan(resolved, detect(), fits).reasons
-    shared = plan(resolved, detect(), fits, Layout(World(4, 4), "ddp")).reasons
+    assert "7 of 8 GPUs are idle: --nproc 4" in reasons(detect(), batch=4)
+    shared = reasons(detect(), batch=4, layout=Layout(World(4, 4), "ddp"))
     assert "4 of 8 GPUs are idle: --nproc 4" in shared
     assert "idle" not in "".join(reasons(detect("cpu")))
-
-
-def test_more_processes_than_gpus_are_refused_before_they_start(card):
     card("NVIDIA L4", devices=2)
-    refuse_too_few_devices("auto", 2)
-    refuse_too_few_devices("cpu", 9)
+    machine.refuse_too_few_devices("auto", 2)
+    machine.refuse_too_few_devices("cpu", 9)
     with pytest.raises(MachineError, match="9 processes need a GPU each, but this machine has 2"):
-        refuse_too_few_devices("auto", 9)
-
-
-def test_all_processes_plan_for_the_memory_that_each_has(card):
-    card("NVIDIA L4")
-    resolved = resolve("layers=12 hidden=768 vocab=30522 seq=512 batch=256 precision=bf16")
-    ranks = SimpleNamespace(world=World(2, 2), least=lambda own: min(own, 6 * GIB))
-    tight = make_plan(resolved, World(2, 2), machine_of("auto", ranks))
-    assert tight.microbatches < make_plan(resolved, World(2, 2)).microbatches
+        machine.refuse_too_few_devices("auto", 9)
 
 
 def test_processes_compile_on_as_many_cores_as_they_have(monkeypatch, tmp_path):
@@ -163,11 +152,11 @@ def test_pages_are_not_mapped_anew_every_time():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no peak can be reset elsewhere")
-def test_the_peak_of_a_run_is_not_that_of_what_was_before_in_its_process(tiny, tmp_path):
+def test_the_peak_of_a_run_is_not_that_of_what_was_before_in_its_process(tiny, tmp_path, go):
     held = torch.ones(2**28)  # 1 GiB
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     del held
-    train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    go(tiny())
     peak = max(spent.memory_bytes for spent in RunFolder(tmp_path / "run").read_spent())
     assert 0 < peak < before - 2**29
 
@@ -201,26 +190,23 @@ def test_nothing_stays_when_a_run_is_over(gpu, settings):
     assert state() == before
 
 
-def test_a_gpu_adds_in_any_order_unless_set(gpu):
+def test_a_gpu_adds_in_any_order_unless_set_and_its_plan_tells_the_price(gpu):
     before = state()
     with kernels(resolve("compile=off").run, "cuda"):
         assert state()[:2] == before[:2]
     with kernels(resolve("deterministic=yes").run, "cpu"):
         environment, mode, _, compiler, _ = state()
         assert (environment, mode, compiler) == (SUMS, 2, True)
+    fit = (Fit(8, 8, recompute=False),)
+    for asked, words in {"no": "agree to rounding", "yes": "slower"}.items():
+        reasons = plan(resolve(f"batch=8 deterministic={asked}"), gpu, fit).reasons
+        assert any(f"deterministic={asked}" in r and words in r for r in reasons)
 
 
 @pytest.mark.parametrize("asked", ["yes", "no"])
 def test_a_cpu_adds_in_one_order_with_any_setting(gpu, asked):
     assert is_deterministic(resolve(f"deterministic={asked}").run, "cpu")
     assert is_deterministic(resolve(f"deterministic={asked}").run, "cuda") == (asked == "yes")
-
-
-def test_the_plan_of_a_gpu_tells_the_price(gpu):
-    fit = (Fit(8, 8, recompute=False),)
-    for asked, words in {"no": "agree to rounding", "yes": "slower"}.items():
-        reasons = plan(resolve(f"batch=8 deterministic={asked}"), gpu, fit).reasons
-        assert any(f"deterministic={asked}" in r and words in r for r in reasons)
 
 
 def test_what_has_no_deterministic_kernel_is_named():
@@ -254,7 +240,6 @@ def test_compiled_steps_draw_as_eager_ones_where_four_draws_at_once_repeat():
     from torch._inductor.codegen.triton import TritonOverrides
 
     flawed = hasattr(TritonOverrides, "_can_use_4x_random")
-    with right_dropout(compiled=True):
-        assert getattr(config, "align_random_eager", False) == flawed
-    with right_dropout(compiled=False):
-        assert not getattr(config, "align_random_eager", False)
+    for compiled in (True, False):
+        with machine.right_dropout(compiled=compiled):
+            assert getattr(config, "align_random_eager", False) == (flawed and compiled)

@@ -8,18 +8,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
-from bertc.base.diagnostics import BertcError, DataError, UsageError
-from bertc.ir.data import Files, Share
-from bertc.ir.learning.objective import Clm, Nsp, Sop, Term
-from bertc.ir.learning.optimizer import Adam
-from bertc.ir.network.attention import RelativeAttention
-from bertc.ir.vocabulary import Bytes
+from bertc.base.diagnostics import BertcError, UsageError
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.manner import Manner
 from bertc.run.train.loop import train
 from bertc.use.card import export_with_card
 from tests.net.programs import TOY
-from tests.run.conftest import text
+from tests.run.conftest import lines, text
 
 MASKED, CAUSAL, SHIFTED = (text(TOY, objective=name, steps="20") for name in ("mlm", "clm", "mntp"))
 ROWS = (
@@ -96,18 +91,15 @@ def test_scores_are_those_of_the_pipeline_on_the_exported_folder(farm_run, tmp_p
 def test_layouts_of_the_pipeline(farm_run, tmp_path):
     blimp = {"sentence_good": "hens", "sentence_bad": "old hens", "UID": "x", "field": "syntax"}
     ewok = {"Context1": "Hens hiss.", "Target1": "Hens", "Target2": "Ducks", "Domain": "farm"}
-    comps = {
-        "prefix_acceptable": "Hens", "prefix_unacceptable": "A pond", "property_phrase": "hiss",
-    }  # fmt: skip
-    moved = {
-        "input_prefix": "The hens are in the ", "options": ["barn", "pond", "gate"], "numops": 2,
-    }  # fmt: skip
+    comps = {"prefix_acceptable": "Hens", "prefix_unacceptable": "A pond"}
+    comps["property_phrase"] = "hiss"
+    moved = {"input_prefix": "The hens are in the ", "numops": 2}
+    moved["options"] = ["barn", "pond", "gate"]
     for name, row in {"b": blimp, "e": ewok, "comps_base": comps, "regular": moved}.items():
         pairs_in(tmp_path / "all", row, name=f"{name}.jsonl")
     report = evaluate_run(farm_run(MASKED), Manner(pairs=str(tmp_path / "all")), quiet=True)
-    assert {*report.evaluation.scores["all"]} == {
-        "x", "farm", "comps_base", "regular_2_ops", "mean",
-    }  # fmt: skip
+    names = {"x", "farm", "comps_base", "regular_2_ops", "mean"}
+    assert report.evaluation.scores["all"].keys() == names
     assert {*report.evaluation.scores["all by field"]} == {"syntax"}
 
 
@@ -134,39 +126,33 @@ def test_what_is_no_pair(farm_run, tmp_path, rows, manner, message):
 
 @pytest.mark.usefixtures("in_the_farm")
 def test_what_scores_no_sentence(farm_run, tmp_path):
-    with pytest.raises(DataError, match="predicts no tokens"):
-        evaluate_run(
-            farm_run(text(TOY, objective="sop")), Manner(pairs=pairs_in(tmp_path / "p", *ROWS))
-        )
     (tmp_path / "none").mkdir()
-    with pytest.raises(BertcError, match=r"has no \.jsonl file of pairs"):
-        evaluate_run(farm_run(MASKED), Manner(pairs=str(tmp_path / "none")))
-    with pytest.raises(BertcError, match="there is no folder"):
-        evaluate_run(farm_run(MASKED), Manner(pairs=str(tmp_path / "nowhere")))
+    pairs_in(tmp_path / "p", *ROWS)
+    for spec, folder, message in (
+        (text(TOY, objective="sop"), "p", "predicts no tokens"),
+        (MASKED, "none", r"has no \.jsonl file of pairs"),
+        (MASKED, "nowhere", "there is no folder"),
+    ):
+        with pytest.raises(BertcError, match=message):
+            evaluate_run(farm_run(spec), Manner(pairs=str(tmp_path / folder)))
 
 
 @pytest.fixture(scope="module")
 def read(tiny, tmp_path_factory, corpus_file, cache):
     """Train a small run with a memory, and evaluate it in some manner."""
-    whole = Share(corpus=Files(path=str(corpus_file), sentences="whole"))
     resolved = tiny(
-        objective=(Term(objective=Clm()),), attention=RelativeAttention(), memory=24,
-        vocab=Bytes(), data=(whole,), steps=30, eval_every=30, optimizer=Adam(lr=3e-3),
-        holdout=0.1, batch=4, eval_examples=1000,
-    )  # fmt: skip
+        "objective=clm attention=relative memory=24 vocab=bytes steps=30 eval_every=30 holdout=10% "
+        "batch=4 eval_examples=1000 optimizer=adamw(3e-3)",
+        data=f"files('{corpus_file}', sentences=whole)",
+    )
     run = tmp_path_factory.mktemp("read") / "run"
-    first = train(resolved, run, cache=cache, quiet=True)
-
-    def evaluate(**manner):
-        return evaluate_run(run, Manner(**manner), cache=cache, quiet=True)
-
-    evaluate.first = first
-    return evaluate
+    train(resolved, run, cache=cache, quiet=True)
+    return lambda **manner: evaluate_run(run, Manner(**manner), cache=cache, quiet=True)
 
 
 def test_rows_and_memories_of_other_lengths_read_the_same_text(read):
     report, without = read(), read(seq=50, memory=0)
-    assert report.evaluation.losses == read.first.evaluation.losses
+    assert report.evaluation.losses == lines(report.folder, "eval")[-1]["losses"]
     assert f"perplexity {math.exp(report.evaluation.loss):,.2f}" in report.summary()
     assert report.notes == ("read as a stream in rows of 24 tokens, with a memory of 24 tokens",)
     # Everything remembered: the length of pieces makes no difference.
@@ -219,10 +205,8 @@ def test_other_text_is_read_whole(read, tmp_path):
 
 
 @pytest.mark.parametrize("learned", ["sop", "nsp"])
-def test_a_run_answers_the_question_that_it_did_not_learn(tiny, tmp_path, learned, cache):
-    terms = {"nsp": Term(objective=Nsp()), "sop": Term(objective=Sop())}
-    run = tmp_path / "run"
-    trained = train(tiny(objective=(terms[learned],), steps=2), run, cache=cache, quiet=True)
+def test_a_run_answers_the_question_that_it_did_not_learn(tiny, tmp_path, learned, cache, go):
+    run, trained = tmp_path / "run", go(tiny(objective=learned, steps=2))
     other = {"nsp": "sop", "sop": "nsp"}[learned]
 
     def ask(objective):

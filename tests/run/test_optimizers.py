@@ -102,9 +102,8 @@ def test_three_updates_follow_the_formula(kind, exempt, bias_correction):
     weights, _ = run(optimizer)
     for weight in TABLE:
         expected = by_hand(optimizer, weight.name, weight.role)
-        assert weights[weight.name].flatten().tolist() == pytest.approx(
-            expected, rel=3e-6, abs=3e-7
-        )
+        found = weights[weight.name].flatten().tolist()
+        assert found == pytest.approx(expected, rel=3e-6, abs=3e-7)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +143,7 @@ def test_smaller_gradients_below_are_those_of_the_layers_times_a_factor():
     names = ["encoder.embeddings.token.weight", "heads.t.weight"]
     names += [f"encoder.attention.{layer}.query.weight" for layer in range(3)]
     factors = dict(zip(names, (1.0, 1.0, 0.25, 0.5, 1.0), strict=True))
-    table = tuple(
-        Weight(name, (2,), ("hidden",), Normal(), "attention", "matrix") for name in names
-    )
+    table = tuple(Weight(n, (2,), ("hidden",), Normal(), "attention", "matrix") for n in names)
 
     def trained(optimizer, factors):
         weights = {name: torch.nn.Parameter(torch.ones(2)) for name in names}
@@ -256,9 +253,8 @@ def test_muon_multiplies_on_a_cpu_in_the_precision_of_the_step(precision, produc
 @pytest.fixture
 def mesh():
     """A mesh of this process alone."""
-    torch.distributed.init_process_group(
-        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
-    )
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     yield init_device_mesh("cpu", (1,))
     torch.distributed.destroy_process_group()
 
@@ -280,12 +276,9 @@ def test_muon_gathers_sharded_matrices(mesh):
         assert torch.equal(weight.full_tensor(), whole[name]), name
 
 
-def test_the_other_rate_of_muon_may_be_below_the_end_of_its_schedule():
+def test_muon_keeps_one_moment_of_matrices_and_has_another_rate_of_others():
     muon = Muon(lr=0.02, adamw_lr=3e-4, schedule=Polynomial(end_lr=1e-3))
     assert muon.of_others.lr == 3e-4
-
-
-def test_muon_keeps_one_moment_of_matrices():
     assert set(moments_of(Muon(), MATRICES)) == {
         *(f"m.{weight.name}" for weight in MATRICES),
         *(f"v.{name}.weight" for name in ("head", "words", "norm")),

@@ -17,9 +17,8 @@ from bertc.run.train.loop import train
 from bertc.text.vocab.vocabulary import vocabulary_of
 from tests.run.conftest import final_tensors, same_run, stop_after, weights
 
-LISTED = [
-    f"{a}{b}{c}" for a in ("hen", "barn", "geese") for b in ("pond", "gate", "old") for c in "aeodn"
-]
+BIRDS, PLACES = ("hen", "barn", "geese"), ("pond", "gate", "old")
+LISTED = [f"{a}{b}{c}" for a in BIRDS for b in PLACES for c in "aeodn"]
 DETECTED = "rtd + mlm"
 NETWORKS = {
     "tied": {},

@@ -81,7 +81,6 @@ def test_the_network_that_is_left_computes_the_same(name, pruning, tmp_path, go)
     assert torch.allclose(whole.encode(ids), left.encode(ids), atol=1e-5)
     assert f"{size(left):,} of {size(whole):,} parameters" in report.notes[0]
     predicted = estimate(resolved)
-    assert predicted.pruned is not None
     assert predicted.pruned.parameters == size(left)
     assert predicted.pruned.forward_per_example < predicted.stages[-1].flops.forward_per_example
     assert estimate(expected(resolved)).pruned is None
@@ -165,7 +164,7 @@ def test_gates_have_the_gradient_of_each_row(part, share, tiny):
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
-def test_low_scores_go_and_every_layer_keeps_one():
+def test_low_scores_go_in_rounds_and_every_layer_keeps_one():
     scores = {0: [0.1, 0.2, 0.3], 1: [4.0, 5.0, 6.0]}
     plain = Heads(share=0.5, normalize=False)
     assert chosen_by_score(plain, scores, {}, 0.5) == {0: [0, 1], 1: [0]}
@@ -175,9 +174,6 @@ def test_low_scores_go_and_every_layer_keeps_one():
     assert chosen_by_score(normalized, scores, {}, 0.2) == {0: [0], 1: []}
     each = Heads(share=0.4, within="layer")
     assert chosen_by_score(each, scores, {}, 0.4) == {0: [0], 1: [0]}
-
-
-def test_rounds_are_spread_over_the_stage():
     found = {step: Heads(share=0.5, every=0.25).share_gone(step, 7) for step in range(8)}
     assert {step: share for step, share in found.items() if share} == {0: 0.25, 3: 0.5}
     assert Heads(share=0.4, every=0.1).rounds == 4
@@ -265,7 +261,6 @@ def test_the_command_shows_what_is_inside_a_run(tiny, barn, tmp_path, go):
     names = [f"{layer}.{head}" for layer in range(2) for head in range(4)]
     assert [*of_heads["without"]] == names
     less = evaluate_run(run, without=[(1, 2)], quiet=True).evaluation
-    assert less is not None
     assert of_heads["without"]["1.2"] == less.scores["classify"]["dev"]["accuracy"]
     table = inspect("heads", "--examples", "3").splitlines()
     assert table[0].endswith("its change without each head")

@@ -1,13 +1,19 @@
-"""Several processes on the machine's loopback: the same run as in one, and failing together."""
+"""Several processes on the machine's loopback: the same run as in one, and failing together.
 
+Their steps are compiled too, and checkpoints go from one layout to another.
+"""
+
+import errno
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 import signal
 import socket
 import sys
+import threading
 import time
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -16,46 +22,26 @@ from pathlib import Path
 import pytest
 import torch
 from torch.distributed.elastic.multiprocessing.api import PContext
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
 from bertc.api import points
 from bertc.base.diagnostics import BertcError, GivenUpError, UsageError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.world import World
-from bertc.ir.changing.growth import FromRun, Stack
-from bertc.ir.data import StreamPair
-from bertc.ir.learning.answer import WeightedLoss
-from bertc.ir.learning.custom_task import Classify
-from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
-from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
-from bertc.ir.methods.adapter import Lora
-from bertc.ir.methods.average import Ema
-from bertc.ir.methods.pruning import Heads
-from bertc.ir.network.attention import RelativeAttention
-from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.network.layer import Dropout
-from bertc.ir.network.norm import PreNorm
-from bertc.ir.network.sharing import ShareAll
-from bertc.ir.terms.masked import Mntp
-from bertc.ir.terms.masking import AdaptiveUnit
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.learn.step.step import TrainStep
-from bertc.machine import process_group as ranks
-from bertc.machine import signals
+from bertc.machine import process_group, signals
 from bertc.machine.display import Watched
 from bertc.machine.machine import make_plan
-from bertc.run.train import phase
+from bertc.run.records import sharded
+from bertc.run.stepper import graphs_so_far
+from bertc.run.train import loop
 from bertc.run.train.loop import train
-from tests.run.conftest import lines, same_run, train_farm
+from tests.run.conftest import after_updates, change_losses, lines, same_run, train_farm
 
-PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
-ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
-IN_TURN = {
-    "tell": {"steps": 3, "objective": (Term(objective=Mlm()),)},
-    "find": {"steps": 3, "objective": (Term(objective=Rtd()),)},
-}
-CALM = Dropout(hidden=0, attention=0)
-SHORT = {"steps": 4, "eval_every": 2, "log_every": 1}
-AT_THE_END = {"save_every": 100}  # that runs save on the way is held where they are killed
+PAIRS = "objective=mlm+0.5*sop"
+SHORT = f"{PAIRS} dropout=0 steps=4 eval_every=2 log_every=1 save_every=100"
+"""That runs save on the way is held where they are killed."""
 SECONDS = 600  # longer than any of these runs takes on a busy machine
 
 
@@ -65,7 +51,7 @@ def member(rank, size, ports, jobs, harm, said):
     It ends with the code that the command would end with for the last run that did not finish.
     """
     torch.set_num_threads(1)
-    ranks.GRACE_SECONDS, code = 0.1, 0
+    process_group.GRACE_SECONDS, code = 0.1, 0
     os.fsync = os.fstat
     if harm:
         harm(rank)
@@ -155,51 +141,38 @@ def straight(resolved, tmp_path, name="one"):
 
 
 LEARNED = {
-    "adam": {"microbatch": 4},
-    "lamb": {"optimizer": Lamb(lr=1e-2, warmup=2), "share": ShareAll(), "norm": PreNorm()},
-    "electra": {
-        "objective": ELECTRA, "generator": GeneratorNetwork(size=0.5), "microbatch": 2,
-        "average": Ema(half_life=2),
-    },
-    "directions": {
-        "objective": (Term(objective=Mntp(), weight=3), Term(objective=Clm())), "microbatch": 2,
-    },
-    "adaptive": {
-        "objective": (Term(objective=Mlm(p=0.4, p_end=0.15, unit=AdaptiveUnit(every=2))),),
-        "microbatch": 2,
-    },
-    "in turn": {
-        "generator": GeneratorNetwork(size=1), "stages": IN_TURN, "embedding": 16,
-        "optimizer": StableAdam(lr=1e-2, warmup=2),
-    },
-    "adapted": {"adapt": Lora(rank=4, on=("attention", "outer")), "share": ShareAll()},
-    "pruned": {"heads": 4, "prune": Heads(share=0.5, every=0.25, examples=24), "microbatch": 2},
-    "by tensor": {
-        "optimizer": Adam(lr=1e-2, warmup=2, clip=0.05, clip_per="tensor"),
-        "stages": {
-            "top": {"freeze": 1, "steps": 2}, "all": {"freeze": "positions", "steps": 2},
-        },
-    },
-}  # fmt: skip
+    "adam": "microbatch=4",
+    "lamb": "optimizer=lamb(1e-2, warmup=2) share=all norm=pre",
+    "electra": "objective=50*rtd+mlm generator=0.5 microbatch=2 average=ema(2)",
+    "directions": "objective=3*mntp+clm microbatch=2",
+    "adaptive": "objective=mlm(40%, p_end=15%, unit=adaptive(every=2)) microbatch=2",
+    "in turn": "generator=1 embedding=16 optimizer=stable-adamw(1e-2, warmup=2) "
+    'stage "tell" { steps=3 objective=mlm } stage "find" { steps=3 objective=rtd }',
+    "adapted": "adapt=lora(4, on=attention+outer) share=all",
+    "pruned": "heads=4 prune=heads(50%, every=25%, examples=24) microbatch=2",
+    "by tensor": "optimizer=adamw(1e-2, warmup=2, clip=0.05, clip_per=tensor) "
+    'stage "top" { freeze=1 steps=2 } stage "all" { freeze=positions steps=2 }',
+}
 
 
 def test_two_processes_learn_what_one_does(together, tiny, tmp_path):
     train(tiny(steps=4), tmp_path / "first", cache=tmp_path / "cache", quiet=True)
-    vocabulary = TokenizerFile(path=str(tmp_path / "first" / "tokenizer"), size=120)
-    begun = {"init": FromRun(path=str(tmp_path / "first")), "vocab": vocabulary, "layers": 3}
-    common = {"dropout": CALM, "objective": PAIRS, **SHORT, **AT_THE_END}
     rows = [f"a{n % 5} b{n % 3},{'odd' if n % 4 else 'even'}" for n in range(40)]
     (table := tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]))
-    weighted = Classify(
-        train=str(table), dev=str(table), examples=40, labels=("even", "odd"), dropout=0,
-        loss=WeightedLoss(weights=(7, 0.5)),
-    )  # fmt: skip
-    learned = {**LEARNED, "begun": begun, "weighted": {"objective": (Term(objective=weighted),)}}
-    alone = {name: straight(tiny(**common | own), tmp_path, name) for name, own in learned.items()}
+    task = f"classify('{table}', '{table}', examples=40, labels=[even, odd], dropout=0, loss="
+    learned = {**LEARNED, "weighted": f"objective={task}weights([7, 0.5]))"}
+    learned["begun"] = f"init='{tmp_path}/first' layers=3"
+    vocabulary = TokenizerFile(path=str(tmp_path / "first" / "tokenizer"), size=120)
+
+    def program(name, **settings):
+        own = {"vocab": vocabulary} if name == "begun" else {}
+        return tiny(SHORT, learned[name], **own, **settings)
+
+    alone = {name: straight(program(name), tmp_path, name) for name in learned}
     for strategy, harm in (("ddp", hold_gradients_in_place), ("fsdp", None)):
         programs = {
-            f"{name} {strategy}": tiny(**common | own, strategy=strategy)
-            for name, own in learned.items()
+            f"{name} {strategy}": program(name, strategy=strategy)
+            for name in learned
             if (name, strategy) != ("lamb", "ddp")  # whole weights: as in one process
         }
         assert together(2, programs, harm) == ([0, 0], [])
@@ -212,33 +185,26 @@ def test_two_processes_learn_what_one_does(together, tiny, tmp_path):
 
 
 REMEMBERING = {
-    "next": {
-        "objective": (Term(objective=Clm()),), "attention": RelativeAttention(), "strategy": "fsdp",
-    },
-    "in order": {
-        "objective": (Term(objective=Plm()),), "format": StreamPair(both_ways=True),
-        "attention": RelativeAttention(untie=True, segments=True), "segments": 0,
-        "strategy": "ddp",
-    },
-}  # fmt: skip
+    "next": "objective=clm attention=relative strategy=fsdp",
+    "in order": "objective=plm format=stream-pair(both_ways=true) segments=0 strategy=ddp "
+    "attention=relative(untie=true, segments=true)",
+}
 
 
 def test_a_stop_is_agreed_on_and_any_number_goes_on(together, tiny, tmp_path, capsys):
     """With a memory of each process's own rows; by three, which have 3, 3 and 2 of 8 examples."""
-    common = {
-        **AT_THE_END, "dropout": CALM, "memory": 30, "log_every": 1, "microbatch": 2, "steps": 7,
-        "eval_every": 7,
-    }  # fmt: skip
-    stages = {"short": {"steps": 6, "objective": PAIRS}, "long": {"steps": 1, "seq": 16}}
-    in_stages = partial(tiny, dropout=CALM, stages=stages, log_every=1)
-    programs = {name: tiny(**common, **own) for name, own in REMEMBERING.items()}
+    common = "memory=30 microbatch=2 steps=7 eval_every=7"
+    stages = f'stage "short" {{ steps=6 {PAIRS} }} stage "long" {{ steps=1 seq=16 }}'
+    in_stages = partial(tiny, f"dropout=0 log_every=1 {stages}")
+    programs = {name: tiny(SHORT, common, own) for name, own in REMEMBERING.items()}
     programs |= {"stages": in_stages(strategy="ddp")}
     alone = {name: straight(each, tmp_path, f"one {name}") for name, each in programs.items()}
     stopped = [143, 143], [(0, "stopped after step 5, and saved")] * 3
     assert together(2, programs, ask_one) == stopped
     shutil.copytree(tmp_path / "stages", tmp_path / "by one")
-    # The weights are parted unevenly from here on.
-    by_three = programs | {"stages": in_stages(strategy="fsdp")}
+    # Weights that were whole are parted unevenly from here on, and the other way round.
+    whole = tiny(SHORT, common, REMEMBERING["next"], strategy="ddp")
+    by_three = programs | {"stages": in_stages(strategy="fsdp"), "next": whole}
     assert together(3, by_three, resume=True) == ([0, 0, 0], [])
     train(in_stages(), tmp_path / "by one", cache=tmp_path / "cache", resume=True)
     assert "started on cpu in 2 processes, now on cpu:" in capsys.readouterr().err
@@ -246,43 +212,33 @@ def test_a_stop_is_agreed_on_and_any_number_goes_on(together, tiny, tmp_path, ca
         assert losses(tmp_path / name) == pytest.approx(one, rel=1e-5, abs=1e-6), name
 
 
-def harmed(rank, step, what):
-    """Do ``what`` in the middle of a step."""
-    real = TrainStep.__call__
+HARM = pytest.MonkeyPatch()
+"""Stays until a process ends."""
 
-    def call(self, inputs, at, *arguments):
-        result = real(self, inputs, at, *arguments)
-        if at == step - 1:
-            what()
-        return result
 
-    TrainStep.__call__ = call
+def harm_one(rank, step, what):
+    """Do ``what`` in the middle of a step of one process."""
+    if rank == 1:
+        after_updates(HARM, lambda _, at: at == step and what())
 
 
 def hold_gradients_in_place(rank):
     """End where a gradient lies elsewhere than after the step before, once DDP has its buckets."""
-    real, places = TrainStep.__call__, {}
+    places = {}
 
-    def call(self, inputs, at, *arguments):
-        result = real(self, inputs, at, *arguments)
-        own = {n: p.grad.data_ptr() for n, p in self.parameters.items() if p.grad is not None}
-        if places.get(self, own) != own:
+    def hold(step, at):
+        own = {n: p.grad.data_ptr() for n, p in step.parameters.items() if p.grad is not None}
+        if places.get(step, own) != own:
             sys.exit("gradients moved")
         assert own
-        if at > self.stage.first_step:
-            places[self] = own
-        return result
+        if at - 1 > step.stage.first_step:
+            places[step] = own
 
-    TrainStep.__call__ = call
+    after_updates(HARM, hold)
 
 
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def kill_one(rank):
-    if rank == 1:
-        harmed(rank, 4, kill)
 
 
 def kill_while_saving(rank):
@@ -299,23 +255,24 @@ def kill_while_saving(rank):
         os.pwrite = write
 
 
-def ask_one(rank):
-    if rank == 1:
-        harmed(rank, 4, lambda: signal.raise_signal(signal.SIGTERM))
+def ask():
+    signal.raise_signal(signal.SIGTERM)
+
+
+kill_one, ask_one = partial(harm_one, step=4, what=kill), partial(harm_one, step=4, what=ask)
 
 
 def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path):
     """Of networks that grow: at the boundary, where steps begin to be another's, with dropout."""
-    stages = {
-        "flat": {"layers": 1, "steps": 4},
-        "deep": {"layers": 2, "steps": 4, "grow": Stack(moments="carry")},
-    }
-    settings = {"objective": PAIRS, "save_every": 2, "eval_every": 8, "stages": stages}
+    grown = partial(
+        tiny,
+        f"{PAIRS} save_every=2 eval_every=8 grow=stack(moments=carry) "
+        'stage "flat" { layers=1 steps=4 } stage "deep" { layers=2 steps=4 }',
+    )
     programs = {
-        "ddp": tiny(**settings, strategy="ddp", microbatch=2),
-        "fsdp": tiny(**settings, strategy="fsdp", dropout=CALM),
-    }
-    one = straight(tiny(**settings, dropout=CALM), tmp_path)
+        "ddp": grown(strategy="ddp", microbatch=2), "fsdp": grown(strategy="fsdp", dropout=0),
+    }  # fmt: skip
+    one = straight(grown(dropout=0), tmp_path)
     assert together(2, {f"{name} straight": of for name, of in programs.items()}) == ([0, 0], [])
     assert losses(tmp_path / "fsdp straight") == pytest.approx(one, rel=1e-5, abs=1e-6)
     for name, harm, saved in (("ddp", kill_one, 2), ("fsdp", kill_while_saving, 4)):
@@ -337,50 +294,17 @@ def ask_while_preparing(rank):
     Watched.begin = begin
 
 
-def test_preparing_stops_though_the_others_only_wait(together, tiny, tmp_path):
-    codes, said = together(2, tiny(), harm=ask_while_preparing)
-    assert codes == [130, 75]
-    assert said == [(0, f"stopped before the first step: there is no run in {tmp_path}/run yet")]
-    assert not (tmp_path / "run" / "lock.json").exists()
-
-
 def poison(rank):
+    def change(_, call, loss, statistics, memory):
+        factor = math.nan if call == 7 else 1  # the first call is not yet of a step
+        return loss * factor, statistics * factor, memory
+
     if rank == 1:
-        real, calls = phase.make_objective, []
-
-        def poisoned(*arguments):
-            objective = real(*arguments)
-
-            def call(batch, factors):
-                calls.append(1)
-                loss, statistics, memory = objective(batch, factors)
-                # The first call is not yet of a step.
-                factor = math.nan if len(calls) == 7 else 1
-                return loss * factor, statistics * factor, memory
-
-            return call
-
-        phase.make_objective = poisoned
+        change_losses(HARM, change)
 
 
-def test_a_loss_that_is_not_finite_in_one_stops_all(together, tiny, tmp_path):
-    codes, said = together(2, tiny(eval_every=100), harm=poison)
-    assert codes == [65, 65]
-    ((rank, message),) = said
-    assert rank == 0
-    assert message.startswith("step 5: the loss of mlm is not a finite number")
-    assert message.count(", ") == 4  # it names the four examples of the other process
-
-
-def starve(rank):
-    if rank == 1:
-        harmed(rank, 3, lambda: (_ for _ in ()).throw(MemoryError()))
-
-
-def test_memory_that_runs_out_in_one_stops_all(together, tiny, tmp_path):
-    codes, said = together(2, tiny(), harm=starve)
-    assert codes == [75, 78]
-    assert dict(said)[1].endswith("4 examples of 24 tokens at once do not fit in memory; 2 might")
+def starve():
+    raise MemoryError
 
 
 def test_more_processes_than_examples_are_refused(tiny):
@@ -503,3 +427,134 @@ def command_line(process):
         return Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def trace(rank):
+    """Trace in one of the processes what would be compiled; leave the others eager.
+
+    End where a step after the first has new graphs.
+    """
+    if rank > 0:
+        torch.compile = lambda function, **_: function
+        return
+    torch.compile = partial(torch.compile, backend="eager")
+    seen = {}
+
+    def hold(step, _):
+        graphs = graphs_so_far()[0]
+        if seen.setdefault(step, graphs) != graphs:
+            sys.exit("compiled anew")
+
+    after_updates(HARM, hold)
+
+
+def test_compiled_steps_of_two_processes_learn_what_one_does(together, tiny, tmp_path):
+    program = partial(tiny, SHORT, "microbatch=2 eval_every=4 save_every=4 log_every=3")
+    one = straight(program(), tmp_path)
+    programs = {way: program(compile="on", strategy=way) for way in ("ddp", "fsdp")}
+    assert together(2, programs, trace) == ([0, 0], [])
+    for strategy in programs:
+        assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
+
+
+def count_gathers(rank):
+    """End where FSDP gathers other than two layers, twice each, and the root.
+
+    After an evaluation the root is there.
+    """
+    real, step, seen = groups.foreach_all_gather, TrainStep.__call__, []
+
+    def gather(weights, *arguments):
+        seen.append(len(weights))
+        return real(weights, *arguments)
+
+    def call(*arguments):
+        seen.clear()
+        result = step(*arguments)
+        return result if len(seen) in (4, 5) else sys.exit(f"gathered {seen}")
+
+    groups.foreach_all_gather, TrainStep.__call__ = gather, call
+
+
+def test_a_layer_is_gathered_at_once(together, tiny, tmp_path):
+    ways = {"bf16": "precision=bf16", "shared": "share=attention"}
+    programs = {name: tiny(SHORT, own, strategy="fsdp") for name, own in ways.items()}
+    assert together(2, programs, count_gathers) == ([0, 0], [])
+    for (name, own), close in zip(ways.items(), (1e-2, 1e-5), strict=True):
+        one = straight(tiny(SHORT, own), tmp_path, f"one {name}")
+        assert losses(tmp_path / name) == pytest.approx(one, rel=close, abs=1e-6)
+
+
+def without_a_disk(rank, per_host):
+    """Runs named whole have no disk that all see; in others one writes step 2 in later steps."""
+    world = process_group.world_here
+    make_files, write, later = sharded.make_files, sharded.write_parts, threading.Event()
+    loop.world_here = process_group.world_here = lambda: (rank, World(world()[1].size, per_host))
+    sharded.make_files = lambda parent, *rest: (
+        make_files(parent, *rest) and not str(parent.parent).endswith("whole")
+    )
+
+    def wait_and_write(parent, at, *rest):
+        assert rank == 0 or at != 2 or later.wait(60), "training waits for a checkpoint"
+        write(parent, at, *rest)
+
+    after_updates(HARM, lambda _, at: at == 4 and later.set())
+    sharded.write_parts = wait_and_write
+
+
+@pytest.mark.parametrize(("size", "per_host"), [(3, 3), (4, 2)])
+def test_processes_write_together_what_one_writes(together, tiny, tmp_path, size, per_host):
+    """Of uneven parts and of copies: while training goes on, and to the byte."""
+    strategy = "fsdp" if size == per_host else "hsdp"
+    common = f"{PAIRS} average=ema(2) save_every=2 steps=4 eval_every=4 strategy={strategy}"
+    programs = {name: tiny(common) for name in ("parts", "whole")}
+    harm = partial(without_a_disk, per_host=per_host)
+    assert together(size, programs, harm) == ([0] * size, [])
+    parts, whole = (
+        {path.relative_to(tmp_path / name): path.read_bytes()
+         for path in (tmp_path / name / "checkpoints").rglob("*.safetensors")}
+        for name in programs
+    )  # fmt: skip
+    assert len(parts) == 6
+    assert parts == whole
+
+
+def fill_the_disk(rank):
+    if rank == 1:
+
+        def write(*_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        os.pwrite = write
+
+
+HARMS = {  # what happens to one of two, in which run, and how they end
+    "asked while it prepares": (
+        ask_while_preparing, "", [130, 75],
+        "^stopped before the first step: there is no run in .*/run yet$",
+    ),
+    "a loss that is not finite": (  # it names the four examples of the other process
+        poison, "eval_every=100", [65, 65],
+        "^step 5: the loss of mlm is not a finite number([^,]*,){4}[^,]*$",
+    ),
+    "no memory": (
+        partial(harm_one, step=3, what=starve), "", [75, 78],
+        "4 examples of 24 tokens at once do not fit in memory; 2 might$",
+    ),
+    "a full disk": (
+        fill_the_disk, "steps=2 strategy=fsdp", [74, 74],
+        "^cannot write .*/run/checkpoints/step-00000002: the disk is full",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HARMS)
+def test_what_happens_to_one_ends_all_and_is_said_once(together, tiny, tmp_path, what):
+    harm, settings, codes, message = HARMS[what]
+    found, said = together(2, tiny(settings), harm)
+    assert found == codes
+    assert re.search(message, dict(said)[int(what == "no memory")])
+    assert len(said) == 1 or what == "no memory"
+    run = tmp_path / "run"
+    assert (run / "lock.json").exists() == (what != "asked while it prepares")
+    assert what != "a full disk" or not [*(run / "checkpoints").iterdir()]

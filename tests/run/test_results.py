@@ -238,10 +238,8 @@ def test_an_unfinished_run_stands_alone(run, tmp_path):
     run("1", {12: 0.5}, objective=glue("rte"), seed=1)
     run("2", {6: 0.9}, done=False, objective=glue("rte"), seed=2)
     groups = as_json(tmp_path)["groups"]
-    assert [(r["step"], r["finished"]) for g in groups for r in g["runs"]] == [
-        (12, True),
-        (6, False),
-    ]
+    found = [(r["step"], r["finished"]) for g in groups for r in g["runs"]]
+    assert found == [(12, True), (6, False)]
     assert "unfinished: 6/12" in results([tmp_path]).as_table()
     early = run("3", {4: 0.5}, done=False)
     (early / "metrics.jsonl").unlink()
@@ -404,13 +402,10 @@ def test_flops_of_a_task_are_of_rows_as_long_as_those_that_were_read(tmp_path, g
     assert listed.flops == flops[1]
 
 
-def test_a_damaged_line_of_attempts_is_named(tmp_path):
+def test_a_damaged_line_of_attempts_is_named_and_a_claimed_run_in_use(tmp_path):
     (tmp_path / "attempts.jsonl").write_text('{"step": 0}\n')
     with pytest.raises(DataError, match=r"attempts.jsonl:1 is damaged"):
         RunFolder(tmp_path).read_attempts()
-
-
-def test_a_run_is_in_use_while_it_is_claimed(tmp_path):
     folder = RunFolder(tmp_path / "run")
     assert not folder.in_use
     with folder.claimed():

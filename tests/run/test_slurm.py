@@ -25,6 +25,14 @@ CASES = {
 }
 
 
+def commands_in(folder, scripts):
+    """Write commands in the shell's language; the environment in which they are found."""
+    for name, script in scripts.items():
+        (folder / name).write_text(f"#!/bin/bash\n{script}\n")
+        (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
 @pytest.mark.parametrize("how", CASES)
 def test_a_stopped_job_queues_again_and_a_failed_one_does_not(tmp_path, how, command, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -33,22 +41,16 @@ def test_a_stopped_job_queues_again_and_a_failed_one_does_not(tmp_path, how, com
     options = "--nodes 2 --gpus 4 --set batch=64 -o job.sh -- '-p a'"
     assert command("slurm", "train", "mine.bertc", *shlex.split(options)) == 0
     script = Path("job.sh").read_text()
-    assert "#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4" in script
-    assert "#SBATCH --cpus-per-task=16 " in script
-    assert "#SBATCH '-p a'" in script
-    assert "train mine.bertc --set batch=64 --out" in script
-    assert "--resume &" in script
+    for part in (
+        "#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4", "#SBATCH --cpus-per-task=16 ",
+        "#SBATCH '-p a'", "train mine.bertc --set batch=64 --out", "--resume &",
+    ):  # fmt: skip
+        assert part in script
     assert command("slurm", "train", "mine.bertc", "--set", "batch=4") == 2
-    for name, text in {
+    environment = commands_in(tmp_path, {
         "scontrol": f'if [ "$1" = requeue ]; then echo "$2" > {tmp_path}/again; else echo n1; fi',
         "srun": f"trap 'exit 143' TERM; touch {tmp_path}/started\n{work}",
-    }.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    environment = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n",
-        "lost": "yes",
-    }  # fmt: skip
+    }) | {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n", "lost": "yes"}  # fmt: skip
     job = subprocess.Popen(["bash", "job.sh"], env=environment)
     end = time.monotonic() + 30
     while not (tmp_path / "started").exists() and time.monotonic() < end:
@@ -81,17 +83,14 @@ def test_a_job_array_prepares_a_text(tmp_path, monkeypatch, command, capsys):
     for parts, said in ((1000, False), (1001, True)):
         assert command("slurm", "prepare", text, "--to", to, "--parts", str(parts)) == 0
         assert ("MaxArraySize" in capsys.readouterr().err) == said
-    for name, script in {
+    path = commands_in(tmp_path, {
         "bertc": f"{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "
         f'"$@" >> {tmp_path}/commands',
         "sbatch": f'echo "$@" >> {tmp_path}/submitted\nfirst=0 last=0\nfor word in "$@"; do\n'
         'case "$word" in --array=*) word=${word#*=}; first=${word%-*} last=${word#*-};;\n'
         "--wrap=*) wrap=${word#*=};; esac\ndone\nfor id in $(seq $first $last); do "
         'SLURM_ARRAY_TASK_ID=$id bash -c "$wrap"; done\necho "7;cluster"',
-    }.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
-        (tmp_path / name).chmod(0o755)
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    })  # fmt: skip
     subprocess.run(["bash", tmp_path / "p.sh"], env=path, check=True, capture_output=True)
     submitted = (tmp_path / "submitted").read_text().splitlines()
     assert all("--partition=cpu --comment=a b" in line for line in submitted)

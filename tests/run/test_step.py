@@ -1,9 +1,16 @@
-"""A step that goes wrong leaves all as it was; batches made together are those made alone."""
+"""A step that goes wrong leaves all as it was; docs/step.md names its functions in their order.
+
+Batches made together are those made alone.
+"""
 
 import itertools
 import math
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +21,6 @@ from bertc.api import resolve
 from bertc.base.diagnostics import DataError
 from bertc.cost.planning.plan import Plan
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
 from bertc.learn.objectives import VocabTensors
 from bertc.learn.step import feed, micro_batches
 from bertc.learn.step.feed import Batch, Feed, to_inputs
@@ -23,10 +29,10 @@ from bertc.learn.step.step import TrainStep, _seed_draws
 from bertc.model import build
 from bertc.run.beginning import synthetic
 from bertc.text.batches.batch import RawBatch, empty_batch
-from bertc.text.batches.stage import StageData
 
 SPEC = "layers=1 hidden=16 heads=2 vocab=64 seq=16 batch=4 microbatch=2 steps=9 compile=off"
 State = Callable[[], list[torch.Tensor]]
+CPU = torch.device("cpu")
 
 
 def first_step(resolved: Any, microbatch: int) -> TrainStep:
@@ -54,7 +60,7 @@ def made(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TrainS
         return [tensor.detach().clone() for tensor in tensors]
 
     text = synthetic.RandomText(resolved.stages[0], 64)
-    with Feed(text, 0, 9, torch.device("cpu"), step.corrupt) as feed:
+    with Feed(text, 0, 9, CPU, step.corrupt) as feed:
         yield step, feed, state
 
 
@@ -102,7 +108,7 @@ def test_draws_on_a_cpu_are_those_of_torch_s_own_seed():
     for seed in (0, 5, 2**63 + 5):
         torch.manual_seed(seed)
         drawn = torch.rand(4)
-        _seed_draws(torch.device("cpu"), seed)
+        _seed_draws(CPU, seed)
         assert torch.equal(torch.rand(4), drawn)
 
 
@@ -119,7 +125,7 @@ def test_each_tensor_clipped_apart_is_bert_adam(clip, microbatch):
     moments = {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in wanted.items()}
     clipped = set()
     text = synthetic.RandomText(resolved.stages[0], 64)
-    with Feed(text, 0, 3, torch.device("cpu"), step.corrupt) as feed:
+    with Feed(text, 0, 3, CPU, step.corrupt) as feed:
         for number in range(3):
             batch = feed.take()
             step.gradients(batch.micro_batches, number)
@@ -144,7 +150,6 @@ def test_each_tensor_clipped_apart_is_bert_adam(clip, microbatch):
 
 
 BATCH, SEQ, STEPS = 4, 24, 11
-CPU = torch.device("cpu")
 
 
 class Text:
@@ -180,12 +185,8 @@ def flat(value: Any) -> list[Tensor]:
 @pytest.mark.parametrize("first", [0, 5])
 @pytest.mark.parametrize("rows", [None, slice(0, 2), slice(1, 4)])
 def test_batches_are_the_same_however_many_are_made_at_once(
-    tiny: Callable[..., Resolved],
-    batches_at_once: int,
-    first: int,
-    rows: slice | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tiny, batches_at_once, first, rows, monkeypatch
+):
     stage = tiny(batch=BATCH).stages[0]
     corrupt = corruption(stage, vocab(), 1, 2)
     alone = [
@@ -198,10 +199,65 @@ def test_batches_are_the_same_however_many_are_made_at_once(
 
     for module in (feed, micro_batches):
         monkeypatch.setattr(module, "batches_at_once", at_once)
-    data = cast(StageData, Text())
-    with Feed(data, first, STEPS, CPU, corrupt, rows) as batches:
+    with Feed(Text(), first, STEPS, CPU, corrupt, rows) as batches:
         for expected in alone:
             found = batches.take()
             assert len(found.micro_batches) == len(expected.micro_batches)
             for a, b in zip(flat(found), flat(expected), strict=True):
                 assert torch.equal(a, b)
+
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "step.md").read_text()
+ROWS = re.findall(r"^\| `([\w.]+)` \| `([\w/]+\.py)` \|", PAGE, re.MULTILINE)
+ELSEWHERE = {"StageData.train", "Teaching.__call__"}
+"""Runs in another thread; and with a teacher alone."""
+RULES = {
+    "adamw(clip=0.001)": {"clip_tensors", "clip", "ForeachRule.update", "MuonRule.update"},
+    "lamb(clip=0.001, clip_per=tensor)": {"guard", "AdamRule.update", "MuonRule.update"},
+    # It calls that of others after its own.
+    "muon(clip=0.001)": {"clip_tensors", "guard", "ForeachRule.update", "AdamRule.update"},
+}
+"""Functions that a run with an update rule does not call."""
+
+
+def calls(run: Callable[[], object]) -> list[tuple[str, str]]:
+    """The functions of the package that a run calls, with their files, in order."""
+    called = []
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and "/bertc/" in file:
+            name = frame.f_code.co_qualname.partition(".<locals>")[0]
+            called.append((name, file.rpartition("/bertc/")[2]))
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_functions_run_in_the_order_of_the_page(rule, tiny, go):
+    spec = "layers=1 batch=64 steps=1 objective=rtd*50+mlm generator=0.5 average=ema(1)"
+    rows = [row for row in ROWS if row[0] not in ELSEWHERE | RULES[rule]]
+    called = calls(lambda: go(tiny(spec, optimizer=rule)))
+    left = iter(called)
+    for row in rows:
+        assert row in called, f"{row} is not called"
+        assert row in left, f"{row} is called earlier than the page says"
+
+
+def test_files_and_functions_that_the_page_names_are_there():
+    text = PAGE.partition("## One step")[0]
+    files = [file for file in re.findall(r"`([\w/]+\.py)`", text) if not file.startswith("tests")]
+    assert len(files) == len({*files}) <= 25
+    assert [file for file in files if not (ROOT / "bertc" / file).is_file()] == []
+    assert len(ROWS) > 25
+    for name, file in ROWS:
+        text = (ROOT / "bertc" / file).read_text()
+        *kind, function = name.split(".")
+        assert all(f"class {each}" in text for each in kind)
+        assert f"def {function}(" in text, (name, file)

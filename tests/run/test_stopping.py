@@ -1,9 +1,16 @@
+"""A run that is stopped or killed, or copied meanwhile, goes on to the same bits."""
+
 import itertools
 import os
 import random
+import shutil
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, takewhile
+from pathlib import Path
 
 import fsspec
 import pytest
@@ -19,22 +26,20 @@ from bertc.base.diagnostics import (
 )
 from bertc.base.storage import place as places
 from bertc.base.storage.place import FolderAt
-from bertc.ir.data import Prepared, Share
-from bertc.ir.vocabulary import TokenizerFile
 from bertc.learn.step import feed
 from bertc.machine.signals import Stop
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.records import checkpoints
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.longer import with_settings
-from bertc.run.train import loop, phase
+from bertc.run.train import loop
 from bertc.run.train.loop import train
 from bertc.text.cache.store import Silent
 from bertc.text.prepared.finishing import finish_preparing
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.prepared.opening import tokenizer_at
 from bertc.text.sources import files
-from tests.run.conftest import same_run, train_farm
+from tests.run.conftest import after_updates, change_losses, same_run, stop_after, train_farm
 
 
 @pytest.mark.parametrize(
@@ -56,7 +61,7 @@ def test_a_signal_is_read_when_it_suits(number, code):
     assert caught.value.exit_code == code
 
 
-def test_a_run_under_nohup_does_not_hear_of_a_closed_terminal():
+def test_a_thread_and_a_run_under_nohup_leave_signals_alone():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Stop() as stop:
@@ -64,6 +69,13 @@ def test_a_run_under_nohup_does_not_hear_of_a_closed_terminal():
             assert not stop.requested
     finally:
         signal.signal(signal.SIGHUP, before)
+
+    def handler_within():
+        with Stop():
+            return signal.getsignal(signal.SIGTERM)
+
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(handler_within).result() == signal.getsignal(signal.SIGTERM)
 
 
 def test_a_second_signal_leaves_at_once(monkeypatch):
@@ -90,53 +102,33 @@ def test_the_first_signal_is_acknowledged(capfd):
     assert capfd.readouterr().err == "stopping\nstopping; once more ends at once\n"
 
 
-def test_a_step_of_many_parts_stops_between_two_of_them(tiny, tmp_path, monkeypatch):
-    resolved, cache = tiny(microbatch=2), tmp_path / "cache"
-    loop.train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    made, calls = phase.make_objective, []
+def test_a_step_of_many_parts_stops_between_two_of_them(tiny, tmp_path, monkeypatch, go):
+    resolved, seen = tiny(microbatch=2), []
+    go(resolved, "straight")
 
-    def counted(*arguments):
-        objective = made(*arguments)
+    def stop(_, call, *sums):
+        seen.append(call)
+        if call == 4 * 5 + 2:
+            signal.raise_signal(signal.SIGTERM)
+        return sums
 
-        def call(*batch):
-            calls.append(1)
-            if len(calls) == 4 * 5 + 2:
-                signal.raise_signal(signal.SIGTERM)
-            return objective(*batch)
-
-        return call
-
-    monkeypatch.setattr(phase, "make_objective", counted)
+    change_losses(monkeypatch, stop)
     with pytest.raises(StoppedError, match="stopped after step 5, and saved") as caught:
-        loop.train(resolved, tmp_path / "stopped", cache=cache, quiet=True)
+        go(resolved, "stopped")
     assert caught.value.exit_code == 143
-    assert len(calls) == 4 * 5 + 2
-    loop.train(resolved, tmp_path / "stopped", cache=cache, quiet=True, resume=True)
+    assert seen[-1] == 4 * 5 + 2
+    go(resolved, "stopped", resume=True)
     same_run(tmp_path / "straight", tmp_path / "stopped")
 
 
-def test_a_thread_leaves_the_signals_alone():
-    before, found = signal.getsignal(signal.SIGTERM), []
-
-    def enter() -> None:
-        with Stop():
-            found.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert found == [before]
-
-
-def test_a_stop_before_a_run_has_a_folder_says_so(tiny, tmp_path, monkeypatch):
+def test_a_stop_before_a_run_has_a_folder_says_so(tiny, monkeypatch, go):
     def stopped(resolved, machine, place, resume):
-        ranks = place.ranks
-        ranks.stop.agree(signal.SIGINT)
-        ranks.stop.check()
+        place.ranks.stop.agree(signal.SIGINT)
+        place.ranks.stop.check()
 
     monkeypatch.setattr(loop, "settle", stopped)
     with pytest.raises(StoppedError, match="there is no run in .*/run yet") as caught:
-        loop.train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+        go(tiny())
     assert caught.value.exit_code == 130
     assert "--resume" not in caught.value.help
 
@@ -179,11 +171,10 @@ def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, mon
     def go(name, lose, **options):
         monkeypatch.setattr(Lost, "lose", lose, raising=False)
         monkeypatch.setattr(Lost, "files", itertools.count())
-        text = (Share(corpus=Prepared(path=to, window=1)),)
-        program = tiny(data=text, vocab=TokenizerFile(path=str(tokenizer)), save_every=100)
-        loop.train(program, tmp_path / name, cache=tmp_path / name / "c", quiet=True, **options)
+        program = tiny(f"data=prepared('{to}', window=1) vocab='{tokenizer}' save_every=100")
+        train(program, tmp_path / name, cache=tmp_path / name / "c", quiet=True, **options)
 
-    prepared(tiny(holdout=0.2), to, tmp_path / "made")
+    prepared(tiny(), to, tmp_path / "made")
     tokenizer = tokenizer_at(to, tmp_path / "made")
     go("straight", lambda: None)
     with pytest.raises((LostStoreError, StoppedError)) as caught:
@@ -203,41 +194,37 @@ def test_a_run_whose_store_is_lost_is_saved_and_goes_on(how, tiny, tmp_path, mon
         assert "saved after" not in capsys.readouterr().err
 
 
-def test_a_run_goes_on_where_its_text_is(tiny, tmp_path, monkeypatch):
-    text, cache = tiny(holdout=0.2), tmp_path / "cache"
+def test_a_run_goes_on_where_its_text_is(tiny, tmp_path, monkeypatch, cache, go):
     monkeypatch.chdir(tmp_path)
-    prepared(text, "text", cache)
+    prepared(tiny(), "text", cache)
 
     def reading(path):
-        share = Share(corpus=Prepared(path=path))
-        return tiny(data=(share,), vocab=TokenizerFile(path=f"{path}/tokenizer"))
+        return tiny(f"data=prepared('{path}') vocab='{path}/tokenizer'")
 
-    loop.train(reading("text"), tmp_path / "straight", cache=cache, quiet=True)
-    run, once = RunFolder(tmp_path / "run"), {"quiet": True, "goes_on": lambda: False}
+    go(reading("text"), "straight")
+    run = RunFolder(tmp_path / "run")
     with pytest.raises(GivenUpError):
-        loop.train(reading("text"), run.path, cache=cache, **once)
+        go(reading("text"), goes_on=lambda: False)
     monkeypatch.chdir("/")
     with pytest.raises(ResumeRefusedError, match="data cannot change"):
         with_settings(run.read_resolved(), [f'data=prepared("{tmp_path}/moved", window=2)'])
     (tmp_path / "text").rename(tmp_path / "moved")
     with pytest.raises(MissingInputError, match="there is no prepared text at /"):
-        loop.train(run.read_resolved(), run.path, resume=True, cache=cache, quiet=True)
+        go(run.read_resolved(), resume=True)
     moved = with_settings(run.read_resolved(), [f'data=prepared("{tmp_path}/moved", cache=1G)'])
-    loop.train(moved, run.path, resume=True, cache=cache, quiet=True)
+    go(moved, resume=True)
     same_run(run.path, tmp_path / "straight")
     assert run.read_resolved().stages[0].data[0].corpus.path == f"{tmp_path}/moved"
     assert evaluate_run(run.path, cache=cache, quiet=True).evaluation.loss
 
 
-def test_older_checkpoints_that_a_kill_has_left_go_when_the_run_goes_on(
-    tiny, tmp_path, options, monkeypatch
-):
+def test_older_checkpoints_that_a_kill_has_left_go_later(tiny, tmp_path, go, monkeypatch):
     resolved, folder = tiny(keep=2, save_every=3), tmp_path / "run" / "checkpoints"
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "remove_older", lambda *_: None)
-        train(resolved, tmp_path / "run", **options)
+        go(resolved)
     assert len([*folder.iterdir()]) == 4
-    train(resolved, tmp_path / "run", resume=True, **options)
+    go(resolved, resume=True)
     assert sorted(path.name for path in folder.iterdir()) == ["step-00000009", "step-00000012"]
 
 
@@ -258,16 +245,15 @@ def train_on_two_threads(*arguments, **options):
     train(*arguments, **options)
 
 
-def test_kills_at_random_moments_change_nothing(tiny, tmp_path, processes, two_threads):
+def test_kills_at_random_moments_change_nothing(
+    tiny, tmp_path, processes, two_threads, go, options
+):
     resolved = tiny(steps=40, save_every=5, eval_every=10)
-    cache = tmp_path / "cache"
-    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    draw, kills = random.Random(11), 0
-    options = {"cache": cache, "quiet": True, "resume": True}
+    go(resolved, "straight")
+    draw, kills, how = random.Random(11), 0, {**options, "resume": True}
     while kills < 2:
-        process = processes.Process(
-            target=train_on_two_threads, args=(resolved, tmp_path / "killed"), kwargs=options
-        )
+        run = (resolved, tmp_path / "killed")
+        process = processes.Process(target=train_on_two_threads, args=run, kwargs=how)
         process.start()
         process.join(draw.uniform(0.05, 0.8))
         process.kill()
@@ -277,7 +263,7 @@ def test_kills_at_random_moments_change_nothing(tiny, tmp_path, processes, two_t
         assert process.exitcode == -signal.SIGKILL
         kills += 1
     assert kills
-    train(resolved, tmp_path / "killed", **options)
+    go(resolved, "killed", resume=True)
     same_run(tmp_path / "straight", tmp_path / "killed")
 
 
@@ -300,3 +286,61 @@ def test_a_terminated_command_exits_with_143_and_goes_on(tmp_path, corpus_file, 
     assert "--resume" in err
     assert "Traceback" not in err
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
+
+
+LAST = ("checkpoints/", "digests.json")
+
+
+def followed(run: Path, copy: Path) -> Iterator[str]:
+    """Send links to what is there now, as docs/how-to/go-on.md does; yield each file, then ''.
+
+    ``aws s3 sync`` and ``rclone copy`` send what is new by its name, and remove nothing.
+    """
+    links = run.with_name("links")
+    while True:
+        shutil.copytree(run, links, copy_function=os.link, ignore=shutil.ignore_patterns(".*"))
+        names = [path.relative_to(links).as_posix() for path in links.rglob("*") if path.is_file()]
+        for name in sorted(names, key=lambda name: (name.startswith(LAST), name)):
+            source, target = links / name, copy / name
+            if not target.exists() or source.stat().st_mtime_ns != target.stat().st_mtime_ns:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target)
+                yield name
+        shutil.rmtree(links)
+        yield ""
+
+
+def whole_pass(run: Path, copy: Path) -> None:
+    assert [*takewhile(bool, followed(run, copy))]
+
+
+@pytest.mark.parametrize("files_a_step", [1, 2, 5, 100])
+def test_a_copy_made_file_by_file_goes_on(files_a_step, tiny, go, tmp_path, monkeypatch):
+    program, copy = tiny(keep=1, save_every=2), tmp_path / "copy"
+    go(program, "straight")
+    stop_after(monkeypatch, 3, lambda: go(program, "run"))
+    whole_pass(tmp_path / "run", copy)
+    copying, sent = followed(tmp_path / "run", copy), list[str]()
+    with monkeypatch.context() as patch:
+        after_updates(patch, lambda *_: sent.extend(islice(copying, files_a_step)))
+        stop_after(monkeypatch, 11, lambda: go(program, "run", resume=True))
+    assert any(name.startswith("checkpoints/") for name in sent)
+    shutil.rmtree(tmp_path / "run")
+    assert 2 <= RunFolder(copy).saved_step <= 10
+    go(program, "copy", resume=True)
+    same_run(tmp_path / "straight", copy)
+
+
+def test_a_copy_of_a_run_that_ends_meanwhile_ends_as_well(tiny, go, tmp_path, monkeypatch):
+    program, run, copy = tiny(keep=1, save_every=2, steps=4), tmp_path / "run", tmp_path / "copy"
+    go(program, "straight")
+    stop_after(monkeypatch, 3, lambda: go(program, "run"))
+    whole_pass(run, copy)
+    go(program, "run", resume=True)
+    for number, _ in enumerate(takewhile(bool, followed(run, copy))):
+        shutil.copytree(copy, tmp_path / str(number))
+        go(program, str(number), resume=True)
+        same_run(tmp_path / "straight", tmp_path / str(number))
+        ends = [folder / "model" / "model.safetensors" for folder in (run, tmp_path / str(number))]
+        assert ends[0].read_bytes() == ends[1].read_bytes()
+    assert number > 10

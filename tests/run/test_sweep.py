@@ -1,8 +1,12 @@
-"""``bertc sweep``: trials in run folders, one store for several processes, stopped and gone on."""
+"""Runs by the point: ``bertc train`` of a grid, and ``bertc sweep``.
+
+Failures are reported; one store serves several processes; stopped, all go on.
+"""
 
 import itertools
 import json
 import logging
+import math
 import shutil
 import sqlite3
 from contextlib import suppress
@@ -18,8 +22,10 @@ from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import read_outcome
 from bertc.lab.search.store import DATABASE, open_store, read_store, reading_store
 from bertc.lab_api import space
+from bertc.run.models.loading import read_model
 from bertc.run.records.folder import RunFolder
-from tests.run.conftest import stopping
+from bertc.run.train.grid import folder_name
+from tests.run.conftest import change_losses, same_run, stopping
 
 SPEC = """
 layers={{1..2}} hidden=32 heads=2 ffn=64 vocab=wordpiece(60) data=files("{data}") holdout=10%
@@ -30,41 +36,38 @@ GOAL = Goal("mlm", more_is_better=False)
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, corpus_file, cache, call):
+def sweep(tmp_path, corpus_file, at_home, call):
     """Run the command on the spec in this process: its exit code, and what it printed where."""
-    monkeypatch.setenv("BERTC_CACHE", str(cache))
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "farm.bertc").write_text(SPEC.format(data=corpus_file))
     return partial(call, "sweep", "farm.bertc")
 
 
-def test_a_sweep_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkeypatch):
+def test_a_sweep_stopped_goes_on_and_trains_nothing_twice(sweep, tmp_path, monkeypatch):
     folder = tmp_path / "runs" / "farm"
     with stopping(monkeypatch, 3, "trial-0002"):
-        code, out, err = call("--trials", "2", "--for", "mlm")
+        code, out, err = sweep("--trials", "2", "--for", "mlm")
     assert (code, out) == (143, "")
     assert "the same command goes on" in err
-    code, out, err = call("--trials", "3", "--for", "mlm", "--json")
+    code, out, err = sweep("--trials", "3", "--for", "mlm", "--json")
     assert code == 0, err
     assert "resuming at step 3 of 6" in err
     assert "trial 1 of 3" not in err
-    assert [len(RunFolder(folder / f"trial-000{n}").read_attempts()) for n in (1, 2, 3)] == [
-        1, 2, 1,
-    ]  # fmt: skip
+    trials = [RunFolder(folder / f"trial-000{n}").read_attempts() for n in (1, 2, 3)]
+    assert [*map(len, trials)] == [1, 2, 1]
     found = json.loads(out)
     assert [trial["state"] for trial in found["trials"]] == ["finished"] * 3
     assert found["best"] == 1 + min(range(3), key=lambda n: found["trials"][n]["score"])
-    code, out, err = call("--trials", "3", "--for", "mlm")
+    code, out, err = sweep("--trials", "3", "--for", "mlm")
     best = found["trials"][found["best"] - 1]
     first = f"# farm: trial {found['best']}, mlm_masked {best['score']:.4f}"
     assert (code, out.splitlines()[0]) == (0, first)
-    code, out, err = call("--trials", "3", "--for", "loss")
+    code, out, err = sweep("--trials", "3", "--for", "loss")
     assert code == 2
     assert "has a search with another score" in err
 
 
-def test_halving_stops_a_trial_that_can_be_gone_on_with(call, command, capsys):
-    code, out, err = call("--trials", "3", "--for", "mlm", "--prune", "halving")
+def test_halving_stops_a_trial_that_can_be_gone_on_with(sweep, command, capsys):
+    code, out, err = sweep("--trials", "3", "--for", "mlm", "--prune", "halving")
     assert code == 0
     assert "stopped early; bertc train --resume runs/farm/trial-000" in err
     path = err.split("bertc train --resume ")[1].split(" goes on")[0]
@@ -72,8 +75,8 @@ def test_halving_stops_a_trial_that_can_be_gone_on_with(call, command, capsys):
     assert "6 of 6 steps" in capsys.readouterr()[0]
 
 
-def test_a_budget_ends_a_search_that_a_larger_one_goes_on_with(call, tmp_path):
-    code, out, err = call("--trials", "3", "--for", "mlm", "--budget", "1000")
+def test_a_budget_ends_a_search_that_a_larger_one_goes_on_with(sweep):
+    code, out, err = sweep("--trials", "3", "--for", "mlm", "--budget", "1000")
     assert (code, out) == (0, "")
     assert "the budget is spent" in err
     assert "1 unfinished" in err
@@ -186,16 +189,19 @@ def test_values_that_are_words_are_in_the_order_of_their_numbers():
         (["--set", "layers=1", "--set", "optimizer=adam(1e-3)"], "nothing to search"),
     ],
 )
-def test_mistakes_are_reported_before_anything_runs(call, arguments, message):
-    code, out, err = call(*arguments)
+def test_mistakes_are_reported_before_anything_runs(sweep, arguments, message):
+    code, out, err = sweep(*arguments)
     assert (code, out) == (2, "")
     assert message in err
 
 
-def test_a_store_that_is_being_written_is_told_from_one_that_is_there(tmp_path):
+def test_a_store_that_is_written_or_damaged_is_said_to_be_one(tmp_path):
     (tmp_path / DATABASE).touch()
     with pytest.raises(MissingInputError, match="has no search yet"):
         read_store(tmp_path)
+    (tmp_path / DATABASE).write_bytes(b"what is this\n" * 999)
+    with pytest.raises(DataError, match=r"sweep.db is damaged"):
+        read_outcome(tmp_path)
 
 
 FACTS = {"spec": "x", "score": "mlm"}
@@ -212,22 +218,13 @@ def stored(tmp_path_factory):
     return folder
 
 
-def test_a_search_stays_in_a_folder_of_any_name(stored):
+def test_a_search_stays_in_a_folder_of_any_name_and_signals_show_no_traceback(stored, capsys):
     assert (stored / DATABASE).is_file()
     assert [path.name for path in stored.parent.iterdir()] == [stored.name]
     assert [trial.score for trial in read_outcome(stored).trials] == [0.5]
-
-
-def test_a_signal_within_a_statement_shows_no_traceback(stored, capsys):
     read_store(stored)
     logging.getLogger("sqlalchemy.pool.impl.QueuePool").error("Error closing cursor")
     assert capsys.readouterr().err == ""
-
-
-def test_a_damaged_store_is_said_to_be_one(tmp_path):
-    (tmp_path / DATABASE).write_bytes(b"what is this\n" * 999)
-    with pytest.raises(DataError, match=r"sweep.db is damaged"):
-        read_outcome(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -237,3 +234,110 @@ def test_a_place_that_takes_no_more_is_said_to_be_one(tmp_path, said):
     with pytest.raises(CannotWriteError, match=said) as caught, reading_store(tmp_path):
         raise sqlite3.OperationalError(said)
     assert "the same command goes on" in caught.value.help
+
+
+GRID = """
+layers=2 hidden=32 heads=2 ffn=64 vocab=wordpiece(60) data=files("{data}") holdout=10%
+task=classify("{rows}", "{rows}") seq=16 batch=8 steps=4 eval_every=2
+device=cpu compile=off precision=fp32
+"""
+
+
+@pytest.fixture
+def grid(tmp_path, corpus_file, at_home):
+    """Write a grid into a file: the common settings and some more."""
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\n" + "hens cackle\ta\nold red barn\tb\n" * 8)
+
+    def write(more):
+        (tmp_path / "farm.bertc").write_text(GRID.format(data=corpus_file, rows=rows) + more)
+        return str(tmp_path / "farm.bertc")
+
+    return write
+
+
+def test_every_point_has_a_run_of_its_own(grid, call, tmp_path):
+    spec = grid("seed={1, 2}")
+    code, out, err = call("train", spec)
+    assert code == 0
+    assert "point 2 of 2, seed=2:" in err
+    assert "classify dev" in out
+    assert "accuracy" in out
+    runs = [tmp_path / "runs" / "farm" / name for name in ("seed=1", "seed=2")]
+    assert [read_model(run)[0].run.seed for run in runs] == [1, 2]
+    assert (runs[1] / "spec.bertc").read_text().endswith("seed={1, 2}\n# the point seed=2\n")
+    code, out, err = call("train", spec)
+    assert (code, out) == (2, "")
+    assert "holds a run already" in err
+    code, again, err = call("train", spec, "--resume")
+    assert code == 0
+    assert "point 1 of 2, seed=1: finished" in err
+    assert "point 2 of 2, seed=2: finished" in err
+    code, out, err = call("train", spec, "--resume", "--set", "steps=5")
+    assert code == 76
+    assert "steps: 4 -> 5" in err
+    assert "--set seed=1 --set 'init=" in err, "one point of the grid goes on"
+    assert call("runs", "--results", "runs") == (0, again, "")
+
+
+def test_a_point_that_fails_is_reported_and_the_others_go_on(grid, call, monkeypatch):
+    spec = grid("optimizer=adam(lr={1e-2, 1e-3})")
+
+    def poisoned(stage, _, loss, statistics, memory):
+        bad = math.nan if stage.optimizer.lr == 1e-2 else 1
+        return loss * bad, statistics * bad, memory
+
+    change_losses(monkeypatch, poisoned)
+    code, out, err = call("train", spec, "--out", "out")
+    assert code == 65
+    assert "is not a finite number" in err
+    assert "point 2 of 2, optimizer=adam(lr=0.001):" in err
+    assert "unfinished: 0/4" in out
+    code, out, err = call("train", spec, "--out", "out", "--resume")
+    assert code == 65
+    assert "is not a finite number" in err
+    assert "point 2 of 2, optimizer=adam(lr=0.001): finished" in err
+
+
+def test_stopped_it_goes_on_with_the_points_that_are_left(grid, call, tmp_path, monkeypatch):
+    spec = grid("seed={1, 2, 3}")
+    assert call("train", spec, "--out", "straight")[0] == 0
+    with stopping(monkeypatch, 2, "seed=2"):
+        code, out, err = call("train", spec, "--out", "stopped")
+    assert (code, out) == (143, "")
+    assert "stopped after step 2, and saved" in err
+    assert not (tmp_path / "stopped" / "seed=3").exists()
+    code, out, err = call("runs", "--results", "stopped")
+    assert "unfinished: 2/4" in out
+    code, out, err = call("train", spec, "--out", "stopped", "--resume")
+    assert code == 0
+    assert "seed=1: finished" in err
+    assert "resuming at step 2 of 4" in err
+    for name in ("seed=1", "seed=2", "seed=3"):
+        same_run(tmp_path / "straight" / name, tmp_path / "stopped" / name)
+
+
+def test_several_processes_are_refused(grid, call, monkeypatch):
+    code, _, err = call("train", grid("seed={1, 2}"), "--nproc", "2")
+    assert code == 2
+    assert "a grid of 2 points is trained in one process" in err
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", "0"), ("LOCAL_RANK", "0")):
+        monkeypatch.setenv(name, value)
+    code, _, err = call("train", grid("seed={1, 2}"))
+    assert code == 2
+    assert "trained in one process" in err
+
+
+def test_names_of_folders():
+    for point, name in {
+        "seed=1": "seed=1",
+        "E=64 long.seq=512": "E=64,long.seq=512",
+        "optimizer=adam(lr=1e-5) seed=2": "optimizer=adam-lr=1e-5,seed=2",
+        "optimizer=adam(lr=1e-5, warmup=3)": "optimizer=adam-lr=1e-5,warmup=3",
+    }.items():
+        assert folder_name(point) == name
+    one, other = (folder_name(f'data=files("/a{c}b.txt")') for c in "/ ")
+    assert one != other
+    assert one.startswith("data=files-a-b.txt-")
+    assert "/" not in one
+    assert len(folder_name("heads=" + "1" * 500)) < 120

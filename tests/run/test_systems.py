@@ -1,6 +1,7 @@
 """Every shipped system learns, shrunk; a sample of pairs of ideas too, or has a way out."""
 
-import os
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,6 @@ def test_the_loss_falls(spec, corpus_file, tmp_path, go):
         toy.append(f"table=adaptive([8, 12, 16], div={min(table.div, 3)})")
     (resolved,) = points(spec, [*toy, f"vocab={kind}({size})"])
     report = go(resolved)
-    assert report.evaluation is not None
     of_terms = {*of_all_positions(report.evaluation.losses)}
     assert of_terms == {t.objective.kind for t in resolved.terms()}
     losses = [line["loss"] for line in lines(tmp_path / "run", "train")]
@@ -68,24 +68,20 @@ REFUSED = (
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The farm and a run in it."""
-    here, before = tmp_path_factory.mktemp("pairs"), Path.cwd()
-    try:
-        material(here)
-    finally:
-        os.chdir(before)
-    return here
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The farm and a run in it, where tests of pairs are."""
+    with contextlib.chdir(tmp_path_factory.mktemp("pairs")):
+        material(Path.cwd())
+        yield Path.cwd()
 
 
 @pytest.mark.parametrize("pair", TRAINED, ids=" ".join)
-def test_two_ideas_are_estimated_as_built_and_train(pair, place, tmp_path, monkeypatch):
-    monkeypatch.chdir(place)
+def test_two_ideas_are_estimated_as_built_and_train(pair, place, tmp_path):
     found = outcome(pair, tmp_path / "run", place / "cache")
     assert (found.refused, found.wrong) == ((), ())
 
 
-def test_a_refusal_has_a_way_out(place, monkeypatch):
-    monkeypatch.chdir(place)
+@pytest.mark.usefixtures("place")
+def test_a_refusal_has_a_way_out():
     for pair in REFUSED[:24]:
         assert without_way_out(written(*pair)) == [], pair

@@ -17,10 +17,9 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.masking import of_all_positions
 from bertc.run.evaluation.evaluate import evaluate_heads
 from bertc.run.models.loading import load
-from bertc.run.train.loop import train
 from bertc.use.preview import preview
 from tests.net.programs import TOY
-from tests.run.conftest import lines, stop_after, text, weights
+from tests.run.conftest import lines, same_tensors, stop_after, text, weights
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 TASK = 'glue(rte, "RTE")'
@@ -42,29 +41,24 @@ def made(farm_run: Callable[[str], Path]) -> str:
     """The spec of four stages with a teacher of text and one of the task."""
     general = farm_run(text(TEACHER))
     of_task = {**TEACHER, **INHERITED, "steps": "2", "objective": TASK, "init": f'"{general}"'}
-    tuned = farm_run(text(of_task))
-    begun = f'init=layers("{general}", uniform)'
     own = {"layers": "2", "eval_every": "4", "save_every": "1"}
-    whole = f"{text({**TOY, **INHERITED, **own})} {begun}"
-    return whole + STAGES.format(general=general, tuned=tuned, task=TASK)
+    whole = text({**TOY, **INHERITED, **own}, init=f'layers("{general}", uniform)')
+    return whole + STAGES.format(general=general, tuned=farm_run(text(of_task)), task=TASK)
 
 
-def test_each_stage_has_its_own_teachers(made):
+def test_each_stage_has_its_own_teachers_and_their_vocabulary(made):
     stages = points(made)[0].stages
     frozen = [[n.body.depth for n in s.networks() if not n.learned] for s in stages]
     assert frozen == [[4], [], [4], [4]]
     assert [type(stage).__name__ for stage in stages] == 2 * ["TextStage"] + 2 * ["TaskStage"]
-
-
-def test_a_run_goes_on_in_any_stage_to_the_same_bits(made, resumes):
-    resumes(points(made)[0], *range(1, 8))
-
-
-def test_a_network_reads_with_the_vocabulary_of_a_stage_s_teacher(made):
     before, _, stages = made.partition("init=")
     of_text = stages[stages.index("stage") : stages.index('stage "states"')]
     (resolved,) = points(f"{before} positions=32 {of_text}")
     assert resolved.encoder.vocab_size == 120
+
+
+def test_a_run_goes_on_in_any_stage_to_the_same_bits(made, resumes):
+    resumes(points(made)[0], *range(1, 8))
 
 
 STUDENT = {**TOY, "layers": "1", "hidden": "16", "ffn": "32", "vocab": "", "steps": "4"}
@@ -85,8 +79,7 @@ def test_a_student_is_trained_saved_and_resumed_without_its_teacher(bert, cache,
     before, run = {n: p.clone() for n, p in load(bert).state_dict().items()}, tmp_path / "broken"
     resumes(student(bert), 2)
     assert {name.split(".")[0] for name in weights(run)} == {"encoder", "heads"}
-    again = load(bert).state_dict()
-    assert all(torch.equal(before[name], again[name]) for name in before)
+    same_tensors(before, load(bert).state_dict())
     for line in lines(run):
         assert {"kd(logits)", "mlm"} == {*of_all_positions(line["losses"])}
         assert "kd(logits)" not in line.get("accuracy", {})
@@ -119,7 +112,7 @@ def test_another_teacher_is_refused_when_the_run_goes_on(bert, tmp_path, monkeyp
     shutil.copytree(bert, tmp_path / "bert")
     resolved = student(tmp_path / "bert")
     stop_after(monkeypatch, 2, lambda: go(resolved))
-    go(points(text(TOY, objective="mlm", seed="1"))[0], "b")
+    go(text(TOY, objective="mlm", seed="1"), "b")
     shutil.rmtree(tmp_path / "bert")
     shutil.copytree(tmp_path / "b", tmp_path / "bert")
     with pytest.raises(ResumeRefusedError, match="weights of teacher"):
@@ -127,11 +120,10 @@ def test_another_teacher_is_refused_when_the_run_goes_on(bert, tmp_path, monkeyp
 
 
 def test_several_teachers_are_averaged(bert, tmp_path, go):
-    spec = text(STUDENT, objective="kd(logits)+mlm", teacher=f'3*"{bert}" + "{bert}"')
-    twice, once = points(spec)[0], student(bert, "kd(logits)+mlm")
-    for name, resolved in (("twice", twice), ("once", once)):
-        go(resolved, name)
-    one, other = weights(tmp_path / "once"), weights(tmp_path / "twice")
+    teachers = {"twice": f'3*"{bert}" + "{bert}"', "once": f'"{bert}"'}
+    for name, teacher in teachers.items():
+        go(text(STUDENT, objective="kd(logits)+mlm", teacher=teacher), name)
+    one, other = (weights(tmp_path / name) for name in teachers)
     assert all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
 
 
@@ -140,38 +132,35 @@ def test_a_folder_whose_configuration_tells_of_no_pooler_teaches(bert, tmp_path,
     config = json.loads((folder / "config.json").read_text())
     config["architectures"] = ["BertModel"]
     (folder / "config.json").write_text(json.dumps(config))
-    tensors = load_file(folder / "model.safetensors")
-    width = config["hidden_size"]
+    width, tensors = config["hidden_size"], load_file(folder / "model.safetensors")
+    kept = {n.removeprefix("bert."): t for n, t in tensors.items() if not n.startswith("cls.")}
     pooler = {"weight": torch.zeros(width, width), "bias": torch.zeros(width)}
-    tensors |= {f"bert.pooler.dense.{name}": tensor for name, tensor in pooler.items()}
-    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("cls.")}
-    plain = {name.removeprefix("bert."): tensor for name, tensor in kept.items()}
-    save_file(plain, folder / "model.safetensors", {"format": "pt"})
+    kept |= {f"pooler.dense.{name}": tensor for name, tensor in pooler.items()}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
     resolved = student(folder, "mlm + kd(hidden, layers=last)", hidden="32", ffn="64")
     assert go(resolved).step == resolved.steps
 
 
-def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(tmp_path):
-    spec = text(STUDENT, objective="kd(logits)+mlm", teacher='spec("bert-tiny")')
-    (resolved,) = points(spec)
-    assert estimate(resolved).parameters.frozen > 4_000_000
+def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(go):
+    """But not where nothing is learned from it."""
+    spec = text(STUDENT, objective="", teacher='spec("bert-tiny")')
+    assert estimate(f"{spec} objective=kd(logits)+mlm").parameters.frozen > 4_000_000
     with pytest.raises(UsageError, match="without weights"):
-        train(resolved, tmp_path / "run", quiet=True)
+        go(f"{spec} objective=kd(logits)+mlm")
+    assert estimate(f"{spec} objective=mlm").parameters.frozen == 0
+    assert go(f"{spec} objective=mlm", "other").step == 4
 
 
-def test_a_teacher_that_nothing_asks_is_not_read(go):
-    """A shape has no weights that could be read."""
-    (resolved,) = points(text(STUDENT, objective="mlm", teacher='spec("bert-base")'))
-    assert estimate(resolved).parameters.frozen == 0
-    assert go(resolved).step == resolved.steps
-
-
-def test_a_teacher_that_reads_other_tokens_is_refused(bert, go):
+def test_a_teacher_of_other_tokens_or_tasks_is_refused(bert, go, tuned):
     with pytest.raises(SpecError, match="E283"):
         student(bert, vocab="wordpiece(130)")
     resolved = student(bert, vocab="wordpiece(120, lower=false)")
     with pytest.raises(DataError, match="token [0-9]+ is"):
         go(resolved)
+    with pytest.raises(SpecError, match="the teacher learned mlm"):
+        of_task(bert, "kd(logits)")
+    with pytest.raises(SpecError, match="compares the scores of mlm"):
+        student(tuned, "kd(logits) + mlm", seq="24")
 
 
 TERMS = (
@@ -261,10 +250,10 @@ LSTM = {"layers": "", "hidden": "", "heads": "", "ffn": "", "body": "bilstm(8)"}
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
-def test_answers_of_every_kind_are_taught(kind, cache, tmp_path, go):
-    task, bert = QUESTIONS[kind], tmp_path / "bert"
-    train(points(text(TUNED, objective=task))[0], bert, cache=cache, quiet=True)
-    own = {"layers": "1", "vocab": "", "teacher": f'"{bert}"'}
+def test_answers_of_every_kind_are_taught(kind, tmp_path, go):
+    task = QUESTIONS[kind]
+    go(text(TUNED, objective=task), "bert")
+    own = {"layers": "1", "vocab": "", "teacher": f'"{tmp_path}/bert"'}
     alone = task.replace("glue", "0*glue") if kind == "two tasks" else f"0*{task}"
     loss = "loss=mse" if kind == "numbers" else "T=2"
     (resolved,) = points(text(TUNED, **own, objective=f"{alone} + kd(logits, {loss})"))
@@ -282,7 +271,7 @@ def test_answers_of_every_kind_are_taught(kind, cache, tmp_path, go):
 @pytest.mark.parametrize("whose", ["student", "teacher"])
 def test_an_lstm_is_taught_and_teaches(whose, tmp_path, go):
     first, second = (TUNED | LSTM, TUNED) if whose == "teacher" else (TUNED, TUNED | LSTM)
-    go(points(text(first, objective=ASKED))[0], "a")
+    go(text(first, objective=ASKED), "a")
     own = {"vocab": "", "teacher": f'"{tmp_path}/a"'}
     taught = "kd(logits, loss=mse) + kd(hidden, layers=last)"
     (resolved,) = points(text(second, **own, objective=f"0*{ASKED} + {taught}"))
@@ -321,10 +310,3 @@ def test_a_head_may_be_trained_by_a_later_stage(tuned, resumes):
     resumes(resolved, 3)
     with pytest.raises(SpecError, match="E288"):
         points(settings + stages.partition('stage "predictions"')[0])
-
-
-def test_a_teacher_of_another_task_is_refused(tuned, bert):
-    with pytest.raises(SpecError, match="the teacher learned mlm"):
-        of_task(bert, "kd(logits)")
-    with pytest.raises(SpecError, match="compares the scores of mlm"):
-        student(tuned, "kd(logits) + mlm", seq="24")

@@ -6,16 +6,13 @@ import random
 import pytest
 import torch
 import transformers
-from typer.testing import CliRunner
 
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, SpecError, UsageError
-from bertc.cli.app import app
 from bertc.run.beginning.init_from import source_of
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_model
 from bertc.run.models.runs import export_run, import_run
-from bertc.run.train.loop import train
 from bertc.tasks.examples.task_sets import draw_learned_examples
 from bertc.tasks.layouts.parts import training_examples
 from tests.predicted import predict
@@ -79,9 +76,8 @@ def test_a_tuned_run_goes_out_and_comes_back(tuned, rows, tmp_path, kind, cache)
     tuned(spelled(kind, rows))
     before = read_model(tmp_path / "run")[1]
     export_run(tmp_path / "run", tmp_path / "hf")
-    theirs, info = getattr(transformers, KINDS[kind][0]).from_pretrained(
-        tmp_path / "hf", output_loading_info=True
-    )
+    auto = getattr(transformers, KINDS[kind][0])
+    theirs, info = auto.from_pretrained(tmp_path / "hf", output_loading_info=True)
     assert not any(info.values()), info
     import_run(tmp_path / "hf", tmp_path / "back")
     assert all(torch.equal(before[n], t) for n, t in read_model(tmp_path / "back")[1].items())
@@ -94,10 +90,8 @@ def test_a_tuned_run_goes_out_and_comes_back(tuned, rows, tmp_path, kind, cache)
             assert one == pytest.approx(other, abs=0.02)
     else:
         assert here.answers.given == there.answers.given
-    known, found = (
-        evaluate_run(tmp_path / "run", cache=cache, quiet=True),
-        evaluate_run(tmp_path / "back", task=spelled(kind, rows), quiet=True),
-    )
+    known = evaluate_run(tmp_path / "run", cache=cache, quiet=True)
+    found = evaluate_run(tmp_path / "back", task=spelled(kind, rows), quiet=True)
     for metric, value in known.evaluation.scores[kind]["dev"].items():
         # The toy's numbers lie within 0.01 of each other, and bf16 has 1 / 128 between its own.
         near = 0.1 if kind == "regress" else 0.03
@@ -133,23 +127,24 @@ def test_a_head_is_kept_where_it_tells_the_same(tuned, rows, tmp_path):
         assert fresh.lines()[-1].endswith("no birds head: it starts from random values")
 
 
-def test_a_run_outlives_the_folder_that_it_began_from(tuned, rows, tmp_path, cache):
+def test_a_run_outlives_the_folder_that_it_began_from(tuned, rows, tmp_path, cache, go):
     tuned(spelled("classify", rows))
     export_run(tmp_path / "run", tmp_path / "hf")
     resolved, second = tuned(spelled("classify", rows), init=tmp_path / "hf"), tmp_path / "second"
-    train(resolved, second, cache=cache, quiet=True)
+    go(resolved, "second")
     before = evaluate_run(second, cache=cache, quiet=True)
     (tmp_path / "hf").rename(tmp_path / "elsewhere")
     assert evaluate_run(second, cache=cache, quiet=True).evaluation == before.evaluation
-    train(resolved, second, cache=cache, quiet=True, resume=True)
+    go(resolved, "second", resume=True)
 
 
-def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path, cache, go):
+def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path, cache, go, call):
     tuned(spelled("tag", rows))
     export_run(tmp_path / "run", tmp_path / "hf")
-    said = CliRunner().invoke(app, ["import", str(tmp_path / "hf"), "--out", str(tmp_path / "b")])
-    assert said.exit_code == 0, said.output
-    assert "becomes the task tag with labels O, B-BIRD, I-BIRD" in " ".join(said.output.split())
+    code, out, err = call("import", str(tmp_path / "hf"), "--out", str(tmp_path / "b"))
+    assert code == 0, err
+    said = " ".join((out + err).split())
+    assert "becomes the task tag with labels O, B-BIRD, I-BIRD" in said
     with pytest.raises(MissingInputError, match="no dev part to score"):
         evaluate_run(tmp_path / "b", cache=cache, quiet=True)
     spec = bertc.resolve(str(tmp_path / "b" / "spec.bertc"))
@@ -167,7 +162,7 @@ def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path, cac
     assert str(tmp_path / "run") in caught.value.help
 
 
-def test_so_many_examples_are_learned_from(tuned, rows, tmp_path):
+def test_so_many_examples_are_learned_from(tuned, rows):
     (task,) = tuned(spelled("classify", rows, ", examples=30")).stages[0].tasks
     assert (task.examples, task.labels) == (30, ("ducks", "geese", "hens"))
     every = training_examples(task)
@@ -178,7 +173,9 @@ def test_so_many_examples_are_learned_from(tuned, rows, tmp_path):
         tuned(spelled("classify", rows, ", examples=41"), "more")
 
 
-def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, tmp_path, cache):
+def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(
+    tuned, rows, tmp_path, cache, call
+):
     tuned(spelled("classify", rows))
     run = tmp_path / "run"
     for named, message in (
@@ -194,9 +191,7 @@ def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, 
     asked = predict(run, rows, "classify(text=question)", device="cpu")
     assert asked.examples[0].texts[0] == "who is old"
     own = evaluate_run(run, task="classify(label=bird)", quiet=True).evaluation
-    said = CliRunner().invoke(
-        app, ["eval", str(run), "--task", spelled("classify", rows), "--json"]
-    )
-    assert said.exit_code == 0, said.output
+    code, out, err = call("eval", str(run), "--task", spelled("classify", rows), "--json")
+    assert code == 0, err
     known = evaluate_run(run, cache=cache, quiet=True).evaluation
-    assert json.loads(said.stdout)["evaluation"]["scores"] == known.scores == own.scores
+    assert json.loads(out)["evaluation"]["scores"] == known.scores == own.scores
