@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 WORDS = ("hens", "ducks", "geese", "cackle", "quack", "hiss", "the", "old", "red", "barn", "pond")
@@ -92,9 +93,8 @@ def main() -> int:
 
 def _command(folder: Path, begun: str, also: str, of: str) -> list[str | Path]:
     draw, corpus, spec = random.Random(1), folder / "farm.txt", folder / "farm.bertc"
-    documents = (
-        "\n".join(" ".join(draw.choices(WORDS, k=9)) + "." for _ in range(12)) for _ in range(200)
-    )
+    lines = (" ".join(draw.choices(WORDS, k=9)) + "." for _ in range(12 * 200))
+    documents = ("\n".join(islice(lines, 12)) for _ in range(200))
     corpus.write_text("\n\n".join(documents) + "\n")
     bertc = (sys.executable, "-m", "bertc.cli")
     if of == "sweep":

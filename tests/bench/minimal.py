@@ -38,9 +38,8 @@ def cast(layer: nn.Linear, x: Tensor) -> Tensor:
 
 
 def norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:
-    return F.layer_norm(
-        x, layer.normalized_shape, layer.weight.bfloat16(), layer.bias.bfloat16(), 1e-12
-    )
+    factor, offset = layer.weight.bfloat16(), layer.bias.bfloat16()
+    return F.layer_norm(x, layer.normalized_shape, factor, offset, 1e-12)
 
 
 def drop(x: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ clock and the CPU seconds of this process count. Prints medians of bertc and of 
 median ratio of turns side by side. Fine-tuning next to the Trainer: tests.campaigns.trainer.
 """
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -23,16 +22,13 @@ import bertc
 from bertc.run.models.loading import placed
 from bertc.run.models.runs import export_run
 from tests.campaigns.beginnings import lines, write
+from tests.campaigns.options import read_options
 
 TEXTS = 320
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--init", "--table"):
-        parser.add_argument(name, type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    options = read_options(__doc__, init=Path, table=Path, rounds=3)
     init = options.init.resolve()
     texts = [line.split("\t")[0] for line in lines(options.table)[1 : TEXTS + 1]]
     pairs = list(zip(texts, texts[1:], strict=False))

@@ -9,7 +9,6 @@ three seeds, and in brackets the largest less the smallest. CPU is the user and 
 training command in seconds, MiB its largest resident memory.
 """
 
-import argparse
 import gzip
 import json
 import os
@@ -26,6 +25,8 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from tests.campaigns.options import read_options
+
 Figures = dict[str, float]
 Row = tuple[str, int, Callable[[int], Figures]]
 """Its name, its seeds, and what makes its figures."""
@@ -36,17 +37,13 @@ MINED = "negatives=mined('minilm', top=50)"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--data", "--init", "--out"):
-        parser.add_argument(name, type=Path, required=True)
-    parser.add_argument("--only", default="search,lora,words,windows,rerank")
-    options = parser.parse_args()
+    parts = {part.__name__: part for part in (search, lora, words, windows, rerank)}
+    options = read_options(__doc__, data=Path, init=Path, out=Path, only=",".join(parts))
     init, data = options.init.resolve(), options.data.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
     os.chdir(options.out)
     if not Path("minilm").exists():
         bertc("import", str(init), "--out", "minilm")
-    parts = {part.__name__: part for part in (search, lora, words, windows, rerank)}
     wanted = [parts[name] for name in options.only.split(",")]
     for seed in (1, 2, 3):
         for name, seeds, make in (row for part in wanted for row in part(data)):

@@ -14,7 +14,6 @@ step of a toy of 4 layers and compares:
 Prints what differs in each case, and exits 1 if anything does.
 """
 
-import argparse
 import itertools
 import os
 import platform
@@ -42,6 +41,7 @@ from bertc.learn.step.step import TrainStep
 from bertc.run.beginning.synthetic import PAD, SEP, RandomText
 from tests.bench.rig import make_step
 from tests.campaigns.ideas import AXES, written
+from tests.campaigns.options import read_options
 from tests.campaigns.pairs import material, pairs
 
 WAYS = ("batch=8", "batch=8 microbatch=4", "recompute=on", "precision=bf16")
@@ -51,6 +51,9 @@ UNCOMPILED = frozenset(
     for value in AXES[axis]
 )
 """Ideas that leave a step's graphs as they are, or are among WAYS."""
+
+
+Gradients = dict[str, Tensor]
 
 
 def cases(seed: int = 0) -> list[str]:
@@ -97,7 +100,7 @@ def rows(resolved: Resolved, seed: int) -> Inputs:
     return to_inputs(raw, torch.device("cpu"))
 
 
-def gradients(step: TrainStep, micro_batches: list[MicroBatch]) -> dict[str, Tensor]:
+def gradients(step: TrainStep, micro_batches: list[MicroBatch]) -> Gradients:
     """The gradient of each weight that has one, of a whole batch."""
     step.gradients(micro_batches, 0)
     return {
@@ -139,14 +142,11 @@ def differing(spec: str) -> tuple[int, dict[str, float]]:
 
 
 def _with_first_guess(batch: MicroBatch) -> MicroBatch:
-    replaced = batch.terms.get("rtd")
-    if replaced is None:
-        return batch
-    always = replaced._replace(chances=replaced.chances * 0)
-    return batch._replace(terms={**batch.terms, "rtd": always})
+    guessed = {n: t._replace(chances=t.chances * 0) for n, t in batch.terms.items() if n == "rtd"}
+    return batch._replace(terms={**batch.terms, **guessed})
 
 
-def _against_plain(ours: dict[str, Tensor], plain: dict[str, Tensor]) -> dict[str, float]:
+def _against_plain(ours: Gradients, plain: Gradients) -> dict[str, float]:
     """Largest difference, in thousandths of the largest entry."""
     top = max(float(g.abs().max()) for g in plain.values())
     return {
@@ -155,9 +155,7 @@ def _against_plain(ours: dict[str, Tensor], plain: dict[str, Tensor]) -> dict[st
     }
 
 
-def _against_exact(
-    ours: dict[str, Tensor], plain: dict[str, Tensor], exact: dict[str, Tensor]
-) -> dict[str, float]:
+def _against_exact(ours: Gradients, plain: Gradients, exact: Gradients) -> dict[str, float]:
     """Distance from the exact gradient, in that which is allowed: twice the eager step's."""
     top = max(float(g.norm()) for g in exact.values())
     return {
@@ -168,11 +166,7 @@ def _against_exact(
 
 
 def _against_differences(
-    spec: str,
-    step: TrainStep,
-    micro_batches: list[MicroBatch],
-    ours: dict[str, Tensor],
-    plain: dict[str, Tensor],
+    spec: str, step: TrainStep, parts: list[MicroBatch], ours: Gradients, plain: Gradients
 ) -> dict[str, float]:
     """Gradients against finite differences of the loss with the same draws, in twentieths."""
     top = max(float(g.norm()) for g in plain.values())
@@ -187,11 +181,10 @@ def _against_differences(
         weight, direction = step.parameters[name], gradient / norm
         slope = float((ours[name] * direction).sum())
         width = min(1e-3 / norm, 0.05 * float(weight.detach().norm()) + 1e-4)
-        up = _moved(step, micro_batches, weight, direction * width)
-        down = _moved(step, micro_batches, weight, -direction * width)
+        up, down = (_moved(step, parts, weight, sign * direction * width) for sign in (1, -1))
         measured = (up - down) / (2 * width)
-        rounding = 2e-6 / width
-        off[name] = abs(slope - measured) / (0.05 * max(abs(measured), 0.2 * norm) + rounding)
+        allowed = 0.05 * max(abs(measured), 0.2 * norm) + 2e-6 / width  # and rounding
+        off[name] = abs(slope - measured) / allowed
     return off
 
 
@@ -223,11 +216,7 @@ def outcome(spec: str) -> tuple[str, dict[str, float]]:
 
 def main() -> int:
     """Run the campaign."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--most", type=int, default=100, help="at most so many cases")
-    parser.add_argument("--only", default="", help="cases whose spec has this text")
-    options = parser.parse_args()
+    options = read_options(__doc__, processes=os.cpu_count() or 1, most=100, only="")
     chosen = [spec for spec in cases() if options.only in spec][: options.most]
     print(f"{len(chosen)} cases, torch {torch.__version__}, {platform.machine()}", flush=True)
     differ = 0

@@ -9,17 +9,18 @@ in a batch against one at a time. Prints a line each: tests that passed, failed,
 and differences of tasks; then what failed and why. Exits 1 if any failed.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as xml
+from collections import Counter
 from pathlib import Path
 
 from bertc.api import resolve
 from bertc.use.source.code_folder import export_code
+from tests.campaigns.options import read_options
 from tests.hub.programs import tensors, words
 
 TINY = "layers=2 hidden=32 vocab=wordpiece(99) seq=32 steps=1"
@@ -142,10 +143,7 @@ print(json.dumps(results))
 
 def main() -> None:
     """Export and test all of them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tests", type=Path, required=True)
-    parser.add_argument("--only", default="")
-    options = parser.parse_args()
+    options = read_options(__doc__, tests=Path, only="")
     wrong: dict[tuple[str, str], list[str]] = {}
     print(f"{'program':20} passed failed not applicable")
     for name, settings in PROGRAMS.items():
@@ -153,11 +151,10 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 results = outcomes(settings, options.tests.resolve(), Path(folder))
                 tasks = differences(Path(folder))
-            counts = [list(results.values()).count(mark) for mark in ("passed", "skipped")]
-            failed = {
-                test: why for test, why in results.items() if why not in ("passed", "skipped")
-            }
-            print(f"{name:20} {counts[0]:6} {len(failed):6} {counts[1]:14}", flush=True)
+            counts, marks = Counter(results.values()), ("passed", "skipped")
+            failed = {test: why for test, why in results.items() if why not in marks}
+            row = f"{counts['passed']:6} {len(failed):6} {counts['skipped']:14}"
+            print(f"{name:20} {row}", flush=True)
             for task, apart in tasks.items():
                 print(f"    {task:32} {apart:.1e}", flush=True)
                 if task.endswith("right") and not apart < 1e-5:

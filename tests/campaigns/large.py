@@ -6,7 +6,6 @@ A store gives 40,000 parts; their tokens are those of one file, their manifests 
 takes 20 stretches of steps, spread over the pass, as a run that was resumed so often.
 """
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -34,6 +33,7 @@ from bertc.text.prepared import opening
 from bertc.text.prepared.finishing import finish_preparing
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.rows.tokens import TokenWriter, open_tokens
+from tests.campaigns.options import read_options
 
 STRETCHES = 20
 SPEC = "layers=1 hidden=16 heads=1 seq=128 batch=256 steps=2000000 objective=mlm format=blocks"
@@ -126,12 +126,7 @@ def cached(shards: Path) -> int:
 
 def main() -> None:
     """Begin, read every stretch, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shards", type=int, default=40_000)
-    parser.add_argument("--shard-mb", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--cache", default="20G")
-    options = parser.parse_args()
+    options = read_options(__doc__, shards=40_000, shard_mb=256, steps=20_000, cache="20G")
     with tempfile.TemporaryDirectory(dir=".", ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
         settings = make(folder, options.shards, options.shard_mb << 20, options.cache)

@@ -103,9 +103,8 @@ def row(name: str) -> tuple[list[str], bool]:
     run, left, tuned = Path(f"{name}-run"), Path(f"{name}-left"), Path(f"{name}-tuned")
     bertc.train(bertc.resolve(name, (TEXT, *SMALL, *RUN, *SPECS[name])), run)
     exported = export_run(run, left, "mean")
-    bertc.train(
-        f"init='{run}' task=classify('rows.tsv', 'rows.tsv') steps=3 batch=4 {' '.join(RUN)}", tuned
-    )
+    task = f"init='{run}' task=classify('rows.tsv', 'rows.tsv') steps=3 batch=4"
+    bertc.train(f"{task} {' '.join(RUN)}", tuned)
     answering = export_run(tuned, Path(f"{name}-answers"))
     worst = [states(left, run), vectors(left, run), answers(answering.folder, tuned)]
     classes = f"{exported.architecture}, {answering.architecture}"

@@ -6,7 +6,6 @@ In each case something happens to a run in its middle. It has to end by itself w
 time, be resumed, and then have the losses of the run that nothing happened to. Linux, as root.
 """
 
-import argparse
 import json
 import os
 import random
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.campaigns.options import read_options
 from tests.run.conftest import WORDS
 
 NAMES, PORT = ("bertc-a", "bertc-b"), 29_517
@@ -41,6 +41,11 @@ def ip(*words: str, wrong_is_fine: bool = False) -> None:
         raise OSError(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
+def inside(name: str, *words: str) -> None:
+    """Run a command of a machine."""
+    ip("ip", "netns", "exec", name, *words)
+
+
 @contextmanager
 def network() -> Iterator[None]:
     """Two namespaces, joined by a cable of 1 Gbit and 10 ms each way."""
@@ -51,16 +56,15 @@ def network() -> Iterator[None]:
         ip("ip", "link", "add", *ends[:2], "type", "veth", *ends[2:])
         for name, address in ADDRESSES.items():
             ip("ip", "link", "set", name, "netns", name)
-            inside = ("ip", "netns", "exec", name)
-            ip(*inside, "ip", "addr", "add", f"{address}/24", "dev", name)
-            ip(*inside, "ip", "link", "set", name, "up")
-            ip(*inside, "ip", "link", "set", "lo", "up")
-            shaped = (*inside, "tc", "qdisc", "add", "dev", name, "root")
+            inside(name, "ip", "addr", "add", f"{address}/24", "dev", name)
+            for device in (name, "lo"):
+                inside(name, "ip", "link", "set", device, "up")
+            shaped = (name, "tc", "qdisc", "add", "dev", name, "root")
             try:
-                ip(*shaped, "netem", "delay", "10ms", "rate", "1gbit")
+                inside(*shaped, "netem", "delay", "10ms", "rate", "1gbit")
             except OSError as error:
                 print(f"no 20 ms, 1 Gbit alone: {error}")
-                ip(*shaped, "tbf", "rate", "1gbit", "burst", "1mbit", "latency", "50ms")
+                inside(*shaped, "tbf", "rate", "1gbit", "burst", "1mbit", "latency", "50ms")
         yield
     finally:
         for name in NAMES:
@@ -110,20 +114,23 @@ def slow() -> None:
     signalled(one, signal.SIGCONT)
 
 
+def plug(how: str) -> None:
+    """Plug the cable: ``up`` or ``down``."""
+    inside(NAMES[1], "ip", "link", "set", NAMES[1], how)
+
+
 def partition() -> None:
     """Unplug the cable for 30 seconds."""
-    cable = ("ip", "netns", "exec", NAMES[1], "ip", "link", "set", NAMES[1])
-    ip(*cable, "down")
+    plug("down")
     time.sleep(30)
-    ip(*cable, "up")
+    plug("up")
 
 
 def power_cut() -> None:
     """Unplug the cable for good, and kill the machine: nothing says that it is gone."""
     for name in NAMES:  # the kernel gives up in half a minute, not in its usual 16
-        retries = "net.ipv4.tcp_retries2=6"
-        ip("ip", "netns", "exec", name, "sysctl", "-w", retries)
-    ip("ip", "netns", "exec", NAMES[1], "ip", "link", "set", NAMES[1], "down")
+        inside(name, "sysctl", "-w", "net.ipv4.tcp_retries2=6")
+    plug("down")
     signalled(processes(NAMES[1], workers=False), signal.SIGKILL)
 
 
@@ -148,7 +155,7 @@ def losses() -> list[float]:
 
 def run(disturb: Callable[[], None]) -> tuple[str, float]:
     """Train on both machines and disturb it; how it ended, and how long after that."""
-    ip("ip", "netns", "exec", NAMES[1], "ip", "link", "set", NAMES[1], "up")
+    plug("up")
     agents = [agent(name) for name in NAMES]
     end = time.monotonic() + LIMIT_SECONDS
     while len(losses()) < AT and time.monotonic() < end and agents[0].poll() is None:
@@ -207,11 +214,8 @@ def rows(only: str) -> Iterator[str]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--only", default="", help="words of the case")
-    options.add_argument("--log", type=Path, help="a file that gets the table too")
-    chosen = options.parse_args()
-    log = chosen.log and chosen.log.absolute()
+    chosen = read_options(__doc__, only="", log="")
+    log = chosen.log and Path(chosen.log).absolute()
     draw = random.Random(7)
     sentences = [" ".join(draw.choices(WORDS, k=8)).capitalize() + "." for _ in range(600)]
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])

@@ -2,10 +2,10 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.campaigns.forking import command
 from tests.net.programs import FARM
 
 NETWORK = "layers=1 hidden=32 heads=2 ffn=64 seq=32 batch=4 steps=6"
@@ -100,8 +100,17 @@ TARGETS = (
 )  # fmt: skip
 
 
-def make(place: Path, train: Callable[[list[str]], None]) -> None:
-    """Fill a folder. ``train(words)`` runs a command there and must end well."""
+def make(place: Path) -> None:
+    """Fill a folder.
+
+    Raises:
+        SystemExit: if a command does not end well.
+    """
+
+    def train(words: list[str]) -> None:
+        if code := command(words, place):
+            raise SystemExit(f"{words} ended with {code}")
+
     place.mkdir(parents=True)
     os.chdir(place)
     shutil.copyfile(FARM / "farm.txt", "text.txt")

@@ -17,7 +17,6 @@ Outcomes go to a file, a line each; pairs that are there are not tried again. Ex
 was wrong.
 """
 
-import argparse
 import itertools
 import json
 import math
@@ -50,6 +49,7 @@ from bertc.learn.step.step import TrainStep
 from bertc.model import build
 from bertc.run.train.loop import train
 from tests.campaigns.ideas import AXES, written
+from tests.campaigns.options import read_options
 from tests.lang.test_helps import Written, alternatives
 from tests.net.programs import FARM, copied
 
@@ -172,15 +172,12 @@ def wrong_run(resolved: Resolved, folder: Path, cache: Path) -> list[str]:
 
 def wrong_gradients(stage: Stage, seen: Seen) -> list[str]:
     """Whether they are there where they are expected, and not all zero."""
-    wrong, expected = [], trained_names(stage)
-    if expected != seen.there:
-        wrong.append(f"{stage.name}: gradients differ: {sorted(expected ^ seen.there)[:4]}")
+    expected = trained_names(stage)
     still = expected & seen.there - seen.moving
     if len(stage.encoder.token_head.clusters) > 1:  # a cluster has what the text has of it
         still = {name for name in still if ".token." not in name}
-    if still:
-        wrong.append(f"{stage.name}: gradients are zero: {sorted(still)[:4]}")
-    return wrong
+    found = {"gradients differ": expected ^ seen.there, "gradients are zero": still}
+    return [f"{stage.name}: {what}: {sorted(of)[:4]}" for what, of in found.items() if of]
 
 
 def wrong_flops(resolved: Resolved, seen: Mapping[str, Seen]) -> list[str]:
@@ -241,19 +238,15 @@ def tried(pairs: Sequence[Pair], log: Path) -> Iterator[Outcome]:
     began = log.with_suffix(".begun")
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        log.open("a") as file,
-        patch.object(os, "fsync", os.fstat),
-    ):
+    patched = patch.object(os, "fsync", os.fstat)
+    with tempfile.TemporaryDirectory() as folder, log.open("a") as file, patched:
         place = Path(folder)
         material(place)
         for pair in pairs:
             again = began.exists() and json.loads(began.read_text()) == list(pair)
             began.write_text(json.dumps(pair))
-            result = Outcome(pair, (), ("its process ended",))
-            if not again:
-                result = outcome(pair, place / "run", place / "cache")
+            ended = Outcome(pair, (), ("its process ended",))
+            result = ended if again else outcome(pair, place / "run", place / "cache")
             rmtree(place / "run", ignore_errors=True)
             print(json.dumps(asdict(result)), file=file, flush=True)
             began.unlink(missing_ok=True)
@@ -262,12 +255,7 @@ def tried(pairs: Sequence[Pair], log: Path) -> Iterator[Outcome]:
 
 def main() -> int:
     """Run the campaign."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--every", type=int, default=1, help="a sample: one pair of so many")
-    parser.add_argument("--part", default="1/1", help="of several processes, this one: 1/2")
-    parser.add_argument("--only", default="", help="pairs whose spec has this text")
-    parser.add_argument("--log", default="pairs.jsonl", help="a file for the outcomes")
-    options = parser.parse_args()
+    options = read_options(__doc__, every=1, part="1/1", only="", log="pairs.jsonl")
     log = Path(options.log).absolute()
     lines = log.read_text().splitlines() if log.exists() else []
     known = {tuple(line["pair"]): Outcome(**line) for line in map(json.loads, lines)}

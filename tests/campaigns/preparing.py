@@ -3,12 +3,12 @@
     nice python -m tests.campaigns.preparing --kills 10 --server "moto_server"
 
 A text of about 40 parts, cleaned of copies in other parts, is prepared in a folder and, with
---server, in a store of an S3 server on loopback, in 1, 7 and 64 shares. Shares in turn are killed
+--server (a command that takes -p PORT), in a store of an S3 server on loopback, in 1, 7 and 64
+shares; there are so many kills for each place and number of shares. Shares in turn are killed
 (SIGKILL), every other one with a second start beside it, then all are run to their end in random
 order. Prints a row for each; exits 1 if a file differs from those of one start without kills.
 """
 
-import argparse
 import os
 import random
 import shlex
@@ -24,6 +24,7 @@ import fsspec
 from bertc.base.diagnostics import Table
 from bertc.text.sources import files
 from tests.campaigns import forking
+from tests.campaigns.options import read_options
 from tests.text.test_parts import write
 from tests.text.test_prepared import SETTINGS, contents
 
@@ -81,10 +82,7 @@ def campaign(prepare: list[str], to: str, shares: int, kills: int) -> tuple[int,
 
 def main() -> int:
     """Run all of it; print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=10, help="for each place and each N")
-    parser.add_argument("--server", help="the command of an S3 server that takes -p PORT")
-    options = parser.parse_args()
+    options = read_options(__doc__, kills=10, server="")
     for name in ("bertc.api", "bertc.cli.app", "bertc.run.preparing", "tokenizers", "sentencex"):
         __import__(name)
     server = None
@@ -98,11 +96,8 @@ def main() -> int:
         prepare = ["prepare", f"{text} clean=documents(unique=true)"]
         roots = [folder]
         if options.server:
-            server = subprocess.Popen(
-                [*shlex.split(options.server), "-p", str(PORT)],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            command, nothing = shlex.split(options.server), subprocess.DEVNULL
+            server = subprocess.Popen([*command, "-p", str(PORT)], stdout=nothing, stderr=nothing)
             os.environ |= {
                 "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y",
                 "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": f"http://127.0.0.1:{PORT}",

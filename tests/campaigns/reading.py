@@ -8,7 +8,6 @@ proxy in front of S3 answers 503, late, cut short, wrongly or not at all. Prints
 1 if a row differs. Needs s3fs, and moto's server.
 """
 
-import argparse
 import hashlib
 import json
 import os
@@ -34,6 +33,7 @@ from bertc.text.cache.store import Silent
 from bertc.text.prepared.finishing import finish_preparing
 from bertc.text.prepared.making import begin_preparing, make_parts
 from bertc.text.sources import files
+from tests.campaigns.options import read_options
 
 BATCH, PORT, PROXY, PART_BYTES = 32, 5801, 5802, 1 << 20
 RUN = f"layers=1 hidden=16 heads=1 seq=64 batch={BATCH} objective=mlm format=doc-sentences"
@@ -66,8 +66,8 @@ class Proxy(BaseHTTPRequestHandler):
             if name.lower() not in ("connection", "transfer-encoding", "server", "date"):
                 self.send_header(name, value)
         self.end_headers()
-        if fault == "wrong":
-            body = body[:-1] + bytes([body[-1] ^ 1]) if body else body
+        if fault == "wrong" and body:
+            body = body[:-1] + bytes([body[-1] ^ 1])
         if self.command == "GET":
             self.wfile.write(body[: len(body) // 2] if fault == "cut" else body)
         self.close_connection = True
@@ -156,17 +156,11 @@ def scenario(folder: Path, name: str, texts: list[str], world: int, kills: int) 
 
 def main() -> None:
     """Make the texts, read them in every way, and compare."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--server", default="moto_server")
-    parser.add_argument("--mb", type=int, default=2000)
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--kills", type=int, default=40)
-    parser.add_argument("--read", nargs=5)
-    options = parser.parse_args()
-    if options.read:
-        text, cache, out, rank, world = options.read
+    if sys.argv[1:2] == ["--read"]:
+        text, cache, out, rank, world = sys.argv[2:]
         read(text, Path(cache), Path(out), int(rank), int(world))
         return
+    options = read_options(__doc__, server="moto_server", mb=2000, steps=2000, kills=40)
     os.environ |= {**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{PORT}"}
     server = subprocess.Popen([options.server, "-p", str(PORT)], stderr=subprocess.DEVNULL)
     proxy = ThreadingHTTPServer(("127.0.0.1", PROXY), Proxy)

@@ -10,7 +10,6 @@ Small ones leave as folders with own code too, which transformers loads here and
 Exits 1 if any differs or cannot be written.
 """
 
-import argparse
 import gc
 import random
 import subprocess
@@ -30,6 +29,7 @@ from bertc.model import build
 from bertc.use.source.checking import check_source
 from bertc.use.source.file import emit_source
 from tests.campaigns.ideas import AXES, written
+from tests.campaigns.options import read_options
 from tests.hub.programs import leaves_with_code
 
 MOST = 1_200_000_000
@@ -38,11 +38,7 @@ MOST = 1_200_000_000
 
 def main() -> None:
     """Write and compare all of them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--python", action="append", default=[sys.executable])
-    options = parser.parse_args()
+    options = read_options(__doc__, pairs=200, only="", python=[sys.executable])
     wrong, folders = 0, Path(tempfile.mkdtemp())
     for number, (name, program) in enumerate(programs(options.pairs)):
         if options.only not in name:

@@ -9,7 +9,6 @@ and a sound program is estimated, in a process forked for a few hundred. ``--fir
 spec N. Prints what raises anything but a BertcError, or takes more; exits 1 if there is any.
 """
 
-import argparse
 import json
 import os
 import random
@@ -33,6 +32,7 @@ from bertc.base.storage.paths import shipped_specs
 from bertc.ir.base import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.lang.read import shapes
+from tests.campaigns.options import read_options
 from tests.lang.test_golden import CASES
 
 MOST_SECONDS, MOST_MB, BATCH, HANGS, MOST_LAYERS = 2.0, 500, 250, 60, 200
@@ -44,14 +44,8 @@ NUMBERS = """0 -1 7 255 4096 10k 65536 1M 2G 1T 1e15 1e18 9223372036854775807 1e
 NUMBERS = re.findall(r"\S+(?: [a-z]{5,})?", NUMBERS)
 SIGNS = [*"=()[]{},+*/:#\n\"'\\", ".."]
 STRANGE = ["é", "\u202e", "\0", "\x1b[31m", "\ud800", "\ufeff", "ａ", "٣", "\U0001f600", "½"]
-FILES = ['"text.md"', '"rows.tsv"'] * 4 + [
-    '"no.md"',
-    '"."',
-    '"*"',
-    '"../x"',
-    '""',
-    f'"{"x" * 300}"',
-]
+FILES = [f'"{name}"' for name in ("no.md", ".", "*", "../x", "", "x" * 300)]
+FILES += ['"text.md"', '"rows.tsv"'] * 4
 Draw = random.Random
 
 
@@ -95,9 +89,10 @@ def value(shape: shapes.Shape, draw: Draw, extreme: bool, depth: int = 0) -> str
             return value(draw.choice(shape.options), draw, extreme, depth)
 
 
-def setting(
-    draw: Draw, extreme: bool, names: tuple[str, ...] = tuple(Settings.model_fields)
-) -> str:
+EVERY = tuple(Settings.model_fields)
+
+
+def setting(draw: Draw, extreme: bool, names: tuple[str, ...] = EVERY) -> str:
     """A setting with a value, or with alternatives."""
     name, count = draw.choice(names), draw.choice((1,) * 9 + (2,))
     texts = [value(shapes.setting_shape(name), draw, extreme) for _ in range(count)]
@@ -229,10 +224,7 @@ def campaign(sort: Callable[[Draw], str], numbers: range, seed: int) -> int:
 
 def main() -> int:
     """Try specs of both sorts in a folder with a text and examples."""
-    parser = argparse.ArgumentParser()
-    for name, usual in (("fuzzed", 10_000), ("extreme", 1_000), ("seed", 0), ("first", 0)):
-        parser.add_argument(f"--{name}", type=int, default=usual)
-    options = parser.parse_args()
+    options = read_options(__doc__, fuzzed=10_000, extreme=1_000, seed=0, first=0)
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as folder:

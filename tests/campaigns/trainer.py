@@ -10,7 +10,6 @@ transformers and accelerate. Optimiser, rate, schedule, batch, epochs and precis
 same. Prints scores by seed, their mean and their spread.
 """
 
-import argparse
 import gzip
 import json
 import random
@@ -19,7 +18,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from pathlib import Path
+
+from tests.campaigns.options import read_options
 
 TEXT = 'objective = mlm\ndata = files("text.txt", sentences=lines)\nseq = 64\nbatch = 64\n'
 PROGRAMS = {
@@ -102,17 +104,10 @@ print(float((predicted.predictions.argmax(-1) == predicted.label_ids).mean()))
 
 def main() -> None:
     """Pretrain, export and fine-tune; a line for each program and way."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--init", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=1150)
-    parser.add_argument("--examples", type=int, default=8000)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=5e-5)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--python", default=sys.executable)
-    options = parser.parse_args()
+    options = read_options(
+        __doc__, data=Path, init=Path, steps=1150, examples=8000, epochs=3, rate=5e-5, seeds=3,
+        only="", python=sys.executable,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_data(options.data, folder, options.examples)
@@ -147,7 +142,7 @@ def write_data(source: Path, folder: Path, examples: int) -> None:
     (folder / "dev.tsv").write_bytes((source / "dev.tsv").read_bytes())
 
 
-def by_bertc(folder: Path, run: str, seed: int, options: argparse.Namespace) -> float:
+def by_bertc(folder: Path, run: str, seed: int, options: Namespace) -> float:
     """The accuracy after ``bertc train``."""
     code = next((folder / f"{run}-hf").glob("modeling_*.py")).read_text(encoding="utf-8")
     spec = TASK.replace("RUN", run).replace("SEED", str(seed))
@@ -162,7 +157,7 @@ def by_bertc(folder: Path, run: str, seed: int, options: argparse.Namespace) -> 
     return float(evaluated[-1]["accuracy"]["classify"])
 
 
-def by_trainer(folder: Path, run: str, seed: int, options: argparse.Namespace) -> float:
+def by_trainer(folder: Path, run: str, seed: int, options: Namespace) -> float:
     """The accuracy after transformers' Trainer."""
     settings = map(str, (seed, options.epochs, options.rate))
     shown = ran(folder, options.python, "-I", "trainer.py", f"{run}-hf", *settings)

@@ -10,7 +10,6 @@ states and of what heads say; exits 1 where a folder is refused, a row differs, 
 than 1e-5 (in half precision of the weights both sides have).
 """
 
-import argparse
 import contextlib
 import io
 import json
@@ -35,23 +34,11 @@ from bertc.run.models.runs import export_run, import_run
 from bertc.tasks.examples.encode import encode
 from bertc.tasks.layouts.example import TextExample
 from bertc.text.vocab.vocabulary import Vocabulary, vocabulary_of
+from tests.campaigns.options import read_options
+from tests.hub import hf_tokenizers as known
 from tests.hub import test_tasks
 from tests.hub.hf_models import CASES, Case
-from tests.hub.hf_tokenizers import (
-    ALBERT,
-    BERT,
-    CAMEMBERT,
-    DEBERTA,
-    DISTILBERT,
-    MPNET,
-    ROBERTA,
-    WHOLE,
-    WRITTEN,
-    XLMR,
-    XLNET,
-    Folder,
-    Words,
-)
+from tests.hub.hf_tokenizers import Folder, Words
 from tests.hub.test_round_trip import encoded, mlm_logits
 from tests.hub.test_weights import FILES, old_pickle, pickled, safe
 
@@ -59,21 +46,16 @@ TOLERANCE, LONGEST, LINES = 1e-5, 24, 200
 TASK = Classify(train="-", labels=("x", "y"))
 DOCS = Path(__file__).parents[2] / "docs"
 Tensors = dict[str, torch.Tensor]
+WRITTEN = {"tokenizer_class": known.WRITTEN, **known.WHOLE}
 TOKENIZERS = {
-    "bert": Folder(BERT),
-    "electra": Folder(BERT, model_type="electra"),
-    "nomic_bert": Folder(BERT, model_type="nomic_bert"),
-    "distilbert": Folder(DISTILBERT),
-    "mpnet": Folder(MPNET),
-    "roberta": Folder(ROBERTA),
-    "albert": Folder(ALBERT),
-    "xlnet": Folder(XLNET),
-    "xlm-roberta": Folder(XLMR),
-    "camembert": Folder(CAMEMBERT),
-    "deberta-v2": Folder(DEBERTA, {"do_lower_case": False, "vocab_type": "spm"}),
-    "modernbert": Folder(WRITTEN, {"tokenizer_class": WRITTEN, **WHOLE}),
-    "eurobert": Folder(WRITTEN, {"tokenizer_class": WRITTEN, **WHOLE}, model_type="eurobert"),
-}
+    "bert": Folder(known.BERT), "electra": Folder(known.BERT, model_type="electra"),
+    "nomic_bert": Folder(known.BERT, model_type="nomic_bert"), "mpnet": Folder(known.MPNET),
+    "distilbert": Folder(known.DISTILBERT), "roberta": Folder(known.ROBERTA),
+    "albert": Folder(known.ALBERT), "xlnet": Folder(known.XLNET), "xlm-roberta": Folder(known.XLMR),
+    "camembert": Folder(known.CAMEMBERT), "modernbert": Folder(known.WRITTEN, WRITTEN),
+    "deberta-v2": Folder(known.DEBERTA, {"do_lower_case": False, "vocab_type": "spm"}),
+    "eurobert": Folder(known.WRITTEN, WRITTEN, model_type="eurobert"),
+}  # fmt: skip
 """The tokenizer of each layout; XLM's have no fast one, and NeoBERT no class in transformers."""
 OTHERS: dict[str, Any] = {
     "_num_labels": 2, "output_past": True, "use_bfloat16": False, "length_penalty": 1.0,
@@ -127,10 +109,7 @@ class Line:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--only", default="")
-    options = parser.parse_args()
+    options = read_options(__doc__, all=False, only="")
     transformers.logging.set_verbosity_error()
     texts = [file.read_text() for file in sorted(DOCS.glob("*.md"))]
     lines = [line for text in texts for line in text.split("\n") if line.strip()]
@@ -142,7 +121,8 @@ def main() -> int:
         for name in names:
             if options.only in f"{chosen.cls} {name}":
                 with tempfile.TemporaryDirectory() as place:
-                    tried(Path(place), layout, chosen, name, words, lines, found[layout])
+                    kind, line = TOKENIZERS[layout], found[layout]
+                    tried(Path(place), kind, chosen, name, words, lines, line)
     head = "layout", "folders", "imported", "rows", "other rows", "states", "heads", "exported"
     rows = [(layout, *astuple(line)) for layout, line in sorted(found.items())]
     print(Table(head, rows, units=(str, *["{:,}".format] * 4, *["{:.0e}".format] * 3)))
@@ -160,17 +140,11 @@ def cases() -> Iterator[tuple[str, Case]]:
 
 
 def tried(
-    place: Path,
-    layout: str,
-    chosen: Case,
-    name: str,
-    words: Words,
-    lines: Sequence[str],
-    line: Line,
+    place: Path, kind: Folder, chosen: Case, name: str, words: Words, lines: list[str], line: Line
 ) -> None:
     """Make one folder, import it, and add up what differs."""
     folder, line.folders = place / "hub", line.folders + 1
-    kind = replace(TOKENIZERS[layout], saved=name == "as saved")
+    kind = replace(kind, saved=name == "as saved")
     kind.write(folder, words)
     tokenizer = kind.theirs(folder)
     theirs = with_vocabulary(chosen, tokenizer)
@@ -227,13 +201,12 @@ def with_vocabulary(chosen: Case, tokenizer: Any) -> Any:
 
 def batch_of(tokenizer: Any, lines: Sequence[str], theirs: Any) -> dict[str, torch.Tensor]:
     """Rows of a few lines as the model reads them."""
-    side = "left" if theirs.config.model_type == "xlnet" else "right"
-    made = tokenizer(
-        list(lines), return_tensors="pt", padding=True, truncation=True, max_length=LONGEST
-    )
-    if side == "left":  # its classes read the last state of a row: all rows are as long
+    how = {"return_tensors": "pt", "padding": True, "truncation": True}
+    made = tokenizer(list(lines), **how, max_length=LONGEST)
+    if theirs.config.model_type == "xlnet":
+        # Its classes read the last state of a row: all rows are as long.
         length = int(made["attention_mask"].sum(1).min())
-        made = tokenizer(list(lines), return_tensors="pt", truncation=True, max_length=length)
+        made = tokenizer(list(lines), **how, max_length=length)
     names = ("input_ids", "attention_mask", "token_type_ids")
     return {name: made[name] for name in names if name in made}
 
@@ -246,10 +219,8 @@ def apart(ours: Model, theirs: Any, batch: dict[str, torch.Tensor]) -> tuple[flo
     states = float((mine - base.last_hidden_state)[real].abs().max())
     tasks = [task for stage in ours.resolved.stages for task in stage.tasks]
     if tasks:
-        pairs = zip(
-            test_tasks.said(ours, tasks[0], batch), test_tasks.theirs_says(theirs, batch),
-            strict=True,
-        )  # fmt: skip
+        said, wanted = test_tasks.said(ours, tasks[0], batch), test_tasks.theirs_says(theirs, batch)
+        pairs = zip(said, wanted, strict=True)
         apart = [(a - b)[real] if a.shape[:2] == real.shape else a - b for a, b in pairs]
         return states, max(float(difference.abs().max()) for difference in apart)
     output = theirs(**batch)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,18 +18,8 @@ import typer
 from typer.testing import CliRunner
 
 from bertc import resolve
-from bertc.base.diagnostics import (
-    CannotWriteError,
-    DataError,
-    Diagnostic,
-    MachineError,
-    MissingInputError,
-    ResumeRefusedError,
-    SpecError,
-    StoppedError,
-    UnsafeError,
-    UsageError,
-)
+from bertc.base import diagnostics
+from bertc.base.diagnostics import Diagnostic, SpecError, StoppedError
 from bertc.base.failures import exit_code
 from bertc.base.storage.paths import shipped_specs
 from bertc.cli import main, options
@@ -46,44 +37,26 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+ENDS = {
+    0: ("check bert-base", "check layers=2 layers=4", "estimate bert-tiny", "explain E201",
+        "build bert-tiny --emit weights", "--help", "-h", "fit -h", "-V"),
+    1: ("check hiden=3", "check bert-base layers=none"),
+    2: ("estimate bert-tiny --device abacus", "explain E999", "build bert-tiny --emit nothing",
+        "train 'E={64, 128}' --nproc 2", "nosuch", "", "estimate bert-tiny --diff",
+        "estimate bert-tiny bert-mini --diff --where", "bench bert-tiny --predict",
+        "bench bert-tiny --latency --rounds 3", "runs nowhere --plot x.png"),
+    65: ("estimate layers=0",),
+    66: ("estimate bert-bsae", "estimate nowhere/spec.bertc", "eval nowhere", "runs nowhere",
+         "fill nowhere 'a [MASK]'", "export nowhere --to elsewhere", "runs nowhere --results",
+         "import nowhere --out elsewhere"),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["check", "bert-base"], 0),
-        (["check", "hiden=3"], 1),
-        (["check", "layers=2", "layers=4"], 0),
-        (["check", "bert-base", "layers=none"], 1),
-        (["estimate", "bert-tiny"], 0),
-        (["estimate", "layers=0"], 65),
-        (["estimate", "bert-tiny", "--device", "abacus"], 2),
-        (["estimate", "bert-bsae"], 66),
-        (["estimate", "nowhere/spec.bertc"], 66),
-        (["explain", "E201"], 0),
-        (["explain", "E999"], 2),
-        (["build", "bert-tiny", "--emit", "weights"], 0),
-        (["build", "bert-tiny", "--emit", "nothing"], 2),
-        (["train", "E={64, 128}", "--nproc", "2"], 2),
-        (["eval", "nowhere"], 66),
-        (["fill", "nowhere", "a [MASK]"], 66),
-        (["export", "nowhere", "--to", "elsewhere"], 66),
-        (["runs", "nowhere", "--results"], 66),
-        (["import", "nowhere", "--out", "elsewhere"], 66),
-        (["nosuch"], 2),
-        ([], 2),
-        (["--help"], 0),
-        (["-h"], 0),
-        (["fit", "-h"], 0),
-        (["-V"], 0),
-        (["estimate", "bert-tiny", "--diff"], 2),
-        (["estimate", "bert-tiny", "bert-mini", "--diff", "--where"], 2),
-        (["bench", "bert-tiny", "--predict"], 2),
-        (["bench", "bert-tiny", "--latency", "--rounds", "3"], 2),
-        (["runs", "nowhere"], 66),
-        (["runs", "nowhere", "--plot", "x.png"], 2),
-    ],
+    ("line", "code"), [(line, code) for code, lines in ENDS.items() for line in lines]
 )
-def test_exit_codes(call: Call, arguments: list[str], code: int) -> None:
-    ended, out, err = call(*arguments)
+def test_exit_codes(call: Call, line: str, code: int) -> None:
+    ended, out, err = call(*shlex.split(line))
     assert ended == code
     assert "Traceback" not in out + err
     # Findings of check and results go to stdout; what went wrong goes to stderr alone.
@@ -103,18 +76,17 @@ def test_help_has_every_command_once_in_its_group_with_a_sentence() -> None:
     assert all(text.endswith(".") and "..." not in text for text in described.values())
 
 
+CODES = {
+    "Usage": 2, "Data": 65, "MissingInput": 66, "CannotWrite": 74, "Stopped": 75,
+    "ResumeRefused": 76, "Unsafe": 77, "Machine": 78,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (UsageError("x"), 2),
+        *((getattr(diagnostics, f"{name}Error")("x"), code) for name, code in CODES.items()),
         (SpecError((Diagnostic("E101", "x"),)), 65),
-        (DataError("x"), 65),
-        (MissingInputError("x"), 66),
-        (CannotWriteError("x"), 74),
-        (StoppedError("x"), 75),
-        (ResumeRefusedError("x"), 76),
-        (UnsafeError("x"), 77),
-        (MachineError("x"), 78),
         (OSError(28, "No space left on device"), 74),
         (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), 66),
         (OSError(errno.EMFILE, "Too many open files"), 78),
@@ -224,14 +196,11 @@ def test_check_finds_columns_and_remarks_what_another_encoding_left(call: Call, 
         assert "remark[R129]: a.tsv: 1 control character of U+0080" in out
 
 
-def test_an_estimate_says_that_its_device_is_assumed(call: Call) -> None:
+def test_an_estimate_names_the_device_assumed_and_json_is_all_that_stdout_gets(call: Call) -> None:
     line = "An H200 is assumed: name another device with --device cpu, a100, ...\n"
     for named, assumed in (((), True), (("--device", "h200"), False)):
         code, out, _ = call("estimate", "bert-tiny", *named)
         assert (code, line in out) == (0, assumed)
-
-
-def test_json_is_all_that_stdout_gets(call: Call) -> None:
     line = "layers=12 share=attention E=128 objective=sop+span"
     code, out, _ = call("estimate", line, "--json")
     found = json.loads(out)
@@ -241,7 +210,7 @@ def test_json_is_all_that_stdout_gets(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_remarks_are_no_mistakes_and_are_printed_with_what_is_fine(call: Call) -> None:
+def test_remarks_are_printed_with_what_is_fine_one_for_several_stages(call: Call) -> None:
     spec = "hidden=100 layers=1 optimizer=adamw(lr=10%)"
     code, out, _ = call("check", spec)
     assert code == 0
@@ -251,9 +220,6 @@ def test_remarks_are_no_mistakes_and_are_printed_with_what_is_fine(call: Call) -
     code, _, err = call("train", f"{spec} data=files('gone.txt')")
     assert code == 66
     assert "remark[R101]: " in err
-
-
-def test_a_remark_that_several_stages_have_is_one(call: Call) -> None:
     stage = 'stage "{}" {{ steps=5 optimizer=adamw(lr=10%) }} '
     code, out, _ = call("check", "layers=1 " + "".join(map(stage.format, "abc")))
     assert code == 0
@@ -304,15 +270,12 @@ def test_what_a_shell_or_a_slip_makes_of_a_spec(call, here, arguments, said, mon
     assert said in " ".join((out + err).replace("│", "").split())
 
 
-def test_specs_lists_what_is_shipped(call: Call) -> None:
+def test_specs_lists_what_is_shipped_and_python_names_place_and_way_out(call: Call) -> None:
     code, out, _ = call("specs")
     lines = out.splitlines()
     assert (code, len(lines)) == (0, len(shipped_specs()))
     (line,) = (line for line in lines if line.startswith("bert-base "))
     assert re.search("110.1M  Devlin et al. 2019 +BERT-base, uncased, as released", line)
-
-
-def test_an_error_of_a_spec_says_place_and_way_out_in_python_too() -> None:
     with pytest.raises(SpecError) as error:
         resolve("layer=2")
     assert str(error.value) == "<spec>:1:1: E101: unknown setting `layer` (help: layers=2)"

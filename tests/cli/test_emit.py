@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bertc import lang
 from bertc.api import points, resolve
 from bertc.base.storage.paths import shipped_specs
 from bertc.cli.emit import emit
@@ -62,17 +63,21 @@ def test_equal_layers_are_drawn_once_and_networks_linked(spec: str, drawn: str) 
     assert " ".join([parts, *ways]) == drawn
 
 
-def test_names_are_text(tmp_path: Path) -> None:
+def test_names_are_text_and_defaults_are_shown(tmp_path: Path) -> None:
     (file := tmp_path / 'a<b&"\\c.bertc').write_text(TOY)
     assert "a&lt;b&amp;" in emit(str(file), (), "svg")
     assert r'label="a<b&\"\\c, ' in emit(str(file), (), "dot")
+    text = emit(f"{TOY} optimizer=adamw", (), "resolved")
+    assert "betas=[0.9, 0.999]" in text
+    for name in Mlm.model_fields.keys() - {"kind"}:
+        assert f"{name}=" in text
 
 
 @pytest.fixture
-def examples(tmp_path: Path) -> str:
-    file = tmp_path / "examples.csv"
-    file.write_text("text,label\n" + "a good one,yes\na bad one,no\n" * 20)
-    return str(file)
+def task(tmp_path: Path) -> str:
+    """The toy with a task, which has a file of examples."""
+    (tmp_path / "examples.csv").write_text("text,label\n" + "a good one,yes\na bad one,no\n" * 20)
+    return f'{TOY} epochs=3 objective=classify("{tmp_path}/examples.csv")'
 
 
 def test_the_network_of_init_is_shown(tmp_path: Path) -> None:
@@ -82,47 +87,24 @@ def test_the_network_of_init_is_shown(tmp_path: Path) -> None:
     assert re.search("hidden = 384 +# derived: that of init", text)
 
 
-def test_a_task_s_labels_and_examples_are_shown(examples: str) -> None:
-    text = emit(f'{TOY} epochs=3 objective=classify("{examples}")', (), "resolved")
+def test_a_task_is_shown_with_its_labels_and_as_written_with_the_places(task: str) -> None:
+    text = emit(task, (), "resolved")
     assert "examples=40" in text
     assert 'labels=["no", "yes"]' in text
     assert re.search("steps = 30 +# derived", text)
-
-
-def test_arguments_are_shown_with_their_defaults() -> None:
-    text = emit(f"{TOY} optimizer=adamw", (), "resolved")
-    assert "betas=[0.9, 0.999]" in text
-    for name in Mlm.model_fields.keys() - {"kind"}:
-        assert f"{name}=" in text
-
-
-def test_a_program_is_shown_as_written_with_the_places(examples: str) -> None:
-    text = emit(f'{TOY} objective=classify("{examples}")', ["seq=16"], "program")
+    text = emit(task, ["seq=16"], "program")
     assert "layers = 2  # written: <spec>:1:1" in text
     assert "seq = 16  # set: --set #1:1:1" in text
     assert "hidden_dropout" not in text
+    (program,) = lang.load(task)  # of Python too
+    assert resolve(program) == resolve(task)
 
 
-def test_a_program_of_python_is_looked_up_too(examples: str) -> None:
-    from bertc import lang
-
-    spec = f'{TOY} epochs=3 objective=classify("{examples}")'
-    (program,) = lang.load(spec)
-    assert resolve(program) == resolve(spec)
-
-
-def assert_same_again(spec: str) -> None:
+@pytest.mark.parametrize(
+    "spec", [*shipped_specs(), *(f"{TOY} {objective}" for objective in OBJECTIVES.values())]
+)
+def test_what_is_shown_reads_back_as_the_same_run(spec: str) -> None:
     (first, *others) = points(spec)
     if not others:
         (again,) = points(emit(spec, (), "resolved"))
-        assert again.fingerprint() == first.fingerprint(), spec
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
-def test_what_is_shown_reads_back_as_the_same_run(objective: str) -> None:
-    assert_same_again(f"{TOY} {objective}")
-
-
-def test_shipped_specs_read_back_as_the_same_run() -> None:
-    for name in sorted(shipped_specs()):
-        assert_same_again(name)
+        assert again.fingerprint() == first.fingerprint()

@@ -1,6 +1,7 @@
-"""FLOPs against published figures, and against each other."""
+"""FLOPs and parameters against published figures, the weight table, and each other."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from bertc.api import resolve
+from bertc.api import points, resolve
 from bertc.base.diagnostics import UsageError
 from bertc.cost import convention_named, estimate, flops
-from bertc.ir.network.head import POOLINGS, PoolerKind
+from bertc.ir.base import Weight
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.model import model_weights, trained_names
+from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import MicroBatch, TaskTargets, corrupt
 from bertc.learn.optim.optimizers import make_rule, zero_moments
 from bertc.learn.step.feed import to_inputs
@@ -21,7 +25,7 @@ from bertc.model import EncoderInputs, build
 from bertc.model.model import Frozen
 from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
 from bertc.run.beginning.teachers import frozen_networks
-from tests.kinds import OBJECTIVES, TEACHER
+from tests.kinds import FORMAT_KINDS, OBJECTIVES, TEACHER, TEXT_KINDS, UNIT_KINDS
 from tests.specs.test_flop_counter import BATCH, micro_batch
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
@@ -50,24 +54,27 @@ def test_products_of_one_example_with_every_position_predicted(name: str) -> Non
     assert estimate(resolved).flops.train_per_example == 3 * expected
 
 
-def test_a_pooler_that_nothing_reads_costs_no_flops() -> None:
-    line = "layers=2 hidden=32 heads=2 vocab=100 seq=16"
-    with_pooler, without = (estimate(resolve(f"{line} pooler={p}")) for p in ("true", "false"))
+LINE = "layers=2 hidden=32 heads=2 vocab=100 seq=16"
+
+
+def test_conventions_and_poolers_that_nothing_reads() -> None:
+    with_pooler, without = (estimate(resolve(f"{LINE} pooler={p}")) for p in ("true", "false"))
     assert with_pooler.parameters.pooler
     assert with_pooler.flops == without.flops
-
-
-@pytest.mark.parametrize("pooler", [False, *POOLINGS])
-@pytest.mark.parametrize(("task", "read"), [("classify", 1), ("tag", 16)])
-def test_torch_counts_the_same_of_every_pooler(task: str, read: int, pooler: PoolerKind) -> None:
-    _counts_the_same(
-        f"pooler={str(pooler).lower()}", f'{task}("-", labels=[x, y], examples=9)', read
-    )
+    found = estimate(resolve("albert-base", ["steps=1", "batch=1"]), convention="6n")
+    weights = found.parameters.applied - found.parameters.embeddings
+    assert found.flops.train_total == 6 * 512 * weights
+    resolved = resolve("bert-tiny")
+    times = {estimate(resolved, convention=convention_named(c)).time for c in ("exact", "6n")}
+    assert len(times) == 1
+    with pytest.raises(UsageError, match="unknown convention 8n"):
+        convention_named("8n")
 
 
 @pytest.mark.parametrize(
     ("settings", "head", "read"),
     [
+        *((f"pooler={str(p).lower()}", "", n) for p in (False, *POOLINGS) for n in (1, 16)),
         ("freeze=all features=concat(last=2)", "", 1),
         ("freeze=all features=weighted-sum(all)", ", head=bilstm(8, 2)", 16),
         ("freeze=all", "", 1),
@@ -78,15 +85,10 @@ def test_torch_counts_the_same_of_every_pooler(task: str, read: int, pooler: Poo
         ("adapt=lora(4, on=ffn) norm=pre share=all pooler=false", "", 16),
     ],
 )
-def test_torch_counts_the_same_of_heads_over_layers(settings: str, head: str, read: int) -> None:
-    task = "classify" if read == 1 else "tag"
-    written = f'{task}("-", labels=[x, y], examples=9, dropout=0{head})'
-    _counts_the_same(settings, written, read)
-
-
-def _counts_the_same(settings: str, task: str, read: int) -> None:
-    line = "layers=2 hidden=32 heads=2 vocab=100 seq=16 batch=2 dropout=0"
-    resolved = resolve(f"{line} {settings} task={task}")
+def test_torch_counts_the_same_of_heads_of_tasks(settings: str, head: str, read: int) -> None:
+    kind = "classify" if read == 1 else "tag"
+    task = f'{kind}("-", labels=[x, y], examples=9, dropout=0{head})'
+    resolved = resolve(f"{LINE} batch=2 dropout=0 {settings} task={task}")
     (stage,) = resolved.stages
     (node,), learned = stage.tasks, trained_names(stage)
     with torch.device("meta"):
@@ -125,7 +127,7 @@ def _counted(objective: Objective, batch: MicroBatch, terms: int = 1) -> tuple[i
 )  # fmt: skip
 def test_torch_counts_the_same_of_texts_that_are_compared(pooling: str, extra: str) -> None:
     task = f'embed("-", positive=b, {extra}, pooling={pooling}, examples=9)'
-    resolved = resolve(f"layers=2 hidden=32 heads=2 vocab=100 seq=16 batch=4 dropout=0 task={task}")
+    resolved = resolve(f"{LINE} batch=4 dropout=0 task={task}")
     (stage,) = resolved.stages
     rows = stage.batch * stage.rows_an_example
     with torch.device("meta"):
@@ -152,29 +154,10 @@ def test_products_of_an_update_are_those_that_torch_counts(extra: str) -> None:
     rule = make_rule(stage.optimizer, table, weights, moments, 0)
     with FlopCounterMode(display=False) as counter:
         rule.update(1e-3)
-    found = estimate(resolved)
-    assert found.flops.update_per_step == counter.get_total_flops()
-    assert found.flops.train_per_step == (
-        256 * found.flops.train_per_example + found.flops.update_per_step
-    )
+    found, update = estimate(resolved), counter.get_total_flops()
+    assert found.flops.update_per_step == update
+    assert found.flops.train_per_step == 256 * found.flops.train_per_example + update
     assert found.memory.optimizer_bytes == sum(moment.nbytes for moment in moments.values())
-
-
-def test_six_n_counts_applied_weights_outside_the_tables() -> None:
-    found = estimate(resolve("albert-base", ["steps=1", "batch=1"]), convention="6n")
-    weights = found.parameters.applied - found.parameters.embeddings
-    assert found.flops.train_total == 6 * 512 * weights
-
-
-def test_time_does_not_depend_on_the_convention() -> None:
-    resolved = resolve("bert-tiny")
-    times = {estimate(resolved, convention=convention_named(c)).time for c in ("exact", "6n")}
-    assert len(times) == 1
-
-
-def test_unknown_convention() -> None:
-    with pytest.raises(UsageError, match="unknown convention 8n"):
-        convention_named("8n")
 
 
 def on_meta(value: Any) -> Any:
@@ -188,6 +171,13 @@ def on_meta(value: Any) -> Any:
             return type(value)(*map(on_meta, value))
         case _:
             return value
+
+
+def corrupted(stage: Stage) -> MicroBatch:
+    """A batch of random tokens of a vocabulary of 500."""
+    cpu = torch.device("cpu")
+    inputs = to_inputs(RandomText(stage, 500).train(0), cpu)
+    return corrupt(stage, inputs, unlearned_vocab(500, cpu), 1)
 
 
 OF_LAYERS = {
@@ -205,8 +195,7 @@ def test_torch_counts_the_same_of_a_step_with_a_teacher(name: str) -> None:
     line = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 dropout=0"
     resolved = resolve(f"{line} {TAUGHT[name]}")
     (stage,), (teacher, _) = resolved.stages, resolved.stages[0].networks()
-    inputs = to_inputs(RandomText(stage, 500).train(0), torch.device("cpu"))
-    batch = on_meta(corrupt(stage, inputs, unlearned_vocab(500, torch.device("cpu")), 1))
+    batch = on_meta(corrupted(stage))
     with torch.device("meta"):
         model, frozen = build(resolved, device="meta"), Frozen(teacher)
         objective = make_objective(model, stage, False, (frozen,))
@@ -216,10 +205,8 @@ def test_torch_counts_the_same_of_a_step_with_a_teacher(name: str) -> None:
     # The gradient of a bias is run as a product with one column, which is none of the model's.
     masked = any(term.name == "mlm" for term in stage.objective)
     bias = 2 * masked * stage.batch * stage.encoder.token_head.scores(stage.predictions())
-    found = estimate(resolved).flops
-    assert found.forward_per_example * stage.batch == pytest.approx(
-        counter.get_total_flops(), rel=1e-3
-    )
+    found, forward = estimate(resolved).flops, counter.get_total_flops()
+    assert found.forward_per_example * stage.batch == pytest.approx(forward, rel=1e-3)
     assert found.train_per_example * stage.batch == pytest.approx(trained - bias, rel=1e-3)
 
 
@@ -229,14 +216,12 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
     line = "layers=3 hidden=32 heads=2 vocab=500 seq=64 batch=2 steps=10"
     own = OF_LAYERS.get(name, f"objective=kd(relations, heads=4) share=attention {TEACHER}")
     resolved = resolve(f"{line} {own}")
-    (stage,), cpu = resolved.stages, torch.device("cpu")
+    (stage,) = resolved.stages
     model = build(resolved)
     for network in model.networks():
         network.recompute = recompute
-    inputs = to_inputs(RandomText(stage, 500).train(0), cpu)
-    batch = corrupt(stage, inputs, unlearned_vocab(500, cpu), 1)
     frozen, factors = frozen_networks(stage, model), torch.ones(len(stage.objective))
-    loss, *_ = make_objective(model, stage, False, frozen)(batch, factors)
+    loss, *_ = make_objective(model, stage, False, frozen)(corrupted(stage), factors)
     loss.backward()  # type: ignore[no-untyped-call]
     moved = {name for name, weight in model.named_parameters() if weight.grad is not None}
     assert moved == trained_names(stage)
@@ -246,17 +231,12 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
 @pytest.mark.parametrize(
     "extra",
     [
-        "freeze=embeddings norm=pre(first=false) activation=geglu",
-        "freeze=2 norm=pre E=16",
-        "freeze=1 share=attention",
-        "freeze=1 share=all",
-        "freeze=2 attention=full(gate=gelu)",
-        "freeze=2 attention=relative",
+        "freeze=embeddings norm=pre(first=false) activation=geglu", "freeze=2 norm=pre E=16",
+        "freeze=1 share=attention", "freeze=1 share=all", "freeze=2 attention=full(gate=gelu)",
+        "freeze=2 attention=relative", "freeze=2 attention=disentangled(8,16)",
         "freeze=1 attention=relative(untie=true,segments=true) share=attention",
-        "freeze=2 attention=disentangled(8,16)",
-        "freeze=2 positions=bucketed(64)",
         "freeze=1 attention=disentangled(8,16) share=attention",
-        "freeze=2 head=transform(decoder=32)",
+        "freeze=2 positions=bucketed(64)", "freeze=2 head=transform(decoder=32)",
         "freeze=2 head=transform(decoder=32) norm=pre attention=disentangled(8,16)",
         "adapt=lora(4, on=attention+ffn) activation=geglu norm=pre",
         "adapt=lora(4, on=[query, outer]) attention=full(kv_heads=1) E=16",
@@ -264,10 +244,9 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
         "adapt=lora(4) attention=relative(untie=true,segments=true)",
         "adapt=lora(4, on=attention) attention=disentangled(8,16) head=transform(decoder=32)",
         "adapt=lora(4, on=ffn) attention=disentangled(8,16)",
-        "adapt=lora(4) head=linear(tied=false)",
-        "freeze=1 head=linear(tied=false)",
+        "adapt=lora(4) head=linear(tied=false)", "freeze=1 head=linear(tied=false)",
     ],
-)
+)  # fmt: skip
 def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:
     resolved = resolve(f"layers=3 hidden=32 heads=2 vocab=100 seq=32 batch=2 dropout=0 {extra}")
     (stage,) = resolved.stages
@@ -282,3 +261,73 @@ def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:
     found = estimate(resolved).flops
     assert found.train_per_example == pytest.approx(trained / BATCH - bias, rel=1e-3)
     assert found.train_per_example < 3 * found.forward_per_example
+
+
+SHARED = [
+    "share=all E=16", "share=attention norm=pre", "share=ffn segments=0",
+    "share=groups(2) E=48 pooler=true", "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
+]  # fmt: skip
+
+
+def applied_weights(encoder: Encoder) -> Iterator[Weight]:
+    """A shared tensor once for every layer that applies it."""
+    yield from encoder.embedding_weights()
+    yield from encoder.common_weights()
+    for attention, ffn in zip(encoder.attention_owner, encoder.ffn_owner, strict=True):
+        yield from encoder.part_weights("attention", attention)
+        yield from encoder.part_weights("ffn", ffn)
+    yield from (w for w in encoder.weights() if w.name.startswith(("norm.", "pooler.")))
+
+
+@pytest.mark.parametrize("extra", SHARED)
+def test_what_layers_share_is_applied_by_each(extra: str) -> None:
+    resolved = resolve(f"layers=4 hidden=32 vocab=100 seq=16 {extra}")
+    found = estimate(resolved).parameters
+    applied = sum(w.numel for w in applied_weights(resolved.encoder))
+    assert found.applied == applied + found.heads
+
+
+def test_a_stage_counts_what_it_trains() -> None:
+    size = "layers=2 hidden=32 vocab=100 seq=16 generator=1 objective=mlm"
+    stages = 'stage "tell" { objective=mlm } stage "find" { objective=rtd }'
+    found = estimate(resolve(f"{size} {stages}"))
+    tell, find = (stage.parameters for stage in found.stages)
+    assert (tell.encoder, find.generator) == (0, 0)
+    assert tell.total == find.encoder + tell.heads
+    first, second = (stage.flops for stage in found.stages)
+    alone = first.forward_per_example
+    assert first.train_per_example == 3 * alone
+    # The generator works in the second stage too, and learns nothing there.
+    assert second.train_per_example == 3 * second.forward_per_example - 2 * alone
+
+
+@pytest.mark.parametrize("line", GOLDEN["parameters"])
+def test_published_systems(line: str) -> None:
+    name, *settings = line.split()
+    found = estimate(resolve(name, settings)).parameters
+    for part, expected in GOLDEN["parameters"][line].items():
+        assert getattr(found, part) == expected
+
+
+def test_every_cell_of_the_sharing_grid_and_number_of_groups() -> None:
+    found = {
+        (str(p.encoder.embedding), p.encoder.attention_owner[-1], p.encoder.ffn_owner[-1]): p
+        for p in points("albert-sharing-grid")
+    }
+    assert len(found) == 16
+    owners = {"all": (0, 0), "attention": (0, 11), "ffn": (11, 0), "none": (11, 11)}
+    for embedding, row in GOLDEN["sharing grid, encoder"].items():
+        for shared, expected in row.items():
+            point = found[embedding, *owners[shared]]
+            assert estimate(point).parameters.encoder == expected
+    found = [estimate(point).parameters.encoder for point in points("albert-groups-grid")]
+    assert found == list(GOLDEN["groups, encoder"].values())
+
+
+def test_the_walk_meets_every_objective_unit_of_masking_and_format() -> None:
+    toy = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"
+    stages = [resolve(f"{toy} {objective}").stages[0] for objective in OBJECTIVES.values()]
+    masks = [term.objective.masks for stage in stages for term in stage.objective]
+    assert {each.unit.kind for each in masks if each} == UNIT_KINDS
+    assert {term.objective.kind for stage in stages for term in stage.objective} == TEXT_KINDS
+    assert {stage.format.kind for stage in stages} == FORMAT_KINDS

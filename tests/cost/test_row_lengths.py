@@ -2,14 +2,13 @@
 
 import random
 from collections import OrderedDict
+from unittest.mock import Mock
 
 import pytest
-from typer.testing import CliRunner
 
 import bertc
 from bertc.base.storage.place import FolderAt
 from bertc.check.facts.examples import row_lengths
-from bertc.cli.app import app
 from bertc.cost import as_table, estimate
 from bertc.cost.texts import TextFacts, downloaded
 from bertc.tasks.examples import task_sets
@@ -21,18 +20,23 @@ SMALL = "layers=2 hidden=32 heads=2 batch=4 steps=10 "
 
 @pytest.fixture
 def farm(tmp_path):
-    """A vocabulary, and examples of 5, 7, 9 and 20 tokens with the special ones."""
+    """The start of a spec with a vocabulary, and examples of 5, 7, 9 and 20 tokens."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hen", "pond"]
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     texts = (" ".join(["hen"] * (length - 2)) for length in (5, 7, 9, 20))
     rows = "".join(f"{text}\t{number % 2}\n" for number, text in enumerate(texts))
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + rows)
     (tmp_path / "pairs.tsv").write_text("text\tpair\tlabel\n" + "hen\tpond\ta\nhen\tpond\tb\n" * 8)
-    return tmp_path
+    return f"{SMALL} vocab='{tmp_path}/vocab.txt' "
 
 
-def test_flops_and_time_are_of_the_mean_row(farm):
-    spec = f"{SMALL} vocab='{farm}/vocab.txt' task=classify('{farm}/train.tsv')"
+@pytest.fixture
+def spec(farm, tmp_path):
+    """A task that learns from the examples."""
+    return f"{farm} task=classify('{tmp_path}/train.tsv')"
+
+
+def test_flops_and_time_are_of_the_mean_row(spec):
     found, full = bertc.estimate(f"{spec} seq=24"), estimate(bertc.resolve(f"{spec} seq=24"))
     short = estimate(bertc.resolve(f"{spec} seq=11"))  # (5 + 7 + 9 + 20) / 4 and a bit
     assert found.stages[0].row_tokens == 11
@@ -44,41 +48,32 @@ def test_flops_and_time_are_of_the_mean_row(farm):
     assert "on average" not in as_table([full])
 
 
-def test_rows_that_are_cut_count_as_they_are_read(farm):
-    spec = f"{SMALL} vocab='{farm}/vocab.txt' task=classify('{farm}/train.tsv') seq=8"
-    assert row_lengths([bertc.resolve(spec)]) == [(7,)]
+def test_rows_count_as_they_are_read_and_tasks_as_they_are_drawn(farm, spec, tmp_path):
+    one, other = (f"classify('{tmp_path}/{name}.tsv', name={name}" for name in ("train", "pairs"))
+    several = f"{farm} seq=24 task={one}) + {other}, pair=pair) smoothing="
+    for text, mean in (
+        (f"{spec} seq=8", 7),  # those that are cut
+        (f"{several}1", 7),  # of 4 and 16 examples, of 10.25 and 5 tokens
+        (f"{several}0", 8),
+        (f"{farm} seq=24 task=classify('nowhere.tsv', labels=[a, b], examples=40)", 24),
+    ):
+        assert row_lengths([bertc.resolve(text)]) == [(mean,)]
 
 
-def test_several_tasks_count_as_they_are_drawn(farm):
-    one, other = (f"classify('{farm}/{name}.tsv', name={name}" for name in ("train", "pairs"))
-    spec = f"{SMALL} vocab='{farm}/vocab.txt' seq=24 task={one}) + {other}, pair=pair) smoothing="
-    # Of 4 and 16 examples, of 10.25 and 5 tokens.
-    assert row_lengths([bertc.resolve(spec + "1")]) == [(7,)]
-    assert row_lengths([bertc.resolve(spec + "0")]) == [(8,)]
+def test_without_a_vocabulary_rows_are_full(spec, tmp_path, call):
+    known = f"{spec} seq=24"
+    unknown = known.replace(f"'{tmp_path}/vocab.txt'", "100")
+    assert row_lengths([bertc.resolve(unknown)]) == [(24,)]
+    assert "Rows of a task are counted as full" in " ".join(call("estimate", unknown)[1].split())
+    assert "counted as full" not in call("estimate", known)[1]
 
 
-def test_without_a_vocabulary_rows_are_full(farm):
-    spec = f"{SMALL} vocab=100 seq=24 task=classify('{farm}/train.tsv')"
-    assert row_lengths([bertc.resolve(spec)]) == [(24,)]
-    footer = " ".join(CliRunner().invoke(app, ["estimate", spec]).output.split())
-    assert "Rows of a task are counted as full" in footer
-    known = spec.replace("vocab=100", f"vocab='{farm}/vocab.txt'")
-    assert "counted as full" not in CliRunner().invoke(app, ["estimate", known]).output
-
-
-def test_without_the_examples_rows_are_full(farm):
-    task = "classify('nowhere.tsv', labels=[a, b], examples=40)"
-    program = bertc.resolve(f"{SMALL} vocab='{farm}/vocab.txt' seq=24 task={task}")
-    assert row_lengths([program]) == [(24,)]
-
-
-def test_a_grid_reads_its_examples_once(farm, monkeypatch):
-    spec = f"{SMALL} vocab='{farm}/vocab.txt' seq=24 task=classify('{farm}/train.tsv')"
-    read, plain = [], task_sets.mean_length
-    monkeypatch.setattr(task_sets, "mean_length", lambda *a: read.append(a) or plain(*a))
-    found = row_lengths([bertc.resolve(f"{spec} seed={seed}") for seed in range(5)])
+def test_a_grid_reads_its_examples_once(spec, monkeypatch):
+    read = Mock(wraps=task_sets.mean_length)
+    monkeypatch.setattr(task_sets, "mean_length", read)
+    found = row_lengths([bertc.resolve(f"{spec} seq=24 seed={seed}") for seed in range(5)])
     assert found == [(11,)] * 5
-    assert len(read) == 1
+    read.assert_called_once()
 
 
 SPEC = "vocab=wordpiece(300) layers=2 hidden=64 seq=100 batch=10 steps=20"

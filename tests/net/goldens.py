@@ -1,11 +1,20 @@
-"""Where the goldens lie, and how they are read and written."""
+"""The goldens, and how they are read; `python -m tests.net.goldens compiled steps` renews some."""
 
 import difflib
 import json
 import lzma
+import os
+import sys
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import torch
+
+from bertc.model.native import kernels, library
+from tests.net import compiled, steps
+from tests.net.programs import FARM, PROGRAMS, UNTRAINED
 
 GOLDENS = Path(__file__).parent / "goldens"
 LINES = 40
@@ -39,3 +48,45 @@ def difference(before: str, after: str) -> str:
         lines = list(difflib.unified_diff(old, new, "golden", "now", n=2, lineterm=""))
     more = [f"... {len(lines) - LINES} more lines"] if len(lines) > LINES else []
     return "\n".join([*lines[:LINES], *more])
+
+
+def renew(names: list[str]) -> None:
+    """Write the goldens of these names."""
+    programs = compiled.compiled()
+    for name in names:
+        match name:
+            case "compiled":
+                texts = {key: compiled.texts(resolved) for key, resolved in programs.items()}
+                write("compiled.json.xz", texts)
+            case "steps":
+                write("steps.json.xz", _steps())
+            case "older":
+                with TemporaryDirectory() as folder:
+                    used = {key: steps.used(key, Path(folder)) for key in steps.OLD}
+                write("older.json.xz", used)
+            case _:
+                at = compiled.FIGURES.index(name)
+                write(f"{name}.json", compiled.figures(programs)[at])
+
+
+def _steps() -> dict[str, Any]:
+    """What every program learns, where dropout is drawn by the kernels without them too."""
+    torch.use_deterministic_algorithms(True)
+    assert steps.with_kernels(), "a C compiler is needed"
+    found = {}
+    with TemporaryDirectory() as folder:
+        for name in PROGRAMS:
+            if name not in UNTRAINED:
+                found[name] = steps.trained(name, Path(folder) / name.replace(" ", "-"))
+        library.load_library = lambda value: library.Loaded(None, "left out")
+        kernels.load_library = library.load_library
+        kernels._kernels.cache_clear()
+        for name in steps.DRAWN_BY_KERNELS:
+            again = Path(folder) / f"again-{name.replace(' ', '-')}"
+            found[steps.variant(name)] = steps.trained(name, again)
+    return found
+
+
+if __name__ == "__main__":
+    os.chdir(FARM)
+    renew(sys.argv[1:])

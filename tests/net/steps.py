@@ -40,12 +40,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bertc.api import points
 from bertc.model.native import kernels
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.models.runs import export_run
+from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
-from tests.net.programs import PROGRAMS, spec
+from tests.net.programs import PROGRAMS, copied, spec
 
 BOUNDS = {"grad_norm": 1e-5, "learned": 1e-5}
 """Bounds on differences under a key; 1e-6 elsewhere."""
 ENTRIES = 8
+OLD_RUNS = Path(__file__).parent / "old_runs"
+OLD = ("electra", "task")
 DRAWN_BY_KERNELS = tuple(name for name in PROGRAMS if name.startswith("dropout"))
 """Programs whose dropout is another one where there are no C kernels."""
 
@@ -118,6 +123,32 @@ def summary(tensor: Tensor) -> list[float]:
     places = torch.linspace(0, len(x) - 1, ENTRIES).long()
     numbers = [len(x), float(x.sum()), float(x @ x), *x[places].tolist()]
     return [float(f"{value:.9g}") for value in numbers]
+
+
+def used(name: str, folder: Path) -> dict[str, Any]:
+    """Go on with a copy of a run, and evaluate and export it before and after that."""
+    run, cache = folder / name, folder / "cache"
+    copied(OLD_RUNS / name, run)
+    before = _used(run, cache, folder / f"{name} before")
+    train(RunFolder(run).read_resolved(), run, resume=True, cache=cache, quiet=True)
+    return {
+        "fingerprint": RunFolder(run).read_resolved().fingerprint(), "before": before,
+        "metrics": metrics(run), "after": _used(run, cache, folder / f"{name} after"),
+    }  # fmt: skip
+
+
+def _used(run: Path, cache: Path, exported: Path) -> dict[str, Any]:
+    evaluated = evaluate_run(run, cache=cache, quiet=True).evaluation
+    written = export_run(run, exported)
+    return {
+        "losses": dict(evaluated.losses),
+        "class": written.architecture,
+        "config": json.loads((exported / "config.json").read_text()),
+        "weights": {
+            str(file.relative_to(exported)): weights(file)
+            for file in sorted(exported.rglob("*.safetensors"))
+        },
+    }
 
 
 def differences(golden: Any, now: Any, at: str = "", bound: float = 1e-6) -> list[str]:

@@ -1,11 +1,12 @@
 """Every program is what it was: settings, weights, names in other systems' folders, what it costs.
 
-A golden that differs on purpose is renewed by name, `python -m tests.net.renew NAME`, and the
+A golden that differs on purpose is renewed by name, `python -m tests.net.goldens NAME`, and the
 commit that does so says why. The names are those of the files in ``goldens/``: `compiled` for
 programs, weight tables and Hugging Face folders; `parameters_and_flops`; `memory_and_time`, which
 is apart because better estimates change it; `steps` for what tiny runs saw and learned.
 """
 
+import contextlib
 import re
 
 import pytest
@@ -39,16 +40,13 @@ UNTRIED = {
 
 @pytest.fixture(scope="module")
 def programs():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(FARM)
+    with contextlib.chdir(FARM):
         yield compiled.compiled()
 
 
 @pytest.fixture(scope="module")
 def figures(programs):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(FARM)
-        yield compiled.figures(programs)
+    return compiled.figures(programs)
 
 
 def test_programs_weights_and_folders_are_what_they_were(programs):
@@ -60,10 +58,7 @@ def test_programs_weights_and_folders_are_what_they_were(programs):
         for what, now in compiled.texts(resolved).items()
         if now != golden[name][what]
     ]
-    changes = (
-        f"{name}, {what}:\n{goldens.difference(golden[name][what], now)}"
-        for name, what, now in changed[:3]
-    )
+    changes = (f"{n}, {w}:\n{goldens.difference(golden[n][w], now)}" for n, w, now in changed[:3])
     assert not changed, f"{len(changed)} texts differ\n\n" + "\n\n".join(changes)
 
 
@@ -87,12 +82,9 @@ def occurring(value, field=""):
 
 def test_every_kind_occurs_in_a_tiny_program(programs):
     needed = kinds_of(Resolved)
-    found = {
-        pair for name in PROGRAMS for pair in occurring(programs[name].model_dump(mode="json"))
-    }
+    dumped = [programs[name].model_dump(mode="json") for name in PROGRAMS]
+    found = {pair for program in dumped for pair in occurring(program)}
     # Shared weights are numbers in a resolved program, and corpora of their own in shipped ones.
-    written = {m for name in PROGRAMS for m in re.findall(r"share=([a-z-]+)", spec(name))} | {
-        "none"
-    }
-    assert UNIONS["share"] == written
+    written = {m for name in PROGRAMS for m in re.findall(r"share=([a-z-]+)", spec(name))}
+    assert UNIONS["share"] == written | {"none"}
     assert needed - found - UNTRIED - {("corpus", "docstrings")} == set()

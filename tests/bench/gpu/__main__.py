@@ -21,8 +21,7 @@ from pathlib import Path
 import torch
 
 from tests.bench.gpu import agreement, memory, speed, truth
-from tests.bench.gpu.results import Results, read, table, untrue
-from tests.bench.gpu.setting import Setting
+from tests.bench.gpu.setting import Results, Setting, read, table, untrue
 
 PARTS: dict[str, Callable[[Setting, Results], None]] = {
     module.__name__.rpartition(".")[2]: module.run for module in (truth, agreement, speed, memory)

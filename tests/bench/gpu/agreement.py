@@ -5,9 +5,7 @@ Axes: b batch, s sequence, h hidden.
 
 import math
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,8 +16,7 @@ from torch import Tensor
 from bertc.learn.step.step import TrainStep
 from bertc.model import EncoderInputs
 from bertc.run.train.loop import train
-from tests.bench.gpu.results import Results
-from tests.bench.gpu.setting import TOY, Setting
+from tests.bench.gpu.setting import TOY, Results, Setting
 from tests.net.programs import FARM
 
 STEPS = 20
@@ -37,11 +34,8 @@ CASES = {
 
 def run(setting: Setting, results: Results) -> None:
     """All of it; what breaks off does not stop the rest."""
-    measurements: tuple[Callable[[Setting, Results], None], ...] = (
-        compare_with_a_cpu, compiled_beside_eager, dropout_of_layers, resumed,
-    )  # fmt: skip
-    for measure in measurements:
-        results.measure(measure.__name__, partial(measure, setting, results))
+    takes = (compare_with_a_cpu, compiled_beside_eager, dropout_of_layers, resumed)
+    results.measure_each(setting, *takes)
 
 
 def losses(setting: Setting, spec: str, steps: int, compiled: bool = False) -> list[float]:

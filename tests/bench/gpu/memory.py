@@ -10,29 +10,27 @@ from bertc.cost import estimate
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.machine import make_plan
 from tests.bench.estimates import allocated_bytes
-from tests.bench.gpu.results import Results
-from tests.bench.gpu.setting import TOY, Setting
+from tests.bench.gpu.setting import TOY, Results, Setting
 
 BASE = "layers=12 hidden=768 vocab=30522 seq=512"
 MINI = "layers=4 hidden=256 vocab=30522 seq=128"
+PACKED = "format=sentence-pair pack=true objective=mlm+nsp"
 SPECS = (
-    f"{BASE} batch=64 precision=bf16",
-    f"{BASE} batch=64 precision=bf16 dropout=0",
-    f"{BASE} batch=64 microbatch=16 precision=bf16",
-    f"{BASE} batch=64 precision=bf16 recompute=on",
-    f"{BASE} batch=64 precision=bf16 optimizer=lamb",
+    *(
+        f"{BASE} batch=64 precision=bf16 {more}".strip()
+        for more in (
+            "", "dropout=0", "microbatch=16", "recompute=on", "optimizer=lamb", PACKED,
+            f"{PACKED} dropout=0", "E=128 generator=0.25 objective=rtd*50+mlm", "share=all E=128",
+        )
+    ),
     f"{BASE} batch=16 precision=fp32",
     f"{BASE} batch=32 precision=bf16 objective=clm",
     f"{BASE} batch=32 precision=bf16 objective=plm attention=relative(untie=true)",
-    f"{BASE} batch=64 precision=bf16 format=sentence-pair pack=true objective=mlm+nsp",
-    f"{BASE} batch=64 precision=bf16 format=sentence-pair pack=true objective=mlm+nsp dropout=0",
-    f"{BASE} batch=64 precision=bf16 E=128 generator=0.25 objective=rtd*50+mlm",
-    f"{BASE} batch=64 precision=bf16 share=all E=128",
     f"{MINI} batch=512 precision=bf16",
     f"{MINI} batch=512 precision=fp32 optimizer=lamb",
     "layers=24 hidden=1024 vocab=30522 seq=512 batch=32 precision=bf16",
     "layers=12 hidden=768 vocab=250k seq=512 batch=32 precision=bf16",
-)
+)  # fmt: skip
 TINY = (f"{TOY} precision=fp32", f"{TOY} precision=bf16 objective=clm")
 STEPS = 3
 
@@ -89,6 +87,5 @@ def largest_of_a_plan(setting: Setting, results: Results) -> None:
         results.check("the largest micro-batch of a plan", False, rows=rows)
         return
     total = torch.cuda.get_device_properties(setting.device).total_memory
-    results.check(
-        "the largest micro-batch of a plan", True, rows=rows, share=found["allocated"] / total
-    )
+    share = found["allocated"] / total
+    results.check("the largest micro-batch of a plan", True, rows=rows, share=share)

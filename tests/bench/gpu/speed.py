@@ -11,8 +11,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.measure import take_turns
 from bertc.lab.bench.run import bench
 from bertc.machine.machine import detect, finish, measured
-from tests.bench.gpu.results import Results
-from tests.bench.gpu.setting import Setting
+from tests.bench.gpu.setting import Results, Setting
 from tests.bench.minimal import contenders
 
 SPECS = {

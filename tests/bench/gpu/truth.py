@@ -8,7 +8,6 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from unittest.mock import patch
@@ -26,8 +25,7 @@ from bertc.learn.step.feed import to_inputs
 from bertc.model.attention.attend import attend, can_varlen
 from bertc.model.attention.masks import AttentionMask, Mask, end_to_end, within_sequences
 from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
-from tests.bench.gpu.results import Results
-from tests.bench.gpu.setting import TOY, Setting
+from tests.bench.gpu.setting import TOY, Results, Setting
 from tests.kinds import OBJECTIVES
 
 RATE = 0.1
@@ -41,13 +39,9 @@ BACKENDS = {
 
 def run(setting: Setting, results: Results) -> None:
     """All checks; one that breaks off does not stop the others."""
-    measurements: tuple[Callable[[Setting, Results], None], ...] = (
-        versions, dropout_shares, kernels, gradients_under_a_mask, adam_without_correction,
-        same_masks, one_wait,
-    )  # fmt: skip
-    for measure in measurements:
-        with setting.kernels(setting.resolved(TOY)):
-            results.measure(measure.__name__, partial(measure, setting, results))
+    takes = (versions, dropout_shares, kernels, gradients_under_a_mask, adam_without_correction)
+    with setting.kernels(setting.resolved(TOY)):
+        results.measure_each(setting, *takes, same_masks, one_wait)
 
 
 def versions(setting: Setting, results: Results) -> None:
@@ -158,9 +152,8 @@ def gradients_under_a_mask(setting: Setting, results: Results) -> None:
     below = torch.full((b, n, s, d), -4.0, device=setting.device, dtype=torch.bfloat16)
     query, key = below.requires_grad_(), (-below).detach().requires_grad_()
     value = torch.randn_like(query).requires_grad_()
-    real = torch.arange(s, device=setting.device) < torch.tensor([[s], [s - 100]]).to(
-        setting.device
-    )
+    ends = torch.tensor([[s], [s - 100]]).to(setting.device)
+    real = torch.arange(s, device=setting.device) < ends
     attend(query, key, value, Mask(real[:, None, None]), 0.0).float().sum().backward()
     finite = all(bool(x.grad.isfinite().all()) for x in (query, key, value) if x.grad is not None)
     results.check("gradients of attention under a mask", finite)

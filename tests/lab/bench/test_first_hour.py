@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from tests.bench.gpu import agreement, memory, truth
-from tests.bench.gpu.results import Results, read, table, untrue
-from tests.bench.gpu.setting import Setting
+from tests.bench.gpu.setting import Results, Setting, read, table, untrue
 
 HERE = Setting(torch.device("cpu"), tiny=True)
 PARTS = {"truth": truth, "agreement": agreement, "memory": memory}
